@@ -1,0 +1,1 @@
+"""The Vyper contracts and their committed build artefacts: data, not code."""

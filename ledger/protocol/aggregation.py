@@ -1,0 +1,50 @@
+"""The aggregation of the accepted updates (Eqs. aggregation and globalUpdate), bit for bit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from ledger.protocol.types import ClientId
+
+
+def aggregate(
+    model: NDArray[np.float32],
+    updates: Mapping[ClientId, NDArray[np.float32]],
+    samples: Mapping[ClientId, int],
+    server_rate: float,
+) -> NDArray[np.float32]:
+    """Return w_{t+1} = w_t − η Σ_k p_k Δ_k over S_a, p_k = n_k / Σ n_k.
+
+    Every product and every sum is one IEEE operation in float64, clients ascend, and there is one
+    rounding to float32 at the end: the same bytes on any processor and with any library.
+
+    Args:
+        model: w_t, shape (d,).
+        updates: Δ_k of the aggregation clients, each of shape (d,).
+        samples: n_k of at least these clients.
+        server_rate: η.
+
+    Returns:
+        The next model, shape (d,).
+
+    Raises:
+        ValueError: there is no update, or one has another shape than the model.
+    """
+    if not updates:
+        raise ValueError("there is no update to aggregate")
+    total = sum(samples[client] for client in updates)
+    weighted = np.zeros(model.shape)
+    for client in sorted(updates):
+        if updates[client].shape != model.shape:
+            raise ValueError(f"the update of client {client} has shape {updates[client].shape}")
+        share = samples[client] / total
+        weighted = weighted + share * updates[client].astype(np.float64)
+    with np.errstate(over="ignore"):  # an overflow becomes inf, which no member votes for
+        return (model.astype(np.float64) - server_rate * weighted).astype(np.float32)

@@ -1,0 +1,55 @@
+"""The arithmetic of Algorithm 2: primaries, quorums, certificates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ledger.protocol.encoding import keccak256, u8, u32
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ledger.protocol.types import ClientId, Digest, Phase, SignedVote, Vote
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """A decision's proof: the primary's request and a quorum of equal replies.
+
+    Attributes:
+        request: signed by the primary of the request's view.
+        replies: of other members, in the order of their places in the committee.
+    """
+
+    request: SignedVote
+    replies: tuple[SignedVote, ...]
+
+    @property
+    def vote(self) -> Vote:
+        """What was decided, in which round, phase and view."""
+        return self.request.vote
+
+    def signers(self, committee: Sequence[ClientId]) -> int:
+        """Return the places of those who replied, as a bitmap."""
+        return sum(1 << committee.index(reply.member) for reply in self.replies)
+
+
+def primary_place(seed: Digest, phase: Phase, view: int, members: int) -> int:
+    """Return the primary's place in the committee (Algorithm 2, line 2).
+
+    Args:
+        seed: seed_t.
+        phase: aggregation or election.
+        view: 0 at first, one more after each primary that did not bring consensus.
+        members: C.
+
+    Returns:
+        A place in [0, C), as random as the seed and known to all.
+    """
+    return int.from_bytes(keccak256(seed + u8(phase) + u32(view))) % members
+
+
+def quorum(members: int) -> int:
+    """Return how many equal replies from others than the primary decide: floor(C/2) + 1."""
+    return members // 2 + 1

@@ -1,0 +1,285 @@
+"""Everything that can be refused, as one tree.
+
+    CmflError
+    ├── ParametersError          a setting breaks an invariant of the protocol
+    ├── EncodingError            bytes that are not what they claim to be
+    ├── SignatureError           a signature that does not recover, or is not canonical
+    ├── ConsensusError           the committee could not agree in this round
+    ├── ChainError               the chain is unreachable, damaged, locked or another one
+    ├── BlobError                a blob is missing, damaged or too large
+    ├── ConfigurationError       a configuration file or command-line setting is wrong
+    └── Refusal                  the ledger refuses a transaction; `reason` is the contract's own
+        └── one leaf per reason, in `REFUSALS`
+
+A refusal's sentence is what the contract reverts with, `committee_ledger: <fact>`, so that the
+executable specification (`rounds.py`) and the contract can be compared refusal by refusal.
+"""
+
+from __future__ import annotations
+
+
+class CmflError(Exception):
+    """Base of every error that this project raises for a fact of the outside world."""
+
+
+class ParametersError(CmflError):
+    """A setting breaks an invariant of the protocol; the message names value and rule."""
+
+
+class EncodingError(CmflError):
+    """Bytes that are not the canonical encoding of what they claim to be."""
+
+
+class SignatureError(CmflError):
+    """A signature that is malformed, not canonical or not recoverable."""
+
+
+class ConsensusError(CmflError):
+    """The committee could not agree on a decision in this round."""
+
+
+class ChainError(CmflError):
+    """The chain is unreachable, damaged, locked by another writer, or not the expected one."""
+
+
+class BlobError(CmflError):
+    """A blob is missing, damaged or larger than it may be."""
+
+
+class BlobMissingError(BlobError):
+    """No blob with this digest is in the store: it was pruned or never published."""
+
+
+class ConfigurationError(CmflError):
+    """A configuration file or a setting on the command line is wrong."""
+
+
+class Refusal(CmflError):  # noqa: N818 - a refusal is the contract working, not failing
+    """The ledger refuses a transaction, for the one reason that the class names."""
+
+    fact = ""
+
+    def __init__(self, detail: str = "") -> None:
+        self.detail = detail
+        super().__init__(f"{self.reason} ({detail})" if detail else self.reason)
+
+    @property
+    def reason(self) -> str:
+        """The contract's revert string."""
+        return f"committee_ledger: {self.fact}"
+
+
+class NotRegisteringError(Refusal):
+    """The ledger refuses: registration is closed."""
+
+    fact = "registration is closed"
+
+
+class RegistryMismatchError(Refusal):
+    """The ledger refuses: clients do not match the registry digest."""
+
+    fact = "clients do not match the registry digest"
+
+
+class MalformedClientError(Refusal):
+    """The ledger refuses: client record is malformed."""
+
+    fact = "client record is malformed"
+
+
+class ClientsNotAscendingError(Refusal):
+    """The ledger refuses: clients are not strictly ascending by address."""
+
+    fact = "clients are not strictly ascending by address"
+
+
+class RegistryEndError(Refusal):
+    """The ledger refuses: registry does not end at its last client."""
+
+    fact = "registry does not end at its last client"
+
+
+class NoRoundOpenError(Refusal):
+    """The ledger refuses: no round is open."""
+
+    fact = "no round is open"
+
+
+class WrongRoundError(Refusal):
+    """The ledger refuses: wrong round."""
+
+    fact = "wrong round"
+
+
+class NoCommitmentsError(Refusal):
+    """The ledger refuses: no commitments are given."""
+
+    fact = "no commitments are given"
+
+
+class UnknownClientError(Refusal):
+    """The ledger refuses: client is unknown."""
+
+    fact = "client is unknown"
+
+
+class ClientBannedError(Refusal):
+    """The ledger refuses: client is banned."""
+
+    fact = "client is banned"
+
+
+class RepeatedCommitmentError(Refusal):
+    """The ledger refuses: client has committed already."""
+
+    fact = "client has committed already"
+
+
+class SignatureNotCanonicalError(Refusal):
+    """The ledger refuses: signature is not canonical."""
+
+    fact = "signature is not canonical"
+
+
+class CommitmentNotSignedError(Refusal):
+    """The ledger refuses: commitment is not signed by its client."""
+
+    fact = "commitment is not signed by its client"
+
+
+class WrongCommitteeError(Refusal):
+    """The ledger refuses: committee is not the elected one."""
+
+    fact = "committee is not the elected one"
+
+
+class RankingTooLongError(Refusal):
+    """The ledger refuses: more clients are ranked than train."""
+
+    fact = "more clients are ranked than train"
+
+
+class RankingTooShortError(Refusal):
+    """The ledger refuses: fewer clients are ranked than a committee needs."""
+
+    fact = "fewer clients are ranked than a committee needs"
+
+
+class RankingNotSortedError(Refusal):
+    """The ledger refuses: ranking is not sorted."""
+
+    fact = "ranking is not sorted"
+
+
+class DistanceNotFiniteError(Refusal):
+    """The ledger refuses: distance is not finite."""
+
+    fact = "distance is not finite"
+
+
+class MemberRankedError(Refusal):
+    """The ledger refuses: client is a committee member."""
+
+    fact = "client is a committee member"
+
+
+class RepeatedClientError(Refusal):
+    """The ledger refuses: client is ranked twice."""
+
+    fact = "client is ranked twice"
+
+
+class NoCommitmentError(Refusal):
+    """The ledger refuses: client has not committed."""
+
+    fact = "client has not committed"
+
+
+class ThresholdUnusedError(Refusal):
+    """The ledger refuses: threshold is given but the strategy uses none."""
+
+    fact = "threshold is given but the strategy uses none"
+
+
+class ThresholdNotFiniteError(Refusal):
+    """The ledger refuses: threshold is not finite."""
+
+    fact = "threshold is not finite"
+
+
+class WrongAggregationSetError(Refusal):
+    """The ledger refuses: aggregation set is not the one that the ranking gives."""
+
+    fact = "aggregation set is not the one that the ranking gives"
+
+
+class WrongNextCommitteeError(Refusal):
+    """The ledger refuses: next committee is not the middle of the ranking."""
+
+    fact = "next committee is not the middle of the ranking"
+
+
+class RequestNotSignedError(Refusal):
+    """The ledger refuses: request is not signed by the primary of the view."""
+
+    fact = "request is not signed by the primary of the view"
+
+
+class SignersOutOfRangeError(Refusal):
+    """The ledger refuses: signers are not places of the committee."""
+
+    fact = "signers are not places of the committee"
+
+
+class PrimaryRepliesError(Refusal):
+    """The ledger refuses: primary replies to itself."""
+
+    fact = "primary replies to itself"
+
+
+class QuorumNotReachedError(Refusal):
+    """The ledger refuses: quorum is not reached."""
+
+    fact = "quorum is not reached"
+
+
+class SignatureCountError(Refusal):
+    """The ledger refuses: signatures do not match the signers."""
+
+    fact = "signatures do not match the signers"
+
+
+class MemberBannedError(Refusal):
+    """The ledger refuses: member is banned."""
+
+    fact = "member is banned"
+
+
+class ReplyNotSignedError(Refusal):
+    """The ledger refuses: reply is not signed by its member."""
+
+    fact = "reply is not signed by its member"
+
+
+class DeadlineNotReachedError(Refusal):
+    """The ledger refuses: deadline is not reached."""
+
+    fact = "deadline is not reached"
+
+
+class VotesEqualError(Refusal):
+    """The ledger refuses: votes are the same."""
+
+    fact = "votes are the same"
+
+
+class VoteNotSignedError(Refusal):
+    """The ledger refuses: vote is not signed by the client."""
+
+    fact = "vote is not signed by the client"
+
+
+REFUSALS: dict[str, type[Refusal]] = {
+    f"committee_ledger: {leaf.fact}": leaf for leaf in Refusal.__subclasses__()
+}
+"""Each revert reason of the contract and the refusal that stands for it."""

@@ -1,0 +1,90 @@
+"""Merkle trees in the format of OpenZeppelin's StandardMerkleTree.
+
+Leaves are hashed twice over their ABI encoding, sorted by hash, and laid out from the end of the
+tree's array; an inner node hashes its two children in sorted order. Verifiers in Solidity and
+JavaScript accept these proofs as they are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from eth_abi.abi import encode
+
+from ledger.protocol.encoding import keccak256
+from ledger.protocol.types import NO_DIGEST, Digest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+UPDATE_LEAF = ("uint32", "bytes32", "uint32", "uint64", "bool")
+"""client, payload digest, rank from 0, distance bits, accepted."""
+
+SCORES_LEAF = ("uint32", "bytes32")
+"""member, digest of its score vector."""
+
+Leaf = tuple[object, ...]
+
+
+def leaf_hash(types: Sequence[str], leaf: Leaf) -> Digest:
+    """Return the double hash of a leaf's ABI encoding."""
+    return keccak256(keccak256(encode(list(types), list(leaf))))
+
+
+def root(types: Sequence[str], leaves: Sequence[Leaf]) -> Digest:
+    """Return the root of the tree over these leaves; 32 zero bytes if there are none."""
+    return _layers(types, leaves)[0] if leaves else NO_DIGEST
+
+
+def proof(types: Sequence[str], leaves: Sequence[Leaf], leaf: Leaf) -> tuple[Digest, ...]:
+    """Return the sibling hashes from a leaf up to the root.
+
+    Args:
+        types: ABI types of a leaf.
+        leaves: all leaves of the tree.
+        leaf: the one to prove.
+
+    Returns:
+        The siblings, lowest first; none in a tree of one leaf.
+
+    Raises:
+        ValueError: the leaf is not in the tree.
+    """
+    tree = _layers(types, leaves)
+    position = tree.index(leaf_hash(types, leaf), len(leaves) - 1)
+    siblings = []
+    while position > 0:
+        siblings.append(tree[position + 1 if position % 2 else position - 1])
+        position = (position - 1) // 2
+    return tuple(siblings)
+
+
+def is_proven(types: Sequence[str], leaf: Leaf, siblings: Sequence[Digest], top: Digest) -> bool:
+    """Say whether the siblings lead from the leaf to the root.
+
+    Args:
+        types: ABI types of the leaf.
+        leaf: what is claimed to be in the tree.
+        siblings: the proof, lowest first.
+        top: the root.
+
+    Returns:
+        True only if the proof holds.
+    """
+    node = leaf_hash(types, leaf)
+    for sibling in siblings:
+        node = _parent(node, sibling)
+    return node == top
+
+
+def _layers(types: Sequence[str], leaves: Sequence[Leaf]) -> list[Digest]:
+    """Return the whole tree as an array: root first, the sorted leaves at the end, reversed."""
+    hashes = sorted(leaf_hash(types, leaf) for leaf in leaves)
+    tree = [NO_DIGEST] * (len(hashes) - 1) + hashes[::-1]
+    for node in range(len(hashes) - 2, -1, -1):
+        tree[node] = _parent(tree[2 * node + 1], tree[2 * node + 2])
+    return tree
+
+
+def _parent(one: Digest, other: Digest) -> Digest:
+    return keccak256(min(one, other) + max(one, other))

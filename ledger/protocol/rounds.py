@@ -1,0 +1,677 @@
+"""The executable specification of the contract: its state and its five transitions.
+
+Every function takes the state and a transaction's arguments and returns the next state and the
+events, or raises the `Refusal` that the contract reverts with. Guards stand in the contract's
+order. `contracts/committee_ledger.vy` is the twin of this file; a Hypothesis state machine drives
+both side by side.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from ledger.protocol import encoding, errors
+from ledger.protocol.consensus import primary_place, quorum
+from ledger.protocol.election import elect
+from ledger.protocol.sampling import redrawn_committee
+from ledger.protocol.selection import accepted_size, select
+from ledger.protocol.signing import GROUP_ORDER, is_signed_by
+from ledger.protocol.types import (
+    NO_DIGEST,
+    Beacon,
+    ClientId,
+    Commitment,
+    Digest,
+    Domain,
+    Phase,
+    RegisteredClient,
+    Strategy,
+    Vote,
+    VoteKind,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ledger.protocol.parameters import Parameters
+
+
+class Stage(IntEnum):
+    """Where a deployment stands."""
+
+    REGISTERING = 0
+    OPEN = 1
+    FINISHED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """The constructor's arguments: everything that never changes.
+
+    Attributes:
+        config: digest of the run's configuration.
+        registry: digest of the clients to register.
+        clients: K.
+        trainers: n.
+        members: C.
+        aggregation_ppm: α in parts per million.
+        strategy: how S_a follows from the ranking.
+        rounds: T.
+        deadline_blocks: blocks after which an undecided round may be abandoned.
+        beacon: what else flows into the next seed.
+        committee: S_c of round 1.
+        model: digest of w_1.
+    """
+
+    config: Digest
+    registry: Digest
+    clients: int
+    trainers: int
+    members: int
+    aggregation_ppm: int
+    strategy: Strategy
+    rounds: int
+    deadline_blocks: int
+    beacon: Beacon
+    committee: tuple[ClientId, ...]
+    model: Digest
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerState:
+    """What the contract keeps.
+
+    Attributes:
+        deployment: what never changes.
+        domain: this contract on this chain.
+        stage: registering, open or finished.
+        round: t; 0 before the first.
+        opened_block: block in which the round opened.
+        seed: seed_t.
+        committee: S_c.
+        model: digest of w_t.
+        head: commits to the whole history.
+        registry_rest: what the next batch of clients must match.
+        registry: the clients registered so far.
+        committed: clients with a commitment in this round.
+        commitments: running digest of them.
+    """
+
+    deployment: Deployment
+    domain: Domain
+    stage: Stage
+    round: int
+    opened_block: int
+    seed: Digest
+    committee: tuple[ClientId, ...]
+    model: Digest
+    head: Digest
+    registry_rest: Digest
+    registry: tuple[RegisteredClient, ...]
+    committed: frozenset[ClientId]
+    commitments: Digest
+
+
+@dataclass(frozen=True, slots=True)
+class BlockContext:
+    """What a transaction sees of its block."""
+
+    number: int
+    parent_hash: Digest
+
+
+@dataclass(frozen=True, slots=True)
+class SubmittedCertificate:
+    """A certificate as a transaction carries it.
+
+    Attributes:
+        view: v.
+        timestamp: of the request.
+        set_digest: the set that was voted on.
+        request: the primary's signature.
+        signers: places of those who replied, as a bitmap.
+        replies: their signatures, by ascending place.
+    """
+
+    view: int
+    timestamp: int
+    set_digest: Digest
+    request: bytes
+    signers: int
+    replies: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SubmittedDecision:
+    """The arguments of `decide` beside round and certificates.
+
+    Attributes:
+        committee: S_c, by places.
+        ranking: ranking words, best first.
+        model: digest of w_{t+1}.
+        updates_root: Merkle root over the ranked updates.
+        scores_root: Merkle root over the counted score vectors.
+        threshold_bits: of strategy III, 0 for I and II.
+        record: digest of the round's record blob, a pointer.
+    """
+
+    committee: tuple[ClientId, ...]
+    ranking: tuple[int, ...]
+    model: Digest
+    updates_root: Digest
+    scores_root: Digest
+    threshold_bits: int
+    record: Digest
+
+
+@dataclass(frozen=True, slots=True)
+class ClientsRegistered:
+    """Event: a batch of clients joined the registry."""
+
+    first: ClientId
+    words: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerOpened:
+    """Event: the registry is complete and round 1 is open."""
+
+    config: Digest
+    seed: Digest
+    committee: tuple[ClientId, ...]
+    model: Digest
+
+
+@dataclass(frozen=True, slots=True)
+class UpdatesCommitted:
+    """Event: clients committed to their updates."""
+
+    round: int
+    clients: tuple[ClientId, ...]
+    payloads: tuple[Digest, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RoundDecided:
+    """Event: everything that a round decided."""
+
+    round: int
+    ranking: tuple[int, ...]
+    accepted: tuple[ClientId, ...]
+    next_committee: tuple[ClientId, ...]
+    model: Digest
+    updates_root: Digest
+    scores_root: Digest
+    threshold_bits: int
+    record: Digest
+    views: tuple[int, int]
+    primaries: tuple[ClientId, ClientId]
+    signers: tuple[int, int]
+    next_seed: Digest
+    head: Digest
+
+
+@dataclass(frozen=True, slots=True)
+class RoundAbandoned:
+    """Event: a round ended without a decision."""
+
+    round: int
+    next_committee: tuple[ClientId, ...]
+    next_seed: Digest
+    head: Digest
+
+
+@dataclass(frozen=True, slots=True)
+class ClientBanned:
+    """Event: a client signed two different votes and is banned."""
+
+    round: int
+    client: ClientId
+    head: Digest
+
+
+Event = (
+    ClientsRegistered
+    | LedgerOpened
+    | UpdatesCommitted
+    | RoundDecided
+    | RoundAbandoned
+    | ClientBanned
+)
+Step = tuple[LedgerState, tuple[Event, ...]]
+
+
+def deployment_of(
+    parameters: Parameters,
+    config: Digest,
+    registry: Sequence[RegisteredClient],
+    committee: tuple[ClientId, ...],
+    model: Digest,
+) -> tuple[Deployment, tuple[tuple[tuple[int, ...], Digest], ...]]:
+    """Return the constructor's arguments and the batches of clients to register.
+
+    Args:
+        parameters: of the run.
+        config: digest of its configuration.
+        registry: all clients.
+        committee: S_c of round 1.
+        model: digest of w_1.
+
+    Returns:
+        The deployment, and (words, rest) of each `register_clients` transaction in order.
+    """
+    batches = _registry_batches(registry)
+    first = encoding.registry_digest(*batches[0])
+    deployment = Deployment(
+        config=config,
+        registry=first,
+        clients=parameters.clients,
+        trainers=parameters.trainers,
+        members=parameters.members,
+        aggregation_ppm=parameters.aggregation_ppm,
+        strategy=parameters.strategy,
+        rounds=parameters.rounds,
+        deadline_blocks=parameters.deadline_blocks,
+        beacon=parameters.beacon,
+        committee=committee,
+        model=model,
+    )
+    return deployment, batches
+
+
+def deployed(deployment: Deployment, domain: Domain) -> LedgerState:
+    """Return the state after the constructor.
+
+    Args:
+        deployment: its arguments.
+        domain: the contract's address on its chain.
+
+    Returns:
+        A ledger that waits for its clients.
+    """
+    return LedgerState(
+        deployment=deployment,
+        domain=domain,
+        stage=Stage.REGISTERING,
+        round=0,
+        opened_block=0,
+        seed=NO_DIGEST,
+        committee=(),
+        model=deployment.model,
+        head=deployment.config,
+        registry_rest=deployment.registry,
+        registry=(),
+        committed=frozenset(),
+        commitments=NO_DIGEST,
+    )
+
+
+def register_clients(
+    state: LedgerState, words: Sequence[int], rest: Digest, block: BlockContext
+) -> Step:
+    """Register the next batch of clients; the last batch opens round 1.
+
+    Anyone may send it: the deployment fixed the clients by digest.
+
+    Args:
+        state: before the transaction.
+        words: address << 64 | samples of each client, addresses ascending.
+        rest: digest of the batches after this one.
+        block: the block that it is in.
+
+    Returns:
+        The next state and its events.
+
+    Raises:
+        Refusal: registration is over, or the batch is not the one fixed at deployment.
+    """
+    deployment = state.deployment
+    if state.stage is not Stage.REGISTERING:
+        raise errors.NotRegisteringError
+    if encoding.registry_digest(words, rest) != state.registry_rest:
+        raise errors.RegistryMismatchError
+    count = len(state.registry) + len(words)
+    if (rest == NO_DIGEST) != (count == deployment.clients):
+        raise errors.RegistryEndError
+    previous = int.from_bytes(state.registry[-1].address) if state.registry else 0
+    for word in words:
+        if word >> 224 or not word & 0xFFFF_FFFF_FFFF_FFFF:
+            raise errors.MalformedClientError
+        if word >> 64 <= previous:
+            raise errors.ClientsNotAscendingError
+        previous = word >> 64
+    registered = ClientsRegistered(ClientId(len(state.registry)), tuple(words))
+    registry = state.registry + tuple(encoding.registered_client(word) for word in words)
+    state = replace(state, registry=registry, registry_rest=rest)
+    if count < deployment.clients:
+        return state, (registered,)
+    seed = encoding.first_seed(deployment.config, _beacon(state, block))
+    state = replace(
+        state,
+        stage=Stage.OPEN,
+        round=1,
+        opened_block=block.number,
+        seed=seed,
+        committee=deployment.committee,
+    )
+    opened = LedgerOpened(deployment.config, seed, deployment.committee, deployment.model)
+    return state, (registered, opened)
+
+
+def commit_updates(
+    state: LedgerState, round_number: int, signed: Sequence[tuple[ClientId, Digest, bytes]]
+) -> Step:
+    """Take signed commitments to updates; anyone may carry them.
+
+    Args:
+        state: before the transaction.
+        round_number: the round that they are for.
+        signed: client, payload digest and signature of each.
+
+    Returns:
+        The next state and its event.
+
+    Raises:
+        Refusal: for the first commitment that is unknown, banned, repeated or not signed.
+    """
+    _require_open(state, round_number)
+    if not signed:
+        raise errors.NoCommitmentsError
+    committed, digest = set(state.committed), state.commitments
+    for client, payload, signature in signed:
+        if client >= state.deployment.clients:
+            raise errors.UnknownClientError
+        registered = state.registry[client]
+        if registered.banned:
+            raise errors.ClientBannedError
+        if client in committed:
+            raise errors.RepeatedCommitmentError
+        _require_canonical(signature)
+        commitment = Commitment(round_number, client, payload)
+        if not is_signed_by(registered.address, state.domain, commitment, signature):
+            raise errors.CommitmentNotSignedError
+        committed.add(client)
+        digest = encoding.commitments_digest(digest, client, payload)
+    event = UpdatesCommitted(
+        round_number,
+        tuple(client for client, _, _ in signed),
+        tuple(payload for _, payload, _ in signed),
+    )
+    return replace(state, committed=frozenset(committed), commitments=digest), (event,)
+
+
+def decide(
+    state: LedgerState,
+    round_number: int,
+    decision: SubmittedDecision,
+    certificates: tuple[SubmittedCertificate, SubmittedCertificate],
+    block: BlockContext,
+) -> Step:
+    """Record a round: derive S_a and the next committee, check both certificates, move on.
+
+    Args:
+        state: before the transaction.
+        round_number: t.
+        decision: what the committee decided.
+        certificates: of the aggregation and of the election phase.
+        block: the block that it is in.
+
+    Returns:
+        The next state and its event.
+
+    Raises:
+        Refusal: the ranking is not one, or a certificate does not hold.
+    """
+    deployment, ranking = state.deployment, decision.ranking
+    _require_open(state, round_number)
+    if decision.committee != state.committee:
+        raise errors.WrongCommitteeError
+    _require_ranking(state, ranking)
+    _require_threshold(deployment.strategy, decision.threshold_bits)
+    size = accepted_size(deployment.aggregation_ppm, len(ranking))
+    accepted = select(ranking, deployment.strategy, size, decision.threshold_bits)
+    next_committee = elect(ranking, deployment.members)
+    result = encoding.aggregation_result(
+        decision.model,
+        decision.updates_root,
+        decision.scores_root,
+        encoding.ranking_digest(ranking),
+        decision.threshold_bits,
+    )
+    sets = (encoding.set_digest(accepted), encoding.set_digest(next_committee))
+    if certificates[0].set_digest != sets[0]:
+        raise errors.WrongAggregationSetError
+    first = _require_certificate(state, Phase.AGGREGATION, certificates[0], result)
+    if certificates[1].set_digest != sets[1]:
+        raise errors.WrongNextCommitteeError
+    second = _require_certificate(state, Phase.ELECTION, certificates[1], NO_DIGEST)
+    head = encoding.head_after_decision(
+        state.head, round_number, state.seed, state.commitments, (*sets, result)
+    )
+    seed = encoding.next_seed(state.seed, sets[0], result, sets[1], _beacon(state, block))
+    event = RoundDecided(
+        round=round_number,
+        ranking=ranking,
+        accepted=accepted,
+        next_committee=next_committee,
+        model=decision.model,
+        updates_root=decision.updates_root,
+        scores_root=decision.scores_root,
+        threshold_bits=decision.threshold_bits,
+        record=decision.record,
+        views=(certificates[0].view, certificates[1].view),
+        primaries=(first, second),
+        signers=(certificates[0].signers, certificates[1].signers),
+        next_seed=seed,
+        head=head,
+    )
+    state = replace(state, model=decision.model)
+    return _next_round(state, block, seed, next_committee, head), (event,)
+
+
+def abandon_round(state: LedgerState, round_number: int, block: BlockContext) -> Step:
+    """End an undecided round after its deadline; the model stays, a committee is drawn.
+
+    Args:
+        state: before the transaction.
+        round_number: t.
+        block: the block that it is in.
+
+    Returns:
+        The next state and its event; finished if no committee can be drawn any more.
+
+    Raises:
+        Refusal: the round is not open, or its deadline is not reached.
+    """
+    _require_open(state, round_number)
+    if block.number < state.opened_block + state.deployment.deadline_blocks:
+        raise errors.DeadlineNotReachedError
+    seed = encoding.seed_after_abandoned(state.seed, _beacon(state, block))
+    banned = {ClientId(i) for i, client in enumerate(state.registry) if client.banned}
+    deployment = state.deployment
+    committee = redrawn_committee(seed, deployment.clients, deployment.members, banned)
+    head = encoding.head_after_abandoned(
+        state.head, round_number, state.seed, state.commitments, encoding.set_digest(committee)
+    )
+    event = RoundAbandoned(round_number, committee, seed, head)
+    state = _next_round(state, block, seed, committee, head)
+    if len(committee) < deployment.members:
+        state = replace(state, stage=Stage.FINISHED)
+    return state, (event,)
+
+
+def report_equivocation(
+    state: LedgerState,
+    client: ClientId,
+    first: tuple[Vote, bytes],
+    second: tuple[Vote, bytes],
+) -> Step:
+    """Ban a client that signed two different votes for one round, phase and view.
+
+    Membership is not asked: an honest client that is no member signs no vote at all.
+
+    Args:
+        state: before the transaction.
+        client: the accused.
+        first: a vote and its signature.
+        second: another of the same kind, round, phase and view, and its signature.
+
+    Returns:
+        The next state and its event.
+
+    Raises:
+        Refusal: no such client, banned already, or the votes are no proof.
+    """
+    if state.stage is not Stage.OPEN:
+        raise errors.NoRoundOpenError
+    if client >= state.deployment.clients:
+        raise errors.UnknownClientError
+    accused = state.registry[client]
+    if accused.banned:
+        raise errors.ClientBannedError
+    if first[0] == second[0]:
+        raise errors.VotesEqualError
+    for vote, signature in (first, second):
+        _require_canonical(signature)
+        if not is_signed_by(accused.address, state.domain, vote, signature):
+            raise errors.VoteNotSignedError
+    head = encoding.head_after_ban(state.head, state.round, client)
+    registry = list(state.registry)
+    registry[client] = replace(accused, banned=True)
+    state = replace(
+        state,
+        registry=tuple(registry),
+        # Without its commitment a banned trainer cannot be ranked any more.
+        committed=state.committed - {client},
+        head=head,
+    )
+    return state, (ClientBanned(state.round, client, head),)
+
+
+def _registry_batches(
+    registry: Sequence[RegisteredClient], size: int = 256
+) -> tuple[tuple[tuple[int, ...], Digest], ...]:
+    """Return (words, rest) of each batch: every batch carries the digest of what follows it."""
+    words = [encoding.registry_word(client) for client in registry]
+    batches: list[tuple[tuple[int, ...], Digest]] = []
+    rest = NO_DIGEST
+    for start in reversed(range(0, len(words), size)):
+        batch = tuple(words[start : start + size])
+        batches.insert(0, (batch, rest))
+        rest = encoding.registry_digest(batch, rest)
+    return tuple(batches)
+
+
+def _require_open(state: LedgerState, round_number: int) -> None:
+    if state.stage is not Stage.OPEN:
+        raise errors.NoRoundOpenError
+    if round_number != state.round:
+        raise errors.WrongRoundError
+
+
+def _require_ranking(state: LedgerState, ranking: Sequence[int]) -> None:
+    if len(ranking) > state.deployment.trainers:
+        raise errors.RankingTooLongError
+    if len(ranking) < state.deployment.members:
+        raise errors.RankingTooShortError
+    members, seen, previous = set(state.committee), set[int](), -1
+    for word in ranking:
+        if word <= previous:
+            raise errors.RankingNotSortedError
+        client = encoding.word_client(word)
+        if client >= state.deployment.clients:
+            raise errors.UnknownClientError
+        if client in members:
+            raise errors.MemberRankedError
+        if client in seen:
+            raise errors.RepeatedClientError
+        if client not in state.committed:
+            raise errors.NoCommitmentError
+        seen.add(client)
+        previous = word
+    # The words ascend, so the last distance bounds them all.
+    if previous >> 32 >= encoding.INFINITY_BITS:
+        raise errors.DistanceNotFiniteError
+
+
+def _require_threshold(strategy: Strategy, threshold_bits: int) -> None:
+    if strategy is not Strategy.WITHIN_SPREAD:
+        if threshold_bits:
+            raise errors.ThresholdUnusedError
+    elif threshold_bits >= encoding.INFINITY_BITS:
+        raise errors.ThresholdNotFiniteError
+
+
+def _require_certificate(
+    state: LedgerState, phase: Phase, certificate: SubmittedCertificate, result: Digest
+) -> ClientId:
+    """Return the primary if its request and a quorum of other members' replies are signed."""
+    committee, signers = state.committee, certificate.signers
+    place = primary_place(state.seed, phase, certificate.view, len(committee))
+    request = Vote(
+        VoteKind.REQUEST,
+        state.round,
+        phase,
+        certificate.view,
+        certificate.timestamp,
+        certificate.set_digest,
+        result,
+    )
+    _require_vote(state, committee[place], request, certificate.request)
+    if signers >> len(committee):
+        raise errors.SignersOutOfRangeError
+    if signers >> place & 1:
+        raise errors.PrimaryRepliesError
+    if signers.bit_count() < quorum(len(committee)):
+        raise errors.QuorumNotReachedError
+    if len(certificate.replies) != signers.bit_count():
+        raise errors.SignatureCountError
+    reply = replace(request, kind=VoteKind.REPLY)
+    places = [place for place in range(len(committee)) if signers >> place & 1]
+    for place, signature in zip(places, certificate.replies, strict=True):
+        _require_vote(state, committee[place], reply, signature)
+    return committee[primary_place(state.seed, phase, certificate.view, len(committee))]
+
+
+def _require_vote(state: LedgerState, member: ClientId, vote: Vote, signature: bytes) -> None:
+    registered = state.registry[member]
+    if registered.banned:
+        raise errors.MemberBannedError
+    _require_canonical(signature)
+    if not is_signed_by(registered.address, state.domain, vote, signature):
+        if vote.kind is VoteKind.REQUEST:
+            raise errors.RequestNotSignedError
+        raise errors.ReplyNotSignedError
+
+
+def _require_canonical(signature: bytes) -> None:
+    if int.from_bytes(signature[32:64]) > GROUP_ORDER // 2:
+        raise errors.SignatureNotCanonicalError
+
+
+def _beacon(state: LedgerState, block: BlockContext) -> Digest:
+    return block.parent_hash if state.deployment.beacon is Beacon.BLOCK else NO_DIGEST
+
+
+def _next_round(
+    state: LedgerState,
+    block: BlockContext,
+    seed: Digest,
+    committee: tuple[ClientId, ...],
+    head: Digest,
+) -> LedgerState:
+    """Return the state with the next round open, or finished after the last."""
+    last = state.round == state.deployment.rounds
+    return replace(
+        state,
+        stage=Stage.FINISHED if last else Stage.OPEN,
+        round=state.round if last else state.round + 1,
+        opened_block=block.number,
+        seed=seed,
+        committee=committee,
+        head=head,
+        committed=frozenset(),
+        commitments=NO_DIGEST,
+    )

@@ -1,0 +1,147 @@
+"""EIP-712 typed data and secp256k1 signatures of everything that clients and members sign.
+
+A signature is 65 bytes r ‖ s ‖ v with v 27 or 28 and s in the lower half of the group order, so
+that no third party can turn a valid signature into another valid one.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Protocol
+
+import coincurve
+from eth_abi.abi import encode
+
+from ledger.protocol.encoding import keccak256
+from ledger.protocol.errors import SignatureError
+from ledger.protocol.types import Address, Commitment, Digest, Domain, Scores, Vote
+
+GROUP_ORDER = 0xFFFFFFFF_FFFFFFFF_FFFFFFFF_FFFFFFFE_BAAEDCE6_AF48A03B_BFD25E8C_D0364141
+NAME = "CMFL Ledger"
+VERSION = "1"
+
+_VOTE_FIELDS = "uint64 round,uint8 phase,uint32 view,uint64 timestamp,bytes32 set,bytes32 result"
+TYPES = {
+    "EIP712Domain": "string name,string version,uint256 chainId,address verifyingContract",
+    "Commitment": "uint64 round,uint32 client,bytes32 payload",
+    "Scores": "uint64 round,uint32 member,bytes32 digest",
+    "Request": _VOTE_FIELDS,
+    "Reply": _VOTE_FIELDS,
+}
+TYPE_HASHES = {name: keccak256(f"{name}({fields})".encode()) for name, fields in TYPES.items()}
+
+Message = Commitment | Scores | Vote
+
+
+class Signer(Protocol):
+    """Whoever can sign for one client; the key itself never leaves it."""
+
+    @property
+    def address(self) -> Address:
+        """The address that its signatures recover to."""
+
+    def sign(self, digest: Digest) -> bytes:
+        """Return 65 bytes r ‖ s ‖ v over the digest."""
+
+
+class KeySigner:
+    """A signer that holds its private key in memory."""
+
+    def __init__(self, private_key: bytes) -> None:
+        self._key = coincurve.PrivateKey(private_key)
+        self.address = _address(self._key.public_key)
+
+    def sign(self, digest: Digest) -> bytes:
+        """Return 65 bytes r ‖ s ‖ v over the digest (deterministic, RFC 6979, low s)."""
+        signature: bytes = self._key.sign_recoverable(digest, hasher=None)
+        return signature[:64] + bytes([signature[64] + 27])
+
+
+@lru_cache(maxsize=16)
+def domain_separator(domain: Domain) -> Digest:
+    """Return the EIP-712 hash of the domain."""
+    names = [keccak256(NAME.encode()), keccak256(VERSION.encode())]
+    values = [TYPE_HASHES["EIP712Domain"], *names, domain.chain_id, domain.contract]
+    return keccak256(encode(["bytes32", "bytes32", "bytes32", "uint256", "address"], values))
+
+
+def typed_digest(domain: Domain, message: Message) -> Digest:
+    """Return the EIP-712 digest that is signed for a message.
+
+    Args:
+        domain: the contract and chain it is meant for.
+        message: a commitment, a score claim, a request or a reply.
+
+    Returns:
+        keccak256(0x1901 ‖ domain separator ‖ hash of the message).
+    """
+    return keccak256(b"\x19\x01" + domain_separator(domain) + _struct_hash(message))
+
+
+def sign(signer: Signer, domain: Domain, message: Message) -> bytes:
+    """Return the signer's signature of a message, 65 bytes."""
+    return signer.sign(typed_digest(domain, message))
+
+
+def recover(digest: Digest, signature: bytes) -> Address:
+    """Return the address that signed a digest.
+
+    Args:
+        digest: what was signed.
+        signature: 65 bytes r ‖ s ‖ v.
+
+    Returns:
+        The signer's address.
+
+    Raises:
+        SignatureError: wrong length, v other than 27 or 28, high s, or nothing recovers.
+    """
+    if len(signature) != 65 or signature[64] not in {27, 28}:
+        raise SignatureError("a signature is 65 bytes with v 27 or 28")
+    if int.from_bytes(signature[32:64]) > GROUP_ORDER // 2:
+        raise SignatureError("the signature's s is in the upper half of the group order")
+    raw = signature[:64] + bytes([signature[64] - 27])
+    try:
+        return _address(coincurve.PublicKey.from_signature_and_message(raw, digest, hasher=None))
+    except Exception as error:
+        raise SignatureError("no key recovers from the signature") from error
+
+
+def is_signed_by(address: Address, domain: Domain, message: Message, signature: bytes) -> bool:
+    """Say whether a message carries a canonical signature of this address.
+
+    Args:
+        address: the expected signer.
+        domain: the contract and chain the message is meant for.
+        message: the message.
+        signature: 65 bytes r ‖ s ‖ v.
+
+    Returns:
+        True only for a canonical signature that recovers to the address.
+    """
+    try:
+        return recover(typed_digest(domain, message), signature) == address
+    except SignatureError:
+        return False
+
+
+def _struct_hash(message: Message) -> Digest:
+    name, types, values = _typed_fields(message)
+    return keccak256(encode(["bytes32", *types], [TYPE_HASHES[name], *values]))
+
+
+def _typed_fields(message: Message) -> tuple[str, list[str], list[object]]:
+    """Return a message's type name and the ABI types and values of its fields."""
+    match message:
+        case Commitment(round_number, client, payload):
+            return "Commitment", ["uint64", "uint32", "bytes32"], [round_number, client, payload]
+        case Scores(round_number, member, digest):
+            return "Scores", ["uint64", "uint32", "bytes32"], [round_number, member, digest]
+        case Vote(kind, round_number, phase, view, timestamp, set_digest, result):
+            types = ["uint64", "uint8", "uint32", "uint64", "bytes32", "bytes32"]
+            values = [round_number, int(phase), view, timestamp, set_digest, result]
+            return kind.value, types, values
+
+
+def _address(public_key: coincurve.PublicKey) -> Address:
+    return Address(keccak256(public_key.format(compressed=False)[1:])[12:])
