@@ -1,0 +1,85 @@
+# pragma version 0.4.3
+# @title Signatures and quorums of the committee consensus protocol (Algorithm 2)
+# @notice EIP-712 digests of everything that clients and members sign, and their recovery.
+#         Twin of ledger/protocol/signing.py and consensus.py.
+# @dev Signatures come compact (EIP-2098): r, and s with the parity of R in its top bit. So v can
+#      only be 27 or 28, and s is checked to lie in the lower half of the group order.
+
+NAME: constant(String[11]) = "CMFL Ledger"
+VERSION: constant(String[1]) = "1"
+
+DOMAIN_TYPE: constant(bytes32) = keccak256(
+    "EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)"
+)
+COMMITMENT_TYPE: constant(bytes32) = keccak256(
+    "Commitment(uint64 round,uint32 client,bytes32 payload)"
+)
+REQUEST_TYPE: constant(bytes32) = keccak256(
+    "Request(uint64 round,uint8 phase,uint32 view,uint64 timestamp,bytes32 set,bytes32 result)"
+)
+REPLY_TYPE: constant(bytes32) = keccak256(
+    "Reply(uint64 round,uint8 phase,uint32 view,uint64 timestamp,bytes32 set,bytes32 result)"
+)
+
+# 0x7FFFFFFF...681B20A0: half the order of secp256k1's group
+HALF_GROUP_ORDER: constant(uint256) = (
+    57896044618658097711785492504343953926418782139537452191302581570759080747168
+)
+
+DOMAIN: immutable(bytes32)
+
+
+@deploy
+def __init__():
+    DOMAIN = keccak256(
+        abi_encode(DOMAIN_TYPE, keccak256(NAME), keccak256(VERSION), chain.id, self)
+    )
+
+
+@internal
+@view
+def _commitment_digest(round: uint64, client: uint256, payload: bytes32) -> bytes32:
+    return self._typed(keccak256(abi_encode(COMMITMENT_TYPE, round, client, payload)))
+
+
+@internal
+@view
+def _vote_digest(
+    is_request: bool,
+    round: uint64,
+    phase: uint8,
+    voted_view: uint32,
+    timestamp: uint64,
+    set_digest: bytes32,
+    result: bytes32,
+) -> bytes32:
+    type_hash: bytes32 = REPLY_TYPE
+    if is_request:
+        type_hash = REQUEST_TYPE
+    return self._typed(
+        keccak256(
+            abi_encode(type_hash, round, phase, voted_view, timestamp, set_digest, result)
+        )
+    )
+
+
+@internal
+@view
+def _typed(struct_hash: bytes32) -> bytes32:
+    return keccak256(concat(0x1901, DOMAIN, struct_hash))
+
+
+@internal
+@pure
+def _signer(digest: bytes32, r: bytes32, vs: bytes32) -> address:
+    s: uint256 = convert(vs, uint256) & max_value(uint256) >> 1
+    assert s <= HALF_GROUP_ORDER, "committee_ledger: signature is not canonical"
+    return ecrecover(digest, (convert(vs, uint256) >> 255) + 27, convert(r, uint256), s)
+
+
+@internal
+@pure
+def _primary_place(seed: bytes32, phase: uint8, voted_view: uint32, members: uint256) -> uint256:
+    return convert(
+        keccak256(concat(seed, convert(phase, bytes1), convert(voted_view, bytes4))), uint256
+    ) % members

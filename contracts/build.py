@@ -1,0 +1,55 @@
+"""Compile the contract and write the committed artefact: `python -m contracts.build`.
+
+Users need no compiler: ABI and byte code are in the repository. A test recompiles and compares.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+ARTIFACT = HERE / "artifacts" / "committee_ledger.json"
+SOURCES = ("committee_ledger.vy", "ranking.vy", "ballots.vy")
+COMPILER = "vyper 0.4.3"
+EVM_VERSION = "cancun"
+
+
+def compiled() -> dict[str, Any]:
+    """Return the artefact as the compiler gives it now (needs the dev extra)."""
+    import vyper  # noqa: PLC0415 - only a developer has the compiler
+    from vyper.compiler.input_bundle import FilesystemInputBundle  # noqa: PLC0415
+    from vyper.compiler.settings import OptimizationLevel, Settings  # noqa: PLC0415
+
+    settings = Settings(evm_version=EVM_VERSION, optimize=OptimizationLevel.GAS)
+    bundle = FilesystemInputBundle([HERE])
+    outputs = vyper.compile_from_file_input(
+        bundle.load_file(SOURCES[0]),
+        input_bundle=bundle,
+        settings=settings,
+        output_formats=["abi", "bytecode", "bytecode_runtime"],
+    )
+    return {
+        "contract": "committee_ledger",
+        "compiler": f"vyper {vyper.__version__}",
+        "evm_version": EVM_VERSION,
+        "optimize": "gas",
+        "sources": {
+            name: hashlib.sha256((HERE / name).read_bytes()).hexdigest() for name in SOURCES
+        },
+        "abi": outputs["abi"],
+        "bytecode": outputs["bytecode"],
+        "bytecode_runtime": outputs["bytecode_runtime"],
+    }
+
+
+def main() -> None:
+    """Write the artefact."""
+    ARTIFACT.parent.mkdir(exist_ok=True)
+    ARTIFACT.write_text(json.dumps(compiled(), indent=1, sort_keys=True) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,695 @@
+# pragma version 0.4.3
+# @title The ledger of committee-based federated learning (CMFL)
+# @notice Enforces and records every decision of a run: registry, commitments to updates, ranking,
+#         aggregation set, model, both certificates of the vote, next committee. It has no owner,
+#         no upgrade and no pause. The executable specification is ledger/protocol/rounds.py; a
+#         refusal's reason is the sentence of the error class there.
+# @dev Layout: parameters are immutables; a round's flags are overwritten, not cleared, because a
+#      new word costs 22,100 gas and an overwritten one 5,000.
+
+import ballots
+import ranking as rankings
+
+initializes: ballots
+
+MAX_CLIENTS: constant(uint256) = 12_288
+MAX_TRAINERS: constant(uint256) = 256
+MAX_MEMBERS: constant(uint256) = 160
+MAX_BATCH: constant(uint256) = 256
+MAX_COMMITMENTS: constant(uint256) = 416
+MAX_DRAWS: constant(uint256) = 16_384
+
+# One word of flags: the round in the upper 64 bits, 192 clients below.
+FLAGS: constant(uint256) = 192
+FLAG_WORDS: constant(uint256) = 64
+
+CLIENT_MASK: constant(uint256) = 2**32 - 1
+SAMPLES_MASK: constant(uint256) = 2**64 - 1
+# Bit pattern of +infinity, 0x7FF0000000000000.
+INFINITY_BITS: constant(uint256) = 2047 * 2**52
+STRATEGY_WITHIN_SPREAD: constant(uint8) = 3
+
+REGISTERING: constant(uint8) = 0
+OPEN: constant(uint8) = 1
+FINISHED: constant(uint8) = 2
+
+AGGREGATION: constant(uint8) = 1
+ELECTION: constant(uint8) = 2
+
+
+struct Deployment:
+    config: bytes32
+    registry: bytes32
+    clients: uint256
+    trainers: uint256
+    members: uint256
+    aggregation_ppm: uint256
+    strategy: uint8
+    rounds: uint64
+    deadline_blocks: uint64
+    block_beacon: bool
+    model: bytes32
+
+
+struct Commitment:
+    client: uint256
+    payload: bytes32
+    r: bytes32
+    vs: bytes32
+
+
+struct Outcome:
+    model: bytes32
+    updates_root: bytes32
+    scores_root: bytes32
+    threshold_bits: uint64
+    record: bytes32
+
+
+struct Certificate:
+    voted_view: uint32
+    timestamp: uint64
+    set_digest: bytes32
+    r: bytes32
+    vs: bytes32
+    signers: uint256
+
+
+struct Signature:
+    r: bytes32
+    vs: bytes32
+
+
+struct SignedVote:
+    timestamp: uint64
+    set_digest: bytes32
+    result: bytes32
+    r: bytes32
+    vs: bytes32
+
+
+struct State:
+    stage: uint8
+    round: uint64
+    opened_block: uint64
+    seed: bytes32
+    committee: bytes32
+    model: bytes32
+    head: bytes32
+    registered: uint256
+    registry_rest: bytes32
+    commitments: bytes32
+
+
+event ClientsRegistered:
+    first: uint256
+    words: DynArray[uint256, MAX_BATCH]
+
+
+event LedgerOpened:
+    config: bytes32
+    seed: bytes32
+    committee: DynArray[uint32, MAX_MEMBERS]
+    model: bytes32
+
+
+event UpdatesCommitted:
+    round: indexed(uint64)
+    clients: DynArray[uint256, MAX_COMMITMENTS]
+    payloads: DynArray[bytes32, MAX_COMMITMENTS]
+
+
+event RoundDecided:
+    round: indexed(uint64)
+    ranking: DynArray[uint256, MAX_TRAINERS]
+    accepted: DynArray[uint32, MAX_TRAINERS]
+    next_committee: DynArray[uint32, MAX_TRAINERS]
+    model: bytes32
+    updates_root: bytes32
+    scores_root: bytes32
+    threshold_bits: uint64
+    record: bytes32
+    views: uint32[2]
+    primaries: uint32[2]
+    signers: uint256[2]
+    next_seed: bytes32
+    head: bytes32
+
+
+event RoundAbandoned:
+    round: indexed(uint64)
+    next_committee: DynArray[uint32, MAX_MEMBERS]
+    next_seed: bytes32
+    head: bytes32
+
+
+event ClientBanned:
+    round: indexed(uint64)
+    client: indexed(uint256)
+    head: bytes32
+
+
+CONFIG: immutable(bytes32)
+REGISTRY: immutable(bytes32)
+CLIENTS: immutable(uint256)
+TRAINERS: immutable(uint256)
+MEMBERS: immutable(uint256)
+AGGREGATION_PPM: immutable(uint256)
+STRATEGY: immutable(uint8)
+ROUNDS: immutable(uint64)
+DEADLINE_BLOCKS: immutable(uint64)
+BLOCK_BEACON: immutable(bool)
+FIRST_MODEL: immutable(bytes32)
+
+# stage, round, block in which it opened, number of its commitments: see _pack.
+progress: uint256
+seed: bytes32
+committee_digest: bytes32
+model: bytes32
+head: bytes32
+commitments: bytes32
+
+registry_rest: bytes32
+registered: uint256
+last_address: uint256
+first_committee: DynArray[uint32, MAX_MEMBERS]
+
+# address << 64 | samples; bit 255 is the ban.
+registry: uint256[MAX_CLIENTS]
+committed: uint256[FLAG_WORDS]
+
+
+@deploy
+def __init__(deployment: Deployment, committee: DynArray[uint32, MAX_MEMBERS]):
+    ballots.__init__()
+    assert deployment.members >= 3, "committee_ledger: a committee needs three members"
+    assert deployment.members <= MAX_MEMBERS, "committee_ledger: too many members"
+    assert deployment.trainers >= deployment.members, "committee_ledger: too few trainers"
+    assert deployment.trainers <= MAX_TRAINERS, "committee_ledger: too many trainers"
+    assert deployment.clients >= deployment.members + deployment.trainers, "committee_ledger: too few clients"
+    assert deployment.clients <= MAX_CLIENTS, "committee_ledger: too many clients"
+    assert deployment.aggregation_ppm <= 1_000_000, "committee_ledger: more are accepted than train"
+    assert deployment.strategy in [1, 2, 3], "committee_ledger: strategy is unknown"
+    assert deployment.rounds > 0, "committee_ledger: there is no round"
+    assert deployment.deadline_blocks > 0, "committee_ledger: there is no deadline"
+    assert len(committee) == deployment.members, "committee_ledger: first committee has another size"
+    seen: uint256[FLAG_WORDS] = empty(uint256[FLAG_WORDS])
+    for member: uint32 in committee:
+        client: uint256 = convert(member, uint256)
+        assert client < deployment.clients, "committee_ledger: client is unknown"
+        flag: uint256 = 1 << (client % FLAGS)
+        assert seen[client // FLAGS] & flag == 0, "committee_ledger: first committee repeats a client"
+        seen[client // FLAGS] |= flag
+
+    CONFIG = deployment.config
+    REGISTRY = deployment.registry
+    CLIENTS = deployment.clients
+    TRAINERS = deployment.trainers
+    MEMBERS = deployment.members
+    AGGREGATION_PPM = deployment.aggregation_ppm
+    STRATEGY = deployment.strategy
+    ROUNDS = deployment.rounds
+    DEADLINE_BLOCKS = deployment.deadline_blocks
+    BLOCK_BEACON = deployment.block_beacon
+    FIRST_MODEL = deployment.model
+
+    self.first_committee = committee
+    self.registry_rest = deployment.registry
+    self.model = deployment.model
+    self.head = deployment.config
+
+
+@external
+def register_clients(words: DynArray[uint256, MAX_BATCH], rest: bytes32):
+    """
+    @notice Register the next batch of clients; the last batch opens round 1. Anyone may send it:
+            the deployment fixed the clients by digest.
+    @param words address << 64 | samples of each client, addresses strictly ascending
+    @param rest Digest of the batches after this one, zero after the last
+    """
+    assert self._stage() == REGISTERING, "committee_ledger: registration is closed"
+    assert keccak256(abi_encode(words, rest)) == self.registry_rest, "committee_ledger: clients do not match the registry digest"
+    first: uint256 = self.registered
+    count: uint256 = first + len(words)
+    assert (rest == empty(bytes32)) == (count == CLIENTS), "committee_ledger: registry does not end at its last client"
+    previous: uint256 = self.last_address
+    position: uint256 = first
+    for word: uint256 in words:
+        assert word >> 224 == 0 and word & SAMPLES_MASK != 0, "committee_ledger: client record is malformed"
+        assert word >> 64 > previous, "committee_ledger: clients are not strictly ascending by address"
+        previous = word >> 64
+        self.registry[position] = word
+        position += 1
+    self.last_address = previous
+    self.registered = count
+    self.registry_rest = rest
+    log ClientsRegistered(first=first, words=words)
+
+    if count == CLIENTS:
+        seed: bytes32 = keccak256(concat(CONFIG, self._beacon()))
+        committee: DynArray[uint32, MAX_MEMBERS] = self.first_committee
+        self.seed = seed
+        self.committee_digest = keccak256(abi_encode(committee))
+        self.progress = self._pack(OPEN, 1, convert(block.number, uint64))
+        log LedgerOpened(config=CONFIG, seed=seed, committee=committee, model=FIRST_MODEL)
+
+
+@external
+def commit_updates(round: uint64, signed: DynArray[Commitment, MAX_COMMITMENTS]):
+    """
+    @notice Take signed commitments to updates of this round; anyone may carry them.
+    @param round The round that they are for
+    @param signed Client, sha256 of its payload, and its signature, of each
+    """
+    self._require_open(round)
+    assert len(signed) != 0, "committee_ledger: no commitments are given"
+    tag: uint256 = convert(round, uint256) << FLAGS
+    # Flags are kept in memory and written once per word.
+    place: uint256 = max_value(uint256)
+    flags: uint256 = 0
+    digest: bytes32 = empty(bytes32)
+    progress: uint256 = self.progress
+    if progress >> 160 != 0:
+        digest = self.commitments
+    clients: DynArray[uint256, MAX_COMMITMENTS] = []
+    payloads: DynArray[bytes32, MAX_COMMITMENTS] = []
+    for commitment: Commitment in signed:
+        client: uint256 = commitment.client
+        assert client < CLIENTS, "committee_ledger: client is unknown"
+        registered: uint256 = self.registry[client]
+        assert registered >> 255 == 0, "committee_ledger: client is banned"
+        if client // FLAGS != place:
+            if place != max_value(uint256):
+                self.committed[place] = flags
+            place = client // FLAGS
+            flags = self._flags(place, tag)
+        flag: uint256 = 1 << (client % FLAGS)
+        assert flags & flag == 0, "committee_ledger: client has committed already"
+        signer: address = ballots._signer(
+            ballots._commitment_digest(round, client, commitment.payload),
+            commitment.r,
+            commitment.vs,
+        )
+        assert convert(signer, uint256) == registered >> 64, "committee_ledger: commitment is not signed by its client"
+        flags |= flag
+        digest = keccak256(
+            concat(digest, convert(convert(client, uint32), bytes4), commitment.payload)
+        )
+        clients.append(client)
+        payloads.append(commitment.payload)
+    self.committed[place] = flags
+    self.commitments = digest
+    self.progress = progress + (len(signed) << 160)
+    log UpdatesCommitted(round=round, clients=clients, payloads=payloads)
+
+
+@external
+def decide(
+    round: uint64,
+    committee: DynArray[uint32, MAX_MEMBERS],
+    ranking: DynArray[uint256, MAX_TRAINERS],
+    outcome: Outcome,
+    aggregation: Certificate,
+    aggregation_replies: DynArray[Signature, MAX_MEMBERS],
+    election: Certificate,
+    election_replies: DynArray[Signature, MAX_MEMBERS],
+):
+    """
+    @notice Record a round: S_a and the next committee follow from the ranking, and both must be
+            certified by the committee. Anyone may send it: the signatures speak for themselves.
+    @param round The round that is decided
+    @param committee S_c, by places
+    @param ranking Ranking words of the trainers, best first
+    @param outcome Digests that the ranking rests on and leads to
+    @param aggregation Certificate for S_a and the aggregate
+    @param aggregation_replies Its replies, by ascending place
+    @param election Certificate for the next committee
+    @param election_replies Its replies, by ascending place
+    """
+    self._require_open(round)
+    assert keccak256(abi_encode(committee)) == self.committee_digest, "committee_ledger: committee is not the elected one"
+    self._require_ranking(round, committee, ranking)
+    threshold: uint256 = convert(outcome.threshold_bits, uint256)
+    if STRATEGY == STRATEGY_WITHIN_SPREAD:
+        assert threshold < INFINITY_BITS, "committee_ledger: threshold is not finite"
+    else:
+        assert threshold == 0, "committee_ledger: threshold is given but the strategy uses none"
+
+    first: uint256 = 0
+    size: uint256 = 0
+    first, size = rankings._accepted_range(ranking, STRATEGY, AGGREGATION_PPM, threshold)
+    accepted: DynArray[uint32, MAX_TRAINERS] = rankings._clients(ranking, first, size)
+    next_committee: DynArray[uint32, MAX_TRAINERS] = rankings._clients(
+        ranking, (len(ranking) - MEMBERS) // 2, MEMBERS
+    )
+    accepted_digest: bytes32 = keccak256(abi_encode(accepted))
+    next_digest: bytes32 = keccak256(abi_encode(next_committee))
+    result: bytes32 = keccak256(
+        abi_encode(
+            outcome.model,
+            outcome.updates_root,
+            outcome.scores_root,
+            keccak256(abi_encode(ranking)),
+            outcome.threshold_bits,
+        )
+    )
+    seed: bytes32 = self.seed
+    assert aggregation.set_digest == accepted_digest, "committee_ledger: aggregation set is not the one that the ranking gives"
+    first_primary: uint32 = self._require_certificate(
+        round, seed, AGGREGATION, committee, aggregation, aggregation_replies, result
+    )
+    assert election.set_digest == next_digest, "committee_ledger: next committee is not the middle of the ranking"
+    second_primary: uint32 = self._require_certificate(
+        round, seed, ELECTION, committee, election, election_replies, empty(bytes32)
+    )
+
+    commitments: bytes32 = self.commitments
+    head: bytes32 = keccak256(
+        concat(
+            self.head,
+            convert(round, bytes8),
+            seed,
+            commitments,
+            accepted_digest,
+            next_digest,
+            result,
+        )
+    )
+    next_seed: bytes32 = keccak256(
+        concat(seed, accepted_digest, result, next_digest, self._beacon())
+    )
+    self.model = outcome.model
+    self._next_round(round, next_seed, next_digest, head)
+    log RoundDecided(
+        round=round,
+        ranking=ranking,
+        accepted=accepted,
+        next_committee=next_committee,
+        model=outcome.model,
+        updates_root=outcome.updates_root,
+        scores_root=outcome.scores_root,
+        threshold_bits=outcome.threshold_bits,
+        record=outcome.record,
+        views=[aggregation.voted_view, election.voted_view],
+        primaries=[first_primary, second_primary],
+        signers=[aggregation.signers, election.signers],
+        next_seed=next_seed,
+        head=head,
+    )
+
+
+@external
+def abandon_round(round: uint64):
+    """
+    @notice End an undecided round after its deadline: the model stays, and a fresh committee is
+            drawn from the registry. Anyone may send it.
+    @param round The round that is abandoned
+    """
+    self._require_open(round)
+    progress: uint256 = self.progress
+    deadline: uint256 = (progress >> 80 & SAMPLES_MASK) + convert(DEADLINE_BLOCKS, uint256)
+    assert block.number >= deadline, "committee_ledger: deadline is not reached"
+    seed: bytes32 = self.seed
+    next_seed: bytes32 = keccak256(concat(seed, b"abandoned", self._beacon()))
+    drawn: DynArray[uint32, MAX_MEMBERS] = []
+    for draw: uint256 in range(MAX_DRAWS):
+        if len(drawn) == MEMBERS:
+            break
+        word: bytes32 = keccak256(concat(next_seed, convert(convert(draw, uint32), bytes4)))
+        client: uint256 = convert(word, uint256) % CLIENTS
+        if self.registry[client] >> 255 == 0 and convert(client, uint32) not in drawn:
+            drawn.append(convert(client, uint32))
+    commitments: bytes32 = empty(bytes32)
+    if progress >> 160 != 0:
+        commitments = self.commitments
+    digest: bytes32 = keccak256(abi_encode(drawn))
+    head: bytes32 = keccak256(
+        concat(self.head, convert(round, bytes8), seed, b"abandoned", commitments, digest)
+    )
+    self._next_round(round, next_seed, digest, head)
+    if len(drawn) < MEMBERS:
+        self.progress = (self.progress & ~convert(255, uint256)) | convert(FINISHED, uint256)
+    log RoundAbandoned(round=round, next_committee=drawn, next_seed=next_seed, head=head)
+
+
+@external
+def report_equivocation(
+    client: uint256,
+    is_request: bool,
+    round: uint64,
+    phase: uint8,
+    voted_view: uint32,
+    first: SignedVote,
+    second: SignedVote,
+):
+    """
+    @notice Ban a client that signed two different votes for one round, phase and view. Anyone may
+            send it. Membership is not asked: an honest client that is no member signs no vote.
+    @param client The accused
+    @param is_request Whether both votes are requests; they are replies otherwise
+    @param round Round of both votes
+    @param phase Phase of both votes
+    @param voted_view View of both votes
+    @param first One of them
+    @param second The other
+    """
+    assert self._stage() == OPEN, "committee_ledger: no round is open"
+    assert client < CLIENTS, "committee_ledger: client is unknown"
+    registered: uint256 = self.registry[client]
+    assert registered >> 255 == 0, "committee_ledger: client is banned"
+    one: bytes32 = ballots._vote_digest(
+        is_request, round, phase, voted_view, first.timestamp, first.set_digest, first.result
+    )
+    other: bytes32 = ballots._vote_digest(
+        is_request, round, phase, voted_view, second.timestamp, second.set_digest, second.result
+    )
+    assert one != other, "committee_ledger: votes are the same"
+    signer: address = ballots._signer(one, first.r, first.vs)
+    assert convert(signer, uint256) == registered >> 64, "committee_ledger: vote is not signed by the client"
+    signer = ballots._signer(other, second.r, second.vs)
+    assert convert(signer, uint256) == registered >> 64, "committee_ledger: vote is not signed by the client"
+
+    current: uint64 = self._round()
+    self.registry[client] = registered | 1 << 255
+    # Without its commitment a banned trainer cannot be ranked any more.
+    tag: uint256 = convert(current, uint256) << FLAGS
+    flags: uint256 = self._flags(client // FLAGS, tag)
+    self.committed[client // FLAGS] = flags & ~(1 << (client % FLAGS))
+    head: bytes32 = keccak256(
+        concat(
+            self.head,
+            convert(current, bytes8),
+            b"banned",
+            convert(convert(client, uint32), bytes4),
+        )
+    )
+    self.head = head
+    log ClientBanned(round=current, client=client, head=head)
+
+
+@external
+@view
+def deployment() -> Deployment:
+    """
+    @notice Everything that was fixed at deployment, but for the first committee.
+    """
+    return Deployment(
+        config=CONFIG,
+        registry=REGISTRY,
+        clients=CLIENTS,
+        trainers=TRAINERS,
+        members=MEMBERS,
+        aggregation_ppm=AGGREGATION_PPM,
+        strategy=STRATEGY,
+        rounds=ROUNDS,
+        deadline_blocks=DEADLINE_BLOCKS,
+        block_beacon=BLOCK_BEACON,
+        model=FIRST_MODEL,
+    )
+
+
+@external
+@view
+def state() -> State:
+    """
+    @notice Where the deployment stands.
+    """
+    progress: uint256 = self.progress
+    commitments: bytes32 = empty(bytes32)
+    if progress >> 160 != 0:
+        commitments = self.commitments
+    return State(
+        stage=self._stage(),
+        round=self._round(),
+        opened_block=convert(progress >> 80 & SAMPLES_MASK, uint64),
+        seed=self.seed,
+        committee=self.committee_digest,
+        model=self.model,
+        head=self.head,
+        registered=self.registered,
+        registry_rest=self.registry_rest,
+        commitments=commitments,
+    )
+
+
+@external
+@view
+def client(index: uint256) -> uint256:
+    """
+    @notice A registered client: address << 64 | samples; bit 255 is the ban.
+    """
+    assert index < self.registered, "committee_ledger: client is unknown"
+    return self.registry[index]
+
+
+@external
+@view
+def has_committed(index: uint256) -> bool:
+    """
+    @notice Whether a client has committed to an update in the current round.
+    """
+    assert index < CLIENTS, "committee_ledger: client is unknown"
+    tag: uint256 = convert(self._round(), uint256) << FLAGS
+    return self._flags(index // FLAGS, tag) & 1 << (index % FLAGS) != 0
+
+
+@internal
+@view
+def _require_open(round: uint64):
+    assert self._stage() == OPEN, "committee_ledger: no round is open"
+    assert round == self._round(), "committee_ledger: wrong round"
+
+
+@internal
+@view
+def _require_ranking(
+    round: uint64,
+    committee: DynArray[uint32, MAX_MEMBERS],
+    ranking: DynArray[uint256, MAX_TRAINERS],
+):
+    assert len(ranking) <= TRAINERS, "committee_ledger: more clients are ranked than train"
+    assert len(ranking) >= MEMBERS, "committee_ledger: fewer clients are ranked than a committee needs"
+    members: uint256[FLAG_WORDS] = empty(uint256[FLAG_WORDS])
+    for member: uint32 in committee:
+        client: uint256 = convert(member, uint256)
+        members[client // FLAGS] |= 1 << (client % FLAGS)
+    seen: uint256[FLAG_WORDS] = empty(uint256[FLAG_WORDS])
+    tag: uint256 = convert(round, uint256) << FLAGS
+    # Zero is below no word; a first word of zero is in order.
+    next_word: uint256 = 0
+    for word: uint256 in ranking:
+        assert word >= next_word, "committee_ledger: ranking is not sorted"
+        client: uint256 = word & CLIENT_MASK
+        assert client < CLIENTS, "committee_ledger: client is unknown"
+        place: uint256 = client // FLAGS
+        flag: uint256 = 1 << (client % FLAGS)
+        assert members[place] & flag == 0, "committee_ledger: client is a committee member"
+        assert seen[place] & flag == 0, "committee_ledger: client is ranked twice"
+        assert self._flags(place, tag) & flag != 0, "committee_ledger: client has not committed"
+        seen[place] |= flag
+        next_word = word + 1
+    # The words ascend, so the last distance bounds them all.
+    assert (next_word - 1) >> 32 < INFINITY_BITS, "committee_ledger: distance is not finite"
+
+
+@internal
+@view
+def _require_certificate(
+    round: uint64,
+    seed: bytes32,
+    phase: uint8,
+    committee: DynArray[uint32, MAX_MEMBERS],
+    certificate: Certificate,
+    replies: DynArray[Signature, MAX_MEMBERS],
+    result: bytes32,
+) -> uint32:
+    """
+    @return The primary, if its request and a quorum of other members' replies are signed.
+    """
+    place: uint256 = ballots._primary_place(seed, phase, certificate.voted_view, MEMBERS)
+    digest: bytes32 = ballots._vote_digest(
+        True, round, phase, certificate.voted_view, certificate.timestamp, certificate.set_digest, result
+    )
+    primary: uint32 = committee[place]
+    registered: uint256 = self.registry[primary]
+    assert registered >> 255 == 0, "committee_ledger: member is banned"
+    signer: address = ballots._signer(digest, certificate.r, certificate.vs)
+    assert convert(signer, uint256) == registered >> 64, "committee_ledger: request is not signed by the primary of the view"
+
+    signers: uint256 = certificate.signers
+    assert signers >> MEMBERS == 0, "committee_ledger: signers are not places of the committee"
+    assert signers >> place & 1 == 0, "committee_ledger: primary replies to itself"
+    count: uint256 = 0
+    for member: uint256 in range(MEMBERS, bound=MAX_MEMBERS):
+        count += signers >> member & 1
+    assert count >= MEMBERS // 2 + 1, "committee_ledger: quorum is not reached"
+    assert len(replies) == count, "committee_ledger: signatures do not match the signers"
+
+    digest = ballots._vote_digest(
+        False, round, phase, certificate.voted_view, certificate.timestamp, certificate.set_digest, result
+    )
+    position: uint256 = 0
+    for reply: Signature in replies:
+        for _: uint256 in range(MAX_MEMBERS):
+            if signers >> position & 1 != 0:
+                break
+            position += 1
+        registered = self.registry[committee[position]]
+        assert registered >> 255 == 0, "committee_ledger: member is banned"
+        signer = ballots._signer(digest, reply.r, reply.vs)
+        assert convert(signer, uint256) == registered >> 64, "committee_ledger: reply is not signed by its member"
+        position += 1
+    return primary
+
+
+@internal
+def _next_round(round: uint64, seed: bytes32, committee: bytes32, head: bytes32):
+    self.seed = seed
+    self.committee_digest = committee
+    self.head = head
+    if round == ROUNDS:
+        self.progress = self._pack(FINISHED, round, convert(block.number, uint64))
+    else:
+        self.progress = self._pack(OPEN, round + 1, convert(block.number, uint64))
+
+
+@internal
+@view
+def _flags(place: uint256, tag: uint256) -> uint256:
+    """
+    @return The word of flags at this place, empty if it is of an earlier round.
+    """
+    flags: uint256 = self.committed[place]
+    if flags >> FLAGS != tag >> FLAGS:
+        return tag
+    return flags
+
+
+@internal
+@view
+def _beacon() -> bytes32:
+    if BLOCK_BEACON:
+        return blockhash(block.number - 1)
+    return empty(bytes32)
+
+
+@internal
+@pure
+def _pack(stage: uint8, round: uint64, opened_block: uint64) -> uint256:
+    return (
+        convert(stage, uint256)
+        | convert(round, uint256) << 8
+        | convert(opened_block, uint256) << 80
+    )
+
+
+@internal
+@view
+def _stage() -> uint8:
+    return convert(self.progress & 255, uint8)
+
+
+@internal
+@view
+def _round() -> uint64:
+    return convert(self.progress >> 8 & SAMPLES_MASK, uint64)

@@ -1,0 +1,170 @@
+"""The contract's committed artefact, and the encoding of its calls, results, events and reverts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any, cast
+
+from eth_abi.abi import decode, encode
+from eth_abi.exceptions import DecodingError
+from eth_hash.auto import keccak
+from eth_utils.abi import (
+    event_abi_to_log_topic,
+    function_abi_to_4byte_selector,
+    get_abi_input_types,
+    get_abi_output_types,
+)
+
+from ledger.protocol.errors import ChainError
+
+ERROR_SELECTOR = keccak(b"Error(string)")[:4]
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """What the compiler made of the contract, as committed.
+
+    Attributes:
+        compiler: name and version.
+        abi: functions and events by name.
+        bytecode: creation code, without the constructor's arguments.
+        runtime: the code that a deployed contract starts with; immutables follow it.
+        sources: sha256 of each source file.
+    """
+
+    compiler: str
+    abi: dict[str, Any]
+    bytecode: bytes
+    runtime: bytes
+    sources: dict[str, str]
+
+
+@lru_cache(maxsize=1)
+def artifact() -> Artifact:
+    """Return the committed artefact of the contract."""
+    text = (files("contracts") / "artifacts" / "committee_ledger.json").read_text("utf-8")
+    data = json.loads(text)
+    return Artifact(
+        compiler=data["compiler"],
+        abi={entry.get("name", entry["type"]): entry for entry in data["abi"]},
+        bytecode=bytes.fromhex(data["bytecode"][2:]),
+        runtime=bytes.fromhex(data["bytecode_runtime"][2:]),
+        sources=data["sources"],
+    )
+
+
+@lru_cache(maxsize=64)
+def selector(function: str) -> bytes:
+    """Return the four bytes that name a function in call data."""
+    return bytes(function_abi_to_4byte_selector(artifact().abi[function]))
+
+
+@lru_cache(maxsize=64)
+def topic(event: str) -> bytes:
+    """Return the first topic of an event's logs."""
+    return bytes(event_abi_to_log_topic(artifact().abi[event]))
+
+
+def call_data(function: str, *arguments: object) -> bytes:
+    """Return selector and encoded arguments."""
+    return selector(function) + encode(_inputs(function), arguments)
+
+
+def creation_data(*arguments: object) -> bytes:
+    """Return creation code and the constructor's encoded arguments."""
+    return artifact().bytecode + encode(_inputs("constructor"), arguments)
+
+
+def arguments_of(function: str, data: bytes) -> tuple[Any, ...]:
+    """Return the arguments in a transaction's call data.
+
+    Args:
+        function: what it must call.
+        data: the call data.
+
+    Returns:
+        The arguments, lists as tuples.
+
+    Raises:
+        ChainError: it calls something else, or its arguments do not decode.
+    """
+    if data[:4] != selector(function):
+        raise ChainError(f"the transaction does not call {function}")
+    return _decode(_inputs(function), data[4:], f"arguments of {function}")
+
+
+def result_of(function: str, data: bytes) -> tuple[Any, ...]:
+    """Return what a call answered.
+
+    Args:
+        function: what was called.
+        data: the answer.
+
+    Returns:
+        The results.
+
+    Raises:
+        ChainError: the answer does not decode; the address holds another contract.
+    """
+    types = list(get_abi_output_types(artifact().abi[function]))
+    return _decode(types, data, f"result of {function}")
+
+
+def output_fields(function: str) -> list[dict[str, Any]]:
+    """Return the ABI entries of the struct that a function answers with."""
+    return cast("list[dict[str, Any]]", artifact().abi[function]["outputs"][0]["components"])
+
+
+def event_fields(event: str, topics: tuple[bytes, ...], data: bytes) -> dict[str, Any]:
+    """Return the fields of an event's log by name.
+
+    Args:
+        event: its name.
+        topics: of the log, the first of them names the event.
+        data: of the log.
+
+    Returns:
+        Every field, indexed ones too.
+
+    Raises:
+        ChainError: the log does not decode.
+    """
+    inputs = artifact().abi[event]["inputs"]
+    indexed = [entry for entry in inputs if entry["indexed"]]
+    plain = [entry for entry in inputs if not entry["indexed"]]
+    if len(topics) != len(indexed) + 1:
+        raise ChainError(f"a log of {event} has {len(topics)} topics")
+    values = _decode([entry["type"] for entry in plain], data, event)
+    found = {entry["name"]: value for entry, value in zip(plain, values, strict=True)}
+    for entry, word in zip(indexed, topics[1:], strict=True):
+        found[entry["name"]] = _decode([entry["type"]], word, event)[0]
+    return found
+
+
+def revert_reason(data: bytes) -> str | None:
+    """Return the sentence of a revert, None if it gave none."""
+    if data[:4] != ERROR_SELECTOR:
+        return None
+    try:
+        return cast("str", decode(["string"], data[4:])[0])
+    except (DecodingError, UnicodeDecodeError):
+        return None
+
+
+@lru_cache(maxsize=64)
+def _types(name: str) -> tuple[str, ...]:
+    return tuple(get_abi_input_types(artifact().abi[name]))
+
+
+def _inputs(name: str) -> list[str]:
+    return list(_types(name))
+
+
+def _decode(types: list[str], data: bytes, what: str) -> tuple[Any, ...]:
+    try:
+        return decode(types, data)
+    except (DecodingError, OverflowError) as error:
+        raise ChainError(f"{what}: {error}") from error

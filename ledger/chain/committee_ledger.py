@@ -1,0 +1,376 @@
+"""One deployed contract: what it says, what it has recorded, and its five transactions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ledger.chain import abi
+from ledger.chain.events import Recorded, decode_log
+from ledger.chain.ports import TransactionRevertedError
+from ledger.chain.reverts import refusal
+from ledger.protocol import encoding, rounds
+from ledger.protocol.errors import ChainError
+from ledger.protocol.types import (
+    Beacon,
+    ClientId,
+    Digest,
+    RegisteredClient,
+    Strategy,
+    Vote,
+    VoteKind,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ledger.chain.ports import ChainReader, ChainWriter, Receipt
+    from ledger.protocol.consensus import Certificate
+
+ROUND_EVENTS = ("UpdatesCommitted", "RoundDecided", "RoundAbandoned", "ClientBanned")
+MAX_COMMITMENTS = 416
+"""Commitments that one transaction can carry."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The contract's storage at one block; `committee` is only its digest."""
+
+    stage: rounds.Stage
+    round: int
+    opened_block: int
+    seed: Digest
+    committee: Digest
+    model: Digest
+    head: Digest
+    registered: int
+    registry_rest: Digest
+    commitments: Digest
+
+
+@dataclass(frozen=True, slots=True)
+class DecideCall:
+    """The call data of a `decide` transaction."""
+
+    round: int
+    decision: rounds.SubmittedDecision
+    certificates: tuple[rounds.SubmittedCertificate, rounds.SubmittedCertificate]
+
+
+class CommitteeLedger:
+    """A deployed contract to read from.
+
+    Attributes:
+        chain: where it lives.
+        address: EIP-55.
+        from_block: the block that created it; no event is older.
+    """
+
+    def __init__(self, chain: ChainReader, address: str, from_block: int = 0) -> None:
+        self.chain = chain
+        self.address = address
+        self.from_block = from_block
+
+    def deployment(self) -> rounds.Deployment:
+        """Return what was fixed at deployment; the first committee is () until round 1 is open.
+
+        Raises:
+            ChainError: the address holds no such contract, or the chain is unreachable.
+        """
+        (values,) = self._call("deployment")
+        names = [entry["name"] for entry in abi.output_fields("deployment")]
+        found = dict(zip(names, values, strict=True))
+        opened = self._logs(["LedgerOpened"])
+        committee = opened[0].event.committee if opened else ()  # type: ignore[union-attr]
+        return rounds.Deployment(
+            config=Digest(found["config"]),
+            registry=Digest(found["registry"]),
+            clients=found["clients"],
+            trainers=found["trainers"],
+            members=found["members"],
+            aggregation_ppm=found["aggregation_ppm"],
+            strategy=Strategy(found["strategy"]),
+            rounds=found["rounds"],
+            deadline_blocks=found["deadline_blocks"],
+            beacon=Beacon.BLOCK if found["block_beacon"] else Beacon.NONE,
+            committee=committee,
+            model=Digest(found["model"]),
+        )
+
+    def state(self, block_number: int | None = None) -> Snapshot:
+        """Return the contract's storage.
+
+        Args:
+            block_number: the block whose state it is; None for the head.
+
+        Raises:
+            ChainError: the address holds no such contract, or the chain is unreachable.
+        """
+        (values,) = self._call("state", block_number=block_number)
+        stage, number, opened, *rest = values
+        seed, committee, model, head, registered, registry_rest, commitments = rest
+        return Snapshot(
+            stage=rounds.Stage(stage),
+            round=number,
+            opened_block=opened,
+            seed=Digest(seed),
+            committee=Digest(committee),
+            model=Digest(model),
+            head=Digest(head),
+            registered=registered,
+            registry_rest=Digest(registry_rest),
+            commitments=Digest(commitments),
+        )
+
+    def client(self, client: ClientId) -> RegisteredClient:
+        """Return a registered client as it is now.
+
+        Args:
+            client: its index.
+
+        Raises:
+            UnknownClientError: there is no such client.
+            ChainError: the chain is unreachable.
+        """
+        return encoding.registered_client(self._call("client", client)[0])
+
+    def registry(self) -> tuple[RegisteredClient, ...]:
+        """Return all clients as they were registered, from the events."""
+        words: list[int] = []
+        for recorded in self._logs(["ClientsRegistered"]):
+            if isinstance(recorded.event, rounds.ClientsRegistered):
+                words += recorded.event.words
+        return tuple(encoding.registered_client(word) for word in words)
+
+    def events(self, from_block: int, to_block: int) -> list[Recorded]:
+        """Return every event of the contract in these blocks, in the chain's order.
+
+        Args:
+            from_block: first block, included.
+            to_block: last block, included.
+        """
+        logs = self.chain.logs(self.address, [], from_block, to_block)
+        return [decode_log(log) for log in logs]
+
+    def round_events(self, round_number: int, to_block: int | None = None) -> list[Recorded]:
+        """Return all that the chain holds of one round, in the chain's order.
+
+        Args:
+            round_number: t.
+            to_block: last block, included; None for the head.
+        """
+        return self._logs(ROUND_EVENTS, round_number, to_block)
+
+    def outcomes(
+        self, limit: int, *, descending: bool = True, to_block: int | None = None
+    ) -> list[Recorded]:
+        """Return the last or the first ended rounds: decisions and abandonments.
+
+        Args:
+            limit: how many at most.
+            descending: newest first.
+            to_block: last block, included; None for the head.
+        """
+        names = [[abi.topic("RoundDecided"), abi.topic("RoundAbandoned")]]
+        last = self._last(to_block)
+        logs = self.chain.logs(
+            self.address, names, self.from_block, last, limit, descending=descending
+        )
+        return [decode_log(log) for log in logs]
+
+    def bans(self) -> list[Recorded]:
+        """Return every ban."""
+        return self._logs(["ClientBanned"])
+
+    def opening(self, round_number: int) -> tuple[tuple[ClientId, ...], Digest] | None:
+        """Return committee and seed of a round, None if it has not opened.
+
+        Args:
+            round_number: t.
+        """
+        if round_number == 1:
+            recorded = self._logs(["LedgerOpened"])
+        else:
+            recorded = self._logs(["RoundDecided", "RoundAbandoned"], round_number - 1)
+        if not recorded:
+            return None
+        match recorded[0].event:
+            case rounds.LedgerOpened(_, seed, committee, _):
+                return committee, seed
+            case rounds.RoundDecided() | rounds.RoundAbandoned() as event:
+                return event.next_committee, event.next_seed
+            case _:
+                return None
+
+    def decide_call(self, transaction_hash: bytes) -> DecideCall:
+        """Return the arguments of a `decide` transaction: the signatures are only there.
+
+        Args:
+            transaction_hash: of the transaction that holds the RoundDecided event.
+
+        Raises:
+            ChainError: it is no such transaction, or the chain does not have it.
+        """
+        transaction = self.chain.transaction(transaction_hash)
+        if transaction.to != self.address:
+            raise ChainError(f"transaction 0x{transaction_hash.hex()} is not to the contract")
+        number, committee, ranking, outcome, *votes = abi.arguments_of("decide", transaction.input)
+        decision = rounds.SubmittedDecision(
+            committee=tuple(ClientId(member) for member in committee),
+            ranking=ranking,
+            model=Digest(outcome[0]),
+            updates_root=Digest(outcome[1]),
+            scores_root=Digest(outcome[2]),
+            threshold_bits=outcome[3],
+            record=Digest(outcome[4]),
+        )
+        certificates = (_certificate(votes[0], votes[1]), _certificate(votes[2], votes[3]))
+        return DecideCall(number, decision, certificates)
+
+    def _call(
+        self, function: str, *arguments: object, block_number: int | None = None
+    ) -> tuple[Any, ...]:
+        try:
+            data = self.chain.call(self.address, abi.call_data(function, *arguments), block_number)
+        except TransactionRevertedError as error:
+            raise refusal(error) from error
+        if not data:
+            raise ChainError(f"there is no committee ledger at {self.address}")
+        return abi.result_of(function, data)
+
+    def _logs(
+        self, names: Sequence[str], round_number: int | None = None, to_block: int | None = None
+    ) -> list[Recorded]:
+        topics: list[list[bytes] | bytes] = [[abi.topic(name) for name in names]]
+        if round_number is not None:
+            topics.append(round_number.to_bytes(32))
+        last = self._last(to_block)
+        logs = self.chain.logs(self.address, topics, self.from_block, last)
+        return [decode_log(log) for log in logs]
+
+    def _last(self, to_block: int | None) -> int:
+        return self.chain.head().number if to_block is None else to_block
+
+
+class LedgerWriter(CommitteeLedger):
+    """A deployed contract to send transactions to; a refusal is raised with its reason."""
+
+    def __init__(self, chain: ChainWriter, address: str, from_block: int = 0) -> None:
+        super().__init__(chain, address, from_block)
+        self.writer = chain
+
+    def register_clients(self, words: Sequence[int], rest: Digest) -> Receipt:
+        """Register a batch of clients; see `rounds.register_clients`."""
+        data = abi.call_data("register_clients", words, rest)
+        return self._send(data, 600_000 + 30_000 * len(words))
+
+    def commit_updates(
+        self, round_number: int, signed: Sequence[tuple[ClientId, Digest, bytes]]
+    ) -> Receipt:
+        """Carry signed commitments; see `rounds.commit_updates`."""
+        values = [(client, payload, *compact(signature)) for client, payload, signature in signed]
+        data = abi.call_data("commit_updates", round_number, values)
+        return self._send(data, 400_000 + 12_000 * len(signed))
+
+    def decide(
+        self,
+        round_number: int,
+        decision: rounds.SubmittedDecision,
+        certificates: tuple[rounds.SubmittedCertificate, rounds.SubmittedCertificate],
+    ) -> Receipt:
+        """Record a round; see `rounds.decide`."""
+        outcome = (decision.model, decision.updates_root, decision.scores_root)
+        outcome_tail = (decision.threshold_bits, decision.record)
+        votes = [part for certificate in certificates for part in _arguments(certificate)]
+        data = abi.call_data(
+            "decide",
+            round_number,
+            decision.committee,
+            decision.ranking,
+            (*outcome, *outcome_tail),
+            *votes,
+        )
+        replies = sum(len(certificate.replies) for certificate in certificates)
+        return self._send(data, 400_000 + 3_000 * len(decision.ranking) + 12_000 * replies)
+
+    def abandon_round(self, round_number: int) -> Receipt:
+        """End a round after its deadline; see `rounds.abandon_round`."""
+        return self._send(abi.call_data("abandon_round", round_number), 20_000_000)
+
+    def report_equivocation(
+        self, client: ClientId, first: tuple[Vote, bytes], second: tuple[Vote, bytes]
+    ) -> Receipt:
+        """Ban a client with two of its votes; see `rounds.report_equivocation`."""
+        vote = first[0]
+        data = abi.call_data(
+            "report_equivocation",
+            client,
+            vote.kind is VoteKind.REQUEST,
+            vote.round,
+            int(vote.phase),
+            vote.view,
+            _signed_vote(*first),
+            _signed_vote(*second),
+        )
+        return self._send(data, 300_000)
+
+    def _send(self, data: bytes, gas: int) -> Receipt:
+        try:
+            return self.writer.send(self.address, data, gas)
+        except TransactionRevertedError as error:
+            raise refusal(error) from error
+
+
+def submitted(
+    certificate: Certificate, committee: Sequence[ClientId]
+) -> rounds.SubmittedCertificate:
+    """Return a certificate as a transaction carries it.
+
+    Args:
+        certificate: request and replies.
+        committee: S_c, by places.
+    """
+    places = sorted(certificate.replies, key=lambda reply: committee.index(reply.member))
+    vote = certificate.vote
+    return rounds.SubmittedCertificate(
+        view=vote.view,
+        timestamp=vote.timestamp,
+        set_digest=vote.set_digest,
+        request=certificate.request.signature,
+        signers=certificate.signers(committee),
+        replies=tuple(reply.signature for reply in places),
+    )
+
+
+def compact(signature: bytes) -> tuple[bytes, bytes]:
+    """Return r and vs (EIP-2098) of 65 bytes r ‖ s ‖ v."""
+    s = int.from_bytes(signature[32:64]) | (signature[64] - 27) << 255
+    return signature[:32], s.to_bytes(32)
+
+
+def expanded(r: bytes, vs: bytes) -> bytes:
+    """Return 65 bytes r ‖ s ‖ v of a compact signature."""
+    word = int.from_bytes(vs)
+    return r + (word & (1 << 255) - 1).to_bytes(32) + bytes([27 + (word >> 255)])
+
+
+def _arguments(certificate: rounds.SubmittedCertificate) -> tuple[object, list[object]]:
+    c = certificate
+    head = (c.view, c.timestamp, c.set_digest, *compact(c.request), c.signers)
+    return head, [compact(reply) for reply in c.replies]
+
+
+def _certificate(values: tuple[Any, ...], replies: tuple[Any, ...]) -> rounds.SubmittedCertificate:
+    view, timestamp, set_digest, r, vs, signers = values
+    return rounds.SubmittedCertificate(
+        view=view,
+        timestamp=timestamp,
+        set_digest=Digest(set_digest),
+        request=expanded(r, vs),
+        signers=signers,
+        replies=tuple(expanded(*reply) for reply in replies),
+    )
+
+
+def _signed_vote(vote: Vote, signature: bytes) -> tuple[object, ...]:
+    return vote.timestamp, vote.set_digest, vote.result, *compact(signature)

@@ -1,0 +1,105 @@
+"""Logs of the contract as the events of the executable specification."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ledger.chain import abi
+from ledger.protocol import rounds
+from ledger.protocol.errors import ChainError
+from ledger.protocol.types import ClientId, Digest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ledger.chain.ports import Log
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """An event and where the chain holds it."""
+
+    event: rounds.Event
+    block_number: int
+    block_hash: bytes
+    transaction_hash: bytes
+    log_index: int
+
+
+def decode_log(log: Log) -> Recorded:
+    """Return the event behind one of the contract's logs.
+
+    Args:
+        log: the log.
+
+    Returns:
+        The event and its place.
+
+    Raises:
+        ChainError: the log is none of the contract's events.
+    """
+    known = {abi.topic(name): name for name in _BUILD}
+    name = known.get(log.topics[0]) if log.topics else None
+    if name is None:
+        raise ChainError(f"block {log.block_number} holds a log of no known event")
+    event = _BUILD[name](abi.event_fields(name, log.topics, log.data))
+    return Recorded(event, log.block_number, log.block_hash, log.transaction_hash, log.log_index)
+
+
+def _clients_registered(f: dict[str, Any]) -> rounds.ClientsRegistered:
+    return rounds.ClientsRegistered(ClientId(f["first"]), f["words"])
+
+
+def _ledger_opened(f: dict[str, Any]) -> rounds.LedgerOpened:
+    return rounds.LedgerOpened(
+        Digest(f["config"]), Digest(f["seed"]), _ids(f["committee"]), Digest(f["model"])
+    )
+
+
+def _updates_committed(f: dict[str, Any]) -> rounds.UpdatesCommitted:
+    payloads = tuple(Digest(payload) for payload in f["payloads"])
+    return rounds.UpdatesCommitted(f["round"], _ids(f["clients"]), payloads)
+
+
+def _round_decided(f: dict[str, Any]) -> rounds.RoundDecided:
+    return rounds.RoundDecided(
+        round=f["round"],
+        ranking=f["ranking"],
+        accepted=_ids(f["accepted"]),
+        next_committee=_ids(f["next_committee"]),
+        model=Digest(f["model"]),
+        updates_root=Digest(f["updates_root"]),
+        scores_root=Digest(f["scores_root"]),
+        threshold_bits=f["threshold_bits"],
+        record=Digest(f["record"]),
+        views=(f["views"][0], f["views"][1]),
+        primaries=(ClientId(f["primaries"][0]), ClientId(f["primaries"][1])),
+        signers=(f["signers"][0], f["signers"][1]),
+        next_seed=Digest(f["next_seed"]),
+        head=Digest(f["head"]),
+    )
+
+
+def _round_abandoned(f: dict[str, Any]) -> rounds.RoundAbandoned:
+    return rounds.RoundAbandoned(
+        f["round"], _ids(f["next_committee"]), Digest(f["next_seed"]), Digest(f["head"])
+    )
+
+
+def _client_banned(f: dict[str, Any]) -> rounds.ClientBanned:
+    return rounds.ClientBanned(f["round"], ClientId(f["client"]), Digest(f["head"]))
+
+
+def _ids(values: tuple[int, ...]) -> tuple[ClientId, ...]:
+    return tuple(ClientId(value) for value in values)
+
+
+_BUILD: dict[str, Callable[[dict[str, Any]], rounds.Event]] = {
+    "ClientsRegistered": _clients_registered,
+    "LedgerOpened": _ledger_opened,
+    "UpdatesCommitted": _updates_committed,
+    "RoundDecided": _round_decided,
+    "RoundAbandoned": _round_abandoned,
+    "ClientBanned": _client_banned,
+}
