@@ -10,7 +10,7 @@ from ledger.chain.events import Recorded, decode_log
 from ledger.chain.ports import TransactionRevertedError
 from ledger.chain.reverts import refusal
 from ledger.protocol import encoding, rounds
-from ledger.protocol.errors import ChainError
+from ledger.protocol.errors import ChainError, SignatureError
 from ledger.protocol.types import (
     Beacon,
     ClientId,
@@ -134,6 +134,18 @@ class CommitteeLedger:
         """
         return encoding.registered_client(self._call("client", client)[0])
 
+    def has_committed(self, client: ClientId) -> bool:
+        """Say whether a client has committed to an update in the open round.
+
+        Args:
+            client: its index.
+
+        Raises:
+            UnknownClientError: there is no such client.
+            ChainError: the chain is unreachable.
+        """
+        return bool(self._call("has_committed", client)[0])
+
     def registry(self) -> tuple[RegisteredClient, ...]:
         """Return all clients as they were registered, from the events."""
         words: list[int] = []
@@ -182,16 +194,20 @@ class CommitteeLedger:
         """Return every ban."""
         return self._logs(["ClientBanned"])
 
-    def opening(self, round_number: int) -> tuple[tuple[ClientId, ...], Digest] | None:
+    def opening(
+        self, round_number: int, to_block: int | None = None
+    ) -> tuple[tuple[ClientId, ...], Digest] | None:
         """Return committee and seed of a round, None if it has not opened.
 
         Args:
-            round_number: t.
+            round_number: t, from 1.
+            to_block: last block, included; None for the head.
         """
         if round_number == 1:
-            recorded = self._logs(["LedgerOpened"])
+            recorded = self._logs(["LedgerOpened"], to_block=to_block)
         else:
-            recorded = self._logs(["RoundDecided", "RoundAbandoned"], round_number - 1)
+            ended = ["RoundDecided", "RoundAbandoned"]
+            recorded = self._logs(ended, round_number - 1, to_block)
         if not recorded:
             return None
         match recorded[0].event:
@@ -300,7 +316,17 @@ class LedgerWriter(CommitteeLedger):
     def report_equivocation(
         self, client: ClientId, first: tuple[Vote, bytes], second: tuple[Vote, bytes]
     ) -> Receipt:
-        """Ban a client with two of its votes; see `rounds.report_equivocation`."""
+        """Ban a client with two of its votes; see `rounds.report_equivocation`.
+
+        Args:
+            client: the accused.
+            first: a vote and its signature.
+            second: another of the same kind, round, phase and view, and its signature.
+
+        Raises:
+            Refusal: the contract's.
+            ChainError: the chain is unreachable, or did not take the transaction.
+        """
         vote = first[0]
         data = abi.call_data(
             "report_equivocation",
@@ -343,9 +369,18 @@ def submitted(
 
 
 def compact(signature: bytes) -> tuple[bytes, bytes]:
-    """Return r and vs (EIP-2098) of 65 bytes r ‖ s ‖ v."""
-    s = int.from_bytes(signature[32:64]) | (signature[64] - 27) << 255
-    return signature[:32], s.to_bytes(32)
+    """Return r and vs (EIP-2098) of a signature.
+
+    Args:
+        signature: 65 bytes r ‖ s ‖ v.
+
+    Raises:
+        SignatureError: wrong length, or a v or s that the compact form cannot even express.
+    """
+    if len(signature) != 65 or signature[64] not in {27, 28} or signature[32] >> 7:
+        raise SignatureError("the signature has no compact form: s is too large, or v not 27 or 28")
+    vs = int.from_bytes(signature[32:64]) | (signature[64] - 27) << 255
+    return signature[:32], vs.to_bytes(32)
 
 
 def expanded(r: bytes, vs: bytes) -> bytes:

@@ -60,8 +60,8 @@ class Clients(Protocol):
     def train(self, round_number: int, active: Sequence[ClientId]) -> None:
         """Local SGD of the active clients; each commits its update, then publishes it."""
 
-    def committee(self, round_number: int) -> Sequence[Member]:
-        """Return the round's members, by their places."""
+    def members(self) -> Sequence[Member]:
+        """Return the members of the open round, by their places."""
 
 
 class Ledger(Protocol):
@@ -83,7 +83,7 @@ class Ledger(Protocol):
     ) -> None:
         """Record the round; the next one opens with the elected committee."""
 
-    def abandon(self, reason: str) -> None:
+    def abandon(self, reason: ConsensusError) -> None:
         """End the round without a decision once its deadline is reached."""
 
 
@@ -111,11 +111,11 @@ def training_round(ledger: Ledger, clients: Clients, is_signed: IsSigned) -> Non
         ledger.seed, ledger.clients, ledger.committee, ledger.trainers
     )
     clients.train(ledger.round, [*trainers, *ledger.committee])  # 3-7, 10
-    committee = clients.committee(ledger.round)
+    committee = clients.members()
     try:
         outcome = committee_consensus(ledger.seed, committee, is_signed)  # 8-15
     except ConsensusError as error:
-        ledger.abandon(str(error))
+        ledger.abandon(error)
         return
     ledger.decide(*outcome)  # 17-19: the recorded model is what clients download next
 
@@ -183,7 +183,8 @@ def voting(
                 certificate = Certificate(requests[0], tuple(replies))  # 15, 18
                 return certificate, tuple(_named(incident, certificate) for incident in incidents)
         incidents.append(Incident(phase, view, primary.client, NO_QUORUM, requests))
-    raise ConsensusError(f"no quorum in {MAX_VIEWS} views of phase {phase.name.lower()}")
+    message = f"no quorum in {MAX_VIEWS} views of phase {phase.name.lower()}"
+    raise ConsensusError(message, tuple(incidents))
 
 
 def _replied(client: ClientId, certificate: Certificate) -> bool:

@@ -14,51 +14,20 @@ from ledger.protocol import encoding, merkle
 from ledger.protocol.aggregation import aggregate
 from ledger.protocol.consensus import quorum
 from ledger.protocol.election import elect
-from ledger.protocol.errors import BlobError, ConsensusError, EncodingError
-from ledger.protocol.scoring import committee_distances, spread_threshold, squared_distance
+from ledger.protocol.errors import ConsensusError
+from ledger.protocol.scoring import committee_distances, spread_threshold
 from ledger.protocol.selection import accepted_size, rank, select
 from ledger.protocol.types import NO_DIGEST, Digest, Phase, Strategy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from ledger.protocol.counting import CountedScores, Updates
     from ledger.protocol.documents import ScoreVector
     from ledger.protocol.parameters import Parameters
     from ledger.protocol.types import ClientId, RegisteredClient
-
-RELATIVE_TOLERANCE = 1e-9
-"""How far a published distance may be from the recomputed one: orders of summation differ."""
-
-NO_COMMITMENT = "no commitment"
-PAYLOAD_MISSING = "payload missing"
-PAYLOAD_MALFORMED = "payload malformed"
-DISTANCE_LIMIT = 1e300
-"""Largest distance that is scored; a mean of larger ones could overflow."""
-
-
-@dataclass(frozen=True, slots=True)
-class Updates:
-    """The usable updates of a round, and who has none.
-
-    Attributes:
-        vectors: Δ of each client whose committed payload is present, well-formed and finite.
-        payloads: digest of each of them.
-        dropouts: the other active clients, ascending, each with its reason.
-    """
-
-    vectors: Mapping[ClientId, NDArray[np.float32]]
-    payloads: Mapping[ClientId, Digest]
-    dropouts: tuple[tuple[ClientId, str], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class CountedScores:
-    """A score vector that counts, with the digest its member signed."""
-
-    vector: ScoreVector
-    digest: Digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,85 +66,6 @@ class Decision:
             self.threshold_bits,
         )
         return encoding.set_digest(self.accepted), result
-
-
-def collect_updates(
-    active: Iterable[ClientId],
-    commitments: Mapping[ClientId, Digest],
-    fetch: Callable[[Digest], bytes],
-    dimension: int,
-) -> Updates:
-    """Return the usable updates of the active clients (Algorithm 3, line 10).
-
-    Args:
-        active: trainers and members of the round.
-        commitments: payload digests on the chain.
-        fetch: returns the blob with a digest, or raises BlobError.
-        dimension: d.
-
-    Returns:
-        Updates by client, and the dropouts with their reasons.
-    """
-    vectors, payloads, dropouts = {}, {}, []
-    for client in sorted(active):
-        payload = commitments.get(client)
-        if payload is None:
-            dropouts.append((client, NO_COMMITMENT))
-            continue
-        try:
-            vectors[client] = encoding.vector_from_bytes(fetch(payload), dimension)
-        except BlobError:
-            dropouts.append((client, PAYLOAD_MISSING))
-        except EncodingError:
-            dropouts.append((client, PAYLOAD_MALFORMED))
-        else:
-            payloads[client] = payload
-    return Updates(vectors, payloads, tuple(dropouts))
-
-
-def why_incomplete(
-    vector: ScoreVector, trainers: Sequence[ClientId], members: Sequence[ClientId]
-) -> str | None:
-    """Say why a score vector does not cover exactly the round, or None.
-
-    Args:
-        vector: what a member published.
-        trainers: the trainers with a usable update, ascending.
-        members: the members with a usable update, ascending.
-
-    Returns:
-        The reason to leave it out, or None if it is complete.
-    """
-    if vector.member not in members:
-        return "its member has no usable update"
-    if vector.trainers != tuple(trainers):
-        return "it does not score exactly the trainers with a usable update"
-    if vector.members != tuple(other for other in members if other != vector.member):
-        return "it does not score exactly the other members"
-    if max([0.0, *vector.distances, *vector.member_distances]) > DISTANCE_LIMIT:
-        return "a distance is beyond any that float32 updates can have"
-    return None
-
-
-def first_false_distance(
-    vector: ScoreVector, vectors: Mapping[ClientId, NDArray[np.float32]]
-) -> tuple[ClientId, float, float] | None:
-    """Return the first false distance in a complete score vector, or None if all are true.
-
-    Args:
-        vector: what a member published.
-        vectors: the usable updates, its own among them.
-
-    Returns:
-        The client scored, the distance published and the distance recomputed.
-    """
-    own = vectors[vector.member]
-    published = [*vector.distances, *vector.member_distances]
-    for client, claim in zip(vector.trainers + vector.members, published, strict=True):
-        truth = squared_distance(vectors[client], own)
-        if abs(claim - truth) > RELATIVE_TOLERANCE * truth:
-            return client, float(claim), truth
-    return None
 
 
 def decide(

@@ -17,6 +17,8 @@ executable specification (`rounds.py`) and the contract can be compared refusal 
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class CmflError(Exception):
     """Base of every error that this project raises for a fact of the outside world."""
@@ -35,7 +37,15 @@ class SignatureError(CmflError):
 
 
 class ConsensusError(CmflError):
-    """The committee could not agree on a decision in this round."""
+    """The committee could not agree on a decision in this round.
+
+    Attributes:
+        incidents: what went wrong while voting, as `documents.Incident`; evidence survives.
+    """
+
+    def __init__(self, message: str, incidents: tuple[Any, ...] = ()) -> None:
+        super().__init__(message)
+        self.incidents = incidents
 
 
 class ChainError(CmflError):

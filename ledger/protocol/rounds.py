@@ -333,7 +333,7 @@ def register_clients(
     if encoding.registry_digest(words, rest) != state.registry_rest:
         raise errors.RegistryMismatchError
     count = len(state.registry) + len(words)
-    if (rest == NO_DIGEST) != (count == deployment.clients):
+    if count > deployment.clients or (rest == NO_DIGEST) != (count == deployment.clients):
         raise errors.RegistryEndError
     previous = int.from_bytes(state.registry[-1].address) if state.registry else 0
     for word in words:
@@ -523,7 +523,11 @@ def report_equivocation(
 
     Raises:
         Refusal: no such client, banned already, or the votes are no proof.
+        ValueError: the votes differ in kind, round, phase or view.
     """
+    if _slot(first[0]) != _slot(second[0]):
+        # Not a refusal: the contract's arguments cannot even say it.
+        raise ValueError("the votes are not of one kind, round, phase and view")
     if state.stage is not Stage.OPEN:
         raise errors.NoRoundOpenError
     if client >= state.deployment.clients:
@@ -548,6 +552,11 @@ def report_equivocation(
         head=head,
     )
     return state, (ClientBanned(state.round, client, head),)
+
+
+def _slot(vote: Vote) -> tuple[VoteKind, int, Phase, int]:
+    """Return where a client may sign one vote only."""
+    return vote.kind, vote.round, vote.phase, vote.view
 
 
 def _registry_batches(

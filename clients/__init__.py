@@ -1,0 +1,1 @@
+"""The clients: their data, their training, their scores, and whole runs with all of them."""

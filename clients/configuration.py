@@ -1,0 +1,258 @@
+"""One configuration of a run: read from TOML, checked, and recorded by digest on the chain.
+
+What changes the result is recorded; how fast and where it runs (`machine`) is not, so that the
+same run on more workers has the same configuration.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from importlib.resources import files
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tomli_w
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from clients.attacks import ATTACKS, AttackParameters, MemberFault, TrainerFault
+from clients.datasets.registry import DATASETS
+from clients.local_sgd import LocalTraining
+from clients.models.registry import MODELS
+from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.parameters import MAX_CLIENTS, Parameters
+from ledger.protocol.types import Beacon, Scoring, Strategy
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MAX_CONFIGURATION_BYTES = 1_000_000
+PRESETS = ("digits", "digits-by-writer", "smoke")
+
+Count = Annotated[int, Field(ge=0, le=MAX_CLIENTS)]
+Rate = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+
+
+class _Section(BaseModel):
+    """A table of the TOML file: no unknown keys, no guessing of types."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class ProtocolSection(_Section):
+    """The protocol's parameters; see `ledger.protocol.parameters.Parameters`."""
+
+    clients: int
+    active_rate: Rate = 0.5
+    committee_rate: Rate = 0.4
+    aggregation_rate: Rate = 0.4
+    rounds: int = 40
+    strategy: Literal[1, 2, 3] = 1
+    scoring: Literal["mean", "median"] = "mean"
+    server_rate: float = 1.0
+    scores_checked: bool = True
+    beacon: Literal["none", "block"] = "none"
+    deadline_blocks: int = 16
+
+
+class DataSection(_Section):
+    """Which data, and how they are divided among the clients."""
+
+    name: str = "digits"
+    path: str | None = None
+    dirichlet_alpha: float = 0.5
+
+
+class ModelSection(_Section):
+    """Which model."""
+
+    name: str = "softmax"
+
+
+class TrainingSection(_Section):
+    """How each client trains; see `clients.local_sgd.LocalTraining`."""
+
+    learning_rate: float = 0.1
+    batch_size: int = 32
+    local_steps: int | None = None
+    local_epochs: int | None = None
+
+
+class MaliceSection(_Section):
+    """Who misbehaves: clients that attack their updates, members and trainers with faults."""
+
+    attack: str | None = None
+    malicious_rate: Rate = 0.0
+    scaling_floor: Rate = 0.5
+    members: dict[str, Count] = {}
+    trainers: dict[str, Count] = {}
+
+
+class MachineSection(_Section):
+    """How the run is carried out; changes no result."""
+
+    device: Literal["cpu", "cuda", "auto"] = "cpu"
+    workers: Annotated[int, Field(ge=1, le=256)] = 1
+
+
+class Configuration(_Section):
+    """Everything about a run."""
+
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    protocol: ProtocolSection
+    data: DataSection = DataSection()
+    model: ModelSection = ModelSection()
+    training: TrainingSection = TrainingSection(local_steps=5)
+    malice: MaliceSection = MaliceSection()
+    machine: MachineSection = MachineSection()
+
+    def parameters(self, dimension: int) -> Parameters:
+        """Return the protocol's parameters.
+
+        Args:
+            dimension: d, from the model.
+        """
+        section = self.protocol.model_dump()
+        return Parameters(
+            **section
+            | {
+                "dimension": dimension,
+                "strategy": Strategy(section["strategy"]),
+                "scoring": Scoring(section["scoring"]),
+                "beacon": Beacon(section["beacon"]),
+            }
+        )
+
+    def local_training(self) -> LocalTraining:
+        """Return how each client trains."""
+        return LocalTraining(**self.training.model_dump())
+
+    def attack_parameters(self) -> AttackParameters:
+        """Return what the attack leaves open."""
+        return AttackParameters(self.malice.scaling_floor)
+
+    def recorded(self) -> dict[str, Any]:
+        """Return what is recorded on the chain by digest: all but protocol and machine."""
+        return self.model_dump(exclude={"protocol", "machine"}, exclude_none=True)
+
+    def to_toml(self) -> str:
+        """Return the configuration as TOML that `load` reads back."""
+        return tomli_w.dumps(self.model_dump(exclude_none=True))
+
+
+def load(
+    preset: str | None = None, path: Path | None = None, settings: tuple[str, ...] = ()
+) -> Configuration:
+    """Return the configuration of a preset or a file, with settings of the command line on top.
+
+    Args:
+        preset: one of `PRESETS`; the default is "digits" where no file is given.
+        path: a TOML file.
+        settings: `section.key=value` of each, the value in TOML's notation, or a bare word.
+
+    Returns:
+        The checked configuration.
+
+    Raises:
+        ConfigurationError: both preset and file, an unreadable file, or a setting that is
+            unknown, of the wrong type or out of range.
+    """
+    if preset and path:
+        raise ConfigurationError("give a preset or a configuration file, not both")
+    text = _read(path) if path else _preset(preset or "digits")
+    try:
+        values = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ConfigurationError(f"{path or preset}: not TOML: {error}") from error
+    for setting in settings:
+        _apply(values, setting)
+    return checked(values)
+
+
+def checked(values: dict[str, Any]) -> Configuration:
+    """Return the configuration behind plain values.
+
+    Args:
+        values: sections and their keys.
+
+    Returns:
+        The checked configuration.
+
+    Raises:
+        ConfigurationError: names the first setting that is wrong, and the rule.
+    """
+    try:
+        configuration = Configuration.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        given = "" if first["type"] == "missing" else f" (given: {str(first['input'])[:80]})"
+        raise ConfigurationError(f"{place}: {first['msg']}{given}") from error
+    _require_names(configuration)
+    return configuration
+
+
+def _require_names(configuration: Configuration) -> None:
+    """Refuse unknown names and impossible numbers before anything is loaded.
+
+    Raises:
+        ConfigurationError: names the value and what is known.
+    """
+    malice = configuration.malice
+    for what, name, known in (
+        ("data set", configuration.data.name, DATASETS),
+        ("model", configuration.model.name, MODELS),
+        *(("attack", name, tuple(ATTACKS)) for name in [malice.attack] if name is not None),
+        *(("member fault", name, tuple(MemberFault)) for name in malice.members),
+        *(("trainer fault", name, tuple(TrainerFault)) for name in malice.trainers),
+    ):
+        if name not in known:
+            raise ConfigurationError(f"unknown {what} {name!r}; known are {', '.join(known)}")
+    if malice.malicious_rate and malice.attack is None:
+        raise ConfigurationError("malice.malicious_rate is set, but malice.attack is not")
+    configuration.local_training()
+    configuration.attack_parameters()
+    configuration.parameters(dimension=1)
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_CONFIGURATION_BYTES + 1)
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
+    if len(data) > MAX_CONFIGURATION_BYTES:
+        raise ConfigurationError(f"{path} is over {MAX_CONFIGURATION_BYTES} bytes")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{path} is not UTF-8 text") from error
+
+
+def _preset(name: str) -> str:
+    if name not in PRESETS:
+        raise ConfigurationError(f"unknown preset {name!r}; known are {', '.join(PRESETS)}")
+    return (files("clients") / "presets" / f"{name}.toml").read_text("utf-8")
+
+
+def _apply(values: dict[str, Any], setting: str) -> None:
+    """Put one `section.key=value` into the values.
+
+    Raises:
+        ConfigurationError: it has another form.
+    """
+    key, equals, text = setting.partition("=")
+    if not equals or not key.strip():
+        raise ConfigurationError(f"--set {setting}: must be section.key=value")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    *sections, last = key.strip().split(".")
+    table = values
+    for section in sections:
+        table = table.setdefault(section, {})
+        if not isinstance(table, dict):
+            raise ConfigurationError(f"--set {setting}: {section} is no section")
+    if value == "" and last in table:
+        del table[last]  # an empty value takes a setting of the preset back
+        return
+    table[last] = value

@@ -1,0 +1,68 @@
+"""Where tensors live, and the settings under which equal inputs give equal bytes."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import torch
+
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DEVICES = ("cpu", "cuda", "auto")
+
+
+def device_named(name: str) -> torch.device:
+    """Return the device that a setting asks for.
+
+    Args:
+        name: "cpu", "cuda", or "auto" for CUDA where there is one.
+
+    Returns:
+        The device.
+
+    Raises:
+        ConfigurationError: unknown name, or CUDA asked for where there is none.
+    """
+    if name not in DEVICES:
+        raise ConfigurationError(f"unknown device {name!r}; known are {', '.join(DEVICES)}")
+    available = torch.cuda.is_available()
+    if name == "cuda" and not available:
+        raise ConfigurationError("device 'cuda': this machine, or this torch, has no CUDA")
+    return torch.device("cuda" if available and name != "cpu" else "cpu")
+
+
+@contextmanager
+def reproducible(device: torch.device) -> Iterator[None]:
+    """Compute with one intra-op thread and deterministic kernels, and restore the settings after.
+
+    The thread count changes the order of sums inside an operation and so the bytes of a result;
+    parallelism comes from processes instead, each of which trains whole clients.
+
+    Args:
+        device: where the computation will run.
+
+    Yields:
+        Nothing; the settings hold inside the `with` block.
+    """
+    threads = torch.get_num_threads()
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    torch.set_num_threads(1)
+    try:
+        if device.type == "cuda":
+            # cuBLAS reads this when it makes its first handle, and is not deterministic without.
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+            torch.use_deterministic_algorithms(True)
+            with torch.backends.cudnn.flags(
+                enabled=True, benchmark=False, deterministic=True, allow_tf32=False
+            ):
+                yield
+        else:
+            yield
+    finally:
+        torch.use_deterministic_algorithms(deterministic)
+        torch.set_num_threads(threads)

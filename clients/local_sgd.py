@@ -1,0 +1,153 @@
+"""Local training of one client: line 3 of Algorithm 3.
+
+Every active client takes tau steps of SGD from the global model w_t on its own data, and sends
+the update Δ = w_t − w_end (a pseudo-gradient). Its batch order follows from a seed that the
+client can compute again, so that the owner of an update can repeat it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from clients.chance import permutations
+from clients.devices import device_named, reproducible
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from clients.datasets.federated import Samples
+    from clients.models.model import Model, ParameterVector
+
+Updates = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalTraining:
+    """How each client trains: plain SGD, tau steps or whole epochs.
+
+    Attributes:
+        learning_rate: step size, above 0.
+        batch_size: samples of a step; a client that has fewer uses all it has.
+        local_steps: tau, or None where epochs are counted.
+        local_epochs: passes over the client's data, or None where steps are counted.
+    """
+
+    learning_rate: float
+    batch_size: int
+    local_steps: int | None = None
+    local_epochs: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the settings.
+
+        Raises:
+            ConfigurationError: a setting out of range, or not exactly one of steps and epochs.
+        """
+        if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
+            raise ConfigurationError(f"learning_rate = {self.learning_rate}: must be above 0")
+        if self.batch_size < 1:
+            raise ConfigurationError(f"batch_size = {self.batch_size}: must be at least 1")
+        lengths = [n for n in (self.local_steps, self.local_epochs) if n is not None]
+        if len(lengths) != 1 or lengths[0] < 1:
+            raise ConfigurationError(
+                f"local_steps = {self.local_steps}, local_epochs = {self.local_epochs}: "
+                "exactly one of them must be set, and at least 1"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingJob:
+    """One client's training in one round.
+
+    Attributes:
+        client: whose data.
+        seed: what the batch order follows from, 32 bytes.
+    """
+
+    client: int
+    seed: bytes
+
+
+def batches(seed: bytes, samples: int, settings: LocalTraining) -> Iterator[NDArray[np.int64]]:
+    """Yield the sample indices of each SGD step.
+
+    Counting steps, batches are consecutive slices of one endless row of permutations, all of
+    the same size; counting epochs, each permutation is cut by itself and its short last batch
+    is kept.
+
+    Args:
+        seed: the job's seed.
+        samples: the client's samples, at least 1.
+        settings: batch size and length of the training.
+
+    Yields:
+        Indices of one batch, shape (min(batch_size, samples),) or a shorter last one.
+    """
+    orders = permutations(seed, samples)
+    size = min(settings.batch_size, samples)
+    if settings.local_epochs is not None:
+        for _ in range(settings.local_epochs):
+            order = next(orders)
+            yield from (order[start : start + size] for start in range(0, samples, size))
+        return
+    waiting = next(orders)
+    for _ in range(settings.local_steps or 0):
+        if len(waiting) < size:
+            waiting = np.concatenate([waiting, next(orders)])
+        yield waiting[:size]
+        waiting = waiting[size:]
+
+
+class LocalTrainer:
+    """Trains one client after another, in this process.
+
+    Args:
+        model: the model.
+        train: training samples of client i at index i.
+        settings: how each client trains.
+        device: where: "cpu" or "cuda".
+    """
+
+    def __init__(
+        self, model: Model, train: Sequence[Samples], settings: LocalTraining, device: str
+    ) -> None:
+        self._model = model
+        self._settings = settings
+        self._device = device_named(device)
+        self._x = [torch.tensor(samples.x, device=self._device) for samples in train]
+        self._y = [torch.tensor(samples.y, device=self._device) for samples in train]
+
+    def updates(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> Updates:
+        """Return the update of every job.
+
+        Args:
+            start: the global model w_t, shape (d,).
+            jobs: the jobs.
+
+        Returns:
+            Updates in the order of the jobs, shape (jobs, d).
+        """
+        updates = np.empty((len(jobs), self._model.dimension), dtype=np.float32)
+        with reproducible(self._device), torch.no_grad():
+            w_start = torch.tensor(start, device=self._device)
+            for row, job in zip(updates, jobs, strict=True):
+                row[:] = self._update(w_start, job).numpy(force=True)
+        return updates
+
+    def _update(self, w_start: torch.Tensor, job: TrainingJob) -> torch.Tensor:
+        x, y = self._x[job.client], self._y[job.client]
+        # A vector of its own, not a row of the result: kernels may sum in another order at
+        # another alignment, and then a row's bytes would depend on its place.
+        w = w_start.clone()
+        for indices in batches(job.seed, len(y), self._settings):
+            batch = torch.from_numpy(indices).to(self._device)
+            gradient = self._model.gradient(w, x[batch], y[batch])
+            w.sub_(gradient.mul_(self._settings.learning_rate))
+        return w_start - w

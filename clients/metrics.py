@@ -1,0 +1,121 @@
+"""What a round came to, told from what the chain recorded of it.
+
+Rows are built from the chain and the blobs, never from a running simulation's memory: so a run
+that was killed between a decision and its row gets the same row when it is resumed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from clients.models.evaluation import evaluate
+from ledger.protocol.rounds import RoundAbandoned, RoundDecided
+from ledger.protocol.sampling import sample_trainers
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from clients.datasets.federated import FederatedData
+    from clients.models.model import Model
+    from ledger.chain.committee_ledger import CommitteeLedger
+    from ledger.protocol.parameters import Parameters
+    from ledger.protocol.types import ClientId
+
+
+@dataclass(frozen=True, slots=True)
+class RoundMetrics:
+    """One round, measured after it.
+
+    Attributes:
+        round: t.
+        decided: False if the round was abandoned; the model is then the one before.
+        accuracy: of the model after the round on the test set, in [0, 1].
+        loss: mean cross-entropy there.
+        floor: accuracy of always answering the commonest class.
+        trained: S_b, ascending.
+        served: S_c, by places.
+        accepted: S_a, in ranking order; empty if abandoned.
+        malicious_trained: how many of S_b attack.
+        malicious_served: how many of S_c attack.
+        malicious_accepted: how many of S_a attack.
+        views: views that the aggregation and the election took, from 1; 0 if abandoned.
+    """
+
+    round: int
+    decided: bool
+    accuracy: float
+    loss: float
+    floor: float
+    trained: tuple[ClientId, ...]
+    served: tuple[ClientId, ...]
+    accepted: tuple[ClientId, ...]
+    malicious_trained: int
+    malicious_served: int
+    malicious_accepted: int
+    views: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """What a row needs beside the chain.
+
+    Attributes:
+        model: the model whose parameters the ledger votes on.
+        data: for its test set.
+        floor: majority rate of the test set.
+        malicious: clients that attack.
+        parameters: of the deployment.
+        device: where the model is evaluated.
+    """
+
+    model: Model
+    data: FederatedData
+    floor: float
+    malicious: Collection[ClientId]
+    parameters: Parameters
+    device: str
+
+    def row(
+        self, ledger: CommitteeLedger, round_number: int, vector: NDArray[np.float32]
+    ) -> RoundMetrics:
+        """Return the row of an ended round.
+
+        Args:
+            ledger: the contract.
+            round_number: t.
+            vector: the model after it.
+
+        Raises:
+            ValueError: the round has not ended.
+        """
+        opening = ledger.opening(round_number)
+        committee, seed = opening or ((), None)
+        ended = [recorded.event for recorded in ledger.round_events(round_number)]
+        decided = next((event for event in ended if isinstance(event, RoundDecided)), None)
+        if seed is None or not any(isinstance(e, RoundDecided | RoundAbandoned) for e in ended):
+            raise ValueError(f"round {round_number} has not ended")
+        sizes = self.parameters
+        trainers = sample_trainers(seed, sizes.clients, committee, sizes.trainers)
+        accepted = decided.accepted if decided else ()
+        accuracy, loss = evaluate(self.model, vector, *self.data.test, self.device)
+        return RoundMetrics(
+            round=round_number,
+            decided=decided is not None,
+            accuracy=accuracy,
+            loss=loss,
+            floor=self.floor,
+            trained=trainers,
+            served=committee,
+            accepted=accepted,
+            malicious_trained=self._attackers(trainers),
+            malicious_served=self._attackers(committee),
+            malicious_accepted=self._attackers(accepted),
+            views=(decided.views[0] + 1, decided.views[1] + 1) if decided else (0, 0),
+        )
+
+    def _attackers(self, clients: tuple[ClientId, ...]) -> int:
+        return sum(client in self.malicious for client in clients)

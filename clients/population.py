@@ -1,0 +1,135 @@
+"""The simulated clients of a run: keys, data, and who misbehaves how."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from clients.attacks import (
+    AttackParameters,
+    MemberFault,
+    TrainerFault,
+    assign_faults,
+    malicious_clients,
+)
+from clients.chance import named_stream
+from clients.datasets.registry import load_dataset
+from clients.keys import simulated_signers
+from clients.models.registry import model_named
+from ledger.protocol.documents import RunDocument
+from ledger.protocol.encoding import sha256, vector_bytes
+from ledger.protocol.types import ClientId, RegisteredClient
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from clients.configuration import Configuration
+    from clients.datasets.federated import FederatedData
+    from clients.models.model import Model
+    from ledger.protocol.signing import KeySigner
+
+
+@dataclass(frozen=True, slots=True)
+class Population:
+    """Who takes part in a run.
+
+    Attributes:
+        signers: the key of each client.
+        data: its samples.
+        model: what all train.
+        initial: w_1, shape (d,).
+        malicious: clients that attack their updates.
+        attack: the paper's name of their attack, or None.
+        attack_parameters: what the attack leaves open.
+        member_faults: clients that misbehave whenever they are members.
+        trainer_faults: clients that fail to deliver a usable update.
+        device: where training and scoring run.
+    """
+
+    signers: tuple[KeySigner, ...]
+    data: FederatedData
+    model: Model
+    initial: NDArray[np.float32]
+    malicious: frozenset[ClientId]
+    attack: str | None
+    attack_parameters: AttackParameters
+    member_faults: Mapping[ClientId, MemberFault]
+    trainer_faults: Mapping[ClientId, TrainerFault]
+    device: str
+
+
+def populate(configuration: Configuration) -> Population:
+    """Return the clients of a run; the same for the same configuration.
+
+    Args:
+        configuration: of the run.
+
+    Returns:
+        Keys, data, model and faults, each from its own named stream of the run's seed.
+    """
+    seed, malice = configuration.seed, configuration.malice
+    clients = configuration.protocol.clients
+    section = configuration.data
+    data = load_dataset(
+        section.name,
+        clients,
+        named_stream(seed, "data"),
+        Path(section.path) if section.path else None,
+        section.dirichlet_alpha,
+    )
+    model = model_named(configuration.model.name, data.input_shape, data.classes)
+    attackers = malicious_clients(clients, malice.malicious_rate, named_stream(seed, "malicious"))
+    honest = [client for client in range(clients) if client not in set(attackers)]
+    members = assign_faults(
+        honest,
+        {MemberFault(name): count for name, count in sorted(malice.members.items())},
+        named_stream(seed, "member faults"),
+    )
+    trainers = assign_faults(
+        [client for client in honest if client not in members],
+        {TrainerFault(name): count for name, count in sorted(malice.trainers.items())},
+        named_stream(seed, "trainer faults"),
+    )
+    return Population(
+        signers=simulated_signers(seed, clients),
+        data=data,
+        model=model,
+        initial=model.initial(named_stream(seed, "model")),
+        malicious=frozenset(ClientId(client) for client in attackers),
+        attack=malice.attack,
+        attack_parameters=configuration.attack_parameters(),
+        member_faults={ClientId(client): fault for client, fault in members.items()},
+        trainer_faults={ClientId(client): fault for client, fault in trainers.items()},
+        device=configuration.machine.device,
+    )
+
+
+def run_document(configuration: Configuration, population: Population) -> RunDocument:
+    """Return what is recorded of a run by digest on the chain.
+
+    A data file is recorded by its sha256, not by its path, which is another on each machine.
+
+    Args:
+        configuration: of the run.
+        population: its clients.
+    """
+    recorded = configuration.recorded()
+    path = recorded["data"].pop("path", None)
+    if path is not None:
+        with Path(path).open("rb") as file:
+            recorded["data"]["sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
+    registry = tuple(
+        RegisteredClient(signer.address, samples)
+        for signer, samples in zip(population.signers, population.data.sample_counts, strict=True)
+    )
+    return RunDocument(
+        parameters=configuration.parameters(population.model.dimension),
+        registry=registry,
+        initial_model=sha256(vector_bytes(population.initial)),
+        experiment=recorded,
+    )

@@ -1,0 +1,201 @@
+"""Starting and resuming runs in a home: chain, blobs and `runs/<name>/`."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from clients.configuration import load
+from clients.metrics import Measure, RoundMetrics
+from clients.models.evaluation import majority_rate
+from clients.population import Population, populate, run_document
+from clients.run_home import run_folder
+from clients.simulation import Simulation, Stage
+from clients.training import TrainingEngine
+from ledger.chain.committee_ledger import LedgerWriter
+from ledger.chain.deployment import deploy, read_manifest
+from ledger.protocol.documents import encode_run
+from ledger.protocol.encoding import vector_bytes, vector_from_bytes
+from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.rounds import RoundAbandoned, RoundDecided
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from clients.configuration import Configuration
+    from clients.run_home import RunFolder
+    from ledger.blobs.store import BlobStore
+    from ledger.chain.committee_ledger import CommitteeLedger
+    from ledger.chain.deployment import Manifest
+    from ledger.chain.ports import ChainWriter
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run that is deployed and can go on.
+
+    Attributes:
+        configuration: what was asked for.
+        folder: its files.
+        manifest: what was deployed where.
+        measure: makes a round's row.
+        simulation: all its actors.
+    """
+
+    configuration: Configuration
+    folder: RunFolder
+    manifest: Manifest
+    measure: Measure
+    simulation: Simulation
+
+    def go_on(self, on_round: Callable[[RoundMetrics], None]) -> list[RoundMetrics]:
+        """Run every round that is left; each row is on disk when `on_round` gets it.
+
+        Args:
+            on_round: called after each round.
+
+        Returns:
+            The rows of this call's rounds.
+        """
+        rows: list[RoundMetrics] = []
+
+        def write(row: RoundMetrics) -> None:
+            self.folder.append_metrics(row)
+            rows.append(row)
+            on_round(row)
+
+        self.simulation.run(self.measure, write)
+        self.folder.write_model(np.asarray(self.simulation.model))
+        return rows
+
+
+def prepare(
+    home: Path, name: str, configuration: Configuration, chain: ChainWriter, blobs: BlobStore
+) -> tuple[Population, Manifest]:
+    """Publish a run's configuration and first model, and deploy its contract.
+
+    Args:
+        home: of the runs.
+        name: of the run.
+        configuration: of the run.
+        chain: where the contract goes.
+        blobs: where configuration and model go.
+
+    Returns:
+        The clients, and what was deployed where.
+    """
+    folder = run_folder(home, name)
+    population = populate(configuration)
+    document = run_document(configuration, population)
+    blobs.put(encode_run(document))
+    blobs.put(vector_bytes(population.initial))
+    folder.write_configuration(configuration.to_toml())
+    return population, deploy(chain, document, folder.manifest)
+
+
+@contextmanager
+def opened(
+    home: Path, name: str, configuration: Configuration, chain: ChainWriter, blobs: BlobStore
+) -> Iterator[Run]:
+    """Deploy a run, or take it up where it stands.
+
+    Args:
+        home: of the runs.
+        name: of the run.
+        configuration: of the run, as recorded if it is resumed.
+        chain: where its contract is, or goes.
+        blobs: where everybody publishes.
+
+    Yields:
+        The run; its worker processes end with the context.
+    """
+    population, manifest = prepare(home, name, configuration, chain, blobs)
+    parameters = configuration.parameters(population.model.dimension)
+    ledger = LedgerWriter(chain, manifest.address, manifest.block)
+    folder = run_folder(home, name)
+    measure = Measure(
+        model=population.model,
+        data=population.data,
+        floor=majority_rate(population.data.test.y),
+        malicious=population.malicious,
+        parameters=parameters,
+        device=population.device,
+    )
+    _restore_metrics(folder, measure, ledger, blobs)
+    machine = configuration.machine
+    with TrainingEngine(
+        population.model,
+        population.data.train,
+        configuration.local_training(),
+        machine.device,
+        machine.workers,
+    ) as engine:
+        stage = Stage(parameters, manifest.domain(), ledger, blobs, population, engine)
+        yield Run(configuration, folder, manifest, measure, Simulation(stage))
+
+
+def recorded_configuration(home: Path, name: str, settings: tuple[str, ...] = ()) -> Configuration:
+    """Return the configuration of a run that exists, to resume it.
+
+    Args:
+        home: of the runs.
+        name: of the run.
+        settings: `machine.key=value` of each; all else is fixed.
+
+    Returns:
+        The configuration.
+
+    Raises:
+        ConfigurationError: there is no such run, or a setting would change its result.
+    """
+    folder = run_folder(home, name)
+    if not folder.configuration.exists():
+        raise ConfigurationError(f"there is no run {name!r} in {home} to resume")
+    for setting in settings:
+        if not setting.startswith("machine."):
+            raise ConfigurationError(f"--set {setting}: a resumed run keeps its configuration")
+    return load(path=folder.configuration, settings=settings)
+
+
+def require_new(home: Path, name: str) -> None:
+    """Refuse the name of a run that exists.
+
+    Args:
+        home: of the runs.
+        name: of the run.
+
+    Raises:
+        ConfigurationError: there is such a run.
+    """
+    if run_folder(home, name).configuration.exists():
+        raise ConfigurationError(f"there is a run {name!r} in {home}: resume it, or name another")
+
+
+def _restore_metrics(
+    folder: RunFolder, measure: Measure, ledger: CommitteeLedger, blobs: BlobStore
+) -> None:
+    """Make the rows agree with the chain: a run may have been killed before it wrote one."""
+    known = len(folder.read_metrics())
+    ended = [
+        recorded.event
+        for recorded in ledger.outcomes(limit=2**31, descending=False)
+        if isinstance(recorded.event, RoundDecided | RoundAbandoned)
+    ]
+    if known == len(ended) and folder.metrics.exists():
+        return
+    dimension = measure.parameters.dimension
+    model, rows = ledger.deployment().model, []
+    for event in ended:
+        model = event.model if isinstance(event, RoundDecided) else model
+        vector = vector_from_bytes(blobs.get(model, 4 * dimension), dimension)
+        rows.append(measure.row(ledger, event.round, vector))
+    folder.write_metrics(rows)
+
+
+def manifest_of(home: Path, name: str) -> Manifest:
+    """Return the manifest of a run."""
+    return read_manifest(run_folder(home, name).manifest)

@@ -1,0 +1,1 @@
+"""Blobs: bytes under their sha256, so that nobody has to trust where they are kept."""

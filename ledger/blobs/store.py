@@ -1,0 +1,172 @@
+"""Content-addressed stores: a folder and a memory, verified on every read.
+
+A blob's name is its sha256, so `sha256sum` checks a folder. Writes are atomic: a reader sees the
+whole blob or none. Reads are bounded before a byte is loaded.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from ledger.protocol.encoding import sha256
+from ledger.protocol.errors import BlobError, BlobMissingError
+
+if TYPE_CHECKING:
+    from ledger.protocol.types import Digest
+
+MAX_BLOB_BYTES = 1 << 30
+"""Largest blob that is ever read: a model of 2**28 float32 parameters."""
+
+
+class BlobReader(Protocol):
+    """Where an auditor reads."""
+
+    def get(self, digest: Digest, limit: int = MAX_BLOB_BYTES) -> bytes:
+        """Return the blob with this digest, verified.
+
+        Raises:
+            BlobMissingError: there is none.
+            BlobError: it is damaged, or larger than the limit.
+        """
+
+    def has(self, digest: Digest) -> bool:
+        """Say whether there is something under this digest, without reading it."""
+
+
+class BlobStore(BlobReader, Protocol):
+    """Where clients and members publish."""
+
+    def put(self, data: bytes) -> Digest:
+        """Store a blob and return its digest.
+
+        Raises:
+            BlobError: it cannot be written.
+        """
+
+
+class MemoryBlobs:
+    """Blobs in this process, for tests and short simulations."""
+
+    def __init__(self) -> None:
+        self._blobs: dict[Digest, bytes] = {}
+
+    def put(self, data: bytes) -> Digest:
+        """Store a blob and return its digest."""
+        digest = sha256(data)
+        self._blobs[digest] = bytes(data)
+        return digest
+
+    def get(self, digest: Digest, limit: int = MAX_BLOB_BYTES) -> bytes:
+        """Return the blob with this digest, verified.
+
+        Args:
+            digest: sha256 of the blob.
+            limit: largest size that is accepted, in bytes.
+
+        Returns:
+            The bytes.
+
+        Raises:
+            BlobMissingError: there is none.
+            BlobError: it is damaged, or larger than the limit.
+        """
+        if digest not in self._blobs:
+            raise BlobMissingError(f"blob {digest.hex()} is missing")
+        return _verified(self._blobs[digest], digest, limit)
+
+    def has(self, digest: Digest) -> bool:
+        """Say whether there is something under this digest, without reading it."""
+        return digest in self._blobs
+
+
+class FolderBlobs:
+    """Blobs as files `ab/abcdef…` of one folder.
+
+    Attributes:
+        folder: the folder; made on the first write.
+        durable: whether a blob survives a power cut once `put` returns; a killed process loses
+            nothing either way.
+    """
+
+    def __init__(self, folder: Path, *, durable: bool = False) -> None:
+        self.folder = folder
+        self.durable = durable
+
+    def put(self, data: bytes) -> Digest:
+        """Store a blob and return its digest.
+
+        Args:
+            data: the bytes.
+
+        Returns:
+            Their sha256.
+
+        Raises:
+            BlobError: the folder cannot be written.
+        """
+        digest = sha256(data)
+        path = self._path(digest)
+        try:
+            # A damaged file under this name is replaced, not trusted.
+            if not path.exists() or path.read_bytes() != data:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                self._write(path, data)
+        except OSError as error:
+            raise BlobError(f"blob {path} cannot be written: {error.strerror}") from error
+        return digest
+
+    def get(self, digest: Digest, limit: int = MAX_BLOB_BYTES) -> bytes:
+        """Return the blob with this digest, verified.
+
+        Args:
+            digest: sha256 of the blob.
+            limit: largest size that is accepted, in bytes.
+
+        Returns:
+            The bytes.
+
+        Raises:
+            BlobMissingError: there is none.
+            BlobError: it is damaged, larger than the limit, or cannot be read.
+        """
+        try:
+            with self._path(digest).open("rb") as file:
+                data = file.read(limit + 1)
+        except FileNotFoundError as error:
+            raise BlobMissingError(f"blob {digest.hex()} is missing") from error
+        except OSError as error:
+            raise BlobError(f"blob {digest.hex()} cannot be read: {error.strerror}") from error
+        return _verified(data, digest, limit)
+
+    def has(self, digest: Digest) -> bool:
+        """Say whether there is something under this digest, without reading it."""
+        return self._path(digest).is_file()
+
+    def _path(self, digest: Digest) -> Path:
+        name = digest.hex()
+        return self.folder / name[:2] / name
+
+    def _write(self, path: Path, data: bytes) -> None:
+        """Write beside the target and rename, so that no reader ever sees half a blob."""
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                if self.durable:
+                    file.flush()
+                    os.fsync(file.fileno())
+            Path(temporary).replace(path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+
+
+def _verified(data: bytes, digest: Digest, limit: int) -> bytes:
+    if len(data) > limit:
+        raise BlobError(f"blob {digest.hex()} is larger than the {limit} bytes it may have")
+    if sha256(data) != digest:
+        raise BlobError(f"blob {digest.hex()} is damaged: its bytes have another sha256")
+    return data

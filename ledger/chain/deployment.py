@@ -1,0 +1,249 @@
+"""Deploying the contract, and the manifest that says what was deployed where.
+
+Deploying is idempotent: a manifest that names a contract which is on this chain, is this code and
+has this configuration is taken as it is, registration is completed if it was cut off, and anything
+that does not match is refused rather than deployed beside it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from ledger.chain import abi
+from ledger.chain.addresses import to_canonical
+from ledger.chain.committee_ledger import CommitteeLedger, LedgerWriter
+from ledger.protocol import rounds, sampling
+from ledger.protocol.documents import RunDocument, encode_run
+from ledger.protocol.encoding import sha256
+from ledger.protocol.errors import ChainError
+from ledger.protocol.types import Address, Beacon, Domain
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ledger.chain.ports import ChainReader, ChainWriter
+
+MANIFEST_FORMAT = 1
+MAX_MANIFEST_BYTES = 100_000
+DEPLOYMENT_GAS = 6_500_000
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What was deployed where; a hint that its reader checks against the chain.
+
+    Attributes:
+        format: version of this file.
+        chain_id: of the chain.
+        genesis_hash: hash of its block 0, 0x-hex.
+        address: of the contract, EIP-55.
+        transaction: that created it, 0x-hex.
+        block: that holds it.
+        deployer: who sent it, EIP-55.
+        compiler: name and version.
+        bytecode_sha256: of the creation code without arguments.
+        sources: sha256 of each source file.
+        config: digest of the run's configuration, 0x-hex.
+        arguments: the constructor's arguments, readable.
+    """
+
+    format: int
+    chain_id: int
+    genesis_hash: str
+    address: str
+    transaction: str
+    block: int
+    deployer: str
+    compiler: str
+    bytecode_sha256: str
+    sources: dict[str, str]
+    config: str
+    arguments: dict[str, Any]
+
+    def domain(self) -> Domain:
+        """Return the EIP-712 domain of the contract."""
+        return Domain(self.chain_id, Address(to_canonical(self.address)))
+
+
+def deployment_for(
+    document: RunDocument,
+) -> tuple[rounds.Deployment, tuple[tuple[tuple[int, ...], Any], ...]]:
+    """Return the constructor's arguments and registration batches for a run's configuration."""
+    config = sha256(encode_run(document))
+    parameters = document.parameters
+    committee = sampling.first_committee(config, parameters.clients, parameters.members)
+    return rounds.deployment_of(
+        parameters, config, document.registry, committee, document.initial_model
+    )
+
+
+def deploy(chain: ChainWriter, document: RunDocument, manifest_path: Path) -> Manifest:
+    """Deploy the contract for a run and register its clients, or find that this was done.
+
+    Args:
+        chain: where to.
+        document: the run's configuration.
+        manifest_path: where the manifest is, or will be.
+
+    Returns:
+        The manifest of a contract that is open, or finished.
+
+    Raises:
+        ChainError: the manifest there is of another chain, code or configuration, or the chain
+            refuses.
+    """
+    deployment, batches = deployment_for(document)
+    if manifest_path.exists():
+        manifest = read_manifest(manifest_path)
+        found = connect(chain, manifest)
+        if f"0x{deployment.config.hex()}" != manifest.config:
+            raise ChainError(
+                f"{manifest_path} is of another configuration ({manifest.config}), not of "
+                f"0x{deployment.config.hex()}"
+            )
+        _register(LedgerWriter(chain, found.address, found.from_block), batches)
+        return manifest
+    receipt = chain.send(None, abi.creation_data(*_constructor(deployment)), DEPLOYMENT_GAS)
+    if receipt.contract_address is None:
+        raise ChainError("the chain gave no address for the new contract")
+    manifest = Manifest(
+        format=MANIFEST_FORMAT,
+        chain_id=chain.chain_id,
+        genesis_hash=f"0x{chain.genesis_hash.hex()}",
+        address=receipt.contract_address,
+        transaction=f"0x{receipt.transaction_hash.hex()}",
+        block=receipt.block_number,
+        deployer=chain.sender,
+        compiler=abi.artifact().compiler,
+        bytecode_sha256=sha256(abi.artifact().bytecode).hex(),
+        sources=abi.artifact().sources,
+        config=f"0x{deployment.config.hex()}",
+        arguments=_readable(deployment),
+    )
+    require_code(chain, manifest.address)
+    _write(manifest_path, manifest)
+    _register(LedgerWriter(chain, manifest.address, manifest.block), batches)
+    return manifest
+
+
+def connect(chain: ChainReader, manifest: Manifest) -> CommitteeLedger:
+    """Return the contract that a manifest names, checked against the chain.
+
+    Args:
+        chain: where it should be.
+        manifest: what was deployed.
+
+    Returns:
+        The contract.
+
+    Raises:
+        ChainError: another chain, no code or other code there, or another configuration.
+    """
+    if manifest.chain_id != chain.chain_id:
+        raise ChainError(f"the manifest is for chain {manifest.chain_id}, not {chain.chain_id}")
+    if manifest.genesis_hash != f"0x{chain.genesis_hash.hex()}":
+        raise ChainError(
+            f"the manifest is for the chain with genesis {manifest.genesis_hash}, not "
+            f"0x{chain.genesis_hash.hex()}"
+        )
+    require_code(chain, manifest.address)
+    ledger = CommitteeLedger(chain, manifest.address, manifest.block)
+    config = f"0x{ledger.deployment().config.hex()}"
+    if config != manifest.config:
+        raise ChainError(f"the contract has configuration {config}, not {manifest.config}")
+    return ledger
+
+
+def require_code(chain: ChainReader, address: str) -> None:
+    """Refuse an address that does not hold this contract's code.
+
+    Args:
+        chain: where it should be.
+        address: EIP-55.
+
+    Raises:
+        ChainError: no code, or other code.
+    """
+    code, runtime = chain.code(address), abi.artifact().runtime
+    if not code:
+        raise ChainError(f"there is no contract at {address}")
+    # Vyper appends the immutables to the runtime code: only they may differ.
+    if not code.startswith(runtime) or len(code) - len(runtime) > 1024:
+        raise ChainError(
+            f"the code at {address} is not that of {abi.artifact().compiler}'s artefact"
+        )
+
+
+def read_manifest(path: Path) -> Manifest:
+    """Return the manifest in a file.
+
+    Args:
+        path: the file.
+
+    Returns:
+        The manifest; nothing in it has been checked against a chain yet.
+
+    Raises:
+        ChainError: it cannot be read, or is no manifest.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_MANIFEST_BYTES + 1)
+    except OSError as error:
+        raise ChainError(f"manifest {path} cannot be read: {error.strerror}") from error
+    if len(data) > MAX_MANIFEST_BYTES:
+        raise ChainError(f"manifest {path} is over {MAX_MANIFEST_BYTES} bytes")
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise ChainError(f"manifest {path} is not JSON: {error}") from error
+    kinds: dict[str, type] = {field.name: str for field in fields(Manifest)}
+    kinds |= {"format": int, "chain_id": int, "block": int, "sources": dict, "arguments": dict}
+    if not isinstance(value, dict) or set(value) != set(kinds):
+        raise ChainError(f"manifest {path} does not have the fields {', '.join(kinds)}")
+    for name, kind in kinds.items():
+        if type(value[name]) is not kind:
+            raise ChainError(f"manifest {path}: {name} is not of type {kind.__name__}")
+    if value["format"] != MANIFEST_FORMAT:
+        raise ChainError(f"manifest {path}: format {value['format']} is not {MANIFEST_FORMAT}")
+    to_canonical(value["address"])
+    return Manifest(**value)
+
+
+def _constructor(deployment: rounds.Deployment) -> tuple[object, object]:
+    d = deployment
+    head = (d.config, d.registry, d.clients, d.trainers, d.members, d.aggregation_ppm)
+    tail = (int(d.strategy), d.rounds, d.deadline_blocks, d.beacon is Beacon.BLOCK, d.model)
+    return (*head, *tail), d.committee
+
+
+def _register(ledger: LedgerWriter, batches: tuple[tuple[tuple[int, ...], Any], ...]) -> None:
+    """Register what is not registered yet."""
+    done = ledger.state().registered
+    for words, rest in batches:
+        if done >= len(words):
+            done -= len(words)
+            continue
+        ledger.register_clients(words, rest)
+
+
+def _readable(deployment: rounds.Deployment) -> dict[str, Any]:
+    found = asdict(deployment)
+    hexed = {name: f"0x{v.hex()}" for name, v in found.items() if isinstance(v, bytes)}
+    listed = {"committee": list(deployment.committee), "beacon": str(deployment.beacon)}
+    return found | hexed | listed | {"strategy": int(deployment.strategy)}
+
+
+def _write(path: Path, manifest: Manifest) -> None:
+    """Write the manifest whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(".writing")
+    with temporary.open("w", encoding="utf-8") as file:
+        json.dump(asdict(manifest), file, indent=1, sort_keys=True)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)

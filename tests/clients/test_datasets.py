@@ -1,0 +1,253 @@
+"""The data sets, whole and damaged."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from clients.datasets.archive import ArrayRule, read_arrays
+from clients.datasets.registry import load_dataset
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from clients.datasets.federated import FederatedData
+
+REAL_FILE = Path(__file__).parents[3] / "shared" / "data" / "digits_by_writer.npz"
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def small_arrays() -> dict[str, np.ndarray]:
+    """Three writers 4, 7 and 9 with three images each, the last one for the test."""
+    writer = np.repeat(np.array([4, 7, 9], dtype=np.int16), 3)
+    image = np.zeros((9, 28, 28), dtype=np.uint8)
+    image[:, 0, 0] = np.arange(9) * 30
+    return {
+        "image": image,
+        "label": np.arange(9, dtype=np.uint8),
+        "writer": writer,
+        "is_test": np.tile(np.array([0, 0, 1], dtype=np.uint8), 3),
+    }
+
+
+def written(path: Path, arrays: dict[str, np.ndarray], **changed: np.ndarray) -> Path:
+    np.savez(path, allow_pickle=True, **{**arrays, **changed})
+    return path
+
+
+def load_small(path: Path, clients: int = 3) -> FederatedData:
+    return load_dataset("digits-by-writer", clients, rng(), path)
+
+
+def test_digits_are_divided_among_clients_and_a_global_fifth_is_for_the_test() -> None:
+    data = load_dataset("digits", 60, rng())
+    assert data.clients == 60
+    assert len(data.test.y) == 359
+    assert sum(data.sample_counts) == 1797 - 359
+    assert min(data.sample_counts) >= 1
+    assert data.test.x.shape == (359, 1, 8, 8)
+    assert data.test.x.dtype == np.float32
+    assert data.test.y.dtype == np.int64
+    assert (data.test.x.min(), data.test.x.max()) == (0.0, 1.0)
+
+
+def test_the_same_seed_gives_the_same_division_and_another_gives_another() -> None:
+    one, same, other = (load_dataset("digits", 10, rng(seed)) for seed in (1, 1, 2))
+    assert all(np.array_equal(a.x, b.x) for a, b in zip(one.train, same.train, strict=True))
+    assert one.sample_counts != other.sample_counts
+
+
+def test_the_data_of_all_actors_cannot_be_written_to() -> None:
+    data = load_dataset("digits", 2, rng())
+    with pytest.raises(ValueError, match="read-only"):
+        data.train[0].x[0] = 1
+
+
+def test_more_clients_than_digits_are_refused_with_both_numbers() -> None:
+    with pytest.raises(ConfigurationError, match=r"more clients than data: 1500 .* 1438"):
+        load_dataset("digits", 1500, rng())
+
+
+def test_an_unknown_data_set_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ConfigurationError, match="'digit'; known are digits, digits-by-writer"):
+        load_dataset("digit", 10, rng())
+
+
+def test_a_path_must_be_given_where_it_is_needed_and_only_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="needs the path"):
+        load_dataset("digits-by-writer", 10, rng())
+    with pytest.raises(ConfigurationError, match="takes no path"):
+        load_dataset("digits", 10, rng(), tmp_path)
+
+
+def test_each_writer_is_a_client_with_a_test_of_its_own(tmp_path: Path) -> None:
+    data = load_small(written(tmp_path / "d.npz", small_arrays()))
+    assert data.sample_counts == (2, 2, 2)
+    assert [samples.y.tolist() for samples in data.train] == [[0, 1], [3, 4], [6, 7]]
+    assert data.test.y.tolist() == [2, 5, 8]
+    assert data.client_tests is not None
+    assert [samples.y.tolist() for samples in data.client_tests] == [[2], [5], [8]]
+    assert data.train[0].x[1, 0, 0, 0] == np.float32(30) / np.float32(255)
+
+
+def test_fewer_clients_than_writers_are_drawn_by_the_stream_in_writer_order(
+    tmp_path: Path,
+) -> None:
+    path = written(tmp_path / "d.npz", small_arrays())
+    seen = {
+        tuple(load_dataset("digits-by-writer", 2, rng(seed), path).test.y.tolist())
+        for seed in range(20)
+    }
+    assert seen == {(2, 5), (2, 8), (5, 8)}
+
+
+def test_more_clients_than_writers_are_refused(tmp_path: Path) -> None:
+    path = written(tmp_path / "d.npz", small_arrays())
+    with pytest.raises(ConfigurationError, match=r"more clients than data: 4 .* 3 writers"):
+        load_small(path, 4)
+    with pytest.raises(ConfigurationError, match="clients = 0"):
+        load_small(path, 0)
+
+
+@pytest.mark.parametrize(
+    ("changed", "rule"),
+    [
+        ({"label": np.full(9, 10, dtype=np.uint8)}, r"label: values 10 \.\. 10, outside 0"),
+        ({"label": np.zeros(9, dtype=np.int64)}, r"label: must be of type \|u1, is <i8"),
+        ({"label": np.array([None] * 9, dtype=object)}, r"label: must be of type .* is \|O"),
+        ({"label": np.zeros(8, dtype=np.uint8)}, "unequal length"),
+        ({"is_test": np.full(9, 2, dtype=np.uint8)}, "is_test: values 2"),
+        ({"writer": np.full(9, -1, dtype=np.int16)}, "writer: values -1"),
+        ({"image": np.zeros((9, 8, 8), dtype=np.uint8)}, r"shape \(9, 8, 8\) does not fit"),
+        ({"image": np.zeros((9, 784), dtype=np.uint8)}, r"shape \(9, 784\) does not fit"),
+        ({"extra": np.zeros(9, dtype=np.uint8)}, "must hold exactly"),
+        ({"is_test": np.ones(9, dtype=np.uint8)}, "writer 4 has no training sample"),
+        ({"is_test": np.zeros(9, dtype=np.uint8)}, "no test samples"),
+        ({"image": np.zeros((9, 28, 28), dtype=np.uint8, order="F")}, "C order"),
+    ],
+)
+def test_a_file_that_breaks_a_rule_is_refused_by_name_and_rule(
+    tmp_path: Path, changed: dict[str, np.ndarray], rule: str
+) -> None:
+    path = written(tmp_path / "broken.npz", small_arrays(), **changed)
+    with pytest.raises(ConfigurationError, match=rf"broken\.npz.*{rule}"):
+        load_small(path)
+
+
+def test_a_file_without_rows_or_without_an_array_is_refused(tmp_path: Path) -> None:
+    none = {name: array[:0] for name, array in small_arrays().items()}
+    with pytest.raises(ConfigurationError, match="empty"):
+        load_small(written(tmp_path / "none.npz", none))
+    part = {name: array for name, array in small_arrays().items() if name != "label"}
+    with pytest.raises(ConfigurationError, match=r"must hold exactly .*label\.npy"):
+        load_small(written(tmp_path / "part.npz", part))
+
+
+def test_what_is_no_file_or_no_archive_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="no such file"):
+        load_small(tmp_path / "missing.npz")
+    with pytest.raises(ConfigurationError, match="no such file"):
+        load_small(tmp_path)
+    text = tmp_path / "text.npz"
+    text.write_text("not a zip file")
+    with pytest.raises(ConfigurationError, match=r"not a readable \.npz file"):
+        load_small(text)
+
+
+def test_a_file_that_is_too_large_or_unpacks_too_large_is_refused_unread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(tmp_path / "d.npz", small_arrays())
+    monkeypatch.setattr("clients.datasets.archive.MAX_ARRAYS_BYTES", 7000)
+    with pytest.raises(ConfigurationError, match="unpacks to"):
+        load_small(path)
+    monkeypatch.setattr("clients.datasets.archive.MAX_FILE_BYTES", 100)
+    with pytest.raises(ConfigurationError, match="more than 100"):
+        load_small(path)
+
+
+def crafted(path: Path, members: list[tuple[str, bytes]], **options: Any) -> Path:
+    with zipfile.ZipFile(path, "w", **options) as archive:
+        for name, content in members:
+            archive.writestr(name, content)
+    return path
+
+
+def npy(array: np.ndarray) -> bytes:
+    stream = io.BytesIO()
+    np.lib.format.write_array(stream, array, allow_pickle=False)
+    return stream.getvalue()
+
+
+RULES = {"a": ArrayRule("|u1", (None,), 0, 9)}
+GOOD = npy(np.arange(5, dtype=np.uint8))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        GOOD[:5],
+        GOOD[:-1],
+        GOOD + b"\0",
+        GOOD.replace(b"(5,)", b"(999999999999,)"),
+        GOOD.replace(b"(5,)", b"(5L,)"),
+        GOOD.replace(b"(5,)", b"(-5,)"),
+        GOOD.replace(b"(5,)", b"[5,]"),
+        GOOD.replace(b"\x01\x00", b"\x03\x00", 1),
+        GOOD.replace(b"|u1", b"\xff\xfe!"),
+    ],
+)
+def test_a_member_with_a_false_header_is_refused(tmp_path: Path, content: bytes) -> None:
+    assert read_arrays(crafted(tmp_path / "good.npz", [("a.npy", GOOD)]), RULES)
+    with pytest.raises(ConfigurationError, match=r"bad\.npz: a: "):
+        read_arrays(crafted(tmp_path / "bad.npz", [("a.npy", content)]), RULES)
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_repeated_members_and_unusual_compression_are_refused(tmp_path: Path) -> None:
+    twice = crafted(tmp_path / "twice.npz", [("a.npy", GOOD), ("a.npy", GOOD)])
+    with pytest.raises(ConfigurationError, match="must hold exactly"):
+        read_arrays(twice, RULES)
+    lzma = crafted(tmp_path / "lzma.npz", [("a.npy", GOOD)], compression=zipfile.ZIP_LZMA)
+    with pytest.raises(ConfigurationError, match="other than deflate"):
+        read_arrays(lzma, RULES)
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_no_damage_to_a_file_ends_in_anything_but_a_refusal(
+    tmp_path: Path, compression: int
+) -> None:
+    path = crafted(tmp_path / "a.npz", [("a.npy", GOOD)], compression=compression)
+    whole = path.read_bytes()
+    chance = rng()
+    refused = 0
+    for position in range(len(whole)):
+        damaged = bytearray(whole)
+        damaged[position] ^= int(chance.integers(1, 256))
+        path.write_bytes(damaged)
+        try:
+            assert read_arrays(path, RULES)["a"].tolist() == [0, 1, 2, 3, 4]
+        except ConfigurationError:
+            refused += 1
+        path.write_bytes(whole[:position])
+        with pytest.raises(ConfigurationError):
+            read_arrays(path, RULES)
+    assert refused > len(whole) // 2
+
+
+@pytest.mark.skipif(not REAL_FILE.is_file(), reason="digits_by_writer.npz is not beside us")
+def test_the_real_file_has_297_writers() -> None:
+    data = load_dataset("digits-by-writer", 297, rng(), REAL_FILE)
+    assert sum(data.sample_counts) == 8007
+    assert len(data.test.y) == 1993
+    assert data.train[0].x.shape[1:] == data.input_shape == (1, 28, 28)
+    with pytest.raises(ConfigurationError, match="298 clients"):
+        load_dataset("digits-by-writer", 298, rng(), REAL_FILE)
