@@ -1,0 +1,280 @@
+"""What the rest of the ledger may ask of a chain, whichever chain it is.
+
+Two chains stand behind these ports: `embedded.py` (an EVM inside this process over one SQLite
+file) and `rpc.py` (any node that speaks JSON-RPC). Everything above - deployment, events, the
+committee ledger, the audit - is written against `ChainReader` and `ChainWriter` only, and one
+contract test class runs over both.
+
+Addresses are EIP-55 strings, hashes and call data are bytes, block numbers are integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, Self, TypeAlias
+
+from ledger.protocol.errors import ChainError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from web3 import Web3
+
+TopicFilter: TypeAlias = bytes | Sequence[bytes] | None
+"""One position of a log filter: this topic, one of these, or (None) any."""
+
+
+class ChainLockedError(ChainError):
+    """Another process, or another object in this one, writes to this chain."""
+
+
+class WrongChainIdError(ChainError):
+    """The chain, or a transaction, carries another chain id than the expected one."""
+
+
+class WrongGenesisError(ChainError):
+    """The chain has the expected chain id but another block 0: it is another chain."""
+
+
+class ChainUnreachableError(ChainError):
+    """The node does not answer; the message names its address without credentials."""
+
+
+class ChainDamagedError(ChainError):
+    """The chain contradicts itself; the message names the block and what is wrong with it."""
+
+
+class BlockDamagedError(ChainDamagedError):
+    """One block contradicts itself or its neighbours.
+
+    Attributes:
+        block_number: which one.
+    """
+
+    def __init__(self, block_number: int, fact: str) -> None:
+        self.block_number = block_number
+        super().__init__(f"block {block_number}: {fact}")
+
+
+class TransactionRefusedError(ChainError):
+    """The chain did not take the transaction: no block holds it."""
+
+
+class TransactionTimeoutError(ChainError):
+    """No receipt, or too few confirmations, within the time allowed."""
+
+
+class TransactionRevertedError(ChainError):
+    """The contract reverted: in a call, or in a transaction that a block now holds.
+
+    Attributes:
+        data: what the contract reverted with, ABI-encoded; empty if it gave none.
+        transaction_hash: the transaction's hash; None for a call.
+    """
+
+    def __init__(self, data: bytes, transaction_hash: bytes | None = None) -> None:
+        self.data = data
+        self.transaction_hash = transaction_hash
+        what = "the call" if transaction_hash is None else f"0x{transaction_hash.hex()}"
+        shown = f"0x{data.hex()}" if data else "no data"
+        super().__init__(f"{what} reverted with {shown}")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A block's header, as far as the ledger needs it; the time is in Unix seconds."""
+
+    number: int
+    hash: bytes
+    parent_hash: bytes
+    timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """One event as a block records it; `log_index` counts from 0 within the block."""
+
+    address: str
+    topics: tuple[bytes, ...]
+    data: bytes
+    block_number: int
+    block_hash: bytes
+    transaction_hash: bytes
+    log_index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """A transaction that a block holds; `to` is None where it creates a contract."""
+
+    hash: bytes
+    sender: str
+    to: str | None
+    input: bytes
+    block_number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What a transaction did; `status` is 1, or 0 where it reverted."""
+
+    transaction_hash: bytes
+    block_number: int
+    status: int
+    gas_used: int
+    contract_address: str | None
+    logs: tuple[Log, ...]
+
+
+class ChainReader(Protocol):
+    """A chain to read from."""
+
+    @property
+    def chain_id(self) -> int:
+        """The chain's EIP-155 id."""
+
+    @property
+    def genesis_hash(self) -> bytes:
+        """The hash of block 0, which tells two chains with one id apart."""
+
+    @property
+    def web3(self) -> Web3:
+        """The same chain as a `web3.Web3`, for what these ports do not offer."""
+
+    def head(self) -> Block:
+        """Return the newest block.
+
+        Raises:
+            ChainError: the chain is unreachable or damaged.
+        """
+
+    def block(self, number: int) -> Block:
+        """Return one block.
+
+        Args:
+            number: 0 for genesis, at most the head's.
+
+        Raises:
+            ChainError: there is no such block, or the chain is unreachable or damaged.
+        """
+
+    def finalized(self) -> int:
+        """Return the number of the newest block that is regarded as final.
+
+        Raises:
+            ChainError: the chain is unreachable or damaged.
+        """
+
+    def call(self, to: str, data: bytes, block_number: int | None = None) -> bytes:
+        """Return what a contract answers, without recording anything.
+
+        Args:
+            to: the contract.
+            data: selector and ABI-encoded arguments.
+            block_number: the block whose state answers; None for the head.
+
+        Raises:
+            TransactionRevertedError: the contract reverted; carries the revert data.
+            ChainError: there is no such block, or the chain is unreachable or damaged.
+        """
+
+    def code(self, address: str) -> bytes:
+        """Return a contract's runtime code; empty where there is none.
+
+        Args:
+            address: the contract.
+
+        Raises:
+            ChainError: the chain is unreachable or damaged.
+        """
+
+    def logs(
+        self,
+        address: str | None,
+        topics: Sequence[TopicFilter],
+        from_block: int,
+        to_block: int,
+        limit: int | None = None,
+        *,
+        descending: bool = False,
+    ) -> list[Log]:
+        """Return the logs that match, in the chain's order.
+
+        Args:
+            address: the contract; None for every one.
+            topics: per position a topic, several of which one must match, or None for any.
+            from_block: first block, included.
+            to_block: last block, included; beyond the head is allowed.
+            limit: how many logs at most; None for all.
+            descending: newest first.
+
+        Raises:
+            ChainError: the chain is unreachable or damaged.
+        """
+
+    def transaction(self, transaction_hash: bytes) -> Transaction:
+        """Return a transaction that a block holds.
+
+        Args:
+            transaction_hash: its hash, 32 bytes.
+
+        Raises:
+            ChainError: no block holds it, or the chain is unreachable or damaged.
+        """
+
+    def receipt(self, transaction_hash: bytes) -> Receipt | None:
+        """Return a transaction's receipt; None while no block holds it.
+
+        Args:
+            transaction_hash: its hash, 32 bytes.
+
+        Raises:
+            ChainError: the chain is unreachable or damaged.
+        """
+
+    def close(self) -> None:
+        """Give back what the chain holds: files, locks, connections."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
+class ChainWriter(ChainReader, Protocol):
+    """A chain to send transactions to, from one account."""
+
+    @property
+    def sender(self) -> str:
+        """The address of the account that signs."""
+
+    def send(self, to: str | None, data: bytes, gas: int) -> Receipt:
+        """Sign and submit a transaction; return its receipt once it is confirmed.
+
+        Args:
+            to: the contract; None creates one.
+            data: call data, or the creation code.
+            gas: the limit of gas; never estimated.
+
+        Raises:
+            TransactionRevertedError: it is in a block, but reverted.
+            TransactionRefusedError: the chain did not take it.
+            TransactionTimeoutError: no receipt or confirmation in time.
+            ChainError: the chain is unreachable or damaged.
+        """
+
+    def mine(self, blocks: int) -> None:
+        """Let so many empty blocks pass: made where the chain lets us, else waited for.
+
+        Args:
+            blocks: how many, at least 0.
+
+        Raises:
+            TransactionTimeoutError: they did not come in time.
+            ChainError: the chain is unreachable or damaged.
+        """
