@@ -77,6 +77,7 @@ class Simulation:
         seed: seed_t.
         committee: S_c, by places.
         finished: no round is open any more.
+        head: commits to the whole history.
     """
 
     def __init__(self, stage: Stage) -> None:
@@ -184,7 +185,7 @@ class Simulation:
         """Read from the contract where the run stands."""
         ledger = self._stage.ledger
         state = ledger.state()
-        self.round, self.seed = state.round, state.seed
+        self.round, self.seed, self.head = state.round, state.seed, state.head
         self.finished = state.stage is rounds.Stage.FINISHED
         opening = None if self.finished else ledger.opening(state.round)
         self.committee: tuple[ClientId, ...] = opening[0] if opening else ()

@@ -1,0 +1,43 @@
+# `make demo` does the main job, `make test` checks everything; both need Python 3.11, make and git.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt
+
+.PHONY: demo test lint bench serve clean
+
+demo: $(VENV)/.clients
+	$(BIN)/cmfl demo --home demo-home
+
+serve: $(VENV)/.clients
+	$(BIN)/cmfl serve --home demo-home
+
+test: lint
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.ledger
+	$(BIN)/python -m benchmarks.ledger --history
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+# torch goes first and alone, so that no other package chooses its build.
+$(VENV)/.clients: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(PIP) torch==2.13.0
+	$(PIP) --editable ".[clients,api]"
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.clients
+	$(PIP) --editable ".[clients,api,dev]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) demo-home build *.egg-info

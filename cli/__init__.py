@@ -1,0 +1,1 @@
+"""The command `cmfl`: parse, call one function, print. Other rooms are imported inside commands."""

@@ -1,0 +1,62 @@
+"""`cmfl audit`: replay a whole run from chain and blobs alone."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import Progress
+
+from cli.console import AsJson, console, print_json
+from cli.where import DEFAULT_HOME, Address, ChainId, Home, RpcUrl, RunName, Where
+
+
+def audit(
+    home: Home = DEFAULT_HOME,
+    run: RunName = None,
+    address: Address = None,
+    rpc_url: RpcUrl = None,
+    chain_id: ChainId = None,
+    report: Annotated[
+        Path | None, typer.Option("--report", help="Write the JSON report to this file.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Check every round from the chain and the blobs alone; exit 0 only if nothing failed."""
+    from ledger.audit.audit import audit as run_audit
+    from ledger.audit.report import readable
+
+    where = Where(home, run, address, rpc_url, chain_id)
+    with where.reader() as chain:
+        ledger = where.ledger(chain)
+        with Progress(console=console, transient=True) if not json else nullcontext() as bar:
+            if bar is None:
+                result = run_audit(ledger, where.blobs())
+            else:
+                task = bar.add_task("audit", total=None)
+                result = run_audit(
+                    ledger,
+                    where.blobs(),
+                    lambda done, total: bar.update(task, completed=done, total=total),
+                )
+    if report is not None:
+        _write(report, result.as_dict())
+    if json:
+        print_json(result.as_dict())
+    else:
+        for line in readable(result):
+            console.print(line)
+    raise typer.Exit(0 if result.ok else 1)
+
+
+def _write(path: Path, value: dict[str, object]) -> None:
+    import json as json_module
+
+    from ledger.protocol.errors import ConfigurationError
+
+    try:
+        path.write_text(json_module.dumps(value, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(f"--report {path}: {error.strerror}") from error

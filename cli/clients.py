@@ -1,0 +1,67 @@
+"""`cmfl clients`: who is registered, and what each client did."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from cli.console import AsJson, console, print_json, print_table, shortened
+from cli.where import DEFAULT_HOME, Address, ChainId, Home, RpcUrl, RunName, Where
+from ledger.protocol.errors import ConfigurationError
+
+app = typer.Typer(help="Who is registered, and what each client did.", no_args_is_help=True)
+
+
+@app.command("list")
+def list_clients(
+    home: Home = DEFAULT_HOME,
+    run: RunName = None,
+    address: Address = None,
+    rpc_url: RpcUrl = None,
+    chain_id: ChainId = None,
+    json: AsJson = False,
+) -> None:
+    """List the registered clients with their samples, and what they did so far."""
+    from ledger.audit.participation import participation
+
+    where = Where(home, run, address, rpc_url, chain_id)
+    with where.reader() as chain:
+        rows = [entry.as_dict() for entry in participation(where.ledger(chain))]
+    if json:
+        print_json(rows)
+        return
+    columns = ("client", "address", "samples", "trained", "accepted", "served", "banned")
+    print_table(
+        "clients", columns, [[shortened(row[column]) for column in columns] for row in rows]
+    )
+
+
+@app.command("show")
+def show(
+    client: Annotated[int, typer.Argument(min=0, help="Index of the client.")],
+    home: Home = DEFAULT_HOME,
+    run: RunName = None,
+    address: Address = None,
+    rpc_url: RpcUrl = None,
+    chain_id: ChainId = None,
+    json: AsJson = False,
+) -> None:
+    """Show one client's rounds: where it ranked, when it was accepted, when it served."""
+    from ledger.audit.participation import client_rounds, participation
+
+    where = Where(home, run, address, rpc_url, chain_id)
+    with where.reader() as chain:
+        ledger = where.ledger(chain)
+        entries = participation(ledger)
+        if client >= len(entries):
+            raise ConfigurationError(f"client {client}: there are {len(entries)} clients, from 0")
+        rounds = [row.as_dict() for row in client_rounds(ledger, client)]
+    facts: dict[str, Any] = entries[client].as_dict()
+    if json:
+        print_json(facts | {"rounds": rounds})
+        return
+    for name, value in facts.items():
+        console.print(f"{name:10} {value}")
+    columns = ("round", "role", "rank", "distance", "accepted")
+    print_table("rounds", columns, [[row[column] for column in columns] for row in rounds])

@@ -1,0 +1,44 @@
+"""`cmfl deploy`: the contract on a chain, with its clients registered and a manifest written."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.console import AsJson, console, print_json
+from cli.where import DEFAULT_HOME, ChainId, Home, Keystore, PasswordFile, RpcUrl, Where
+
+
+def deploy(
+    home: Home = DEFAULT_HOME,
+    name: Annotated[str, typer.Option("--name", help="Name of the run.")] = "run",
+    preset: Annotated[str | None, typer.Option("--preset", help="A preset.")] = None,
+    config: Annotated[Path | None, typer.Option("--config", help="A TOML file.")] = None,
+    setting: Annotated[
+        list[str] | None, typer.Option("--set", help="section.key=value, over preset or file.")
+    ] = None,
+    rpc_url: RpcUrl = None,
+    chain_id: ChainId = None,
+    keystore: Keystore = None,
+    password_file: PasswordFile = None,
+    json: AsJson = False,
+) -> None:
+    """Deploy a run's contract without running a round; doing it again changes nothing."""
+    from clients.configuration import load
+    from clients.runs import prepare
+
+    configuration = load(preset, config, tuple(setting or ()))
+    where = Where(home, rpc_url=rpc_url, chain_id=chain_id)
+    with where.writer(keystore, password_file) as chain:
+        _, manifest = prepare(home, name, configuration, chain, where.blobs())
+    if json:
+        print_json(asdict(manifest))
+        return
+    console.print(f"contract {manifest.address} on chain {manifest.chain_id}")
+    console.print(f"created in block {manifest.block} by transaction {manifest.transaction}")
+    console.print(f"configuration {manifest.config}")
+    console.print(f"manifest {home / 'runs' / name / 'deployment.json'}")
+    console.print(f"go on with: cmfl run --home {home} --name {name} --resume")

@@ -1,0 +1,55 @@
+"""The command-line application and its exit codes.
+
+0 all is well, 1 a check failed, 2 the command or its input is wrong (one line says what), 70 a
+fault of ours.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+
+from cli import audit, clients, demo, deploy, doctor, rounds, run_command, serve
+from cli.console import fail
+from ledger.protocol.errors import CmflError
+
+app = typer.Typer(
+    name="cmfl",
+    help="Committee-based federated learning on a ledger that enforces every decision.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("run")(run_command.run)
+app.command("deploy")(deploy.deploy)
+app.add_typer(rounds.app, name="rounds")
+app.add_typer(clients.app, name="clients")
+app.command("audit")(audit.audit)
+app.command("serve")(serve.serve)
+app.command("doctor")(doctor.doctor)
+app.command("demo")(demo.demo)
+
+
+def run() -> None:
+    """Run the application; the only place that turns an error into an exit code."""
+    try:
+        app()
+    except CmflError as error:
+        fail(str(error), 2)
+    except KeyboardInterrupt:
+        fail("interrupted; a run is taken up again with --resume", 130)
+    except BrokenPipeError:
+        # The reader of our output has gone (`cmfl … | head`): nothing is wrong.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except Exception as error:
+        if os.environ.get("CMFL_DEBUG"):
+            raise
+        fail(f"a fault of ours, {type(error).__name__}: {error} (CMFL_DEBUG=1 shows where)", 70)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,195 @@
+"""Which chain, blobs and contract a command speaks of."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ledger.blobs.store import FolderBlobs
+    from ledger.chain.committee_ledger import CommitteeLedger
+    from ledger.chain.ports import ChainReader, ChainWriter
+
+KEY_VARIABLE = "CMFL_PRIVATE_KEY"
+MAX_KEYSTORE_BYTES = 100_000
+
+Home = Annotated[
+    Path, typer.Option("--home", help="Folder of chain, blobs and runs.", envvar="CMFL_HOME")
+]
+RunName = Annotated[
+    str | None, typer.Option("--run", help="Which run; needed where the home has several.")
+]
+Address = Annotated[
+    str | None, typer.Option("--address", help="The contract, where there is no manifest.")
+]
+RpcUrl = Annotated[
+    str | None, typer.Option("--rpc-url", help="A JSON-RPC node instead of the home's own chain.")
+]
+ChainId = Annotated[
+    int | None, typer.Option("--chain-id", help="The chain id that the node must have.")
+]
+Keystore = Annotated[
+    Path | None,
+    typer.Option(
+        "--keystore", help=f"Encrypted key of the sender (else the variable {KEY_VARIABLE})."
+    ),
+]
+PasswordFile = Annotated[
+    Path | None, typer.Option("--password-file", help="The keystore's password; else asked for.")
+]
+
+DEFAULT_HOME = Path("cmfl-home")
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """The options that say where to look.
+
+    Attributes:
+        home: folder of chain, blobs and runs.
+        run: name of the run.
+        address: of the contract.
+        rpc_url: of a node, or None for the home's own chain.
+        chain_id: that the node must have.
+    """
+
+    home: Path
+    run: str | None = None
+    address: str | None = None
+    rpc_url: str | None = None
+    chain_id: int | None = None
+
+    @property
+    def chain_file(self) -> Path:
+        """The home's own chain."""
+        return self.home / "chain.sqlite"
+
+    def blobs(self) -> FolderBlobs:
+        """Return the home's blobs; what `put` returns survives a power cut."""
+        from ledger.blobs.store import FolderBlobs
+
+        return FolderBlobs(self.home / "blobs", durable=True)
+
+    @contextmanager
+    def reader(self) -> Iterator[ChainReader]:
+        """Open the chain for reading; a run may be writing to it meanwhile."""
+        from ledger.chain.embedded_reader import EmbeddedReader
+        from ledger.chain.rpc import RpcReader
+
+        if self.rpc_url is None:
+            with EmbeddedReader.open(self.chain_file, chain_id=self.chain_id) as chain:
+                yield chain
+        else:
+            with RpcReader(self.rpc_url, chain_id=self._node_chain_id()) as node:
+                yield node
+
+    @contextmanager
+    def writer(
+        self, keystore: Path | None = None, password_file: Path | None = None
+    ) -> Iterator[ChainWriter]:
+        """Open the chain for writing: the home's own, made if need be, or a node."""
+        from ledger.chain.embedded import DEFAULT_CHAIN_ID as OWN_CHAIN_ID
+        from ledger.chain.embedded import EmbeddedChain
+        from ledger.chain.rpc import RpcChain
+
+        if self.rpc_url is not None:
+            key = _sender_key(keystore, password_file)
+            with RpcChain(self.rpc_url, key, chain_id=self._node_chain_id()) as node:
+                yield node
+            return
+        try:
+            self.home.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigurationError(f"--home {self.home}: {error.strerror}") from error
+        if self.chain_file.exists():
+            opened = EmbeddedChain.open(self.chain_file, chain_id=self.chain_id)
+        else:
+            opened = EmbeddedChain.create(self.chain_file, chain_id=self.chain_id or OWN_CHAIN_ID)
+        with opened as chain:
+            yield chain
+
+    def ledger(self, chain: ChainReader) -> CommitteeLedger:
+        """Return the contract: the named run's, the address's, or the only one of the home.
+
+        Args:
+            chain: where it is.
+
+        Raises:
+            ConfigurationError: it cannot be told which.
+        """
+        from ledger.chain.committee_ledger import CommitteeLedger
+        from ledger.chain.deployment import connect, read_manifest, require_code
+
+        if self.address is not None:
+            require_code(chain, self.address)
+            return CommitteeLedger(chain, self.address)
+        return connect(chain, read_manifest(self._manifest()))
+
+    def _manifest(self) -> Path:
+        runs = self.home / "runs"
+        if self.run is not None:
+            manifest = runs / self.run / "deployment.json"
+            if "/" in self.run or not manifest.exists():
+                raise ConfigurationError(f"there is no deployed run {self.run!r} in {self.home}")
+            return manifest
+        found = sorted(runs.glob("*/deployment.json"))
+        if not found:
+            raise ConfigurationError(
+                f"there is no deployed run in {self.home}: make one by cmfl run"
+            )
+        if len(found) > 1:
+            names = ", ".join(path.parent.name for path in found)
+            raise ConfigurationError(f"name one of the runs in {self.home} with --run: {names}")
+        return found[0]
+
+    def _node_chain_id(self) -> int:
+        if self.chain_id is None:
+            raise ConfigurationError("--rpc-url needs --chain-id: the id that the node must have")
+        return self.chain_id
+
+
+def _sender_key(keystore: Path | None, password_file: Path | None) -> bytes:
+    """Return the sender's private key from a keystore, or from the environment."""
+    if keystore is None:
+        return _environment_key()
+    from eth_account import Account
+
+    if password_file is not None:
+        password = _read(password_file).rstrip("\n")
+    else:
+        password = typer.prompt("Password of the keystore", hide_input=True, err=True)
+    try:
+        return bytes(Account.decrypt(_read(keystore), password))
+    except (ValueError, TypeError, KeyError, NotImplementedError) as error:
+        raise ConfigurationError(f"--keystore {keystore}: {error}") from error
+
+
+def _environment_key() -> bytes:
+    text = os.environ.get(KEY_VARIABLE, "")
+    try:
+        key = bytes.fromhex(text.removeprefix("0x"))
+    except ValueError:
+        key = b""
+    if len(key) != 32:
+        # The value itself is a secret and never shown.
+        raise ConfigurationError(
+            f"a node needs a sender: give --keystore, or 32 bytes of hex in {KEY_VARIABLE}"
+        )
+    return key
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_KEYSTORE_BYTES).decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path} cannot be read: {error}") from error

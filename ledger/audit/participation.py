@@ -1,0 +1,122 @@
+"""What each client did over a whole run, from the chain's events alone."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from eth_utils.address import to_checksum_address
+
+from ledger.protocol import rounds
+from ledger.protocol.encoding import word_client, word_distance
+from ledger.protocol.types import ClientId
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ledger.chain.committee_ledger import CommitteeLedger
+
+
+@dataclass(slots=True)
+class Participation:
+    """One client's counts.
+
+    Attributes:
+        client: its index.
+        address: of its key, EIP-55.
+        samples: n_k.
+        trained: rounds in which it was ranked.
+        accepted: rounds in which its update entered the model.
+        served: rounds in which it was a member.
+        banned: whether it is banned.
+    """
+
+    client: ClientId
+    address: str
+    samples: int
+    trained: int = 0
+    accepted: int = 0
+    served: int = 0
+    banned: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the counts as plain data."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientRound:
+    """What one client did in one round.
+
+    Attributes:
+        round: t.
+        role: "trainer" or "member".
+        rank: from 0; None for a member.
+        distance: to the committee; None for a member.
+        accepted: whether its update entered the model.
+    """
+
+    round: int
+    role: str
+    rank: int | None
+    distance: float | None
+    accepted: bool
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return asdict(self)
+
+
+def participation(ledger: CommitteeLedger) -> list[Participation]:
+    """Return every client's counts.
+
+    Args:
+        ledger: the contract.
+    """
+    found = [
+        Participation(ClientId(index), to_checksum_address(client.address), client.samples)
+        for index, client in enumerate(ledger.registry())
+    ]
+    for committee, event in _ended_rounds(ledger):
+        for member in committee:
+            found[member].served += 1
+        if isinstance(event, rounds.RoundDecided):
+            for word in event.ranking:
+                found[word_client(word)].trained += 1
+            for client in event.accepted:
+                found[client].accepted += 1
+    for recorded in ledger.bans():
+        if isinstance(recorded.event, rounds.ClientBanned):
+            found[recorded.event.client].banned = True
+    return found
+
+
+def client_rounds(ledger: CommitteeLedger, client: int) -> list[ClientRound]:
+    """Return the rounds that a client took part in, oldest first.
+
+    Args:
+        ledger: the contract.
+        client: its index.
+    """
+    found = []
+    for committee, event in _ended_rounds(ledger):
+        if client in committee:
+            found.append(ClientRound(event.round, "member", None, None, accepted=False))
+        for rank, word in enumerate(getattr(event, "ranking", ())):
+            if word_client(word) == client:
+                accepted = isinstance(event, rounds.RoundDecided) and client in event.accepted
+                row = ClientRound(event.round, "trainer", rank, word_distance(word), accepted)
+                found.append(row)
+    return found
+
+
+def _ended_rounds(
+    ledger: CommitteeLedger,
+) -> Iterator[tuple[tuple[ClientId, ...], rounds.RoundDecided | rounds.RoundAbandoned]]:
+    """Yield committee and outcome of each ended round, oldest first."""
+    opening = ledger.opening(1)
+    committee = opening[0] if opening else ()
+    for recorded in ledger.outcomes(limit=2**31, descending=False):
+        if isinstance(recorded.event, rounds.RoundDecided | rounds.RoundAbandoned):
+            yield committee, recorded.event
+            committee = recorded.event.next_committee
