@@ -50,19 +50,28 @@ def reproducible(device: torch.device) -> Iterator[None]:
         Nothing; the settings hold inside the `with` block.
     """
     threads = torch.get_num_threads()
-    deterministic = torch.are_deterministic_algorithms_enabled()
     torch.set_num_threads(1)
     try:
         if device.type == "cuda":
-            # cuBLAS reads this when it makes its first handle, and is not deterministic without.
-            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-            torch.use_deterministic_algorithms(True)
-            with torch.backends.cudnn.flags(
-                enabled=True, benchmark=False, deterministic=True, allow_tf32=False
-            ):
+            with _deterministic_cuda():
                 yield
         else:
             yield
     finally:
-        torch.use_deterministic_algorithms(deterministic)
         torch.set_num_threads(threads)
+
+
+@contextmanager
+def _deterministic_cuda() -> Iterator[None]:
+    # cuBLAS reads this when it makes its first handle, and is not deterministic without.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    before = torch.are_deterministic_algorithms_enabled()
+    # Not asked for on the CPU, whose kernels here are deterministic: the first call costs a second.
+    torch.use_deterministic_algorithms(True)
+    try:
+        with torch.backends.cudnn.flags(
+            enabled=True, benchmark=False, deterministic=True, allow_tf32=False
+        ):
+            yield
+    finally:
+        torch.use_deterministic_algorithms(before)

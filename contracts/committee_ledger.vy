@@ -16,12 +16,13 @@ MAX_CLIENTS: constant(uint256) = 12_288
 MAX_TRAINERS: constant(uint256) = 256
 MAX_MEMBERS: constant(uint256) = 160
 MAX_BATCH: constant(uint256) = 256
-MAX_COMMITMENTS: constant(uint256) = 416
+MAX_COMMITMENTS: constant(uint256) = 256
 MAX_DRAWS: constant(uint256) = 16_384
 
-# One word of flags: the round in the upper 64 bits, 192 clients below.
-FLAGS: constant(uint256) = 192
-FLAG_WORDS: constant(uint256) = 64
+# One word of flags: the round in the upper 32 bits, 224 clients below.
+FLAGS: constant(uint256) = 224
+FLAG_WORDS: constant(uint256) = 55
+MAX_ROUNDS: constant(uint64) = 2**32 - 1
 
 CLIENT_MASK: constant(uint256) = 2**32 - 1
 SAMPLES_MASK: constant(uint256) = 2**64 - 1
@@ -54,8 +55,6 @@ struct Deployment:
 struct Commitment:
     client: uint256
     payload: bytes32
-    r: bytes32
-    vs: bytes32
 
 
 struct Outcome:
@@ -101,6 +100,12 @@ struct State:
     commitments: bytes32
 
 
+# Places of a ranking: from the first on, so many.
+struct Places:
+    first: uint256
+    size: uint256
+
+
 event ClientsRegistered:
     first: uint256
     words: DynArray[uint256, MAX_BATCH]
@@ -109,28 +114,27 @@ event ClientsRegistered:
 event LedgerOpened:
     config: bytes32
     seed: bytes32
-    committee: DynArray[uint32, MAX_MEMBERS]
+    committee: DynArray[uint256, MAX_MEMBERS]
     model: bytes32
 
 
 event UpdatesCommitted:
     round: indexed(uint64)
-    clients: DynArray[uint256, MAX_COMMITMENTS]
-    payloads: DynArray[bytes32, MAX_COMMITMENTS]
+    commitments: DynArray[Commitment, MAX_COMMITMENTS]
 
 
 event RoundDecided:
     round: indexed(uint64)
     ranking: DynArray[uint256, MAX_TRAINERS]
-    accepted: DynArray[uint32, MAX_TRAINERS]
-    next_committee: DynArray[uint32, MAX_TRAINERS]
+    accepted: Places
+    next_committee: Places
     model: bytes32
     updates_root: bytes32
     scores_root: bytes32
     threshold_bits: uint64
     record: bytes32
     views: uint32[2]
-    primaries: uint32[2]
+    primaries: uint256[2]
     signers: uint256[2]
     next_seed: bytes32
     head: bytes32
@@ -138,7 +142,7 @@ event RoundDecided:
 
 event RoundAbandoned:
     round: indexed(uint64)
-    next_committee: DynArray[uint32, MAX_MEMBERS]
+    next_committee: DynArray[uint256, MAX_MEMBERS]
     next_seed: bytes32
     head: bytes32
 
@@ -172,7 +176,7 @@ commitments: bytes32
 registry_rest: bytes32
 registered: uint256
 last_address: uint256
-first_committee: DynArray[uint32, MAX_MEMBERS]
+first_committee: DynArray[uint256, MAX_MEMBERS]
 
 # address << 64 | samples; bit 255 is the ban.
 registry: uint256[MAX_CLIENTS]
@@ -180,7 +184,7 @@ committed: uint256[FLAG_WORDS]
 
 
 @deploy
-def __init__(deployment: Deployment, committee: DynArray[uint32, MAX_MEMBERS]):
+def __init__(deployment: Deployment, committee: DynArray[uint256, MAX_MEMBERS]):
     ballots.__init__()
     assert deployment.members >= 3, "committee_ledger: a committee needs three members"
     assert deployment.members <= MAX_MEMBERS, "committee_ledger: too many members"
@@ -191,11 +195,11 @@ def __init__(deployment: Deployment, committee: DynArray[uint32, MAX_MEMBERS]):
     assert deployment.aggregation_ppm <= 1_000_000, "committee_ledger: more are accepted than train"
     assert deployment.strategy in [1, 2, 3], "committee_ledger: strategy is unknown"
     assert deployment.rounds > 0, "committee_ledger: there is no round"
+    assert deployment.rounds <= MAX_ROUNDS, "committee_ledger: too many rounds"
     assert deployment.deadline_blocks > 0, "committee_ledger: there is no deadline"
     assert len(committee) == deployment.members, "committee_ledger: first committee has another size"
     seen: uint256[FLAG_WORDS] = empty(uint256[FLAG_WORDS])
-    for member: uint32 in committee:
-        client: uint256 = convert(member, uint256)
+    for client: uint256 in committee:
         assert client < deployment.clients, "committee_ledger: client is unknown"
         flag: uint256 = 1 << (client % FLAGS)
         assert seen[client // FLAGS] & flag == 0, "committee_ledger: first committee repeats a client"
@@ -231,7 +235,7 @@ def register_clients(words: DynArray[uint256, MAX_BATCH], rest: bytes32):
     assert keccak256(abi_encode(words, rest)) == self.registry_rest, "committee_ledger: clients do not match the registry digest"
     first: uint256 = self.registered
     count: uint256 = first + len(words)
-    assert (rest == empty(bytes32)) == (count == CLIENTS), "committee_ledger: registry does not end at its last client"
+    assert count <= CLIENTS and (rest == empty(bytes32)) == (count == CLIENTS), "committee_ledger: registry does not end at its last client"
     previous: uint256 = self.last_address
     position: uint256 = first
     for word: uint256 in words:
@@ -247,7 +251,7 @@ def register_clients(words: DynArray[uint256, MAX_BATCH], rest: bytes32):
 
     if count == CLIENTS:
         seed: bytes32 = keccak256(concat(CONFIG, self._beacon()))
-        committee: DynArray[uint32, MAX_MEMBERS] = self.first_committee
+        committee: DynArray[uint256, MAX_MEMBERS] = self.first_committee
         self.seed = seed
         self.committee_digest = keccak256(abi_encode(committee))
         self.progress = self._pack(OPEN, 1, convert(block.number, uint64))
@@ -255,58 +259,61 @@ def register_clients(words: DynArray[uint256, MAX_BATCH], rest: bytes32):
 
 
 @external
-def commit_updates(round: uint64, signed: DynArray[Commitment, MAX_COMMITMENTS]):
+def commit_updates(
+    round: uint64,
+    commitments: DynArray[Commitment, MAX_COMMITMENTS],
+    signatures: DynArray[Signature, MAX_COMMITMENTS],
+):
     """
     @notice Take signed commitments to updates of this round; anyone may carry them.
     @param round The round that they are for
-    @param signed Client, sha256 of its payload, and its signature, of each
+    @param commitments Client, and sha256 of its payload, of each
+    @param signatures The client's signature of each
     """
     self._require_open(round)
-    assert len(signed) != 0, "committee_ledger: no commitments are given"
-    tag: uint256 = convert(round, uint256) << FLAGS
+    assert len(commitments) != 0, "committee_ledger: no commitments are given"
+    assert len(signatures) == len(commitments), "committee_ledger: signatures do not match the signers"
+    tag: uint256 = convert(round, uint256)
     # Flags are kept in memory and written once per word.
     place: uint256 = max_value(uint256)
     flags: uint256 = 0
-    digest: bytes32 = empty(bytes32)
     progress: uint256 = self.progress
-    if progress >> 160 != 0:
-        digest = self.commitments
-    clients: DynArray[uint256, MAX_COMMITMENTS] = []
-    payloads: DynArray[bytes32, MAX_COMMITMENTS] = []
-    for commitment: Commitment in signed:
+    digest: bytes32 = self._commitments(progress)
+    position: uint256 = 0
+    for commitment: Commitment in commitments:
         client: uint256 = commitment.client
         assert client < CLIENTS, "committee_ledger: client is unknown"
         registered: uint256 = self.registry[client]
         assert registered >> 255 == 0, "committee_ledger: client is banned"
         if client // FLAGS != place:
-            if place != max_value(uint256):
+            if position != 0:
                 self.committed[place] = flags
             place = client // FLAGS
             flags = self._flags(place, tag)
         flag: uint256 = 1 << (client % FLAGS)
         assert flags & flag == 0, "committee_ledger: client has committed already"
+        signature: Signature = signatures[position]
         signer: address = ballots._signer(
             ballots._commitment_digest(round, client, commitment.payload),
-            commitment.r,
-            commitment.vs,
+            signature.r,
+            signature.vs,
         )
         assert convert(signer, uint256) == registered >> 64, "committee_ledger: commitment is not signed by its client"
         flags |= flag
         digest = keccak256(
             concat(digest, convert(convert(client, uint32), bytes4), commitment.payload)
         )
-        clients.append(client)
-        payloads.append(commitment.payload)
+        position = unsafe_add(position, 1)
     self.committed[place] = flags
     self.commitments = digest
-    self.progress = progress + (len(signed) << 160)
-    log UpdatesCommitted(round=round, clients=clients, payloads=payloads)
+    self.progress = progress + (len(commitments) << 160)
+    log UpdatesCommitted(round=round, commitments=commitments)
 
 
 @external
 def decide(
     round: uint64,
-    committee: DynArray[uint32, MAX_MEMBERS],
+    committee: DynArray[uint256, MAX_MEMBERS],
     ranking: DynArray[uint256, MAX_TRAINERS],
     outcome: Outcome,
     aggregation: Certificate,
@@ -327,7 +334,7 @@ def decide(
     @param election_replies Its replies, by ascending place
     """
     self._require_open(round)
-    assert keccak256(abi_encode(committee)) == self.committee_digest, "committee_ledger: committee is not the elected one"
+    assert rankings._digest(committee) == self.committee_digest, "committee_ledger: committee is not the elected one"
     self._require_ranking(round, committee, ranking)
     threshold: uint256 = convert(outcome.threshold_bits, uint256)
     if STRATEGY == STRATEGY_WITHIN_SPREAD:
@@ -335,41 +342,36 @@ def decide(
     else:
         assert threshold == 0, "committee_ledger: threshold is given but the strategy uses none"
 
-    first: uint256 = 0
-    size: uint256 = 0
-    first, size = rankings._accepted_range(ranking, STRATEGY, AGGREGATION_PPM, threshold)
-    accepted: DynArray[uint32, MAX_TRAINERS] = rankings._clients(ranking, first, size)
-    next_committee: DynArray[uint32, MAX_TRAINERS] = rankings._clients(
-        ranking, (len(ranking) - MEMBERS) // 2, MEMBERS
-    )
-    accepted_digest: bytes32 = keccak256(abi_encode(accepted))
-    next_digest: bytes32 = keccak256(abi_encode(next_committee))
+    accepted: Places = empty(Places)
+    accepted.first, accepted.size = rankings._accepted(ranking, STRATEGY, AGGREGATION_PPM, threshold)
+    elected: Places = Places(first=(len(ranking) - MEMBERS) // 2, size=MEMBERS)
+    accepted_digest: bytes32 = rankings._set_digest(ranking, accepted.first, accepted.size)
+    next_digest: bytes32 = rankings._set_digest(ranking, elected.first, elected.size)
     result: bytes32 = keccak256(
         abi_encode(
             outcome.model,
             outcome.updates_root,
             outcome.scores_root,
-            keccak256(abi_encode(ranking)),
+            rankings._digest(ranking),
             outcome.threshold_bits,
         )
     )
     seed: bytes32 = self.seed
     assert aggregation.set_digest == accepted_digest, "committee_ledger: aggregation set is not the one that the ranking gives"
-    first_primary: uint32 = self._require_certificate(
+    first_primary: uint256 = self._require_certificate(
         round, seed, AGGREGATION, committee, aggregation, aggregation_replies, result
     )
     assert election.set_digest == next_digest, "committee_ledger: next committee is not the middle of the ranking"
-    second_primary: uint32 = self._require_certificate(
+    second_primary: uint256 = self._require_certificate(
         round, seed, ELECTION, committee, election, election_replies, empty(bytes32)
     )
 
-    commitments: bytes32 = self.commitments
     head: bytes32 = keccak256(
         concat(
             self.head,
             convert(round, bytes8),
             seed,
-            commitments,
+            self.commitments,
             accepted_digest,
             next_digest,
             result,
@@ -384,7 +386,7 @@ def decide(
         round=round,
         ranking=ranking,
         accepted=accepted,
-        next_committee=next_committee,
+        next_committee=elected,
         model=outcome.model,
         updates_root=outcome.updates_root,
         scores_root=outcome.scores_root,
@@ -411,17 +413,19 @@ def abandon_round(round: uint64):
     assert block.number >= deadline, "committee_ledger: deadline is not reached"
     seed: bytes32 = self.seed
     next_seed: bytes32 = keccak256(concat(seed, b"abandoned", self._beacon()))
-    drawn: DynArray[uint32, MAX_MEMBERS] = []
+    drawn: DynArray[uint256, MAX_MEMBERS] = []
+    # Flags of who is drawn: looking through the list would cost a large committee its gas limit.
+    taken: uint256[FLAG_WORDS] = empty(uint256[FLAG_WORDS])
     for draw: uint256 in range(MAX_DRAWS):
         if len(drawn) == MEMBERS:
             break
         word: bytes32 = keccak256(concat(next_seed, convert(convert(draw, uint32), bytes4)))
         client: uint256 = convert(word, uint256) % CLIENTS
-        if self.registry[client] >> 255 == 0 and convert(client, uint32) not in drawn:
-            drawn.append(convert(client, uint32))
-    commitments: bytes32 = empty(bytes32)
-    if progress >> 160 != 0:
-        commitments = self.commitments
+        flag: uint256 = 1 << (client % FLAGS)
+        if taken[client // FLAGS] & flag == 0 and self.registry[client] >> 255 == 0:
+            taken[client // FLAGS] |= flag
+            drawn.append(client)
+    commitments: bytes32 = self._commitments(progress)
     digest: bytes32 = keccak256(abi_encode(drawn))
     head: bytes32 = keccak256(
         concat(self.head, convert(round, bytes8), seed, b"abandoned", commitments, digest)
@@ -472,8 +476,7 @@ def report_equivocation(
     current: uint64 = self._round()
     self.registry[client] = registered | 1 << 255
     # Without its commitment a banned trainer cannot be ranked any more.
-    tag: uint256 = convert(current, uint256) << FLAGS
-    flags: uint256 = self._flags(client // FLAGS, tag)
+    flags: uint256 = self._flags(client // FLAGS, convert(current, uint256))
     self.committed[client // FLAGS] = flags & ~(1 << (client % FLAGS))
     head: bytes32 = keccak256(
         concat(
@@ -515,9 +518,6 @@ def state() -> State:
     @notice Where the deployment stands.
     """
     progress: uint256 = self.progress
-    commitments: bytes32 = empty(bytes32)
-    if progress >> 160 != 0:
-        commitments = self.commitments
     return State(
         stage=self._stage(),
         round=self._round(),
@@ -528,7 +528,7 @@ def state() -> State:
         head=self.head,
         registered=self.registered,
         registry_rest=self.registry_rest,
-        commitments=commitments,
+        commitments=self._commitments(progress),
     )
 
 
@@ -546,11 +546,13 @@ def client(index: uint256) -> uint256:
 @view
 def has_committed(index: uint256) -> bool:
     """
-    @notice Whether a client has committed to an update in the current round.
+    @notice Whether a client has committed to an update in the open round.
     """
     assert index < CLIENTS, "committee_ledger: client is unknown"
-    tag: uint256 = convert(self._round(), uint256) << FLAGS
-    return self._flags(index // FLAGS, tag) & 1 << (index % FLAGS) != 0
+    # After the last round its flags are still there, and nothing will overwrite them.
+    if self._stage() != OPEN:
+        return False
+    return self._flags(index // FLAGS, convert(self._round(), uint256)) & 1 << (index % FLAGS) != 0
 
 
 @internal
@@ -564,17 +566,19 @@ def _require_open(round: uint64):
 @view
 def _require_ranking(
     round: uint64,
-    committee: DynArray[uint32, MAX_MEMBERS],
+    committee: DynArray[uint256, MAX_MEMBERS],
     ranking: DynArray[uint256, MAX_TRAINERS],
 ):
     assert len(ranking) <= TRAINERS, "committee_ledger: more clients are ranked than train"
     assert len(ranking) >= MEMBERS, "committee_ledger: fewer clients are ranked than a committee needs"
-    members: uint256[FLAG_WORDS] = empty(uint256[FLAG_WORDS])
-    for member: uint32 in committee:
-        client: uint256 = convert(member, uint256)
-        members[client // FLAGS] |= 1 << (client % FLAGS)
-    seen: uint256[FLAG_WORDS] = empty(uint256[FLAG_WORDS])
-    tag: uint256 = convert(round, uint256) << FLAGS
+    tag: uint256 = convert(round, uint256)
+    # Flags of who may still be ranked. Zero where not read yet: what was read carries the round.
+    rankable: uint256[FLAG_WORDS] = empty(uint256[FLAG_WORDS])
+    for member: uint256 in committee:
+        place: uint256 = member // FLAGS
+        if rankable[place] == 0:
+            rankable[place] = self._flags(place, tag)
+        rankable[place] &= ~(1 << (member % FLAGS))
     # Zero is below no word; a first word of zero is in order.
     next_word: uint256 = 0
     for word: uint256 in ranking:
@@ -583,11 +587,16 @@ def _require_ranking(
         assert client < CLIENTS, "committee_ledger: client is unknown"
         place: uint256 = client // FLAGS
         flag: uint256 = 1 << (client % FLAGS)
-        assert members[place] & flag == 0, "committee_ledger: client is a committee member"
-        assert seen[place] & flag == 0, "committee_ledger: client is ranked twice"
-        assert self._flags(place, tag) & flag != 0, "committee_ledger: client has not committed"
-        seen[place] |= flag
-        next_word = word + 1
+        flags: uint256 = rankable[place]
+        if flags == 0:
+            flags = self._flags(place, tag)
+        if flags & flag == 0:
+            assert client not in committee, "committee_ledger: client is a committee member"
+            assert self._flags(place, tag) & flag == 0, "committee_ledger: client is ranked twice"
+            raise "committee_ledger: client has not committed"
+        rankable[place] = flags ^ flag
+        # Cannot overflow: a known client's number is not 2**32 - 1.
+        next_word = unsafe_add(word, 1)
     # The words ascend, so the last distance bounds them all.
     assert (next_word - 1) >> 32 < INFINITY_BITS, "committee_ledger: distance is not finite"
 
@@ -598,11 +607,11 @@ def _require_certificate(
     round: uint64,
     seed: bytes32,
     phase: uint8,
-    committee: DynArray[uint32, MAX_MEMBERS],
+    committee: DynArray[uint256, MAX_MEMBERS],
     certificate: Certificate,
     replies: DynArray[Signature, MAX_MEMBERS],
     result: bytes32,
-) -> uint32:
+) -> uint256:
     """
     @return The primary, if its request and a quorum of other members' replies are signed.
     """
@@ -610,7 +619,7 @@ def _require_certificate(
     digest: bytes32 = ballots._vote_digest(
         True, round, phase, certificate.voted_view, certificate.timestamp, certificate.set_digest, result
     )
-    primary: uint32 = committee[place]
+    primary: uint256 = committee[place]
     registered: uint256 = self.registry[primary]
     assert registered >> 255 == 0, "committee_ledger: member is banned"
     signer: address = ballots._signer(digest, certificate.r, certificate.vs)
@@ -619,26 +628,23 @@ def _require_certificate(
     signers: uint256 = certificate.signers
     assert signers >> MEMBERS == 0, "committee_ledger: signers are not places of the committee"
     assert signers >> place & 1 == 0, "committee_ledger: primary replies to itself"
-    count: uint256 = 0
-    for member: uint256 in range(MEMBERS, bound=MAX_MEMBERS):
-        count += signers >> member & 1
-    assert count >= MEMBERS // 2 + 1, "committee_ledger: quorum is not reached"
-    assert len(replies) == count, "committee_ledger: signatures do not match the signers"
+    assert len(replies) >= MEMBERS // 2 + 1, "committee_ledger: quorum is not reached"
 
     digest = ballots._vote_digest(
         False, round, phase, certificate.voted_view, certificate.timestamp, certificate.set_digest, result
     )
     position: uint256 = 0
-    for reply: Signature in replies:
-        for _: uint256 in range(MAX_MEMBERS):
-            if signers >> position & 1 != 0:
-                break
-            position += 1
-        registered = self.registry[committee[position]]
+    for member: uint256 in range(MEMBERS, bound=MAX_MEMBERS):
+        if signers >> member & 1 == 0:
+            continue
+        assert position < len(replies), "committee_ledger: signatures do not match the signers"
+        registered = self.registry[committee[member]]
         assert registered >> 255 == 0, "committee_ledger: member is banned"
+        reply: Signature = replies[position]
         signer = ballots._signer(digest, reply.r, reply.vs)
         assert convert(signer, uint256) == registered >> 64, "committee_ledger: reply is not signed by its member"
         position += 1
+    assert position == len(replies), "committee_ledger: signatures do not match the signers"
     return primary
 
 
@@ -655,14 +661,25 @@ def _next_round(round: uint64, seed: bytes32, committee: bytes32, head: bytes32)
 
 @internal
 @view
-def _flags(place: uint256, tag: uint256) -> uint256:
+def _flags(place: uint256, round: uint256) -> uint256:
     """
     @return The word of flags at this place, empty if it is of an earlier round.
     """
     flags: uint256 = self.committed[place]
-    if flags >> FLAGS != tag >> FLAGS:
-        return tag
+    if flags >> FLAGS != round:
+        return round << FLAGS
     return flags
+
+
+@internal
+@view
+def _commitments(progress: uint256) -> bytes32:
+    """
+    @return The running digest, which is not cleared but overwritten by a round's first commitment.
+    """
+    if progress >> 160 == 0:
+        return empty(bytes32)
+    return self.commitments
 
 
 @internal

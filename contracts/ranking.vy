@@ -6,7 +6,6 @@
 #      increasing list of words carries order and tie rule at once.
 
 MAX_TRAINERS: constant(uint256) = 256
-MAX_MEMBERS: constant(uint256) = 160
 MILLION: constant(uint256) = 1_000_000
 
 STRATEGY_FARTHEST: constant(uint8) = 2
@@ -17,14 +16,14 @@ CLIENT_MASK: constant(uint256) = 2**32 - 1
 
 @internal
 @pure
-def _accepted_range(
+def _accepted(
     ranking: DynArray[uint256, MAX_TRAINERS],
     strategy: uint8,
     aggregation_ppm: uint256,
     threshold_bits: uint256,
 ) -> (uint256, uint256):
     """
-    @return Position of the first client of S_a in the ranking, and their number.
+    @return Place of the first client of S_a in the ranking, and their number.
     """
     size: uint256 = max(1, (2 * aggregation_ppm * len(ranking) + MILLION) // (2 * MILLION))
     if strategy == STRATEGY_FARTHEST:
@@ -42,13 +41,23 @@ def _accepted_range(
 
 @internal
 @pure
-def _clients(
+def _set_digest(
     ranking: DynArray[uint256, MAX_TRAINERS], first: uint256, size: uint256
-) -> DynArray[uint32, MAX_TRAINERS]:
+) -> bytes32:
     """
-    @return The clients at these positions, in ranking order.
+    @return Digest of the clients at these places, in ranking order.
     """
-    clients: DynArray[uint32, MAX_TRAINERS] = []
-    for position: uint256 in range(first, first + size, bound=MAX_TRAINERS):
-        clients.append(convert(ranking[position] & CLIENT_MASK, uint32))
-    return clients
+    # As numbers of 256 bits they have the same ABI encoding as the protocol's uint32[].
+    clients: DynArray[uint256, MAX_TRAINERS] = []
+    for place: uint256 in range(first, first + size, bound=MAX_TRAINERS):
+        clients.append(ranking[place] & CLIENT_MASK)
+    return keccak256(abi_encode(clients))
+
+
+@internal
+@pure
+def _digest(words: DynArray[uint256, MAX_TRAINERS]) -> bytes32:
+    """
+    @return Digest of a list's ABI encoding.
+    """
+    return keccak256(abi_encode(words))

@@ -12,6 +12,7 @@ from eth_abi.abi import decode, encode
 from eth_abi.exceptions import DecodingError
 from eth_hash.auto import keccak
 from eth_utils.abi import (
+    collapse_if_tuple,
     event_abi_to_log_topic,
     function_abi_to_4byte_selector,
     get_abi_input_types,
@@ -137,7 +138,7 @@ def event_fields(event: str, topics: tuple[bytes, ...], data: bytes) -> dict[str
     plain = [entry for entry in inputs if not entry["indexed"]]
     if len(topics) != len(indexed) + 1:
         raise ChainError(f"a log of {event} has {len(topics)} topics")
-    values = _decode([entry["type"] for entry in plain], data, event)
+    values = _decode([collapse_if_tuple(entry) for entry in plain], data, event)
     found = {entry["name"]: value for entry, value in zip(plain, values, strict=True)}
     for entry, word in zip(indexed, topics[1:], strict=True):
         found[entry["name"]] = _decode([entry["type"]], word, event)[0]

@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     from ledger.protocol.consensus import Certificate
 
 ROUND_EVENTS = ("UpdatesCommitted", "RoundDecided", "RoundAbandoned", "ClientBanned")
-MAX_COMMITMENTS = 416
+MAX_COMMITMENTS = 256
 """Commitments that one transaction can carry."""
+ABANDON_GAS = 16_700_000
+"""Enough for every draw of a committee, and under 2^24, the most that EIP-7825 allows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,9 +286,11 @@ class LedgerWriter(CommitteeLedger):
         self, round_number: int, signed: Sequence[tuple[ClientId, Digest, bytes]]
     ) -> Receipt:
         """Carry signed commitments; see `rounds.commit_updates`."""
-        values = [(client, payload, *compact(signature)) for client, payload, signature in signed]
-        data = abi.call_data("commit_updates", round_number, values)
-        return self._send(data, 400_000 + 12_000 * len(signed))
+        commitments = [(client, payload) for client, payload, _ in signed]
+        signatures = [compact(signature) for _, _, signature in signed]
+        data = abi.call_data("commit_updates", round_number, commitments, signatures)
+        # In a deployment's first round every one of up to 55 words of flags is new storage.
+        return self._send(data, 1_700_000 + 12_000 * len(signed))
 
     def decide(
         self,
@@ -311,7 +315,7 @@ class LedgerWriter(CommitteeLedger):
 
     def abandon_round(self, round_number: int) -> Receipt:
         """End a round after its deadline; see `rounds.abandon_round`."""
-        return self._send(abi.call_data("abandon_round", round_number), 20_000_000)
+        return self._send(abi.call_data("abandon_round", round_number), ABANDON_GAS)
 
     def report_equivocation(
         self, client: ClientId, first: tuple[Vote, bytes], second: tuple[Vote, bytes]

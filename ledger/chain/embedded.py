@@ -147,6 +147,27 @@ class EmbeddedChain(EmbeddedReader):
             raise
         return chain
 
+    @classmethod
+    def open_or_create(cls, path: Path, *, chain_id: int | None = None) -> EmbeddedChain:
+        """Return the chain in a file, or a new one where there is none.
+
+        A file without a single table is none: whoever was making it was killed before block 0.
+
+        Args:
+            path: the SQLite file.
+            chain_id: the expected id, or the new chain's; None accepts any, and makes the default.
+
+        Returns:
+            The chain, open for writing.
+
+        Raises:
+            ChainLockedError: somebody else is writing.
+            ChainError: the file is damaged or another chain, or cannot be made.
+        """
+        if path.exists() and not Store.is_blank(path):
+            return cls.open(path, chain_id=chain_id)
+        return cls.create(path, chain_id=DEFAULT_CHAIN_ID if chain_id is None else chain_id)
+
     def send(self, to: str | None, data: bytes, gas: int, *, key: bytes | None = None) -> Receipt:
         """Sign a transaction, run it and put it into a block of its own.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ledger.chain import abi
 from ledger.protocol import rounds
+from ledger.protocol.encoding import word_client
 from ledger.protocol.errors import ChainError
 from ledger.protocol.types import ClientId, Digest
 
@@ -58,16 +59,17 @@ def _ledger_opened(f: dict[str, Any]) -> rounds.LedgerOpened:
 
 
 def _updates_committed(f: dict[str, Any]) -> rounds.UpdatesCommitted:
-    payloads = tuple(Digest(payload) for payload in f["payloads"])
-    return rounds.UpdatesCommitted(f["round"], _ids(f["clients"]), payloads)
+    clients = tuple(ClientId(client) for client, _ in f["commitments"])
+    payloads = tuple(Digest(payload) for _, payload in f["commitments"])
+    return rounds.UpdatesCommitted(f["round"], clients, payloads)
 
 
 def _round_decided(f: dict[str, Any]) -> rounds.RoundDecided:
     return rounds.RoundDecided(
         round=f["round"],
         ranking=f["ranking"],
-        accepted=_ids(f["accepted"]),
-        next_committee=_ids(f["next_committee"]),
+        accepted=_ranked(f["ranking"], *f["accepted"]),
+        next_committee=_ranked(f["ranking"], *f["next_committee"]),
         model=Digest(f["model"]),
         updates_root=Digest(f["updates_root"]),
         scores_root=Digest(f["scores_root"]),
@@ -89,6 +91,11 @@ def _round_abandoned(f: dict[str, Any]) -> rounds.RoundAbandoned:
 
 def _client_banned(f: dict[str, Any]) -> rounds.ClientBanned:
     return rounds.ClientBanned(f["round"], ClientId(f["client"]), Digest(f["head"]))
+
+
+def _ranked(ranking: tuple[int, ...], first: int, size: int) -> tuple[ClientId, ...]:
+    """Return the clients at these places of a ranking: the contract logs only the places."""
+    return tuple(word_client(word) for word in ranking[first : first + size])
 
 
 def _ids(values: tuple[int, ...]) -> tuple[ClientId, ...]:

@@ -96,6 +96,22 @@ class Store:
         return store
 
     @classmethod
+    def is_blank(cls, path: Path) -> bool:
+        """Say whether a file is an SQLite database without a single table.
+
+        Args:
+            path: the file.
+
+        Raises:
+            ChainError: it cannot be read, or is no SQLite database.
+        """
+        store = cls._connect(path, "ro", "FULL")
+        try:
+            return not store.rows("SELECT name FROM sqlite_master LIMIT 1")
+        finally:
+            store.close()
+
+    @classmethod
     def _connect(cls, path: Path, mode: str, synchronous: Synchronous) -> Self:
         with _translated(path):
             connection = sqlite3.connect(

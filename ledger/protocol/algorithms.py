@@ -7,7 +7,7 @@ worker plays one of them. `Ledger` is the contract, which refuses whatever does 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,7 +15,7 @@ from ledger.protocol.consensus import Certificate, primary_place, quorum
 from ledger.protocol.documents import Incident
 from ledger.protocol.errors import ConsensusError
 from ledger.protocol.sampling import sample_trainers
-from ledger.protocol.types import ClientId, Digest, Phase, SignedVote, VoteKind
+from ledger.protocol.types import ClientId, Digest, Phase, SignedVote, Vote, VoteKind
 
 if TYPE_CHECKING:
     from ledger.protocol.decision import Decision
@@ -113,7 +113,7 @@ def training_round(ledger: Ledger, clients: Clients, is_signed: IsSigned) -> Non
     clients.train(ledger.round, [*trainers, *ledger.committee])  # 3-7, 10
     committee = clients.members()
     try:
-        outcome = committee_consensus(ledger.seed, committee, is_signed)  # 8-15
+        outcome = committee_consensus(ledger.round, ledger.seed, committee, is_signed)  # 8-15
     except ConsensusError as error:
         ledger.abandon(error)
         return
@@ -121,11 +121,12 @@ def training_round(ledger: Ledger, clients: Clients, is_signed: IsSigned) -> Non
 
 
 def committee_consensus(
-    seed: Digest, committee: Sequence[Member], is_signed: IsSigned
+    round_number: int, seed: Digest, committee: Sequence[Member], is_signed: IsSigned
 ) -> tuple[Decision, tuple[Certificate, Certificate], tuple[Incident, ...]]:
     """Let the committee agree on a round (Algorithm 1).
 
     Args:
+        round_number: t.
         seed: seed_t.
         committee: S_c, by places.
         is_signed: says whether a vote carries its member's signature.
@@ -134,24 +135,35 @@ def committee_consensus(
         The decision, its two certificates, and what went wrong on the way.
 
     Raises:
-        ConsensusError: no decision can be computed, or no view brings a quorum.
+        ConsensusError: no decision can be computed, no view brings a quorum, or nobody who
+            replied has the decision behind the certificates.
     """
     for member in committee:  # 1-5
         member.broadcast_scores()
-    aggregation, incidents = voting(seed, committee, Phase.AGGREGATION, is_signed)  # 6-11
-    election, more = voting(seed, committee, Phase.ELECTION, is_signed)  # 12
-    decisions = (m.decide() for m in committee if _replied(m.client, aggregation))
-    certified = (aggregation.vote.set_digest, aggregation.vote.result)
-    decision = next(d for d in decisions if d.voted(Phase.AGGREGATION) == certified)
-    return decision, (aggregation, election), incidents + more
+    where = (round_number, seed, committee)
+    aggregation, incidents = voting(*where, Phase.AGGREGATION, is_signed)  # 6-11
+    try:
+        election, more = voting(*where, Phase.ELECTION, is_signed)  # 12
+    except ConsensusError as error:
+        raise ConsensusError(str(error), incidents + error.incidents) from error
+    certificates, incidents = (aggregation, election), incidents + more
+    for decision in (m.decide() for m in committee if _replied(m.client, aggregation)):
+        if all(decision.voted(c.vote.phase) == _decided(c.vote) for c in certificates):
+            return decision, certificates, incidents
+    raise ConsensusError("nobody who replied has the decision that was certified", incidents)
 
 
 def voting(
-    seed: Digest, committee: Sequence[Member], phase: Phase, is_signed: IsSigned
+    round_number: int,
+    seed: Digest,
+    committee: Sequence[Member],
+    phase: Phase,
+    is_signed: IsSigned,
 ) -> tuple[Certificate, tuple[Incident, ...]]:
     """Let the committee agree on a set of clients and a result (Algorithm 2).
 
     Args:
+        round_number: t.
         seed: seed_t, from which the primaries follow.
         committee: S_c, by places.
         phase: what is voted on: S_a and the aggregate, or the next S_c.
@@ -166,7 +178,9 @@ def voting(
     incidents: list[Incident] = []
     for view in range(MAX_VIEWS):  # 1
         primary = committee[primary_place(seed, phase, view, len(committee))]  # 2
-        requests = tuple(filter(is_signed, primary.request(phase, view)))  # 3-7
+        asked = primary.request(phase, view)  # 3-7
+        slot = (VoteKind.REQUEST, round_number, phase, view)
+        requests = _cast(asked, primary.client, slot, is_signed)
         if len(requests) != 1:
             kind = EQUIVOCATION if requests else SILENT
             incidents.append(Incident(phase, view, primary.client, kind, requests))
@@ -175,7 +189,9 @@ def voting(
         for member in committee:  # 8
             if member is primary:
                 continue
-            answers = tuple(filter(is_signed, member.reply(requests[0])))  # 9-13
+            answered = member.reply(requests[0])  # 9-13
+            slot = (VoteKind.REPLY, round_number, phase, view)
+            answers = _cast(answered, member.client, slot, is_signed)
             if len(answers) > 1:
                 incidents.append(Incident(phase, view, member.client, EQUIVOCATION, answers))
             replies += [answer for answer in answers if _agrees(answer, requests[0])][:1]
@@ -185,6 +201,26 @@ def voting(
         incidents.append(Incident(phase, view, primary.client, NO_QUORUM, requests))
     message = f"no quorum in {MAX_VIEWS} views of phase {phase.name.lower()}"
     raise ConsensusError(message, tuple(incidents))
+
+
+def _cast(
+    sent: Iterable[SignedVote],
+    sender: ClientId,
+    slot: tuple[VoteKind, int, Phase, int],
+    is_signed: IsSigned,
+) -> tuple[SignedVote, ...]:
+    """Return the different votes that a member signed for one kind, round, phase and view.
+
+    Another member's vote does not count again; one for another view would make a certificate
+    that the contract refuses; and the same vote twice is no equivocation.
+    """
+    votes: dict[Vote, SignedVote] = {}
+    for signed in sent:
+        vote = signed.vote
+        at = (vote.kind, vote.round, vote.phase, vote.view)
+        if signed.member == sender and at == slot and is_signed(signed):
+            votes.setdefault(vote, signed)
+    return tuple(votes.values())
 
 
 def _replied(client: ClientId, certificate: Certificate) -> bool:
@@ -199,6 +235,11 @@ def _named(incident: Incident, certificate: Certificate) -> Incident:
     """Return the incident, called a wrong proposal if the request contradicts what was decided."""
     if incident.kind != NO_QUORUM:
         return incident
-    asked, decided = incident.votes[0].vote, certificate.vote
-    same = (asked.set_digest, asked.result) == (decided.set_digest, decided.result)
-    return incident if same else replace(incident, kind=WRONG_PROPOSAL)
+    if _decided(incident.votes[0].vote) == _decided(certificate.vote):
+        return incident
+    return replace(incident, kind=WRONG_PROPOSAL)
+
+
+def _decided(vote: Vote) -> tuple[Digest, Digest]:
+    """Return set digest and result, as `Decision.voted` does."""
+    return vote.set_digest, vote.result

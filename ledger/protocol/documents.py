@@ -1,19 +1,18 @@
 """Blobs that are documents: the run's configuration, score vectors and round records.
 
-Canonical msgpack: maps with sorted text keys, no extension types, exactly one encoding per value;
-a decoder re-encodes what it read and compares, so that a document has one digest. Sizes are
-bounded before decoding.
+Each is a map in canonical msgpack, so that a document has one digest. A decoder takes nothing on
+trust but also judges nothing: types and ranges are checked here, what the fields claim elsewhere.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-import msgpack
 import numpy as np
 
+from ledger.protocol import canonical
 from ledger.protocol.encoding import PROTOCOL_VERSION
 from ledger.protocol.errors import EncodingError, ParametersError
 from ledger.protocol.parameters import Parameters
@@ -38,7 +37,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-MAX_DOCUMENT_BYTES = 4_000_000
+_RATES = ("active_rate", "committee_rate", "aggregation_rate", "server_rate")
+
+MAX_SCORES_BYTES = 100_000
+"""Largest score vector that is decoded; one of 256 trainers and 159 members takes 6 kB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,38 +127,6 @@ class RoundRecord:
     incidents: tuple[Incident, ...]
 
 
-def canonical(value: object) -> bytes:
-    """Return the canonical msgpack of plain data (maps, lists, text, bytes, numbers, None)."""
-    return cast("bytes", msgpack.packb(_sorted(value), use_bin_type=True, strict_types=True))
-
-
-def plain(data: bytes, limit: int = MAX_DOCUMENT_BYTES) -> dict[str, Any]:
-    """Return the map behind canonical bytes.
-
-    Args:
-        data: the document's bytes.
-        limit: largest size that is decoded.
-
-    Returns:
-        The map, with text keys.
-
-    Raises:
-        EncodingError: too long, not msgpack, not a map, or not canonical.
-    """
-    if len(data) > limit:
-        raise EncodingError(f"a document of {len(data)} bytes is over the bound of {limit}")
-    try:
-        value = msgpack.unpackb(data, raw=False, strict_map_key=True, ext_hook=_no_extension)
-        same = isinstance(value, dict) and canonical(value) == data
-    except (ValueError, TypeError, RecursionError, OverflowError) as error:
-        raise EncodingError(f"not a canonical msgpack document: {error!r}") from error
-    except msgpack.UnpackException as error:
-        raise EncodingError(f"not a msgpack document: {error!r}") from error
-    if not same:
-        raise EncodingError("not a canonical msgpack map")
-    return cast("dict[str, Any]", value)
-
-
 def encode_run(document: RunDocument) -> bytes:
     """Return the bytes of a run's configuration."""
     parameters = {f.name: getattr(document.parameters, f.name) for f in fields(Parameters)}
@@ -165,7 +135,8 @@ def encode_run(document: RunDocument) -> bytes:
         "scoring": str(document.parameters.scoring),
         "beacon": str(document.parameters.beacon),
     }
-    return canonical(
+    parameters |= {name: float(parameters[name]) for name in _RATES}
+    return canonical.encode(
         {
             "version": PROTOCOL_VERSION,
             "parameters": parameters,
@@ -189,7 +160,7 @@ def decode_run(data: bytes) -> RunDocument:
         EncodingError: not a configuration of this protocol version.
     """
     value = _fields(
-        plain(data),
+        canonical.decode(data),
         {"version": int, "parameters": dict, "registry": list}
         | {"initial_model": bytes, "experiment": dict},
     )
@@ -202,15 +173,14 @@ def decode_run(data: bytes) -> RunDocument:
         "deadline_blocks": int,
     }
     types |= {"strategy": int, "scoring": str, "beacon": str, "scores_checked": bool}
-    rates = ("active_rate", "committee_rate", "aggregation_rate", "server_rate")
-    settings = _fields(value["parameters"], types | dict.fromkeys(rates, float))
+    settings = _fields(value["parameters"], types | dict.fromkeys(_RATES, float))
     try:
         settings["strategy"] = Strategy(settings["strategy"])
         settings["scoring"] = Scoring(settings["scoring"])
         settings["beacon"] = Beacon(settings["beacon"])
         parameters = Parameters(**settings)
     except (ValueError, ParametersError) as error:
-        raise EncodingError(f"parameters: {error}") from error
+        raise EncodingError(f"parameters: {error!s:.200}") from error
     registry = tuple(_client(entry) for entry in value["registry"])
     if len(registry) != parameters.clients:
         raise EncodingError(f"{len(registry)} registered clients are not {parameters.clients}")
@@ -220,7 +190,7 @@ def decode_run(data: bytes) -> RunDocument:
 
 def encode_score_vector(vector: ScoreVector) -> bytes:
     """Return the bytes whose sha256 the member signs."""
-    return canonical(
+    return canonical.encode(
         {
             "round": vector.round,
             "member": vector.member,
@@ -245,14 +215,14 @@ def decode_score_vector(data: bytes) -> ScoreVector:
         EncodingError: anything else.
     """
     value = _fields(
-        plain(data, 100_000),
+        canonical.decode(data, MAX_SCORES_BYTES),
         {"round": int, "member": int, "trainers": list, "distances": bytes}
         | {"members": list, "member_distances": bytes},
     )
     trainers, members = _clients(value["trainers"]), _clients(value["members"])
     return ScoreVector(
-        value["round"],
-        ClientId(value["member"]),
+        _whole("round", value["round"], 64),
+        _client_id(value["member"]),
         trainers,
         _distances(value["distances"], len(trainers)),
         members,
@@ -262,7 +232,7 @@ def decode_score_vector(data: bytes) -> ScoreVector:
 
 def encode_record(record: RoundRecord) -> bytes:
     """Return the bytes of a round's record."""
-    return canonical(
+    return canonical.encode(
         {
             "round": record.round,
             "scores": [_from_scores(signed) for signed in record.scores],
@@ -289,8 +259,8 @@ def decode_record(data: bytes) -> RoundRecord:
         EncodingError: not a round record.
     """
     lists = ("scores", "refused", "dropouts", "incidents")
-    value = _fields(plain(data), {"round": int} | dict.fromkeys(lists, list))
-    number = value["round"]
+    value = _fields(canonical.decode(data), {"round": int} | dict.fromkeys(lists, list))
+    number = _whole("round", value["round"], 64)
     try:
         return RoundRecord(
             number,
@@ -303,37 +273,27 @@ def decode_record(data: bytes) -> RoundRecord:
             tuple(_to_incident(number, *entry) for entry in value["incidents"]),
         )
     except (TypeError, ValueError) as error:
-        raise EncodingError(f"not a round record: {error}") from error
-
-
-def _sorted(value: object) -> object:
-    if isinstance(value, dict):
-        return {key: _sorted(value[key]) for key in sorted(value)}
-    if isinstance(value, (list, tuple)):
-        return [_sorted(item) for item in value]
-    if isinstance(value, np.generic):
-        return value.item()
-    return value
-
-
-def _no_extension(code: int, _data: bytes) -> object:
-    raise ValueError(f"extension type {code} is not allowed")
+        raise EncodingError(f"not a round record: {error!s:.200}") from error
 
 
 def _fields(value: Mapping[str, Any], types: Mapping[str, type]) -> dict[str, Any]:
     if set(value) != set(types):
         odd = sorted(set(value) ^ set(types))
-        raise EncodingError(f"fields {odd} are missing or not known")
+        raise EncodingError(f"fields {odd!s:.200} are missing or not known")
     for name, kind in types.items():
         if type(value[name]) is not kind:
             raise EncodingError(f"{name} is not of type {kind}")
     return dict(value)
 
 
+def _whole(name: str, value: object, bits: int) -> int:
+    if type(value) is not int or not 0 <= value < 1 << bits:
+        raise EncodingError(f"{name} {value!r:.80} is not a whole number of {bits} bits")
+    return value
+
+
 def _client_id(value: object) -> ClientId:
-    if type(value) is not int or not 0 <= value < 1 << 32:
-        raise EncodingError(f"{value!r} is not a client index")
-    return ClientId(value)
+    return ClientId(_whole("client", value, 32))
 
 
 def _clients(values: list[object]) -> tuple[ClientId, ...]:
@@ -345,7 +305,7 @@ def _clients(values: list[object]) -> tuple[ClientId, ...]:
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise EncodingError(f"{value!r} is not text")
+        raise EncodingError(f"{value!r:.80} is not text")
     return value
 
 
@@ -363,8 +323,10 @@ def _signature(value: object) -> bytes:
 
 def _client(entry: object) -> RegisteredClient:
     match entry:
-        case [bytes(address), int(samples)] if len(address) == 20 and 0 < samples < 1 << 64:
-            return RegisteredClient(Address(address), samples)
+        case [bytes(address), samples] if len(address) == 20:
+            claimed = _whole("samples", samples, 64)
+            if claimed:
+                return RegisteredClient(Address(address), claimed)
     raise EncodingError("a registered client is a 20-byte address and its samples, at least 1")
 
 
@@ -393,19 +355,16 @@ def _from_vote(signed: SignedVote) -> list[object]:
 
 
 def _to_incident(
-    number: int, phase: int, view: int, member: object, kind: object, votes: list[list[Any]]
+    number: int, phase: object, view: object, member: object, kind: object, votes: list[list[Any]]
 ) -> Incident:
-    if not (type(view) is int and 0 <= view < 1 << 32):
-        raise EncodingError(f"{view!r} is not a view")
-    where = (number, Phase(phase), view)
+    where = (number, Phase(_whole("phase", phase, 8)), _whole("view", view, 32))
     signed = tuple(_to_vote(*where, *vote) for vote in votes)
-    return Incident(where[1], view, _client_id(member), _text(kind), signed)
+    return Incident(*where[1:], _client_id(member), _text(kind), signed)
 
 
 def _to_vote(number: int, phase: Phase, view: int, *values: object) -> SignedVote:
     member, kind, timestamp, set_digest, result, signature = values
-    if not (isinstance(timestamp, int) and 0 <= timestamp < 1 << 64):
-        raise EncodingError(f"{timestamp!r} is not a time stamp")
+    moment = _whole("time stamp", timestamp, 64)
     digests = (_digest(set_digest), _digest(result))
-    vote = Vote(VoteKind(_text(kind)), number, phase, view, timestamp, *digests)
+    vote = Vote(VoteKind(_text(kind)), number, phase, view, moment, *digests)
     return SignedVote(_client_id(member), vote, _signature(signature))

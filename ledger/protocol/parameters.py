@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from math import isfinite
 
 from ledger.protocol.errors import ParametersError
@@ -69,10 +69,6 @@ class Parameters:
                 f"n = {self.trainers} trainers are fewer than C = {self.members} members: "
                 f"the ranking cannot fill the next committee (lower committee_rate)"
             )
-        if self.accepted > self.trainers:
-            raise ParametersError(
-                f"m = {self.accepted} accepted updates are more than n = {self.trainers} trainers"
-            )
         for name, value, bound in (
             ("members", self.members, MAX_MEMBERS),
             ("trainers", self.trainers, MAX_TRAINERS),
@@ -117,6 +113,9 @@ class Parameters:
                 raise ParametersError(f"{name} = {value} is not in [1, {bound}]")
         if not (isfinite(self.server_rate) and self.server_rate > 0):
             raise ParametersError(f"server_rate = {self.server_rate} is not a positive number")
+        # No share is over 1, so that m <= n and K >= C + n follow.
+        for name in ("active_rate", "committee_rate", "aggregation_rate"):
+            parts_per_million(name, getattr(self, name))
 
 
 def parts_per_million(name: str, rate: float) -> int:
@@ -132,12 +131,9 @@ def parts_per_million(name: str, rate: float) -> int:
     Raises:
         ParametersError: the rate is outside [0, 1] or has more than six decimals.
     """
-    try:
-        exact = Decimal(repr(rate)) * MILLION
-    except InvalidOperation:
-        exact = Decimal("NaN")
-    if not 0 <= rate <= 1 or not exact.is_finite():
+    if not 0 <= rate <= 1:
         raise ParametersError(f"{name} = {rate} is not in [0, 1]")
+    exact = Decimal(repr(float(rate))) * MILLION
     if exact != int(exact):
         raise ParametersError(f"{name} = {rate} has more than six decimals")
     return int(exact)

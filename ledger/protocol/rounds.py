@@ -633,15 +633,19 @@ def _require_certificate(
         raise errors.SignersOutOfRangeError
     if signers >> place & 1:
         raise errors.PrimaryRepliesError
-    if signers.bit_count() < quorum(len(committee)):
+    if len(certificate.replies) < quorum(len(committee)):
         raise errors.QuorumNotReachedError
-    if len(certificate.replies) != signers.bit_count():
-        raise errors.SignatureCountError
     reply = replace(request, kind=VoteKind.REPLY)
-    places = [place for place in range(len(committee)) if signers >> place & 1]
-    for place, signature in zip(places, certificate.replies, strict=True):
-        _require_vote(state, committee[place], reply, signature)
-    return committee[primary_place(state.seed, phase, certificate.view, len(committee))]
+    signed = iter(certificate.replies)
+    for member in range(len(committee)):
+        if signers >> member & 1:
+            signature = next(signed, None)
+            if signature is None:
+                raise errors.SignatureCountError
+            _require_vote(state, committee[member], reply, signature)
+    if next(signed, None) is not None:
+        raise errors.SignatureCountError
+    return committee[place]
 
 
 def _require_vote(state: LedgerState, member: ClientId, vote: Vote, signature: bytes) -> None:

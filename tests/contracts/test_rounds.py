@@ -1,0 +1,248 @@
+"""Whole runs of the contract: what a round decides, and how a run goes on and ends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ledger.chain import abi
+from ledger.protocol import encoding, errors, rounds
+from ledger.protocol.consensus import primary_place
+from ledger.protocol.parameters import MAX_MEMBERS, MAX_TRAINERS
+from ledger.protocol.rounds import Stage
+from ledger.protocol.selection import rank
+from ledger.protocol.types import Beacon, ClientId, Phase, Strategy
+from tests.contracts import faults, support
+from tests.contracts.twins import Outcome, Proposal, Shape, Twins
+
+if TYPE_CHECKING:
+    from ledger.chain.embedded import EmbeddedChain
+
+
+def ids(*clients: int) -> tuple[ClientId, ...]:
+    return tuple(map(ClientId, clients))
+
+
+def decided(outcome: Outcome) -> rounds.RoundDecided:
+    assert isinstance(outcome, tuple)
+    (event,) = outcome
+    assert isinstance(event, rounds.RoundDecided)
+    return event
+
+
+def ranked_by_index(twins: Twins) -> tuple[int, ...]:
+    """Return a ranking of all trainers at distances 1.0, 2.0, ... in ascending order."""
+    trainers = faults.rankable(twins)
+    return rank((client, 1.0 + place) for place, client in enumerate(trainers))
+
+
+@pytest.mark.parametrize(
+    ("strategy", "threshold", "accepted"),
+    [
+        (Strategy.NEAREST, 0.0, slice(0, 3)),
+        (Strategy.FARTHEST, 0.0, slice(3, 6)),
+        (Strategy.WITHIN_SPREAD, 4.0, slice(0, 4)),
+        (Strategy.WITHIN_SPREAD, 3.9, slice(0, 3)),
+        (Strategy.WITHIN_SPREAD, 100.0, slice(0, 6)),
+        (Strategy.WITHIN_SPREAD, 0.5, slice(0, 3)),
+    ],
+)
+def test_accepts_by_strategy_and_elects_the_middle(
+    chain: EmbeddedChain, strategy: Strategy, threshold: float, accepted: slice
+) -> None:
+    # Six trainers at distances 1 to 6, half of them accepted, four members: places 1 to 4.
+    twins = Twins.opened(chain, Shape(members=4, strategy=strategy))
+    trainers = support.trainers_of(twins.state)
+    support.commit_all(twins, trainers)
+    bits = encoding.float_bits(threshold)
+    event = decided(twins.decide(support.proposal(twins, ranked_by_index(twins), bits)))
+    assert event.accepted == trainers[accepted]
+    assert event.next_committee == trainers[1:5]
+
+
+def test_equal_distances_are_ranked_by_client(chain: EmbeddedChain) -> None:
+    twins = Twins.opened(chain, Shape())
+    trainers = support.trainers_of(twins.state)
+    support.commit_all(twins, trainers)
+    ranking = rank((client, 0.0) for client in trainers)
+    event = decided(twins.decide(support.proposal(twins, ranking)))
+    assert event.accepted == trainers[:3]
+
+
+@pytest.mark.parametrize("beacon", Beacon)
+def test_runs_from_the_first_round_to_the_last(chain: EmbeddedChain, beacon: Beacon) -> None:
+    twins = Twins.opened(chain, Shape(rounds=4, beacon=beacon))
+    seeds = {twins.state.seed}
+    for number in range(1, 5):
+        assert twins.state.round == number
+        support.commit_all(twins, [*support.trainers_of(twins.state), *twins.state.committee])
+        twins.compare_clients()
+        event = decided(twins.decide(faults.honest(twins)))
+        assert twins.state.committee == event.next_committee
+        seeds.add(twins.state.seed)
+    assert len(seeds) == 5
+    assert twins.state.stage is Stage.FINISHED
+    twins.compare_clients()
+
+
+def test_equal_runs_have_equal_heads_and_a_block_beacon_makes_other_seeds(
+    chain: EmbeddedChain,
+) -> None:
+    def run(beacon: Beacon) -> rounds.LedgerState:
+        twins = Twins.opened(chain, Shape(beacon=beacon))
+        support.commit_all(twins, support.trainers_of(twins.state))
+        twins.decide(faults.honest(twins))
+        return twins.state
+
+    first, second = run(Beacon.NONE), run(Beacon.NONE)
+    assert (first.head, first.seed) == (second.head, second.seed)
+    assert run(Beacon.BLOCK).seed != run(Beacon.BLOCK).seed
+
+
+def test_clients_of_every_word_of_flags_commit_and_are_ranked(chain: EmbeddedChain) -> None:
+    twins = Twins.opened(chain, Shape(clients=460, trainers=20, members=7), batch=150)
+    for _ in range(3):
+        # In both directions, so that words of flags are left and come again.
+        ends = {0, 223, 224, 447, 448, 459} - set(twins.state.committee)
+        support.commit_all(twins, ids(*sorted(ends)))
+        rest = set(support.trainers_of(twins.state)) | set(twins.state.committee)
+        support.commit_all(twins, ids(*sorted(rest - ends, reverse=True)))
+        twins.compare_clients({*rest, *ends, 1, 222, 225, 446, 449, 458})
+        twins.decide(faults.honest(twins))
+        twins.compare_clients({*rest, *ends})
+
+
+def test_commitments_come_in_any_number_of_transactions(chain: EmbeddedChain) -> None:
+    together, apart = Twins.opened(chain), Twins.opened(chain)
+    clients = support.trainers_of(together.state)
+    support.commit_all(together, clients)
+    for client in clients:
+        support.commit_all(apart, [client])
+    assert together.state.commitments == apart.state.commitments
+
+
+def test_dropouts_leave_a_smaller_ranking_and_too_many_an_abandoned_round(
+    chain: EmbeddedChain,
+) -> None:
+    twins = Twins.opened(chain, Shape(members=4))
+    trainers = support.trainers_of(twins.state)
+    support.commit_all(twins, trainers[:3])
+    assert twins.decide(support.proposal(twins, ranked_by_index(twins))) is (
+        errors.RankingTooShortError
+    )
+    support.commit_all(twins, trainers[3:5])
+    event = decided(twins.decide(support.proposal(twins, ranked_by_index(twins))))
+    # Of five that are left, floor(5/2 + 1/2) = 3 are accepted and places 0 to 3 elected.
+    assert event.accepted == trainers[:3]
+    assert event.next_committee == trainers[:4]
+
+
+def test_an_abandoned_round_keeps_the_model_and_draws_a_committee(chain: EmbeddedChain) -> None:
+    twins = Twins.opened(chain, Shape())
+    support.commit_all(twins, support.trainers_of(twins.state))
+    found, before = faults.honest(twins), twins.state
+    twins.wait()
+    assert isinstance(twins.abandon(1), tuple)
+    assert twins.state.model == before.model
+    assert (twins.state.round, len(set(twins.state.committee))) == (2, 5)
+    twins.compare_clients()
+    # What was signed for the abandoned round is worth nothing in the next.
+    assert twins.decide(found) is errors.WrongRoundError
+    support.commit_all(twins, support.trainers_of(twins.state))
+    assert isinstance(twins.decide(faults.honest(twins)), tuple)
+
+
+def test_a_banned_client_is_never_drawn_again(chain: EmbeddedChain) -> None:
+    # Six of eight are left and three are drawn, again and again.
+    shape = Shape(clients=8, trainers=3, members=3, deadline_blocks=1, rounds=9)
+    twins = Twins.opened(chain, shape)
+    for client in ids(2, 5):
+        assert isinstance(twins.report(client, *support.equivocation(twins, client)), tuple)
+    for number in range(1, 9):
+        assert isinstance(twins.abandon(number), tuple)
+        assert not {2, 5} & set(twins.state.committee)
+    twins.compare_clients()
+
+
+@pytest.mark.parametrize(
+    ("shape", "banned"),
+    [
+        (Shape(clients=6, trainers=3, members=3, beacon=Beacon.BLOCK), 4),
+        (Shape(clients=320, trainers=160, members=160), 161),
+    ],
+)
+def test_ends_when_no_committee_can_be_drawn(
+    chain: EmbeddedChain, shape: Shape, banned: int
+) -> None:
+    twins = Twins.opened(chain, shape)
+    for client in ids(*range(banned)):
+        twins.report(client, *support.equivocation(twins, client))
+    twins.wait()
+    assert isinstance(twins.abandon(1), tuple)
+    assert twins.state.stage is Stage.FINISHED
+    assert len(twins.state.committee) == shape.clients - banned < shape.members
+    twins.compare_clients()
+
+
+def test_a_replaced_primary_decides_in_a_later_view(chain: EmbeddedChain) -> None:
+    twins = Twins.opened(chain, Shape())
+    support.commit_all(twins, support.trainers_of(twins.state))
+    decision = faults.honest(twins).decision
+    first, second = (
+        support.certificate(
+            twins, support.request(twins, phase, view, *support.voted(twins, decision, phase))
+        )
+        for phase, view in ((Phase.AGGREGATION, 3), (Phase.ELECTION, 2**32 - 1))
+    )
+    event = decided(twins.decide(Proposal(1, decision, (first, second))))
+    assert event.views == (3, 2**32 - 1)
+
+
+def test_every_member_beside_the_primary_may_reply(chain: EmbeddedChain) -> None:
+    twins = Twins.opened(chain, Shape())
+    support.commit_all(twins, support.trainers_of(twins.state))
+    decision = faults.honest(twins).decision
+    found = []
+    for phase in Phase:
+        place = primary_place(twins.state.seed, phase, 0, 5)
+        vote = support.request(twins, phase, 0, *support.voted(twins, decision, phase))
+        others = [other for other in range(5) if other != place]
+        found.append(support.certificate(twins, vote, repliers=others))
+    event = decided(twins.decide(Proposal(1, decision, (found[0], found[1]))))
+    assert [signers.bit_count() for signers in event.signers] == [4, 4]
+
+
+def test_decides_with_the_largest_committee_and_most_trainers(chain: EmbeddedChain) -> None:
+    twins = Twins.opened(chain, Shape(clients=420, trainers=MAX_TRAINERS, members=MAX_MEMBERS))
+    committee, trainers = twins.state.committee, support.trainers_of(twins.state)
+    assert isinstance(support.commit_all(twins, committee), tuple)
+    assert isinstance(support.commit_all(twins, trainers), tuple)
+    event = decided(twins.decide(support.proposal(twins, ranked_by_index(twins))))
+    assert len(event.ranking) == MAX_TRAINERS
+    assert len(event.next_committee) == MAX_MEMBERS
+    assert isinstance(support.commit_all(twins, support.trainers_of(twins.state)), tuple)
+    twins.wait()
+    assert isinstance(twins.abandon(2), tuple)
+    assert twins.last_receipt.gas_used < 2**24
+
+
+def test_a_round_of_86_clients_stays_within_its_gas(chain: EmbeddedChain) -> None:
+    twins = Twins.opened(chain, Shape(clients=1075, trainers=65, members=21))
+    commitments = 0
+    for _ in range(2):
+        # A deployment's first round pays for new words of storage, later ones overwrite them.
+        active = {*support.trainers_of(twins.state), *twins.state.committee}
+        support.commit_all(twins, sorted(active))
+        commitments = twins.last_receipt.gas_used
+        twins.decide(faults.honest(twins))
+    assert commitments < 86 * 9_700
+    assert twins.last_receipt.gas_used < 330_000
+
+
+def test_the_code_on_chain_is_the_artefact_and_the_immutables(chain: EmbeddedChain) -> None:
+    twins, runtime = Twins.opened(chain), abi.artifact().runtime
+    code = chain.code(twins.ledger.address)
+    assert code.startswith(runtime)
+    assert len(code) <= 24_576  # EIP-170
+    assert twins.deployment_receipt.gas_used < 6_500_000

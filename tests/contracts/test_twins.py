@@ -1,0 +1,186 @@
+"""A machine drives contract and specification side by side, through right and wrong steps.
+
+Every step is compared by `Twins`: the same events and then the same state, or the same refusal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from ledger.chain.embedded import EmbeddedChain
+from ledger.protocol import encoding
+from ledger.protocol.rounds import Stage
+from ledger.protocol.selection import rank
+from ledger.protocol.types import Beacon, ClientId, Strategy, VoteKind
+from tests.contracts import faults, support, wrong_decisions
+from tests.contracts.twins import Shape, Twins
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# Everybody active or banned; some idle; three words of flags.
+SIZES = ((7, 4, 3), (13, 6, 5), (460, 20, 7))
+DISTANCES = st.one_of(
+    st.floats(0, 1e300, allow_subnormal=True).map(abs), st.sampled_from([0.0, 1.0, 2.0])
+)
+FLAG_WORD_ENDS = (0, 223, 224, 447, 448, 459)
+
+
+class TwinsMachine(RuleBasedStateMachine):
+    """The five transactions in any order, with whoever has committed and is not banned."""
+
+    folder: Path
+    shape: Shape
+    twins: Twins
+
+    def __init__(self) -> None:
+        super().__init__()
+        # A chain for each run: seeds with a beacon follow from its blocks, and must be repeatable.
+        path = self.folder / f"{len(list(self.folder.iterdir()))}.sqlite"
+        self.chain = EmbeddedChain.create(path, clock=lambda: 1_700_000_000.0, synchronous="NORMAL")
+
+    @initialize(
+        sizes=st.sampled_from(SIZES),
+        strategy=st.sampled_from(Strategy),
+        beacon=st.sampled_from(Beacon),
+        aggregation_ppm=st.sampled_from([0, 400_000, 1_000_000]),
+        rounds=st.integers(2, 9),
+    )
+    def open(
+        self,
+        sizes: tuple[int, int, int],
+        strategy: Strategy,
+        beacon: Beacon,
+        aggregation_ppm: int,
+        rounds: int,
+    ) -> None:
+        self.shape = Shape(*sizes, aggregation_ppm, strategy, rounds, 3, beacon)
+        self.twins = Twins.opened(self.chain, self.shape, batch=150)
+
+    def is_open(self) -> bool:
+        return self.twins.state.stage is Stage.OPEN
+
+    def can_be_decided(self) -> bool:
+        state = self.twins.state
+        able = [member for member in state.committee if not state.registry[member].banned]
+        rankable = faults.rankable(self.twins)
+        return self.is_open() and len(able) > 2 and len(rankable) >= state.deployment.members
+
+    def active(self) -> list[ClientId]:
+        state = self.twins.state
+        clients = {*support.trainers_of(state), *state.committee}
+        able = (client for client in clients if not state.registry[client].banned)
+        return sorted(set(able) - state.committed)
+
+    @precondition(lambda self: self.is_open() and self.active())
+    @rule(data=st.data())
+    def commit_some(self, data: st.DataObject) -> None:
+        chosen = data.draw(st.lists(st.sampled_from(self.active()), min_size=1, max_size=8))
+        support.commit_all(self.twins, chosen)
+
+    @precondition(is_open)
+    @rule(data=st.data())
+    def commit_for_anybody(self, data: st.DataObject) -> None:
+        everybody = st.integers(0, self.twins.state.deployment.clients - 1).map(ClientId)
+        support.commit_all(self.twins, data.draw(st.lists(everybody, max_size=3, unique=True)))
+
+    @precondition(lambda self: self.is_open() and self.active())
+    @rule(dropouts=st.sampled_from([0, 0, 1]))
+    def commit_the_rest(self, dropouts: int) -> None:
+        support.commit_all(self.twins, self.active()[dropouts:])
+
+    @precondition(can_be_decided)
+    @rule(data=st.data())
+    def decide(self, data: st.DataObject) -> None:
+        state, able = self.twins.state, faults.rankable(self.twins)
+        size = data.draw(st.integers(state.deployment.members, len(able)))
+        trainers = data.draw(st.permutations(able))[:size]
+        distances = data.draw(st.lists(DISTANCES, min_size=size, max_size=size))
+        ranking = rank(zip(trainers, distances, strict=True))
+        spread = state.deployment.strategy is Strategy.WITHIN_SPREAD
+        threshold = encoding.float_bits(data.draw(DISTANCES)) if spread else 0
+        self.twins.decide(support.proposal(self.twins, ranking, threshold))
+
+    @precondition(lambda self: self.is_open() and self.active())
+    @rule(dropouts=st.sampled_from([0, 0, 1]), data=st.data())
+    def take_a_whole_round(self, dropouts: int, data: st.DataObject) -> None:
+        self.commit_the_rest(dropouts)
+        if self.can_be_decided():
+            self.decide(data)
+
+    @precondition(
+        lambda self: (
+            self.can_be_decided()
+            and len(self.twins.state.committed) < self.twins.state.deployment.clients
+        )
+    )
+    @rule(fault=st.sampled_from(faults.FAULTS + wrong_decisions.WRONG_DECISIONS))
+    def go_wrong(self, fault: faults.Fault) -> None:
+        fault.act(self.twins)
+
+    @precondition(is_open)
+    @rule(waiting=st.booleans())
+    def abandon(self, waiting: bool) -> None:
+        if waiting:
+            self.twins.wait()
+        self.twins.abandon(self.twins.state.round)
+
+    @precondition(is_open)
+    @rule(data=st.data(), kind=st.sampled_from(VoteKind))
+    def report(self, data: st.DataObject, kind: VoteKind) -> None:
+        state = self.twins.state
+        everybody = st.integers(0, state.deployment.clients - 1).map(ClientId)
+        client = data.draw(everybody | st.sampled_from([*state.committee, *state.committed]))
+        first, second = support.equivocation(self.twins, client, kind)
+        # Few bans, or there would soon be nobody left to decide anything.
+        guilty = data.draw(st.booleans()) and len(self.banned()) < 3
+        self.twins.report(client, first, second if guilty else first)
+
+    @precondition(lambda self: not self.is_open())
+    @rule(rounds=st.integers(2, 9))
+    def begin_another(self, rounds: int) -> None:
+        support.commit_all(self.twins, [ClientId(0)])
+        self.twins.abandon(self.twins.state.round)
+        self.compare_clients()
+        self.shape = replace(self.shape, rounds=rounds)
+        self.twins = Twins.opened(self.chain, self.shape)
+
+    def teardown(self) -> None:
+        if hasattr(self, "twins"):
+            self.compare_clients()
+        self.chain.close()
+
+    def compare_clients(self) -> None:
+        state = self.twins.state
+        few = range(state.deployment.clients) if state.deployment.clients < 20 else ()
+        ends = (end for end in FLAG_WORD_ENDS if end < state.deployment.clients)
+        self.twins.compare_clients({*few, *ends, *self.banned(), *state.committed})
+
+    def banned(self) -> list[int]:
+        return [i for i, client in enumerate(self.twins.state.registry) if client.banned]
+
+
+def test_contract_and_specification_never_differ(tmp_path: Path) -> None:
+    machine = type("Machine", (TwinsMachine,), {"folder": tmp_path})
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=24,
+            stateful_step_count=40,
+            derandomize=True,
+            database=None,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )

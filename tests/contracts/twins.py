@@ -1,0 +1,241 @@
+"""The contract and its executable specification as twins: every step is taken by both.
+
+A step counts only if both give the same events and then are in the same state, or both refuse for
+the same reason. Keys are derived from a sentence: PUBLIC TEST KEYS, worth nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+from ledger.chain import abi
+from ledger.chain.addresses import to_canonical
+from ledger.chain.committee_ledger import LedgerWriter
+from ledger.chain.events import decode_log
+from ledger.protocol import encoding, rounds
+from ledger.protocol.errors import Refusal
+from ledger.protocol.rounds import Deployment
+from ledger.protocol.sampling import first_committee
+from ledger.protocol.signing import KeySigner
+from ledger.protocol.types import (
+    NO_DIGEST,
+    Address,
+    Beacon,
+    ClientId,
+    Digest,
+    Domain,
+    RegisteredClient,
+    Strategy,
+    Vote,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from ledger.chain.embedded import EmbeddedChain
+    from ledger.chain.ports import Receipt
+
+Outcome = tuple[rounds.Event, ...] | type[Refusal]
+"""What a step came to: its events, or the refusal."""
+
+SignedCommitment = tuple[ClientId, Digest, bytes]
+DEPLOYMENT_GAS = 8_000_000
+
+
+@cache
+def signers(clients: int) -> tuple[KeySigner, ...]:
+    """Return the clients' PUBLIC TEST KEYS, ascending by address as a registry must be."""
+    keys = (encoding.keccak256(b"PUBLIC TEST KEY of client %d" % i) for i in range(clients))
+    return tuple(sorted(map(KeySigner, keys), key=lambda signer: signer.address))
+
+
+def registry_of(clients: int) -> tuple[RegisteredClient, ...]:
+    """Return the registry: client i claims 10 + i samples."""
+    return tuple(
+        RegisteredClient(signer.address, 10 + i) for i, signer in enumerate(signers(clients))
+    )
+
+
+def digest_of(*parts: object) -> Digest:
+    """Return a digest that stands for a blob of this description."""
+    return encoding.sha256(repr(parts).encode())
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Sizes and rules of a deployment under test."""
+
+    clients: int = 13
+    trainers: int = 6
+    members: int = 5
+    aggregation_ppm: int = 500_000
+    strategy: Strategy = Strategy.NEAREST
+    rounds: int = 5
+    deadline_blocks: int = 2
+    beacon: Beacon = Beacon.NONE
+
+    def deployment(self, registry: Digest) -> Deployment:
+        """Return the constructor's arguments for a registry of this digest."""
+        config = digest_of("configuration", self)
+        return Deployment(
+            config=config,
+            registry=registry,
+            clients=self.clients,
+            trainers=self.trainers,
+            members=self.members,
+            aggregation_ppm=self.aggregation_ppm,
+            strategy=self.strategy,
+            rounds=self.rounds,
+            deadline_blocks=self.deadline_blocks,
+            beacon=self.beacon,
+            committee=first_committee(config, self.clients, self.members),
+            model=digest_of("first model"),
+        )
+
+
+def batches_of(
+    words: Sequence[int], size: int = 256
+) -> tuple[Digest, list[tuple[tuple[int, ...], Digest]]]:
+    """Return the registry's digest and the batches of words, each with what must follow."""
+    batches: list[tuple[tuple[int, ...], Digest]] = []
+    rest = NO_DIGEST
+    for start in reversed(range(0, len(words), size)):
+        batch = tuple(words[start : start + size])
+        batches.insert(0, (batch, rest))
+        rest = encoding.registry_digest(batch, rest)
+    return rest, batches
+
+
+def creation_data(deployment: Deployment) -> bytes:
+    """Return creation code and arguments of a deployment."""
+    d = deployment
+    sizes = (d.clients, d.trainers, d.members, d.aggregation_ppm, int(d.strategy))
+    rules = (d.rounds, d.deadline_blocks, d.beacon is Beacon.BLOCK, d.model)
+    return abi.creation_data((d.config, d.registry, *sizes, *rules), d.committee)
+
+
+class Twins:
+    """One deployed contract and the specification's state of it."""
+
+    def __init__(
+        self, chain: EmbeddedChain, deployment: Deployment, keys: tuple[KeySigner, ...]
+    ) -> None:
+        receipt = chain.send(None, creation_data(deployment), DEPLOYMENT_GAS)
+        assert receipt.contract_address is not None
+        self.chain = chain
+        self.keys = keys
+        self.ledger = LedgerWriter(chain, receipt.contract_address, receipt.block_number)
+        self.deployment_receipt = receipt
+        self.last_receipt = receipt
+        domain = Domain(chain.chain_id, Address(to_canonical(receipt.contract_address)))
+        self.state = rounds.deployed(deployment, domain)
+        self.compare()
+
+    @classmethod
+    def opened(cls, chain: EmbeddedChain, shape: Shape = Shape(), batch: int = 256) -> Twins:
+        """Return twins whose clients are registered, in round 1."""
+        words = [encoding.registry_word(client) for client in registry_of(shape.clients)]
+        registry, batches = batches_of(words, batch)
+        twins = cls(chain, shape.deployment(registry), signers(shape.clients))
+        for batch_words, rest in batches:
+            assert isinstance(twins.register(batch_words, rest), tuple)
+        return twins
+
+    def register(self, words: Sequence[int], rest: Digest) -> Outcome:
+        return self._step(
+            lambda block: rounds.register_clients(self.state, words, rest, block),
+            lambda: self.ledger.register_clients(words, rest),
+        )
+
+    def commit(self, round_number: int, signed: Sequence[SignedCommitment]) -> Outcome:
+        return self._step(
+            lambda _: rounds.commit_updates(self.state, round_number, signed),
+            lambda: self.ledger.commit_updates(round_number, signed),
+        )
+
+    def decide(self, proposal: Proposal) -> Outcome:
+        arguments = (proposal.round, proposal.decision, proposal.certificates)
+        return self._step(
+            lambda block: rounds.decide(self.state, *arguments, block),
+            lambda: self.ledger.decide(*arguments),
+        )
+
+    def abandon(self, round_number: int) -> Outcome:
+        return self._step(
+            lambda block: rounds.abandon_round(self.state, round_number, block),
+            lambda: self.ledger.abandon_round(round_number),
+        )
+
+    def report(
+        self, client: ClientId, first: tuple[Vote, bytes], second: tuple[Vote, bytes]
+    ) -> Outcome:
+        return self._step(
+            lambda _: rounds.report_equivocation(self.state, client, first, second),
+            lambda: self.ledger.report_equivocation(client, first, second),
+        )
+
+    def wait(self) -> None:
+        """Let the deadline of the open round pass."""
+        deadline = self.state.opened_block + self.state.deployment.deadline_blocks
+        self.chain.mine(max(0, deadline - self.chain.head().number - 1))
+
+    def compare(self) -> None:
+        """Assert that the contract's storage is the specification's state."""
+        state, found = self.state, self.ledger.state()
+        registering = state.stage is rounds.Stage.REGISTERING
+        assert found.stage is state.stage
+        assert found.round == state.round
+        assert found.opened_block == state.opened_block
+        assert found.seed == state.seed
+        assert found.committee == (
+            NO_DIGEST if registering else encoding.set_digest(state.committee)
+        )
+        assert found.model == state.model
+        assert found.head == state.head
+        assert found.registered == len(state.registry)
+        assert found.registry_rest == state.registry_rest
+        assert found.commitments == state.commitments
+
+    def compare_clients(self, clients: Iterable[int] | None = None) -> None:
+        """Assert that the contract knows each of these clients as the specification does."""
+        registered = range(len(self.state.registry))
+        for client in map(ClientId, registered if clients is None else clients):
+            assert self.ledger.client(client) == self.state.registry[client]
+            assert self.ledger.has_committed(client) == (client in self.state.committed)
+
+    def _step(
+        self,
+        specified: Callable[[rounds.BlockContext], rounds.Step],
+        send: Callable[[], Receipt],
+    ) -> Outcome:
+        head = self.chain.head()
+        block = rounds.BlockContext(head.number + 1, Digest(head.hash))
+        refused: type[Refusal] | None = None
+        events: tuple[rounds.Event, ...] = ()
+        try:
+            state, events = specified(block)
+        except Refusal as refusal:
+            state, refused = self.state, type(refusal)
+        found: type[Refusal] | None = None
+        recorded: tuple[rounds.Event, ...] = ()
+        try:
+            self.last_receipt = send()
+            recorded = tuple(decode_log(log).event for log in self.last_receipt.logs)
+        except Refusal as refusal:
+            found = type(refusal)
+        assert found is refused, f"specification: {refused}, contract: {found}"
+        assert recorded == events
+        self.state = state
+        self.compare()
+        return events if refused is None else refused
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """The arguments of one `decide` transaction."""
+
+    round: int
+    decision: rounds.SubmittedDecision
+    certificates: tuple[rounds.SubmittedCertificate, rounds.SubmittedCertificate]

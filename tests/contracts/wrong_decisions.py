@@ -1,0 +1,307 @@
+"""Wrong decisions, each a small change of the honest one, with the refusal that it meets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ledger.protocol import encoding, errors
+from ledger.protocol.signing import sign
+from ledger.protocol.types import Phase, Strategy
+from tests.contracts import support
+from tests.contracts.faults import Fault, honest, idle, primary, rankable
+from tests.contracts.twins import digest_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ledger.protocol.rounds import SubmittedCertificate
+    from tests.contracts.twins import Outcome, Proposal, Twins
+
+INFINITE_WORD = encoding.INFINITY_BITS << 32
+
+
+def _deciding(change: Callable[[Twins, Proposal], Proposal]) -> Callable[[Twins], Outcome]:
+    return lambda twins: twins.decide(change(twins, honest(twins)))
+
+
+def _ranked(
+    change: Callable[[Twins, tuple[int, ...]], tuple[int, ...]],
+) -> Callable[[Twins], Outcome]:
+    """Send a decision on a changed ranking, certified by the whole committee."""
+
+    def act(twins: Twins) -> Outcome:
+        ranking = change(twins, support.ranking_of(rankable(twins)))
+        return twins.decide(support.proposal(twins, ranking))
+
+    return act
+
+
+def _certificate(
+    change: Callable[[Twins, SubmittedCertificate], SubmittedCertificate],
+    phase: Phase = Phase.AGGREGATION,
+) -> Callable[[Twins], Outcome]:
+    """Send an honest decision in which one certificate is changed."""
+
+    def act(twins: Twins) -> Outcome:
+        found = honest(twins)
+        certificates = list(found.certificates)
+        certificates[phase - 1] = change(twins, certificates[phase - 1])
+        return twins.decide(replace(found, certificates=(certificates[0], certificates[1])))
+
+    return act
+
+
+def _resigned(phase: Phase, **fields: object) -> Callable[[Twins], Outcome]:
+    """Send an honest decision in which one certificate is for another vote."""
+
+    def act(twins: Twins) -> Outcome:
+        found = honest(twins)
+        view = support.able_view(twins, phase)
+        vote = support.request(twins, phase, view, *support.voted(twins, found.decision, phase))
+        certificates = list(found.certificates)
+        certificates[phase - 1] = support.certificate(twins, replace(vote, **fields))  # type: ignore[arg-type]
+        return twins.decide(replace(found, certificates=(certificates[0], certificates[1])))
+
+    return act
+
+
+def _first_reply(change: Callable[[bytes], bytes]) -> Callable[[Twins], Outcome]:
+    return _certificate(lambda _, c: replace(c, replies=(change(c.replies[0]), *c.replies[1:])))
+
+
+def _with_last_client(ranking: tuple[int, ...], client: int) -> tuple[int, ...]:
+    return (*ranking[:-1], ranking[-1] >> 32 << 32 | client)
+
+
+def _request_from_another_place(twins: Twins, c: SubmittedCertificate) -> SubmittedCertificate:
+    vote = support.request(
+        twins, Phase.AGGREGATION, c.view, *support.voted(twins, honest(twins).decision, Phase(1))
+    )
+    committee = twins.state.committee
+    place = (primary(twins, c.view) + 1) % len(committee)
+    return replace(c, request=sign(twins.keys[committee[place]], twins.state.domain, vote))
+
+
+def _requests_as_replies(twins: Twins, c: SubmittedCertificate) -> SubmittedCertificate:
+    return replace(c, replies=(c.request, *c.replies[1:]))
+
+
+def _one_reply_twice(_: Twins, c: SubmittedCertificate) -> SubmittedCertificate:
+    return replace(c, replies=(c.replies[0], c.replies[0], *c.replies[2:]))
+
+
+def _primary_among_signers(twins: Twins, c: SubmittedCertificate) -> SubmittedCertificate:
+    return replace(c, signers=c.signers | 1 << primary(twins, c.view))
+
+
+def _one_signer_less(_: Twins, c: SubmittedCertificate) -> SubmittedCertificate:
+    return replace(c, signers=c.signers & (c.signers - 1), replies=c.replies[1:])
+
+
+def _all_as_signers(twins: Twins, c: SubmittedCertificate) -> SubmittedCertificate:
+    everybody = (1 << len(twins.state.committee)) - 1
+    return replace(c, signers=everybody ^ 1 << primary(twins, c.view))
+
+
+def _signer_out_of_range(twins: Twins, c: SubmittedCertificate) -> SubmittedCertificate:
+    return replace(c, signers=c.signers | 1 << len(twins.state.committee))
+
+
+def _signer_far_out_of_range(_: Twins, c: SubmittedCertificate) -> SubmittedCertificate:
+    return replace(c, signers=c.signers | 1 << 255)
+
+
+WRONG_DECISIONS = (
+    Fault(
+        "a decision of another round",
+        errors.WrongRoundError,
+        _deciding(lambda _, p: replace(p, round=p.round + 1)),
+    ),
+    Fault(
+        "another committee",
+        errors.WrongCommitteeError,
+        _deciding(
+            lambda _, p: replace(
+                p, decision=replace(p.decision, committee=p.decision.committee[::-1])
+            )
+        ),
+    ),
+    Fault(
+        "no committee",
+        errors.WrongCommitteeError,
+        _deciding(lambda _, p: replace(p, decision=replace(p.decision, committee=()))),
+    ),
+    Fault(
+        "one client too many in the ranking",
+        errors.RankingTooLongError,
+        _ranked(lambda t, r: (*r, *range(r[-1] + 1, r[-1] + 2 + t.state.deployment.trainers))),
+    ),
+    Fault(
+        "too short a ranking",
+        errors.RankingTooShortError,
+        _ranked(lambda t, r: r[: t.state.deployment.members - 1]),
+    ),
+    Fault("no ranking", errors.RankingTooShortError, _ranked(lambda _, r: r[:0])),
+    Fault(
+        "a ranking in another order",
+        errors.RankingNotSortedError,
+        _ranked(lambda _, r: (r[1], r[0], *r[2:])),
+    ),
+    Fault("one word twice", errors.RankingNotSortedError, _ranked(lambda _, r: (*r[:-1], r[-2]))),
+    Fault(
+        "an infinite distance",
+        errors.DistanceNotFiniteError,
+        _ranked(lambda _, r: (*r[:-1], INFINITE_WORD | r[-1] & 0xFFFF_FFFF)),
+    ),
+    Fault(
+        "a distance of more than 64 bits",
+        errors.DistanceNotFiniteError,
+        _ranked(lambda _, r: (*r[:-1], 1 << 255 | r[-1])),
+    ),
+    Fault(
+        "nobody in the ranking",
+        errors.UnknownClientError,
+        _ranked(lambda t, r: _with_last_client(r, t.state.deployment.clients)),
+    ),
+    Fault(
+        "the largest word in the ranking",
+        errors.UnknownClientError,
+        _ranked(lambda _, r: (*r[:-1], 2**256 - 1)),
+    ),
+    Fault(
+        "a member in the ranking",
+        errors.MemberRankedError,
+        _ranked(lambda t, r: _with_last_client(r, t.state.committee[-1])),
+    ),
+    Fault(
+        "a client twice in the ranking",
+        errors.RepeatedClientError,
+        _ranked(lambda _, r: _with_last_client(r, r[0] & 0xFFFF_FFFF)),
+    ),
+    Fault(
+        "a client without a commitment",
+        errors.NoCommitmentError,
+        _ranked(lambda t, r: _with_last_client(r, idle(t))),
+    ),
+    Fault(
+        "a threshold for strategy I",
+        errors.ThresholdUnusedError,
+        lambda t: t.decide(support.proposal(t, support.ranking_of(rankable(t)), 1)),
+    ),
+    Fault(
+        "a threshold for strategy II",
+        errors.ThresholdUnusedError,
+        lambda t: t.decide(support.proposal(t, support.ranking_of(rankable(t)), 1)),
+        Strategy.FARTHEST,
+    ),
+    Fault(
+        "an infinite threshold",
+        errors.ThresholdNotFiniteError,
+        lambda t: t.decide(
+            support.proposal(t, support.ranking_of(rankable(t)), encoding.INFINITY_BITS)
+        ),
+        Strategy.WITHIN_SPREAD,
+    ),
+    Fault(
+        "a set that does not follow from the ranking",
+        errors.WrongAggregationSetError,
+        _resigned(Phase.AGGREGATION, set_digest=digest_of("another set")),
+    ),
+    Fault(
+        "the certificates in the other order",
+        errors.WrongAggregationSetError,
+        _deciding(lambda _, p: replace(p, certificates=p.certificates[::-1])),
+    ),
+    Fault(
+        "a next committee off the middle",
+        errors.WrongNextCommitteeError,
+        _resigned(Phase.ELECTION, set_digest=digest_of("another committee")),
+    ),
+    Fault(
+        "another model than the one voted on",
+        errors.RequestNotSignedError,
+        _deciding(
+            lambda _, p: replace(p, decision=replace(p.decision, model=digest_of("another model")))
+        ),
+    ),
+    Fault(
+        "another result of the election",
+        errors.RequestNotSignedError,
+        _resigned(Phase.ELECTION, result=digest_of("a result")),
+    ),
+    Fault(
+        "a request of the other phase",
+        errors.RequestNotSignedError,
+        _certificate(
+            lambda t, _: support.certificate(
+                t,
+                support.request(
+                    t, Phase.AGGREGATION, 0, *support.voted(t, honest(t).decision, Phase.ELECTION)
+                ),
+            ),
+            Phase.ELECTION,
+        ),
+    ),
+    Fault(
+        "a request by another member",
+        errors.RequestNotSignedError,
+        _certificate(_request_from_another_place),
+    ),
+    Fault(
+        "a damaged request",
+        errors.RequestNotSignedError,
+        _certificate(lambda _, c: replace(c, request=support.damaged(c.request))),
+    ),
+    Fault(
+        "a request with high s",
+        errors.SignatureNotCanonicalError,
+        _certificate(lambda _, c: replace(c, request=support.high_s(c.request))),
+    ),
+    Fault(
+        "another time than the one signed",
+        errors.RequestNotSignedError,
+        _certificate(lambda _, c: replace(c, timestamp=c.timestamp + 1)),
+    ),
+    Fault(
+        "another view than the one signed",
+        errors.RequestNotSignedError,
+        _certificate(lambda _, c: replace(c, view=c.view + 1)),
+    ),
+    Fault(
+        "a signer beyond the committee",
+        errors.SignersOutOfRangeError,
+        _certificate(_signer_out_of_range),
+    ),
+    Fault(
+        "the last bit as a signer",
+        errors.SignersOutOfRangeError,
+        _certificate(_signer_far_out_of_range, Phase.ELECTION),
+    ),
+    Fault(
+        "the primary as a signer", errors.PrimaryRepliesError, _certificate(_primary_among_signers)
+    ),
+    Fault("one reply too few", errors.QuorumNotReachedError, _certificate(_one_signer_less)),
+    Fault(
+        "no reply",
+        errors.QuorumNotReachedError,
+        _certificate(lambda _, c: replace(c, signers=0, replies=()), Phase.ELECTION),
+    ),
+    Fault(
+        "a signer without a signature", errors.SignatureCountError, _certificate(_all_as_signers)
+    ),
+    Fault(
+        "a signature too many",
+        errors.SignatureCountError,
+        _certificate(lambda _, c: replace(c, replies=(*c.replies, c.replies[0]))),
+    ),
+    Fault("a damaged reply", errors.ReplyNotSignedError, _first_reply(support.damaged)),
+    Fault("a reply with high s", errors.SignatureNotCanonicalError, _first_reply(support.high_s)),
+    Fault("one reply twice", errors.ReplyNotSignedError, _certificate(_one_reply_twice)),
+    Fault("a request as a reply", errors.ReplyNotSignedError, _certificate(_requests_as_replies)),
+    Fault(
+        "replies in another order",
+        errors.ReplyNotSignedError,
+        _certificate(lambda _, c: replace(c, replies=c.replies[::-1]), Phase.ELECTION),
+    ),
+)
