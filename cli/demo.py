@@ -179,7 +179,7 @@ def _serve(home: Path, port: int) -> None:
         target=serve, args=(Settings(home=home), "127.0.0.1", port), daemon=True
     )
     thread.start()
-    count = len(_get(f"{address}/v1/deployments")["items"])
+    count = len(_get(f"{address}/v1/deployments")["deployments"])
     console.print(f"REST service at {address} answered: {count} deployments.")
     console.print(f"Start it again with: cmfl serve --home {home} --port {port}")
 

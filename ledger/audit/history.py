@@ -76,6 +76,8 @@ def read_round(
     if opening is None or round_number > sizes.rounds:
         return None
     committee, seed = opening
+    if len(committee) < sizes.members:  # nobody could be drawn any more: the ledger has ended
+        return None
     commitments: dict[ClientId, Digest] = {}
     banned: list[ClientId] = []
     decided: rounds.RoundDecided | None = None

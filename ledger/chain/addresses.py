@@ -27,8 +27,10 @@ def to_canonical(address: str) -> Address:
     Raises:
         ChainError: it is no address, or its checksum is wrong.
     """
-    if not is_address(address):
-        raise ChainError(f"{address[:60]!r} is not an address")
+    digits = address.removeprefix("0x")
+    mixed = digits not in {digits.lower(), digits.upper()}
+    if not is_address(address) or (mixed and not is_checksum_address(address)):
+        raise ChainError(f"{address[:60]!r} is not an address, or its checksum is wrong")
     return to_canonical_address(address)
 
 

@@ -124,7 +124,9 @@ def test_a_wrong_transaction_is_refused_for_its_reason_and_the_honest_one_is_not
     assert isinstance(twins.decide(faults.honest(twins)), tuple)
 
 
-@pytest.mark.parametrize(("sentence", "refusal", "act"), STAGE_FAULTS, ids=[f[0] for f in STAGE_FAULTS])
+@pytest.mark.parametrize(
+    ("sentence", "refusal", "act"), STAGE_FAULTS, ids=[fault[0] for fault in STAGE_FAULTS]
+)
 def test_what_a_stage_does_not_allow_is_refused_for_its_reason(
     chain: EmbeddedChain,
     sentence: str,

@@ -1,0 +1,129 @@
+"""The app: routes, one chain and one blob store behind them, and errors as problems."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, Response
+from starlette.exceptions import HTTPException
+
+from api import openapi, routes_clients, routes_deployments, routes_rounds, routes_service
+from api.chain_source import ChainSource
+from api.deployments import Deployments
+from api.docs_page import HEADERS, docs_page
+from api.problems import (
+    CHAIN_DAMAGED,
+    CHAIN_UNREACHABLE,
+    MAX_SHOWN,
+    REQUEST_INVALID,
+    FieldError,
+    ProblemError,
+    plain_problem,
+    problem,
+)
+from api.reading import Service
+from ledger.blobs.store import FolderBlobs
+from ledger.chain.ports import ChainDamagedError
+from ledger.protocol.errors import ChainError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from api.settings import Settings
+
+_log = logging.getLogger(__name__)
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """Return the service as an ASGI app; nothing is opened before the first request.
+
+    Args:
+        settings: where it reads.
+
+    Returns:
+        The app. It never writes, and takes no lock.
+    """
+    service = Service(
+        ChainSource(settings), Deployments(settings), FolderBlobs(settings.blob_folder)
+    )
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        service.source.close()
+
+    app = FastAPI(
+        title=openapi.TITLE,
+        version=routes_service.package_version(),
+        description=openapi.DESCRIPTION,
+        openapi_tags=openapi.TAGS,
+        # The usual pages load their scripts from elsewhere; ours is below.
+        docs_url=None,
+        redoc_url=None,
+        # A slash too many is another path, not a detour.
+        redirect_slashes=False,
+        # Nothing leaves this process, whatever the environment says.
+        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
+        lifespan=lifespan,
+    )
+    app.state.service = service
+    for routes in (routes_service, routes_deployments, routes_rounds, routes_clients):
+        app.include_router(routes.router)
+    _add_document(app)
+    _add_errors(app, settings)
+    return app
+
+
+def _add_document(app: FastAPI) -> None:
+    def made() -> dict[str, Any]:
+        if not app.openapi_schema:
+            app.openapi_schema = openapi.document(app)
+        return app.openapi_schema
+
+    app.openapi = made  # type: ignore[method-assign]
+
+    @app.get("/docs", include_in_schema=False)
+    def docs() -> HTMLResponse:
+        return HTMLResponse(docs_page(app.openapi()), headers=HEADERS)
+
+
+def _add_errors(app: FastAPI, settings: Settings) -> None:
+    @app.exception_handler(ProblemError)
+    async def refused(request: Request, error: ProblemError) -> Response:
+        return problem(request, error.kind, str(error), error.errors)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> Response:
+        errors = [_field_error(entry) for entry in error.errors()]
+        first = errors[0]
+        detail = f"{first.place} {first.name}: {first.detail}"
+        return problem(request, REQUEST_INVALID, detail, errors)
+
+    @app.exception_handler(ChainError)
+    async def unreadable(request: Request, error: ChainError) -> Response:
+        _log.warning("%s: %s", request.url.path, error)
+        kind = CHAIN_DAMAGED if isinstance(error, ChainDamagedError) else CHAIN_UNREACHABLE
+        if settings.rpc_url is not None:  # its address is nobody's business
+            return problem(request, kind, "the node does not answer as it should")
+        return problem(request, kind, str(error).replace(f"{settings.home}/", ""))
+
+    @app.exception_handler(HTTPException)
+    async def http_error(request: Request, error: HTTPException) -> Response:
+        detail = {404: "there is nothing at this path", 405: "only GET is answered here"}
+        told = detail.get(error.status_code, str(error.detail))
+        return plain_problem(request, error.status_code, told, error.headers)
+
+    @app.exception_handler(Exception)
+    async def failed(request: Request, _: Exception) -> Response:
+        # The server logs the traceback; the answer has none of it.
+        return plain_problem(request, 500, "this is a fault of the service; its log tells more")
+
+
+def _field_error(entry: dict[str, Any]) -> FieldError:
+    place, *names = (str(part) for part in entry["loc"])
+    name = ".".join(names) or place
+    return FieldError(place=place[:20], name=name[:100], detail=entry["msg"][:MAX_SHOWN])

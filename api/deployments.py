@@ -1,0 +1,235 @@
+"""Which deployments are served: those whose manifest agrees with the chain.
+
+A manifest is a hint. Before a deployment is served, chain id, block 0, code and configuration are
+compared with the chain; what does not agree is listed as refused and disturbs nobody else.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ledger.chain.addresses import to_canonical
+from ledger.chain.deployment import connect, read_manifest
+from ledger.chain.ports import ChainDamagedError, ChainUnreachableError
+from ledger.protocol.errors import ChainError, CmflError
+from ledger.protocol.rounds import Stage
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from api.settings import Settings
+    from ledger.chain.committee_ledger import CommitteeLedger, Snapshot
+    from ledger.chain.deployment import Manifest
+    from ledger.chain.ports import ChainReader
+    from ledger.protocol.rounds import Deployment
+    from ledger.protocol.types import RegisteredClient
+
+MAX_MANIFESTS = 1_024
+_RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+@dataclass(slots=True)
+class Served:
+    """A deployment that agrees with the chain, and what of it cannot change any more.
+
+    Attributes:
+        run: the name of its run.
+        manifest: as it was checked.
+        ledger: the contract.
+        sizes: what was fixed at deployment.
+    """
+
+    run: str
+    manifest: Manifest
+    ledger: CommitteeLedger
+    sizes: Deployment
+    _registry: tuple[RegisteredClient, ...] = field(default=(), repr=False)
+    _finished: Snapshot | None = field(default=None, repr=False)
+
+    def registry(self, registered: int | None = None) -> tuple[RegisteredClient, ...]:
+        """Return the clients as they were registered.
+
+        Args:
+            registered: how many had registered at the block that is spoken of; None for all.
+        """
+        if len(self._registry) < self.sizes.clients:
+            self._registry = self.ledger.registry()
+        return self._registry[:registered]
+
+    def state(self, block_number: int, final_block: int) -> Snapshot:
+        """Return the contract's storage.
+
+        Args:
+            block_number: as of which block.
+            final_block: up to which block nothing can change.
+        """
+        # A finished contract takes no transaction: its storage stays.
+        if self._finished is not None:
+            return self._finished
+        state = self.ledger.state(block_number)
+        if state.stage is Stage.FINISHED and block_number <= final_block:
+            self._finished = state
+        return state
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A manifest that is not served.
+
+    Attributes:
+        manifest: its file, as seen from the home.
+        reason: why not.
+    """
+
+    manifest: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A manifest's file and the state of it that was checked."""
+
+    path: Path
+    run: str
+    shown: str
+    identity: tuple[int, int, int]
+
+
+class Deployments:
+    """Finds and checks manifests, each again when its file or the chain is another one."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._chain: ChainReader | None = None
+        self._served: dict[_File, Served] = {}
+
+    def find(self, chain: ChainReader, address: str) -> Served | None:
+        """Return one deployment, None if none at this address is served.
+
+        Args:
+            chain: where it should be.
+            address: of the contract, in any case of its letters.
+
+        Raises:
+            ChainError: the chain cannot be read.
+        """
+        wanted = to_canonical(address)
+        with self._lock:
+            known = self._served.items() if chain is self._chain else ()
+            for file, served in known:
+                same = to_canonical(served.manifest.address) == wanted
+                if same and _identity(file.path) == file.identity:
+                    return served
+        found, _ = self.all(chain)
+        return next((s for s in found if to_canonical(s.manifest.address) == wanted), None)
+
+    def all(self, chain: ChainReader) -> tuple[list[Served], list[Refused]]:
+        """Return what is served and what is refused, each by the name of its run.
+
+        Args:
+            chain: where the deployments should be.
+
+        Raises:
+            ChainUnreachableError: the chain cannot be read.
+            ChainDamagedError: nor can it.
+        """
+        files, refused = self._files()
+        with self._lock:
+            known = self._served if chain is self._chain else {}
+            served: dict[_File, Served] = {}
+            runs: dict[bytes, str] = {}
+            for file in files:
+                try:
+                    found = known.get(file) or _connected(chain, file)
+                    contract = to_canonical(found.manifest.address)
+                except (ChainUnreachableError, ChainDamagedError):
+                    raise
+                except CmflError as error:
+                    refused.append(Refused(file.shown, _without_path(error, file.path)))
+                    continue
+                if contract in runs:
+                    reason = f"the contract is that of run {runs[contract]!r}"
+                    refused.append(Refused(file.shown, reason))
+                    continue
+                served[file], runs[contract] = found, file.run
+            self._chain, self._served = chain, served
+            return list(served.values()), refused
+
+    def _files(self) -> tuple[list[_File], list[Refused]]:
+        """Return the manifests that may be read, and the entries that may not."""
+        files: list[_File] = []
+        refused: list[Refused] = []
+        for path in [*_manifests_in(self._settings.runs), *self._settings.manifests]:
+            identity = _identity(path)
+            if identity is None:
+                continue
+            shown = ascii(f"{path.parent.name}/{path.name}")[1:-1][:200]
+            if not _RUN_NAME.fullmatch(path.parent.name):
+                refused.append(Refused(shown, "its folder's name is no name of a run"))
+            elif len(files) >= MAX_MANIFESTS:
+                refused.append(Refused(shown, f"there are over {MAX_MANIFESTS} manifests"))
+                break
+            else:
+                files.append(_File(path, path.parent.name, shown, identity))
+        return files, refused
+
+
+def _manifests_in(runs: Path) -> list[Path]:
+    try:
+        return sorted(folder / "deployment.json" for folder in runs.iterdir())
+    except OSError:
+        return []
+
+
+def _identity(path: Path) -> tuple[int, int, int] | None:
+    """Return what tells one state of a regular file from another; None if it is none."""
+    try:
+        # A pipe under this name would be waited on for ever.
+        if not path.is_file():
+            return None
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _without_path(error: CmflError, path: Path) -> str:
+    """Return what is wrong, without where this machine keeps the file."""
+    return " ".join(str(error).replace(str(path), "").split())[:500]
+
+
+def _connected(chain: ChainReader, file: _File) -> Served:
+    manifest = read_manifest(file.path)
+    ledger = connect(chain, manifest)
+    _require_creation(chain, manifest)
+    return Served(file.run, manifest, ledger, ledger.deployment())
+
+
+def _require_creation(chain: ChainReader, manifest: Manifest) -> None:
+    """Refuse a wrong creating block: whoever begins to read too late misses events.
+
+    Args:
+        chain: where the contract is.
+        manifest: what is said of it.
+
+    Raises:
+        ChainError: another transaction or block created the contract.
+    """
+    try:
+        transaction = bytes.fromhex(manifest.transaction.removeprefix("0x"))
+    except ValueError as error:
+        raise ChainError("the manifest's transaction is no hash") from error
+    receipt = chain.receipt(transaction) if len(transaction) == 32 else None
+    created = None if receipt is None else receipt.contract_address
+    if (
+        receipt is None
+        or created is None
+        or to_canonical(created) != to_canonical(manifest.address)
+    ):
+        raise ChainError("the manifest's transaction did not create the contract")
+    if receipt.block_number != manifest.block:
+        raise ChainError(f"block {receipt.block_number} created the contract, not {manifest.block}")

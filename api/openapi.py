@@ -1,0 +1,64 @@
+"""The OpenAPI document: examples on every answer, problems as their own media type."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fastapi.openapi.utils import get_openapi
+
+from api.problems import MEDIA_TYPE, FieldError, Problem
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+TITLE = "CMFL ledger"
+DESCRIPTION = """Read-only view of committee-based federated learning, as a chain records it.
+
+Every answer is read as of one block and names it in `as_of`. What the chain says was enforced by
+the contract; what a round's record says (dropouts' reasons, score claims, incidents) is the claim
+of whoever sent the decision: `cmfl audit` verifies it, this service does not.
+
+A round that ended in a final block never changes: its answers name the block that ended it and
+carry a strong ETag and `Cache-Control: immutable`. All other answers are `no-cache` with a weak
+ETag. Errors are `application/problem+json`. 256-bit integers and float64 bit patterns are decimal
+strings, bytes are 0x-hex, addresses EIP-55. Unknown query parameters are refused."""
+TAGS = [
+    {"name": "service", "description": "Is it up, can it read, what does it serve."},
+    {"name": "deployments", "description": "Contracts and their parameters."},
+    {"name": "rounds", "description": "What happened, round by round."},
+    {"name": "clients", "description": "Who takes part."},
+]
+
+
+def document(app: FastAPI) -> dict[str, Any]:
+    """Return the app's OpenAPI document.
+
+    Args:
+        app: with all its routes.
+    """
+    made = get_openapi(
+        title=app.title,
+        version=app.version,
+        description=app.description,
+        routes=app.routes,
+        tags=app.openapi_tags,
+    )
+    schemas = made["components"]["schemas"]
+    for schema in (Problem, FieldError):
+        own = schema.model_json_schema(ref_template="#/components/schemas/{model}")
+        own.pop("$defs", None)
+        schemas[schema.__name__] = own
+    for path in made["paths"].values():
+        for operation in path.values():
+            for answer in operation["responses"].values():
+                _add_example(answer, schemas)
+    return made
+
+
+def _add_example(answer: dict[str, Any], schemas: dict[str, Any]) -> None:
+    """Show the schema's example at the endpoint too."""
+    for media_type in ("application/json", MEDIA_TYPE):
+        content = answer.get("content", {}).get(media_type)
+        if content is not None:
+            name = content["schema"]["$ref"].rpartition("/")[2]
+            content["example"] = schemas[name]["examples"][0]

@@ -1,0 +1,141 @@
+"""Rounds by how they ended, many at a time: what lists and scans are made of.
+
+The contract's rounds are numbered without gaps, so a page is a range of numbers, and the events
+of its rounds are read with one query, wherever in the history the page is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from ledger.protocol.rounds import RoundAbandoned, RoundDecided
+from ledger.protocol.sampling import sample_trainers
+
+if TYPE_CHECKING:
+    from api.deployments import Served
+    from api.schemas import Status
+    from ledger.chain.committee_ledger import CommitteeLedger
+    from ledger.chain.events import Recorded
+    from ledger.protocol.types import ClientId, Digest
+
+Role = Literal["any", "trained", "served", "accepted"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One round, as its opening and its end tell.
+
+    Attributes:
+        round: t.
+        committee: S_c, by places.
+        seed: seed_t.
+        ended: its decision or abandonment; None while open.
+    """
+
+    round: int
+    committee: tuple[ClientId, ...]
+    seed: Digest
+    ended: Recorded | None
+
+    @property
+    def decided(self) -> RoundDecided | None:
+        """The decision, if that is how it ended."""
+        event = None if self.ended is None else self.ended.event
+        return event if isinstance(event, RoundDecided) else None
+
+    @property
+    def status(self) -> Status:
+        """How it stands."""
+        if self.ended is None:
+            return "open"
+        return "decided" if self.decided else "abandoned"
+
+    def trainers(self, served: Served) -> tuple[ClientId, ...]:
+        """Return S_b, ascending."""
+        sizes = served.sizes
+        return sample_trainers(self.seed, sizes.clients, self.committee, sizes.trainers)
+
+    def is_role_of(self, client: int, role: Role, served: Served) -> bool:
+        """Say whether a client had a role in the round.
+
+        Args:
+            client: its index.
+            role: which; "any" is a trainer's or a member's.
+            served: the deployment.
+        """
+        if role == "accepted":
+            return self.decided is not None and client in self.decided.accepted
+        if role != "trained" and client in self.committee:
+            return True
+        return role != "served" and client in self.trainers(served)
+
+
+def newest_round(served: Served, to_block: int) -> int:
+    """Return the number of the newest round that has opened, 0 before the first.
+
+    Args:
+        served: the deployment.
+        to_block: last block that is read.
+    """
+    found = served.ledger.outcomes(1, descending=True, to_block=to_block)
+    if not found:
+        return int(served.ledger.opening(1, to_block) is not None)
+    event = found[0].event
+    if not isinstance(event, RoundDecided | RoundAbandoned):
+        return 0
+    # As in `rounds.abandon_round`: without a full committee no further round opens.
+    goes_on = event.round < served.sizes.rounds and (
+        len(event.next_committee) == served.sizes.members
+    )
+    return event.round + goes_on
+
+
+def read_outcomes(served: Served, first: int, last: int, to_block: int) -> list[Outcome]:
+    """Return the rounds of a range, ascending.
+
+    Args:
+        served: the deployment.
+        first: its first round, at least 1.
+        last: its last round, one that has opened.
+        to_block: last block that is read.
+
+    Returns:
+        Every round from first to last.
+    """
+    ledger = served.ledger
+    opening = ledger.opening(first, to_block)
+    ends = _ends(ledger, first, last, to_block)
+    found: list[Outcome] = []
+    for number in range(first, last + 1):
+        if opening is None:
+            break
+        committee, seed = opening
+        ended = ends.get(number)
+        found.append(Outcome(number, committee, seed, ended))
+        opening = None
+        if ended is not None and isinstance(ended.event, RoundDecided | RoundAbandoned):
+            opening = ended.event.next_committee, ended.event.next_seed
+    return found
+
+
+def _ends(ledger: CommitteeLedger, first: int, last: int, to_block: int) -> dict[int, Recorded]:
+    """Return how each round of a range ended, by its number; nothing for the open one."""
+    newest = _end(ledger, last, to_block)
+    until = to_block if newest is None else newest.block_number
+    ends: dict[int, Recorded] = {}
+    for recorded in ledger.outcomes(last - first + 1, descending=True, to_block=until):
+        if isinstance(recorded.event, RoundDecided | RoundAbandoned):
+            ends[recorded.event.round] = recorded
+    # Later rounds may have ended in the same block and taken places in the answer above.
+    for number in range(first, last):
+        if number not in ends and (missing := _end(ledger, number, to_block)) is not None:
+            ends[number] = missing
+    return ends if newest is None else ends | {last: newest}
+
+
+def _end(ledger: CommitteeLedger, number: int, to_block: int) -> Recorded | None:
+    for recorded in ledger.round_events(number, to_block):
+        if isinstance(recorded.event, RoundDecided | RoundAbandoned):
+            return recorded
+    return None

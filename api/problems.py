@@ -1,0 +1,144 @@
+"""Errors as `application/problem+json` (RFC 9457).
+
+A problem's `type` names a fact that a program can act on; plain HTTP errors are `about:blank`, as
+the RFC has it. No answer holds a traceback, a path of this machine or a node's address.
+"""
+
+from __future__ import annotations
+
+import http
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi.responses import Response
+from pydantic import Field
+
+from api.schemas import Schema
+from ledger.protocol.errors import CmflError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from starlette.requests import Request
+
+MEDIA_TYPE = "application/problem+json"
+MAX_SHOWN = 300
+MAX_ERRORS = 20
+
+
+class FieldError(Schema):
+    """One value of the request that was refused."""
+
+    place: Annotated[str, Field(max_length=20, examples=["query"])]
+    name: Annotated[str, Field(max_length=100, examples=["limit"])]
+    detail: Annotated[
+        str, Field(max_length=MAX_SHOWN, examples=["Input should be less than or equal to 100"])
+    ]
+
+
+class Problem(Schema):
+    """An error (RFC 9457)."""
+
+    type: Annotated[str, Field(examples=["urn:cmfl:problem:request-invalid"])]
+    title: Annotated[str, Field(examples=["The request is not valid"])]
+    status: Annotated[int, Field(ge=400, le=599, examples=[422])]
+    detail: Annotated[str, Field(examples=["query limit: Input should be at most 100"])]
+    instance: Annotated[str, Field(examples=["/v1/deployments"])]
+    errors: Annotated[tuple[FieldError, ...] | None, Field(description="of an invalid request")] = (
+        None
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of problem that has a name of its own."""
+
+    name: str
+    status: int
+    title: str
+
+
+REQUEST_INVALID = Kind("request-invalid", 422, "The request is not valid")
+CURSOR_INVALID = Kind("cursor-invalid", 400, "The cursor is not one of this query's")
+DEPLOYMENT_NOT_FOUND = Kind("deployment-not-found", 404, "There is no such deployment")
+ROUND_NOT_FOUND = Kind("round-not-found", 404, "The round has not opened")
+CLIENT_NOT_FOUND = Kind("client-not-found", 404, "There is no such client")
+VOTES_NOT_FOUND = Kind("votes-not-found", 404, "The signatures are not in the call data")
+CHAIN_UNREACHABLE = Kind("chain-unreachable", 503, "The chain cannot be read")
+CHAIN_DAMAGED = Kind("chain-damaged", 503, "The chain contradicts itself")
+CHAIN_MOVED = Kind("chain-moved", 503, "The chain was reorganised while it was read")
+
+
+class ProblemError(CmflError):
+    """A request that cannot be answered, with what is said about it.
+
+    Attributes:
+        kind: which problem.
+        errors: the values at fault, if they are known.
+    """
+
+    def __init__(self, kind: Kind, detail: str, errors: Sequence[FieldError] = ()) -> None:
+        super().__init__(detail)
+        self.kind = kind
+        self.errors = tuple(errors)
+
+
+def problem(
+    request: Request, kind: Kind, detail: str, errors: Sequence[FieldError] = ()
+) -> Response:
+    """Return the answer that tells of a problem.
+
+    Args:
+        request: what could not be answered.
+        kind: which problem.
+        detail: about this occurrence.
+        errors: the values at fault.
+    """
+    headers = {"Retry-After": "1"} if kind.status == 503 else {}
+    type_ = f"urn:cmfl:problem:{kind.name}"
+    return _answer(request, (type_, kind.title, kind.status), detail, headers, tuple(errors))
+
+
+def plain_problem(
+    request: Request, status: int, detail: str, headers: Mapping[str, str] | None = None
+) -> Response:
+    """Return the answer for an error that only HTTP has a name for.
+
+    Args:
+        request: what could not be answered.
+        status: of HTTP.
+        detail: about this occurrence.
+        headers: more of them, such as Allow.
+    """
+    title = http.HTTPStatus(status).phrase
+    return _answer(request, ("about:blank", title, status), detail, headers or {}, ())
+
+
+def _answer(
+    request: Request,
+    kind: tuple[str, str, int],
+    detail: str,
+    headers: Mapping[str, str],
+    errors: tuple[FieldError, ...],
+) -> Response:
+    type_, title, status = kind
+    told = Problem(
+        type=type_,
+        title=title,
+        status=status,
+        detail=detail[:MAX_SHOWN],
+        instance=instance_of(request),
+        errors=errors[:MAX_ERRORS] or None,
+    )
+    return Response(
+        told.model_dump_json(exclude_none=True),
+        status,
+        {**headers, "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"},
+        MEDIA_TYPE,
+    )
+
+
+def instance_of(request: Request) -> str:
+    """Return the path as it was asked for, still percent-encoded and cut to a bound."""
+    raw: bytes = request.scope.get("raw_path") or b"/"
+    return raw.decode("latin-1")[:MAX_SHOWN]

@@ -1,0 +1,153 @@
+"""Deployments: what is fixed, and where they stand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from fastapi import APIRouter, Depends, Request, Response
+
+from api.caching import respond
+from api.reading import Now, Reading, hexed
+from api.round_view import deployment_path
+from api.routes_service import stage_name
+from api.routing import (
+    INVALID,
+    NOT_MODIFIED,
+    UNAVAILABLE,
+    Address,
+    declared,
+    refuse_unknown,
+)
+from api.schemas_deployments import (
+    ContractParameters,
+    ContractState,
+    DeploymentAnswer,
+    DeploymentsAnswer,
+    DeploymentSummary,
+    RunParameters,
+    Sizes,
+)
+from ledger.audit.history import read_run
+from ledger.protocol.consensus import quorum
+from ledger.protocol.selection import accepted_size
+
+if TYPE_CHECKING:
+    from typing import Literal
+
+    from api.deployments import Served
+    from ledger.protocol import rounds
+
+router = APIRouter(
+    prefix="/v1/deployments", tags=["deployments"], dependencies=[Depends(refuse_unknown)]
+)
+
+
+@router.get(
+    "",
+    summary="All deployments",
+    response_model=DeploymentsAnswer,
+    responses=NOT_MODIFIED | declared(_422=INVALID, _503=UNAVAILABLE),
+)
+def deployments(request: Request, reading: Now) -> Response:
+    """List every deployment whose manifest agrees with the chain, by its run's name."""
+    served, _ = reading.service.deployments.all(reading.chain)
+    answer = DeploymentsAnswer(
+        as_of=reading.as_of, deployments=tuple(_summary(each) for each in served)
+    )
+    return respond(request, reading, answer)
+
+
+@router.get(
+    "/{address}",
+    summary="One deployment",
+    response_model=DeploymentAnswer,
+    responses=NOT_MODIFIED
+    | declared(_404="no such deployment is served", _422=INVALID, _503=UNAVAILABLE),
+)
+def deployment(request: Request, reading: Now, address: Address) -> Response:
+    """Tell what a deployment has fixed and where its contract stands."""
+    served = reading.deployment(address)
+    found = served.manifest
+    answer = DeploymentAnswer(
+        as_of=reading.as_of,
+        address=found.address,
+        run=served.run,
+        config=hexed(served.sizes.config),
+        block=found.block,
+        transaction=found.transaction,
+        sizes=_sizes(served.sizes),
+        contract=_fixed(served.sizes),
+        parameters=_parameters(reading, served.sizes),
+        state=_state(reading, served),
+        links=_links(served),
+    )
+    return respond(request, reading, answer)
+
+
+def _summary(served: Served) -> DeploymentSummary:
+    return DeploymentSummary(
+        address=served.manifest.address,
+        run=served.run,
+        config=hexed(served.sizes.config),
+        rounds=served.sizes.rounds,
+        sizes=_sizes(served.sizes),
+        links=_links(served),
+    )
+
+
+def _links(served: Served) -> dict[str, str]:
+    path = deployment_path(served.manifest.address)
+    return {"self": path, "rounds": f"{path}/rounds", "clients": f"{path}/clients"}
+
+
+def _sizes(fixed: rounds.Deployment) -> Sizes:
+    return Sizes(
+        clients=fixed.clients,
+        trainers=fixed.trainers,
+        members=fixed.members,
+        accepted=accepted_size(fixed.aggregation_ppm, fixed.trainers),
+        quorum=quorum(fixed.members),
+    )
+
+
+def _fixed(fixed: rounds.Deployment) -> ContractParameters:
+    return ContractParameters(
+        aggregation_ppm=fixed.aggregation_ppm,
+        strategy=cast("Literal[1, 2, 3]", int(fixed.strategy)),
+        rounds=fixed.rounds,
+        deadline_blocks=fixed.deadline_blocks,
+        beacon=cast("Literal['none', 'block']", str(fixed.beacon)),
+        registry=hexed(fixed.registry),
+        initial_model=hexed(fixed.model),
+    )
+
+
+def _parameters(reading: Reading, fixed: rounds.Deployment) -> RunParameters | None:
+    document = read_run(reading.service.blobs, fixed.config)
+    if document is None:
+        return None
+    p = document.parameters
+    return RunParameters(
+        active_rate=p.active_rate,
+        committee_rate=p.committee_rate,
+        aggregation_rate=p.aggregation_rate,
+        dimension=p.dimension,
+        scoring=cast("Literal['mean', 'median']", str(p.scoring)),
+        server_rate=p.server_rate,
+        scores_checked=p.scores_checked,
+    )
+
+
+def _state(reading: Reading, served: Served) -> ContractState:
+    state = served.state(reading.block.number, reading.final)
+    return ContractState(
+        stage=stage_name(state.stage),
+        round=state.round,
+        opened_block=state.opened_block,
+        seed=hexed(state.seed),
+        committee=hexed(state.committee),
+        model=hexed(state.model),
+        head=hexed(state.head),
+        registered=state.registered,
+        commitments=hexed(state.commitments),
+    )

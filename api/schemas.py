@@ -1,0 +1,195 @@
+"""The words that all answers are made of; each schema carries its own example.
+
+256-bit integers are decimal strings, bytes 0x-hex, addresses EIP-55. A distance is a JSON number,
+which every reader parses to the same float64, and beside it its bit pattern as a decimal string.
+"""
+
+from __future__ import annotations
+
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.fields import FieldInfo
+
+_DIGEST = "0x" + "5c" * 32
+
+
+def example_of(schema: type[BaseModel]) -> dict[str, Any]:
+    """Return an example of a schema, put together from the examples of its fields.
+
+    Args:
+        schema: every field of it has an example, or is made of schemas that have.
+
+    Returns:
+        Plain data that the schema accepts.
+    """
+    return {name: _field_example(field) for name, field in schema.model_fields.items()}
+
+
+def _field_example(field: FieldInfo) -> Any:
+    return field.examples[0] if field.examples else _type_example(field.annotation)
+
+
+def _type_example(kind: Any) -> Any:
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        fields = [note for note in arguments[1:] if isinstance(note, FieldInfo) and note.examples]
+        return fields[0].examples[0] if fields else _type_example(arguments[0])  # type: ignore[index]
+    if origin in {Union, UnionType}:
+        return _type_example(next(part for part in arguments if part is not NoneType))
+    if origin in {list, tuple}:
+        return [_type_example(arguments[0])]
+    if origin is Literal:
+        return arguments[0]
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return example_of(kind)
+    raise TypeError(f"{kind} has no example")
+
+
+def _add_example(schema: dict[str, Any], kind: type[BaseModel]) -> None:
+    schema["examples"] = [example_of(kind)]
+
+
+class Schema(BaseModel):
+    """Base of all answers: no unknown fields, no NaN, no infinity."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, json_schema_extra=_add_example
+    )
+
+
+Digest32 = Annotated[str, Field(pattern=r"^0x[0-9a-f]{64}$", examples=[_DIGEST])]
+"""32 bytes as 0x-hex."""
+
+Signature65 = Annotated[
+    str, Field(pattern=r"^0x[0-9a-f]{130}$", examples=["0x" + "1f" * 64 + "1b"])
+]
+"""65 bytes r, s, v as 0x-hex."""
+
+Eip55 = Annotated[
+    str,
+    Field(pattern=r"^0x[0-9a-fA-F]{40}$", examples=["0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"]),
+]
+"""An address with its checksum in the case of its letters."""
+
+Uint = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,77})$", examples=["4602678819172646912"])]
+"""A whole number of up to 256 bits, in decimal."""
+
+Client = Annotated[int, Field(ge=0, lt=2**32, examples=[7])]
+"""The index of a registered client."""
+
+RoundNumber = Annotated[int, Field(ge=1, lt=2**32, examples=[2])]
+"""t, from 1."""
+
+Count = Annotated[int, Field(ge=0, examples=[4])]
+
+BlockNumber = Annotated[int, Field(ge=0, examples=[17])]
+
+UnixTime = Annotated[
+    int, Field(ge=0, lt=2**64, description="Unix seconds", examples=[1_767_225_600])
+]
+
+Distance = Annotated[float, Field(ge=0, examples=[0.5])]
+"""A finite distance; its shortest decimal form, which reads back as the same float64."""
+
+Bits = Annotated[
+    Uint,
+    Field(
+        description="the float64's bit pattern as an integer; such integers sort as the numbers do"
+    ),
+]
+
+Status = Literal["decided", "abandoned", "open"]
+"""How a round stands."""
+
+Links = Annotated[
+    dict[str, str],
+    Field(
+        description="paths of what belongs to this, by name",
+        examples=[{"self": "/v1/deployments/0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"}],
+    ),
+]
+
+NextCursor = Annotated[
+    str | None,
+    Field(
+        description="give this as `cursor` for the next page; null after the last one",
+        examples=["AQAAAAKHGfi3lW8gD0c"],
+    ),
+]
+
+
+class AsOf(Schema):
+    """The block that an answer speaks of: all of it was read as of this block."""
+
+    number: BlockNumber
+    hash: Digest32
+    finalized: Annotated[
+        bool, Field(description="whether the block is regarded as final", examples=[True])
+    ]
+
+
+class Answer(Schema):
+    """What every answer says about itself."""
+
+    as_of: AsOf
+
+
+class Health(Schema):
+    """The process is up; says nothing of the chain."""
+
+    status: Literal["up"] = "up"
+
+
+class Ready(Answer):
+    """The chain can be read."""
+
+    status: Literal["ready"] = "ready"
+
+
+class ChainHead(Schema):
+    """The chain and its newest block."""
+
+    chain_id: Annotated[Uint, Field(examples=["131277322940537"])]
+    genesis: Digest32
+    number: BlockNumber
+    hash: Digest32
+    time: UnixTime
+
+
+class DeploymentStatus(Schema):
+    """Where one deployment stands."""
+
+    address: Eip55
+    run: Annotated[str, Field(max_length=64, examples=["first"])]
+    stage: Literal["open", "registering", "finished"]
+    round: Annotated[int, Field(ge=0, description="0 before the first", examples=[2])]
+    rounds: RoundNumber
+
+
+class RefusedManifest(Schema):
+    """A manifest that is not served, and why."""
+
+    manifest: Annotated[str, Field(max_length=400, examples=["runs/second/deployment.json"])]
+    reason: Annotated[
+        str,
+        Field(max_length=500, examples=["the manifest is for chain 5, not 131277322940537"]),
+    ]
+
+
+class Versions(Schema):
+    """What is running."""
+
+    package: Annotated[str, Field(examples=["0.1.0"])]
+    protocol: Annotated[int, Field(ge=1, examples=[1])]
+    compiler: Annotated[str, Field(description="of the contract", examples=["vyper 0.4.3"])]
+
+
+class StatusAnswer(Answer):
+    """Chain, deployments, refused manifests and versions."""
+
+    chain: ChainHead
+    deployments: tuple[DeploymentStatus, ...]
+    refused: tuple[RefusedManifest, ...]
+    versions: Versions

@@ -1,0 +1,161 @@
+"""Answers about deployments and their clients."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from api.schemas import (
+    Answer,
+    Bits,
+    BlockNumber,
+    Client,
+    Count,
+    Digest32,
+    Distance,
+    Eip55,
+    Links,
+    NextCursor,
+    RoundNumber,
+    Schema,
+    Status,
+    Uint,
+)
+
+RunName = Annotated[str, Field(max_length=64, examples=["first"])]
+Rate = Annotated[float, Field(ge=0, le=1, examples=[0.4])]
+
+
+class Sizes(Schema):
+    """How many take part in a round."""
+
+    clients: Annotated[Count, Field(description="K, registered clients", examples=[12])]
+    trainers: Annotated[Count, Field(description="n, training clients of a round", examples=[6])]
+    members: Annotated[Count, Field(description="C, members of a committee", examples=[4])]
+    accepted: Annotated[
+        Count, Field(description="m, if all n are ranked; strategy III decides itself")
+    ]
+    quorum: Annotated[Count, Field(description="equal replies that decide", examples=[3])]
+
+
+class DeploymentSummary(Schema):
+    """One deployment in the list."""
+
+    address: Eip55
+    run: RunName
+    config: Digest32
+    rounds: Annotated[RoundNumber, Field(description="T, the last round", examples=[5])]
+    sizes: Sizes
+    links: Links
+
+
+class DeploymentsAnswer(Answer):
+    """All deployments, by run."""
+
+    deployments: tuple[DeploymentSummary, ...]
+
+
+class ContractParameters(Schema):
+    """What the contract itself fixes, for ever."""
+
+    aggregation_ppm: Annotated[int, Field(ge=0, le=10**6, examples=[500_000])]
+    strategy: Literal[1, 2, 3]
+    rounds: Annotated[RoundNumber, Field(examples=[5])]
+    deadline_blocks: Annotated[Count, Field(examples=[16])]
+    beacon: Literal["none", "block"]
+    registry: Digest32
+    initial_model: Digest32
+
+
+class RunParameters(Schema):
+    """What the run's configuration adds, from the blob that the contract names by digest."""
+
+    active_rate: Rate
+    committee_rate: Rate
+    aggregation_rate: Rate
+    dimension: Annotated[Count, Field(description="d, parameters of the model", examples=[650])]
+    scoring: Literal["mean", "median"]
+    server_rate: Annotated[float, Field(gt=0, examples=[1.0])]
+    scores_checked: Annotated[bool, Field(examples=[True])]
+
+
+class ContractState(Schema):
+    """The contract's storage at the block of `as_of`."""
+
+    stage: Literal["open", "registering", "finished"]
+    round: Annotated[int, Field(ge=0, description="0 before the first", examples=[2])]
+    opened_block: BlockNumber
+    seed: Digest32
+    committee: Annotated[Digest32, Field(description="set digest of S_c")]
+    model: Annotated[Digest32, Field(description="sha256 of w_t")]
+    head: Annotated[Digest32, Field(description="commits to the whole history")]
+    registered: Count
+    commitments: Annotated[Digest32, Field(description="running digest of the open round's")]
+
+
+class DeploymentAnswer(Answer):
+    """One deployment: what is fixed, and where it stands."""
+
+    address: Eip55
+    run: RunName
+    config: Annotated[Digest32, Field(description="sha256 of the run's configuration")]
+    block: Annotated[BlockNumber, Field(description="that created the contract")]
+    transaction: Digest32
+    sizes: Sizes
+    contract: ContractParameters
+    parameters: Annotated[
+        RunParameters | None, Field(description="null if the configuration's blob is not there")
+    ]
+    state: ContractState
+    links: Links
+
+
+class ClientEntry(Schema):
+    """One registered client."""
+
+    client: Client
+    address: Eip55
+    samples: Annotated[Uint, Field(description="n_k as registered", examples=["119"])]
+    banned_in_round: Annotated[
+        int | None,
+        Field(description="the round whose course holds the ban; null if not banned", examples=[3]),
+    ]
+    links: Links
+
+
+class ClientsAnswer(Answer):
+    """A page of clients, ascending."""
+
+    clients: tuple[ClientEntry, ...]
+    next_cursor: NextCursor
+
+
+class ClientAnswer(Answer):
+    """One client."""
+
+    client: ClientEntry
+
+
+class ClientRound(Schema):
+    """What one client was in one round."""
+
+    round: RoundNumber
+    status: Status
+    role: Literal["trainer", "member"]
+    place: Annotated[int | None, Field(description="on the committee, from 0", ge=0, examples=[1])]
+    rank: Annotated[int | None, Field(description="from 0, best first", ge=0, examples=[0])]
+    distance: Distance | None
+    distance_bits: Bits | None
+    accepted: Annotated[bool, Field(examples=[True])]
+    links: Links
+
+
+class ClientRoundsAnswer(Answer):
+    """A page of the rounds that a client took part in; one page looks at so many rounds at most."""
+
+    rounds: tuple[ClientRound, ...]
+    scanned: Annotated[
+        Count, Field(description="rounds that this page looked at; a page may be short of `limit`")
+    ]
+    next_cursor: NextCursor

@@ -1,0 +1,51 @@
+"""What a service needs to know: where the chain, the manifests and the blobs are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class Settings(BaseModel):
+    """Where one service reads; nothing here lets it write.
+
+    Attributes:
+        home: of the runs: `chain.sqlite`, `blobs/` and `runs/<name>/deployment.json`.
+        rpc_url: a node to read instead of `chain.sqlite`.
+        chain_id: the chain that the node must serve; needed with `rpc_url`.
+        manifests: further manifests, beside those of the home's runs.
+        blobs: the folder of blobs; None for `blobs/` in the home.
+        rpc_timeout_seconds: how long one answer of the node may take.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    home: Path
+    rpc_url: Annotated[str, Field(max_length=2_000)] | None = None
+    chain_id: Annotated[int, Field(ge=1)] | None = None
+    manifests: tuple[Path, ...] = ()
+    blobs: Path | None = None
+    rpc_timeout_seconds: Annotated[float, Field(gt=0, le=300)] = 10.0
+
+    @model_validator(mode="after")
+    def _names_the_nodes_chain(self) -> Self:
+        if (self.rpc_url is None) != (self.chain_id is None):
+            raise ValueError("rpc_url and chain_id go together: a node is only read if it is known")
+        return self
+
+    @property
+    def chain_file(self) -> Path:
+        """The embedded chain."""
+        return self.home / "chain.sqlite"
+
+    @property
+    def blob_folder(self) -> Path:
+        """The content-addressed store."""
+        return self.home / "blobs" if self.blobs is None else self.blobs
+
+    @property
+    def runs(self) -> Path:
+        """The folder with one folder per run."""
+        return self.home / "runs"

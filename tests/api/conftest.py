@@ -1,0 +1,121 @@
+"""A real server over a real chain that real clients wrote."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from api.serve import listening_socket, server_for, url_of
+from api.settings import Settings
+from clients.configuration import load
+from clients.runs import manifest_of, opened
+from ledger.blobs.store import FolderBlobs
+from ledger.chain.embedded import EmbeddedChain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+ROUNDS = 9
+CLIENTS, TRAINERS, MEMBERS = 14, 7, 5
+SETTINGS = (
+    "seed=1",
+    f"protocol.rounds={ROUNDS}",
+    f"protocol.clients={CLIENTS}",
+    "protocol.active_rate=0.857143",
+    "protocol.committee_rate=0.416667",
+    "protocol.deadline_blocks=3",
+    "protocol.strategy=3",
+    "protocol.scoring=median",
+    "malice.members.silent=2",
+    "malice.members.equivocating=1",
+    "malice.members.false-scores=1",
+    "malice.members.wrong-proposal=1",
+    "malice.trainers.not-finite=1",
+    "malice.trainers.silent=1",
+)
+"""Every fault comes to bear, and some rounds are decided, some abandoned."""
+
+
+def make_run(home: Path, name: str, settings: tuple[str, ...] = ()) -> str:
+    """Play a whole run into a home; return the contract's address."""
+    home.mkdir(exist_ok=True)
+    path = home / "chain.sqlite"
+    with (
+        EmbeddedChain.open(path) if path.exists() else EmbeddedChain.create(path) as chain,
+        opened(
+            home, name, load("smoke", settings=settings), chain, FolderBlobs(home / "blobs")
+        ) as run,
+    ):
+        run.go_on(lambda _: None)
+    return manifest_of(home, name).address
+
+
+@contextmanager
+def serving(settings: Settings) -> Iterator[httpx.Client]:
+    server = server_for(settings)
+    with listening_socket("127.0.0.1", 0) as listener:
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            while not server.started:
+                assert thread.is_alive(), "the server did not start"
+                time.sleep(0.005)
+            with httpx.Client(base_url=url_of(listener), trust_env=False) as client:
+                yield client
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+@pytest.fixture(scope="session")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("api") / "home"
+    make_run(folder, "first", SETTINGS)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def address(home: Path) -> str:
+    return manifest_of(home, "first").address
+
+
+@pytest.fixture(scope="session")
+def client(home: Path) -> Iterator[httpx.Client]:
+    with serving(Settings(home=home)) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def root(address: str) -> str:
+    return f"/v1/deployments/{address}"
+
+
+def read(http: httpx.Client, path: str, **parameters: Any) -> Any:
+    """Return an answer's JSON, which must be a success that names its block."""
+    answer = http.get(path, params=parameters)
+    assert answer.status_code == 200, answer.text
+    told = answer.json()
+    assert set(told["as_of"]) == {"number", "hash", "finalized"}
+    return told
+
+
+def refused(answer: httpx.Response, status: int, name: str | None = None) -> Any:
+    """Return a problem's JSON, which must be one of RFC 9457."""
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    told = answer.json()
+    assert told["status"] == status
+    assert {"type", "title", "detail", "instance"} <= set(told)
+    assert told["type"] == (f"urn:cmfl:problem:{name}" if name else "about:blank")
+    return told
+
+
+def rounds_that_are(client: httpx.Client, root: str, status: str) -> list[int]:
+    found = read(client, f"{root}/rounds", status=status, limit=100)["rounds"]
+    return [entry["round"] for entry in found]

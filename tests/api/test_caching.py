@@ -1,0 +1,128 @@
+"""A finished round's bytes never change; what may still change says so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from api.caching import CHANGING, IMMUTABLE, is_known
+from api.settings import Settings
+from tests.api.conftest import ROUNDS, SETTINGS, make_run, read, rounds_that_are, serving
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import httpx
+
+PARTS = (
+    *("", "/updates", "/scores", "/votes", "/committee", "/aggregation"),
+    "/scores?include=vectors",
+)
+
+
+def paths(root: str) -> list[str]:
+    return [f"{root}/rounds/{t}{part}" for t in range(1, ROUNDS + 1) for part in PARTS]
+
+
+def test_finished_rounds_are_immutable_under_a_strong_tag(client: httpx.Client, root: str) -> None:
+    tags = set()
+    for path in paths(root):
+        answer = client.get(path)
+        assert answer.headers["cache-control"] == IMMUTABLE
+        assert answer.headers["etag"].startswith('"')
+        tags.add(answer.headers["etag"])
+        again = client.get(path)
+        assert (again.content, again.headers["etag"]) == (answer.content, answer.headers["etag"])
+    with_vectors = ROUNDS - len(rounds_that_are(client, root, "abandoned"))
+    assert len(tags) == ROUNDS * (len(PARTS) - 1) + with_vectors, "other bytes, other tags"
+
+
+def test_what_the_client_has_is_not_sent_again(client: httpx.Client, root: str) -> None:
+    for path in (f"{root}/rounds/1", f"{root}/rounds", root, "/v1/status", f"{root}/clients/1"):
+        tag = client.get(path).headers["etag"]
+        for known in (tag, f'"other", {tag}', f"W/{tag.removeprefix('W/')}", "*"):
+            answer = client.get(path, headers={"If-None-Match": known})
+            assert answer.status_code == 304
+            assert answer.content == b""
+            assert answer.headers["etag"] == tag
+        for other in ('"other"', tag.strip('W/"'), ""):
+            answer = client.get(path, headers={"If-None-Match": other})
+            assert answer.status_code == 200
+
+
+def test_what_may_change_has_a_weak_tag_and_must_be_asked_for(
+    client: httpx.Client, root: str
+) -> None:
+    for path in ("/v1/status", "/v1/deployments", root, f"{root}/rounds", f"{root}/clients"):
+        answer = client.get(path)
+        assert answer.headers["cache-control"] == CHANGING
+        assert answer.headers["etag"].startswith('W/"')
+
+
+def test_immutable_bytes_stay_when_the_chain_goes_on(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    root = f"/v1/deployments/{make_run(home, 'first', SETTINGS)}"
+    with serving(Settings(home=home)) as client:
+        before = {path: client.get(path).content for path in paths(root)}
+        head = read(client, "/v1/status")["chain"]["number"]
+        make_run(home, "second", ("protocol.rounds=1",))
+        assert read(client, "/v1/status")["chain"]["number"] > head
+        assert before == {path: client.get(path).content for path in paths(root)}
+        assert [d["run"] for d in read(client, "/v1/deployments")["deployments"]] == [
+            "first",
+            "second",
+        ]
+
+
+def test_a_missing_record_is_told_and_its_answers_may_change(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    root = f"/v1/deployments/{make_run(home, 'first', ('protocol.rounds=1',))}"
+    with serving(Settings(home=home)) as client:
+        digest = read(client, f"{root}/rounds/1")["record"]["digest"][2:]
+        blob = home / "blobs" / digest[:2] / digest
+        data = blob.read_bytes()
+        blob.unlink()
+        for part in ("", "/updates", "/scores", "/votes"):
+            answer = client.get(f"{root}/rounds/1{part}")
+            assert answer.headers["cache-control"] == CHANGING
+            assert answer.json()["record"] == {"digest": f"0x{digest}", "available": False}
+        assert len(read(client, f"{root}/rounds/1/votes")["certificates"]) == 2
+        # Another blob under its name is none either.
+        blob.write_bytes(data[:-1] + b"\0")
+        assert not read(client, f"{root}/rounds/1/scores")["record"]["available"]
+        blob.write_bytes(data)
+        assert client.get(f"{root}/rounds/1/scores").headers["cache-control"] == IMMUTABLE
+
+
+def test_a_missing_score_vector_is_null_and_may_come_back(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    root = f"/v1/deployments/{make_run(home, 'first', ('protocol.rounds=1',))}"
+    with serving(Settings(home=home)) as client:
+        claim = read(client, f"{root}/rounds/1/scores")["claims"][0]
+        digest = claim["digest"][2:]
+        (home / "blobs" / digest[:2] / digest).unlink()
+        answer = client.get(f"{root}/rounds/1/scores?include=vectors")
+        assert answer.headers["cache-control"] == CHANGING
+        assert answer.json()["claims"][0]["vector"] is None
+        assert answer.json()["claims"][1]["vector"] is not None
+
+
+@pytest.mark.parametrize(
+    ("header", "known"),
+    [
+        ('"a"', True),
+        ('W/"a"', True),
+        ('"b" , "a"', True),
+        ("*", True),
+        ('"b"', False),
+        ("a", False),
+        ("", False),
+        (None, False),
+        ('"a",' * 2_000, False),
+    ],
+)
+def test_tags_are_compared_weakly_and_overlong_headers_ignored(
+    header: str | None, known: bool
+) -> None:
+    assert is_known(header, '"a"') is known

@@ -1,0 +1,131 @@
+"""The document says what the service does, and its examples are what it says."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pydantic import BaseModel
+
+from api import schemas, schemas_deployments, schemas_rounds
+from api.app import create_app
+from api.problems import MEDIA_TYPE, FieldError, Problem
+from api.schemas import Schema, example_of
+from api.settings import Settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import httpx
+
+ANSWERS = {
+    kind.__name__: kind
+    for module in (schemas, schemas_deployments, schemas_rounds)
+    for kind in vars(module).values()
+    if isinstance(kind, type) and issubclass(kind, Schema)
+} | {"Problem": Problem, "FieldError": FieldError}
+
+
+@pytest.fixture(scope="module")
+def document(client: httpx.Client) -> dict[str, Any]:
+    answer = client.get("/openapi.json")
+    assert answer.status_code == 200
+    return dict(answer.json())
+
+
+def test_every_endpoint_of_the_issue_is_there(document: dict[str, Any]) -> None:
+    deployment = "/v1/deployments/{address}"
+    one = f"{deployment}/rounds/{{number}}"
+    parts = ("updates", "scores", "votes", "committee", "aggregation")
+    assert set(document["paths"]) == {
+        *("/health", "/ready", "/v1/status", "/v1/deployments", deployment),
+        *(f"{deployment}/rounds", one, *(f"{one}/{part}" for part in parts)),
+        *(f"{deployment}/clients", f"{deployment}/clients/{{number}}"),
+        f"{deployment}/clients/{{number}}/rounds",
+    }
+
+
+def test_everything_only_reads_and_is_described(document: dict[str, Any]) -> None:
+    tags = {tag["name"] for tag in document["tags"]}
+    for path, methods in document["paths"].items():
+        assert set(methods) == {"get"}, path
+        operation = methods["get"]
+        assert operation["summary"]
+        assert operation["description"]
+        assert set(operation["tags"]) <= tags
+        for parameter in operation.get("parameters", []):
+            assert parameter["description"], (path, parameter)
+
+
+def test_every_answer_has_an_example_that_its_schema_accepts(document: dict[str, Any]) -> None:
+    for path, methods in document["paths"].items():
+        for status, answer in methods["get"]["responses"].items():
+            if status == "304":
+                continue
+            media_type = "application/json" if status == "200" else MEDIA_TYPE
+            content = answer["content"]
+            assert set(content) == {media_type}, (path, status)
+            name = content[media_type]["schema"]["$ref"].rpartition("/")[2]
+            ANSWERS[name].model_validate(content[media_type]["example"])
+
+
+def test_every_schema_has_an_example_that_it_accepts(document: dict[str, Any]) -> None:
+    for name, schema in document["components"]["schemas"].items():
+        assert schema["description"], name
+        (example,) = schema["examples"]
+        ANSWERS[name].model_validate(example)
+
+
+def test_problems_are_declared_wherever_they_come_from(document: dict[str, Any]) -> None:
+    for path, methods in document["paths"].items():
+        declared = set(methods["get"]["responses"])
+        assert "422" in declared
+        assert ("503" in declared) == (path != "/health")
+        assert ("404" in declared) == ("{" in path)
+        parameters = {parameter["name"] for parameter in methods["get"].get("parameters", [])}
+        assert ("400" in declared) == ("cursor" in parameters)
+        assert "HTTPValidationError" not in str(methods)
+
+
+def test_answers_are_what_their_schemas_say(
+    client: httpx.Client, address: str, document: dict[str, Any]
+) -> None:
+    for path, methods in document["paths"].items():
+        answer = client.get(path.replace("{address}", address).replace("{number}", "2"))
+        content = methods["get"]["responses"]["200"]["content"]["application/json"]
+        name = content["schema"]["$ref"].rpartition("/")[2]
+        ANSWERS[name].model_validate_json(answer.content)
+
+
+def test_an_example_needs_every_field_to_have_one() -> None:
+    class Bare(BaseModel):
+        number: int
+
+    with pytest.raises(TypeError, match="has no example"):
+        example_of(Bare)
+
+
+def test_no_number_can_be_infinite_or_nan() -> None:
+    example = example_of(schemas_rounds.Threshold)
+    for value in (float("inf"), float("nan")):
+        with pytest.raises(ValueError, match="finite number"):
+            schemas_rounds.Threshold.model_validate(example | {"value": value})
+
+
+def test_the_page_for_people_fetches_nothing_from_elsewhere(client: httpx.Client) -> None:
+    answer = client.get("/docs")
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert answer.headers["content-security-policy"].startswith("default-src 'none'")
+    assert not re.findall(r"<script|src=|href=\"http|url\(", answer.text)
+    assert "/v1/deployments/{address}/rounds/{number}/votes" in answer.text
+
+
+def test_other_origins_get_no_permission(client: httpx.Client) -> None:
+    answer = client.get("/health", headers={"Origin": "https://elsewhere.example"})
+    assert "access-control-allow-origin" not in answer.headers
+
+
+def test_making_the_app_opens_nothing(tmp_path: Path) -> None:
+    create_app(Settings(home=tmp_path / "none"))
+    assert not (tmp_path / "none").exists()

@@ -1,0 +1,169 @@
+"""Pages hold every entry once, in order, and their cursors cannot be carried elsewhere."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from api.paging import MAX_CURSOR, decode_cursor, encode_cursor
+from api.problems import ProblemError
+from api.scanning import SCANNED, Walk
+from tests.api.conftest import CLIENTS, ROUNDS, read, refused, rounds_that_are
+
+if TYPE_CHECKING:
+    import httpx
+
+
+def walk(http: httpx.Client, path: str, entries: str, **parameters: Any) -> list[Any]:
+    """Return all entries, page by page."""
+    found: list[Any] = []
+    for _ in range(100):
+        page = read(http, path, **parameters)
+        assert len(page[entries]) <= parameters["limit"]
+        found += page[entries]
+        if page["next_cursor"] is None:
+            return found
+        parameters["cursor"] = page["next_cursor"]
+    raise AssertionError("the walk does not end")
+
+
+def numbers(found: list[Any]) -> list[int]:
+    return [entry["round"] for entry in found]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 4, ROUNDS, 100])
+def test_both_walks_hold_every_round_once(client: httpx.Client, root: str, limit: int) -> None:
+    oldest = numbers(walk(client, f"{root}/rounds", "rounds", limit=limit, order="oldest"))
+    newest = numbers(walk(client, f"{root}/rounds", "rounds", limit=limit, order="newest"))
+    assert oldest == list(range(1, ROUNDS + 1))
+    assert newest == oldest[::-1]
+
+
+@pytest.mark.parametrize("limit", [1, 3, 100])
+@pytest.mark.parametrize("order", ["newest", "oldest"])
+def test_filters_part_the_rounds(client: httpx.Client, root: str, limit: int, order: str) -> None:
+    path = f"{root}/rounds"
+    parts = {
+        status: numbers(walk(client, path, "rounds", limit=limit, order=order, status=status))
+        for status in ("decided", "abandoned", "open")
+    }
+    assert parts["open"] == []
+    assert parts["decided"]
+    assert parts["abandoned"]
+    assert sorted(parts["decided"] + parts["abandoned"]) == list(range(1, ROUNDS + 1))
+
+
+def test_roles_are_told_apart(client: httpx.Client, root: str) -> None:
+    for number in range(CLIENTS):
+        found = {
+            role: numbers(
+                walk(client, f"{root}/rounds", "rounds", limit=2, client=number, role=role)
+            )
+            for role in ("any", "trained", "served", "accepted")
+        }
+        assert not set(found["trained"]) & set(found["served"])
+        assert sorted(found["trained"] + found["served"], reverse=True) == found["any"]
+        assert set(found["accepted"]) <= set(found["trained"])
+        own = walk(client, f"{root}/clients/{number}/rounds", "rounds", limit=2)
+        assert numbers(own) == found["any"]
+        assert [e["round"] for e in own if e["role"] == "member"] == found["served"]
+
+
+def test_filters_agree_with_each_other(client: httpx.Client, root: str) -> None:
+    decided = rounds_that_are(client, root, "decided")
+    path = f"{root}/rounds"
+    for number in range(CLIENTS):
+        both = walk(client, path, "rounds", limit=1, client=number, status="decided")
+        every = walk(client, path, "rounds", limit=1, client=number)
+        assert numbers(both) == [n for n in numbers(every) if n in decided]
+
+
+def test_clients_are_walked_by_index(client: httpx.Client, root: str) -> None:
+    for limit in (1, 5, CLIENTS, 100):
+        found = walk(client, f"{root}/clients", "clients", limit=limit)
+        assert [entry["client"] for entry in found] == list(range(CLIENTS))
+
+
+def test_a_page_tells_how_much_it_looked_at(client: httpx.Client, root: str) -> None:
+    assert SCANNED >= ROUNDS
+    assert read(client, f"{root}/rounds", status="open")["scanned"] == ROUNDS
+    assert read(client, f"{root}/rounds", limit=3)["scanned"] == 3
+
+
+def test_a_pages_work_is_bounded() -> None:
+    assert Walk("rounds", "newest").width(limit=20, clients=12_288) == 20
+    assert Walk("rounds", "newest", status="open").width(limit=20, clients=12_288) == 200
+    assert Walk("rounds", "newest", client=1, role="accepted").width(20, 12_288) == 200
+    # Who was sampled needs a key of every client: 200,000 of them for a page.
+    assert Walk("rounds", "newest", client=1).width(limit=20, clients=1_000) == 200
+    assert Walk("rounds", "newest", client=1).width(limit=20, clients=12_288) == 16
+
+
+@pytest.mark.parametrize("limit", ["0", "101", "-1", "1e2", "1.0", "+5", " 5", "05", "x", "", "٣"])
+def test_limits_out_of_range_are_refused_not_clamped(
+    client: httpx.Client, root: str, limit: str
+) -> None:
+    for path in ("rounds", "clients", "clients/0/rounds"):
+        told = refused(
+            client.get(f"{root}/{path}", params={"limit": limit}), 422, "request-invalid"
+        )
+        assert told["errors"][0]["name"] == "limit"
+
+
+def test_the_default_limit_is_twenty(client: httpx.Client, root: str) -> None:
+    assert read(client, f"{root}/rounds") == read(client, f"{root}/rounds", limit=20)
+
+
+@pytest.mark.parametrize(
+    "cursor", ["", "A", "AQ", "%00", "AQAAAAKHGfi3lW8gD0c", "=" * 20, "A" * MAX_CURSOR, "é"]
+)
+def test_what_is_no_cursor_is_refused(client: httpx.Client, root: str, cursor: str) -> None:
+    for path in ("rounds", "clients", "clients/0/rounds"):
+        answer = client.get(f"{root}/{path}", params={"cursor": cursor})
+        refused(answer, 400, "cursor-invalid")
+
+
+def test_an_overlong_cursor_is_refused(client: httpx.Client, root: str) -> None:
+    answer = client.get(f"{root}/rounds", params={"cursor": "A" * (MAX_CURSOR + 1)})
+    refused(answer, 422, "request-invalid")
+
+
+def test_a_cursor_is_bound_to_its_query(client: httpx.Client, root: str) -> None:
+    cursor = read(client, f"{root}/rounds", limit=2)["next_cursor"]
+    others: list[dict[str, Any]] = [{"order": "oldest"}, {"status": "decided"}, {"client": 1}]
+    for other in others:
+        answer = client.get(f"{root}/rounds", params={"cursor": cursor, **other})
+        refused(answer, 400, "cursor-invalid")
+    for path in ("clients", "clients/0/rounds"):
+        answer = client.get(f"{root}/{path}", params={"cursor": cursor})
+        refused(answer, 400, "cursor-invalid")
+    assert read(client, f"{root}/rounds", cursor=cursor, limit=5)["rounds"]
+
+
+@given(position=st.integers(0, 2**32 - 1), scope=st.text(max_size=20))
+def test_a_cursor_leads_back_to_its_position(position: int, scope: str) -> None:
+    cursor = encode_cursor(position, scope)
+    assert len(cursor) <= MAX_CURSOR
+    assert decode_cursor(cursor, scope, last=2**32 - 1) == position
+    with pytest.raises(ProblemError):
+        decode_cursor(cursor, scope + "x", last=2**32 - 1)
+
+
+@given(place=st.integers(0, 22), letter=st.sampled_from("ABCXYZabcxyz0189-_=+/é "))
+def test_every_altered_cursor_is_refused(place: int, letter: str) -> None:
+    cursor = encode_cursor(7, "rounds")
+    altered = cursor[:place] + letter + cursor[place + 1 :]
+    if altered == cursor:
+        return
+    with pytest.raises(ProblemError):
+        decode_cursor(altered, "rounds", last=2**32 - 1)
+
+
+def test_a_cursor_beyond_the_end_is_refused() -> None:
+    with pytest.raises(ProblemError, match="nothing that is there"):
+        decode_cursor(encode_cursor(8, "rounds"), "rounds", last=7)
+    with pytest.raises(ProblemError, match="nothing that is there"):
+        decode_cursor(encode_cursor(0, "rounds"), "rounds", last=7, first=1)

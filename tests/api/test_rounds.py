@@ -1,0 +1,350 @@
+"""What is told of a round is what chain and blobs hold of it."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ledger.audit.history import RoundHistory, read_round
+from ledger.blobs.store import FolderBlobs
+from ledger.chain.addresses import checksum
+from ledger.chain.deployment import connect, read_manifest
+from ledger.chain.embedded_reader import EmbeddedReader
+from ledger.protocol import encoding, merkle
+from ledger.protocol.consensus import quorum
+from ledger.protocol.signing import is_signed_by
+from ledger.protocol.types import (
+    ClientId,
+    Digest,
+    Domain,
+    Phase,
+    RegisteredClient,
+    Scores,
+    Vote,
+    VoteKind,
+)
+from tests.api.conftest import CLIENTS, MEMBERS, ROUNDS, TRAINERS, read, refused, rounds_that_are
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import httpx
+
+
+class Truth:
+    """The same rounds, read without the service."""
+
+    def __init__(self, home: Path, chain: EmbeddedReader) -> None:
+        manifest = read_manifest(home / "runs" / "first" / "deployment.json")
+        self.ledger = connect(chain, manifest)
+        self.sizes = self.ledger.deployment()
+        self.registry = self.ledger.registry()
+        self.domain: Domain = manifest.domain()
+        self.chain = chain
+        self._blobs = FolderBlobs(home / "blobs")
+
+    def round(self, number: int) -> RoundHistory:
+        history = read_round(self.ledger, self.sizes, number, self._blobs)
+        assert history is not None
+        return history
+
+    def client(self, client: int) -> RegisteredClient:
+        return self.registry[client]
+
+
+@pytest.fixture(scope="module")
+def truth(home: Path) -> Iterator[Truth]:
+    with EmbeddedReader.open(home / "chain.sqlite") as chain:
+        yield Truth(home, chain)
+
+
+@pytest.fixture(scope="module")
+def decided(client: httpx.Client, root: str) -> list[int]:
+    found = rounds_that_are(client, root, "decided")
+    assert found, "the run decides some rounds"
+    return found
+
+
+@pytest.fixture(scope="module")
+def abandoned(client: httpx.Client, root: str) -> list[int]:
+    found = rounds_that_are(client, root, "abandoned")
+    assert found, "and abandons some"
+    return found
+
+
+def digest(text: str) -> Digest:
+    return Digest(bytes.fromhex(text.removeprefix("0x")))
+
+
+def test_every_round_is_told_in_numbers(client: httpx.Client, root: str, truth: Truth) -> None:
+    for number in range(1, ROUNDS + 1):
+        told, history = read(client, f"{root}/rounds/{number}"), truth.round(number)
+        assert told["status"] == history.status
+        assert told["seed"] == f"0x{history.seed.hex()}"
+        assert (told["trainers"], told["members"]) == (TRAINERS, MEMBERS)
+        assert told["committed"] == len(history.commitments)
+        end = history.decided or history.abandoned
+        assert end is not None
+        assert history.ended is not None
+        assert told["head"] == f"0x{end.head.hex()}"
+        assert told["next_seed"] == f"0x{end.next_seed.hex()}"
+        assert told["as_of"]["number"] == told["ended"]["number"] == history.ended.block_number
+        assert told["ended_time"] == truth.chain.block(history.ended.block_number).timestamp
+
+
+def test_the_last_round_ends_with_the_contracts_head(client: httpx.Client, root: str) -> None:
+    state = read(client, root)["state"]
+    assert (state["stage"], state["round"]) == ("finished", ROUNDS)
+    assert state["head"] == read(client, f"{root}/rounds/{ROUNDS}")["head"]
+
+
+def test_each_sampled_trainer_has_its_fate(
+    client: httpx.Client, root: str, truth: Truth, decided: list[int]
+) -> None:
+    outcomes, reasons = set(), set()
+    for number in decided:
+        told, history = read(client, f"{root}/rounds/{number}/updates"), truth.round(number)
+        assert [entry["client"] for entry in told["updates"]] == list(history.trainers)
+        assert history.decided is not None
+        for entry in told["updates"]:
+            outcomes.add(entry["outcome"])
+            payload = history.commitments.get(entry["client"])
+            assert entry["payload"] == (f"0x{payload.hex()}" if payload else None)
+            if entry["outcome"] == "dropped out":
+                assert entry["rank"] is None
+                assert entry["reason"] == ("payload malformed" if payload else "no commitment")
+                reasons.add(entry["reason"])
+                continue
+            assert entry["reason"] is None
+            word = history.decided.ranking[entry["rank"]]
+            assert encoding.word_client(word) == entry["client"]
+            assert entry["distance"] == encoding.word_distance(word)
+            assert encoding.float_bits(entry["distance"]) == int(entry["distance_bits"])
+            chosen = entry["client"] in history.decided.accepted
+            assert entry["outcome"] == ("accepted" if chosen else "not accepted")
+    assert outcomes == {"accepted", "not accepted", "dropped out"}
+    assert reasons == {"payload malformed", "no commitment"}
+
+
+def test_an_abandoned_round_has_commitments_and_no_ranking(
+    client: httpx.Client, root: str, abandoned: list[int]
+) -> None:
+    told = read(client, f"{root}/rounds/{abandoned[0]}/updates")["updates"]
+    assert {entry["outcome"] for entry in told} == {"undecided"}
+    assert {entry["distance"] for entry in told} == {None}
+    assert any(entry["payload"] for entry in told)
+
+
+def test_every_vote_is_signed_for_what_the_answer_says(
+    client: httpx.Client, root: str, truth: Truth, decided: list[int]
+) -> None:
+    for number in decided:
+        told, history = read(client, f"{root}/rounds/{number}/votes"), truth.round(number)
+        assert told["quorum"] == quorum(MEMBERS) == 3
+        assert [c["phase"] for c in told["certificates"]] == ["aggregation", "election"]
+        for phase, certificate in zip(Phase, told["certificates"], strict=True):
+            signed = [(VoteKind.REQUEST, certificate["primary"])]
+            signed += [(VoteKind.REPLY, reply) for reply in certificate["replies"]]
+            assert len(signed) > told["quorum"]
+            for kind, one in signed:
+                assert history.committee[one["place"]] == one["client"]
+                assert is_signed(truth, number, phase, kind, certificate, one)
+                other = certificate | {"timestamp": certificate["timestamp"] + 1}
+                assert not is_signed(truth, number, phase, kind, other, one)
+
+
+def is_signed(
+    truth: Truth,
+    number: int,
+    phase: Phase,
+    kind: VoteKind,
+    certificate: dict[str, Any],
+    one: dict[str, Any],
+) -> bool:
+    vote = Vote(
+        kind,
+        number,
+        phase,
+        certificate["view"],
+        certificate["timestamp"],
+        digest(certificate["set"]),
+        digest(certificate["result"]),
+    )
+    address = truth.client(one["client"]).address
+    return is_signed_by(address, truth.domain, vote, bytes.fromhex(one["signature"][2:]))
+
+
+def test_what_went_wrong_while_voting_is_told(
+    client: httpx.Client, root: str, decided: list[int]
+) -> None:
+    kinds = [
+        incident["kind"]
+        for number in decided
+        for incident in read(client, f"{root}/rounds/{number}/votes")["incidents"]
+    ]
+    assert {"silent", "wrong proposal", "equivocation"} <= set(kinds)
+
+
+def test_abandoned_rounds_have_no_certificates(
+    client: httpx.Client, root: str, abandoned: list[int]
+) -> None:
+    assert read(client, f"{root}/rounds/{abandoned[0]}/votes")["certificates"] == []
+
+
+def test_score_claims_are_signed_and_give_the_recorded_root(
+    client: httpx.Client, root: str, truth: Truth, decided: list[int]
+) -> None:
+    for number in decided:
+        told = read(client, f"{root}/rounds/{number}/scores")
+        assert told["record"]["available"]
+        counted = [claim for claim in told["claims"] if claim["counted"]]
+        leaves: list[merkle.Leaf] = [(c["member"], digest(c["digest"])) for c in counted]
+        root_of = merkle.root(merkle.SCORES_LEAF, leaves)
+        assert told["scores_root"] == f"0x{root_of.hex()}"
+        for claim in told["claims"]:
+            assert (claim["reason"] is None) == claim["counted"]
+            assert claim["vector"] is None
+            scores = Scores(number, ClientId(claim["member"]), digest(claim["digest"]))
+            signature = bytes.fromhex(claim["signature"][2:])
+            address = truth.client(claim["member"]).address
+            assert is_signed_by(address, truth.domain, scores, signature)
+
+
+def test_a_liar_is_named_with_its_lie(client: httpx.Client, root: str, decided: list[int]) -> None:
+    reasons = [
+        claim["reason"]
+        for number in decided
+        for claim in read(client, f"{root}/rounds/{number}/scores")["claims"]
+        if not claim["counted"]
+    ]
+    assert any(reason.startswith("false distance to client") for reason in reasons)
+
+
+def test_score_vectors_are_shown_on_request(
+    client: httpx.Client, root: str, decided: list[int]
+) -> None:
+    told = read(client, f"{root}/rounds/{decided[0]}/scores", include="vectors")
+    for claim in told["claims"]:
+        distances = claim["vector"]["trainers"] + claim["vector"]["members"]
+        assert distances
+        for one in distances:
+            assert encoding.float_bits(one["distance"]) == int(one["distance_bits"])
+
+
+def test_the_committee_is_listed_by_places_with_addresses(
+    client: httpx.Client, root: str, truth: Truth
+) -> None:
+    for number in range(1, ROUNDS + 1):
+        told, history = read(client, f"{root}/rounds/{number}/committee"), truth.round(number)
+        assert [member["client"] for member in told["committee"]] == list(history.committee)
+        assert [member["place"] for member in told["committee"]] == list(range(MEMBERS))
+        for member in told["committee"]:
+            assert member["address"] == checksum(truth.client(member["client"]).address)
+        if number < ROUNDS:
+            after = read(client, f"{root}/rounds/{number + 1}/committee")["committee"]
+            shown = [member["client"] for member in told["next_committee"]]
+            assert shown == [member["client"] for member in after]
+
+
+def test_each_phase_has_one_primary(client: httpx.Client, root: str, decided: list[int]) -> None:
+    told = read(client, f"{root}/rounds/{decided[0]}/committee")["committee"]
+    phases = [phase for member in told for phase in member["primary_of"]]
+    assert sorted(phases) == ["aggregation", "election"]
+
+
+def test_weights_are_exact_and_sum_to_one(
+    client: httpx.Client, root: str, truth: Truth, decided: list[int]
+) -> None:
+    for number in decided:
+        told, history = read(client, f"{root}/rounds/{number}/aggregation"), truth.round(number)
+        assert history.decided is not None
+        assert [entry["client"] for entry in told["accepted"]] == list(history.decided.accepted)
+        weights = [entry["weight"] for entry in told["accepted"]]
+        shares = [Fraction(int(w["numerator"]), int(w["denominator"])) for w in weights]
+        assert sum(shares) == 1
+        assert [w["value"] for w in weights] == [float(share) for share in shares]
+        bits = history.decided.threshold_bits
+        assert told["threshold"] == {"value": encoding.float_from_bits(bits), "bits": str(bits)}
+        assert told["model"] == f"0x{history.decided.model.hex()}"
+        assert told["result"] == voted_result(client, root, number)
+
+
+def voted_result(client: httpx.Client, root: str, number: int) -> str:
+    certificates = read(client, f"{root}/rounds/{number}/votes")["certificates"]
+    return str(certificates[0]["result"])
+
+
+def test_an_abandoned_round_aggregates_nothing(
+    client: httpx.Client, root: str, abandoned: list[int]
+) -> None:
+    told = read(client, f"{root}/rounds/{abandoned[0]}/aggregation")
+    assert told["accepted"] == []
+    assert told["model"] is None
+
+
+@pytest.mark.parametrize("part", ["", "/updates", "/scores", "/votes", "/committee"])
+def test_a_round_that_has_not_opened_is_not_found(
+    client: httpx.Client, root: str, part: str
+) -> None:
+    for number in (ROUNDS + 1, 2**32 - 1):
+        told = refused(client.get(f"{root}/rounds/{number}{part}"), 404, "round-not-found")
+        assert told["detail"] == f"round {number} has not opened; the newest is {ROUNDS}"
+        assert told["instance"] == f"{root}/rounds/{number}{part}"
+
+
+def test_every_link_leads_somewhere(client: httpx.Client, root: str) -> None:
+    for path in (root, f"{root}/rounds/1", f"{root}/clients/0"):
+        told = read(client, path)
+        for link in (told.get("client") or told)["links"].values():
+            read(client, link)
+
+
+def test_an_address_may_be_written_in_one_case_but_not_with_a_wrong_checksum(
+    client: httpx.Client, address: str
+) -> None:
+    told = read(client, f"/v1/deployments/{address.lower()}")
+    assert told["address"] == address
+    wrong = address[:2] + address[2:].swapcase()
+    refused(client.get(f"/v1/deployments/{wrong}"), 422, "request-invalid")
+
+
+def test_clients_and_their_rounds_agree_with_the_rounds(
+    client: httpx.Client, root: str, truth: Truth
+) -> None:
+    for number in range(CLIENTS):
+        entry = read(client, f"{root}/clients/{number}")["client"]
+        registered = truth.client(number)
+        assert entry["address"] == checksum(registered.address)
+        assert entry["samples"] == str(registered.samples)
+        for part in read(client, f"{root}/clients/{number}/rounds", limit=100)["rounds"]:
+            history = truth.round(part["round"])
+            assert number in (*history.trainers, *history.committee)
+            assert (part["role"] == "member") == (number in history.committee)
+            if part["place"] is not None:
+                assert history.committee[part["place"]] == number
+            if part["rank"] is not None:
+                assert history.decided is not None
+                assert encoding.word_client(history.decided.ranking[part["rank"]]) == number
+            chosen = history.decided is not None and number in history.decided.accepted
+            assert part["accepted"] == chosen
+
+
+def test_a_ban_is_told_with_its_round(client: httpx.Client, root: str, truth: Truth) -> None:
+    bans = {
+        recorded.event.client: recorded.event.round  # type: ignore[union-attr]
+        for recorded in truth.ledger.bans()
+    }
+    told = read(client, f"{root}/clients", limit=100)["clients"]
+    found = {e["client"]: e["banned_in_round"] for e in told if e["banned_in_round"] is not None}
+    assert found == bans
+    assert found, "the equivocating member was reported"
+
+
+def test_a_client_that_is_not_registered_is_not_found(client: httpx.Client, root: str) -> None:
+    told = refused(client.get(f"{root}/clients/{CLIENTS}"), 404, "client-not-found")
+    assert told["detail"] == "client 14 is not registered; there are 14"
+    refused(client.get(f"{root}/clients/{2**32 - 1}/rounds"), 404, "client-not-found")
+    refused(client.get(f"{root}/rounds?client={CLIENTS}"), 404, "client-not-found")

@@ -1,0 +1,296 @@
+"""It starts before the chain, survives what is damaged, and serves only what agrees with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from pydantic import ValidationError
+
+from api.serve import listening_socket, serve
+from api.settings import Settings
+from ledger.chain.embedded_reader import EmbeddedReader
+from ledger.chain.rpc_server import RpcServer
+from ledger.protocol.errors import ConfigurationError
+from tests.api.conftest import make_run, read, refused, serving
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SHORT = ("protocol.rounds=1",)
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("service") / "home"
+    make_run(home, "first", SHORT)
+    return home
+
+
+@pytest.fixture
+def copy(template: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(template, tmp_path / "copy"))
+
+
+def manifest_path(home: Path, run: str = "first") -> Path:
+    return home / "runs" / run / "deployment.json"
+
+
+def change_manifest(home: Path, **fields: Any) -> None:
+    path = manifest_path(home)
+    path.write_text(json.dumps(json.loads(path.read_text()) | fields))
+
+
+def reasons(client: httpx.Client) -> dict[str, str]:
+    told = read(client, "/v1/status")["refused"]
+    return {entry["manifest"]: entry["reason"] for entry in told}
+
+
+def test_it_is_up_and_ready(client: httpx.Client) -> None:
+    answer = client.get("/health")
+    assert answer.json() == {"status": "up"}
+    assert answer.headers["cache-control"] == "no-store"
+    told = read(client, "/ready")
+    assert told["status"] == "ready"
+    assert client.get("/ready").headers["cache-control"] == "no-store"
+
+
+def test_status_tells_chain_deployments_and_versions(
+    client: httpx.Client, address: str, home: Path
+) -> None:
+    told = read(client, "/v1/status")
+    with EmbeddedReader.open(home / "chain.sqlite") as chain:
+        assert told["chain"]["chain_id"] == str(chain.chain_id)
+        assert told["chain"]["genesis"] == f"0x{chain.genesis_hash.hex()}"
+        assert told["chain"]["number"] == told["as_of"]["number"] == chain.head().number
+        assert told["chain"]["time"] == chain.head().timestamp
+    assert told["deployments"] == [
+        {"address": address, "run": "first", "stage": "finished", "round": 9, "rounds": 9}
+    ]
+    assert told["refused"] == []
+    assert told["versions"]["compiler"].startswith("vyper 0.4.3")
+
+
+def test_it_is_not_ready_until_there_is_a_chain(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    with serving(Settings(home=home)) as client:
+        assert client.get("/health").status_code == 200
+        for path in ("/ready", "/v1/status", "/v1/deployments", f"/v1/deployments/0x{'1' * 40}"):
+            told = refused(client.get(path), 503, "chain-unreachable")
+            assert "chain.sqlite" in told["detail"]
+            assert str(tmp_path) not in told["detail"]
+        assert client.get("/ready").headers["retry-after"] == "1"
+        make_run(home, "first", SHORT)
+        assert client.get("/ready").status_code == 200
+        assert len(read(client, "/v1/deployments")["deployments"]) == 1
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: path.write_bytes(b"not a database, but longer than a header" * 100),
+        lambda path: path.write_bytes(b""),
+        lambda path: os.truncate(path, 8_192),
+    ],
+)
+def test_a_damaged_chain_is_a_503_and_not_the_end(
+    copy: Path, damage: Callable[[Path], None]
+) -> None:
+    for extra in ("chain.sqlite-wal", "chain.sqlite-shm"):
+        (copy / extra).unlink(missing_ok=True)
+    damage(copy / "chain.sqlite")
+    with serving(Settings(home=copy)) as client:
+        for path in ("/ready", "/v1/status", "/v1/deployments"):
+            answer = client.get(path)
+            assert answer.status_code == 503
+            assert answer.json()["type"].startswith("urn:cmfl:problem:chain-")
+            assert str(copy) not in answer.text
+        assert client.get("/health").status_code == 200
+
+
+def test_a_home_made_anew_is_noticed(copy: Path, tmp_path: Path) -> None:
+    with serving(Settings(home=copy)) as client:
+        genesis = read(client, "/v1/status")["chain"]["genesis"]
+        shutil.rmtree(copy)
+        refused(client.get("/ready"), 503, "chain-unreachable")
+        make_run(copy, "again", SHORT)
+        told = read(client, "/v1/status")
+        assert [entry["run"] for entry in told["deployments"]] == ["again"]
+        assert told["chain"]["genesis"] != genesis or told["chain"]["number"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"chain_id": 5}, "the manifest is for chain 5"),
+        ({"genesis_hash": "0x" + "00" * 32}, "the manifest is for the chain with genesis"),
+        ({"address": "0x" + "11" * 20}, "there is no contract at"),
+        ({"config": "0x" + "00" * 32}, "the contract has configuration"),
+        ({"block": 7}, "created the contract, not 7"),
+        ({"transaction": "0x" + "00" * 32}, "did not create the contract"),
+        ({"transaction": "zz"}, "is no hash"),
+        ({"format": 9}, "format 9 is not 1"),
+        ({"block": "1"}, "block is not of type int"),
+        ({"more": 1}, "does not have the fields"),
+    ],
+)
+def test_a_manifest_that_disagrees_is_refused_with_the_reason(
+    copy: Path, fields: dict[str, Any], reason: str
+) -> None:
+    change_manifest(copy, **fields)
+    with serving(Settings(home=copy)) as client:
+        assert read(client, "/v1/deployments")["deployments"] == []
+        told = reasons(client)["first/deployment.json"]
+        assert reason in told
+        assert str(copy) not in told
+
+
+def test_what_is_no_manifest_disturbs_no_other(copy: Path) -> None:
+    for run, data in {"broken": b"{", "empty": b"", "large": b"[" * 200_000}.items():
+        manifest_path(copy, run).parent.mkdir()
+        manifest_path(copy, run).write_bytes(data)
+    strange = Path(os.fsdecode(os.fsencode(copy / "runs") + b"/\xff"))
+    strange.mkdir()
+    (strange / "deployment.json").write_bytes(b"{}")
+    (copy / "runs" / "pipe").mkdir()
+    os.mkfifo(manifest_path(copy, "pipe"))
+    (copy / "runs" / "folder" / "deployment.json").mkdir(parents=True)
+    (copy / "runs" / "unfinished").mkdir()
+    (copy / "runs" / "file").write_bytes(b"")
+    with serving(Settings(home=copy)) as client:
+        told = read(client, "/v1/status")
+        assert [entry["run"] for entry in told["deployments"]] == ["first"]
+        assert set(reasons(client)) == {
+            "broken/deployment.json",
+            "empty/deployment.json",
+            "large/deployment.json",
+            "\\udcff/deployment.json",
+        }
+
+
+def test_a_deployment_is_served_once(copy: Path) -> None:
+    shutil.copytree(copy / "runs" / "first", copy / "runs" / "second")
+    with serving(Settings(home=copy)) as client:
+        assert [d["run"] for d in read(client, "/v1/deployments")["deployments"]] == ["first"]
+        assert reasons(client) == {"second/deployment.json": "the contract is that of run 'first'"}
+
+
+def test_a_manifest_that_goes_or_changes_is_noticed(copy: Path) -> None:
+    with serving(Settings(home=copy)) as client:
+        path = read(client, "/v1/deployments")["deployments"][0]["links"]["self"]
+        read(client, path)
+        text = manifest_path(copy).read_text()
+        manifest_path(copy).unlink()
+        refused(client.get(path), 404, "deployment-not-found")
+        manifest_path(copy).write_text(text)
+        read(client, path)
+        change_manifest(copy, chain_id=5)
+        refused(client.get(path), 404, "deployment-not-found")
+
+
+def test_a_node_can_stand_for_the_file(template: Path, tmp_path: Path) -> None:
+    home = tmp_path / "elsewhere"
+    home.mkdir()
+    with (
+        EmbeddedReader.open(template / "chain.sqlite") as chain,
+        RpcServer(chain) as node,
+        serving(Settings(home=template)) as file_client,
+        serving(
+            Settings(
+                home=home,
+                rpc_url=node.url,
+                chain_id=chain.chain_id,
+                manifests=(manifest_path(template),),
+                blobs=template / "blobs",
+            )
+        ) as client,
+    ):
+        root = read(client, "/v1/deployments")["deployments"][0]["links"]["self"]
+        for path in ("/v1/status", root, f"{root}/rounds", f"{root}/clients"):
+            assert client.get(path).content == file_client.get(path).content
+        for part in ("", "/updates", "/scores", "/votes", "/committee", "/aggregation"):
+            path = f"{root}/rounds/1{part}"
+            assert client.get(path).content == file_client.get(path).content
+
+
+def test_an_unreachable_node_is_a_503_without_its_address(tmp_path: Path) -> None:
+    with listening_socket("127.0.0.1", 0) as closed:
+        port = closed.getsockname()[1]
+    settings = Settings(home=tmp_path, rpc_url=f"http://127.0.0.1:{port}", chain_id=1)
+    with serving(settings) as client:
+        answer = client.get("/v1/status")
+        refused(answer, 503, "chain-unreachable")
+        assert str(port) not in answer.text
+
+
+def test_settings_name_the_nodes_chain(tmp_path: Path) -> None:
+    with pytest.raises(ValidationError, match="go together"):
+        Settings(home=tmp_path, rpc_url="http://127.0.0.1:1")
+    with pytest.raises(ValidationError, match="go together"):
+        Settings(home=tmp_path, chain_id=1)
+    settings = Settings(home=tmp_path)
+    assert settings.blob_folder == tmp_path / "blobs"
+    with pytest.raises(ValidationError, match="frozen"):
+        settings.home = tmp_path  # type: ignore[misc]
+
+
+def test_it_refuses_to_start_without_a_home_or_on_a_taken_port(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="there is no home at"):
+        serve(Settings(home=tmp_path / "none"), "127.0.0.1", 0)
+    with (
+        listening_socket("127.0.0.1", 0) as taken,
+        pytest.raises(ConfigurationError, match="cannot listen on"),
+    ):
+        serve(Settings(home=tmp_path), "127.0.0.1", taken.getsockname()[1])
+    with pytest.raises(ConfigurationError, match="cannot listen on"):
+        serve(Settings(home=tmp_path), "no such host.invalid", 0)
+    for port in (-1, 65_536, 70_000):
+        with pytest.raises(ConfigurationError, match=f"port {port} is not in"):
+            serve(Settings(home=tmp_path), "127.0.0.1", port)
+
+
+SERVER = """
+import pathlib, sys
+from api.serve import serve
+from api.settings import Settings
+def tell(url):
+    sys.stdout.write(url + "\\n")
+    sys.stdout.flush()
+serve(Settings(home=pathlib.Path(sys.argv[1])), "127.0.0.1", 0, tell)
+"""
+
+
+def test_it_tells_its_url_and_ends_in_order_when_interrupted(copy: Path) -> None:
+    command = [sys.executable, "-c", SERVER, str(copy)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        url = server.stdout.readline().strip()
+        # Connections wait in the listening socket until the server takes them.
+        assert httpx.get(f"{url}/ready", trust_env=False, timeout=30).status_code == 200
+        server.send_signal(signal.SIGINT)
+        assert server.wait(timeout=30) == 0
+
+
+def test_answers_are_not_held_back_for_an_acknowledgement() -> None:
+    with listening_socket("127.0.0.1", 0) as listener:
+        assert listener.proto == socket.IPPROTO_TCP, "else asyncio leaves Nagle's algorithm on"
+
+
+def test_nothing_is_written_and_no_lock_is_taken(copy: Path) -> None:
+    with serving(Settings(home=copy)) as client:
+        root = read(client, "/v1/deployments")["deployments"][0]["links"]["self"]
+        read(client, f"{root}/rounds/1")
+        data = (copy / "chain.sqlite").read_bytes()
+        make_run(copy, "while-it-serves", SHORT)  # takes the writer's lock
+        read(client, f"{root}/rounds/1")
+    assert (copy / "chain.sqlite").read_bytes()[:16] == data[:16]

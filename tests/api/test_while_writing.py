@@ -1,0 +1,106 @@
+"""The service reads while another process plays a run into the same home."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from api.settings import Settings
+from tests.api.conftest import make_run, read, serving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import httpx
+
+ROUNDS = 30
+WRITER = """
+import pathlib, sys
+from tests.api.conftest import make_run
+make_run(pathlib.Path(sys.argv[1]), "second", (f"protocol.rounds={sys.argv[2]}",))
+"""
+
+
+@contextmanager
+def writing(home: Path) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-c", WRITER, str(home), str(ROUNDS)]
+    with subprocess.Popen(command) as writer:
+        try:
+            yield writer
+        finally:
+            writer.kill()
+
+
+def wait_for_run(client: httpx.Client) -> str:
+    """Return the path of the run that the writer has just deployed."""
+    for _ in range(3_000):
+        for entry in read(client, "/v1/status")["deployments"]:
+            if entry["run"] == "second" and entry["round"] >= 1:
+                return f"/v1/deployments/{entry['address']}"
+        time.sleep(0.01)
+    raise AssertionError("the writer's run did not appear")
+
+
+def walked(client: httpx.Client, root: str, order: str) -> list[int]:
+    found: list[int] = []
+    parameters: dict[str, Any] = {"order": order, "limit": 2}
+    while True:
+        page = read(client, f"{root}/rounds", **parameters)
+        found += [entry["round"] for entry in page["rounds"]]
+        if page["next_cursor"] is None:
+            return found
+        parameters["cursor"] = page["next_cursor"]
+
+
+def test_new_rounds_appear_and_every_answer_is_one_blocks(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    make_run(home, "first", ("protocol.rounds=1",))
+    newest, heads, open_rounds = [0], [0], 0
+    with serving(Settings(home=home)) as client, writing(home) as writer:
+        root = wait_for_run(client)
+        while newest[-1] < ROUNDS or writer.poll() is None:
+            told = read(client, root)
+            heads.append(told["as_of"]["number"])
+            newest.append(told["state"]["round"])
+            assert told["state"]["opened_block"] <= told["as_of"]["number"]
+            # What was open may have ended since; it never comes back.
+            answer = client.get(f"{root}/rounds/{newest[-1]}")
+            if answer.json()["status"] == "open":
+                open_rounds += 1
+                assert answer.headers["cache-control"] == "no-cache"
+                assert answer.json()["ended"] is None
+            for order in ("oldest", "newest"):
+                rounds = walked(client, root, order)
+                assert len(rounds) >= newest[-1]
+                ascending = rounds if order == "oldest" else rounds[::-1]
+                assert ascending == list(range(1, len(rounds) + 1)), "each round exactly once"
+        assert writer.wait() == 0
+        assert heads == sorted(heads)
+        assert newest == sorted(newest)
+        assert len(set(newest)) > 3, "the run was seen on its way"
+        assert open_rounds > 0
+        assert read(client, root)["state"]["stage"] == "finished"
+
+
+def test_many_readers_get_the_same_bytes(client: httpx.Client, root: str) -> None:
+    paths = [f"{root}/rounds/{t}/votes" for t in range(1, 9)] + [f"{root}/rounds?limit=100", root]
+    expected = {path: client.get(path).content for path in paths}
+    wrong: list[str] = []
+
+    def reader(first: int) -> None:
+        for turn in range(30):
+            path = paths[(first + turn) % len(paths)]
+            if client.get(path).content != expected[path]:
+                wrong.append(path)
+
+    threads = [threading.Thread(target=reader, args=(first,)) for first in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
