@@ -18,6 +18,7 @@ from api.problems import (
 )
 from api.schemas import AsOf
 from ledger.chain.addresses import checksum, to_canonical
+from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
     from api.chain_source import ChainSource
@@ -96,12 +97,11 @@ class Reading:
         Raises:
             ProblemError: it is no address, or none that is served.
         """
-        name = checksum(to_canonical(address))
-        digits = address[2:]
-        if address != name and digits not in {digits.lower(), digits.upper()}:
-            detail = "the checksum in the case of its letters is wrong"
-            errors = [FieldError(place="path", name="address", detail=detail)]
-            raise ProblemError(REQUEST_INVALID, f"path address: {detail}", errors)
+        try:
+            name = checksum(to_canonical(address))
+        except ChainError as error:
+            errors = [FieldError(place="path", name="address", detail=str(error))]
+            raise ProblemError(REQUEST_INVALID, f"path address: {error}", errors) from error
         served = self.service.deployments.find(self.chain, address)
         if served is None:
             raise ProblemError(DEPLOYMENT_NOT_FOUND, f"no deployment at {name} is served")

@@ -44,10 +44,9 @@ def demo(
     begun = time.monotonic()
     _require_own(home)
     console.print(
-        "60 clients hold non-IID parts of real digits; half are active in a round, 12 of them on\n"
-        "the committee. 30 % attack: they send the opposite of their update. One member lies about\n"
-        "its scores. The contract enforces each decision, on a local EVM in "
-        f"{home}/chain.sqlite.\n"
+        "60 clients hold non-IID parts of real digits; half are active in a round, 12 on the\n"
+        "committee. 30 % attack: they send the opposite of their update. One member lies about\n"
+        f"its scores. The contract enforces each decision, on a local EVM in {home}/chain.sqlite.\n"
     )
     outcomes = _runs(home, seeds)
     reports = _audits(home, outcomes)

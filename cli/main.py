@@ -7,13 +7,14 @@ fault of ours.
 from __future__ import annotations
 
 import os
-import sys
 
 import typer
 
 from cli import audit, clients, demo, deploy, doctor, rounds, run_command, serve
 from cli.console import fail
 from ledger.protocol.errors import CmflError
+
+INTERRUPTED = 130
 
 app = typer.Typer(
     name="cmfl",
@@ -37,14 +38,16 @@ def run() -> None:
     """Run the application; the only place that turns an error into an exit code."""
     try:
         app()
+    except SystemExit as end:
+        if end.code == INTERRUPTED:  # how Typer ends on Ctrl-C, without a word
+            fail("interrupted; a run is taken up again with --resume", INTERRUPTED)
+        raise
     except CmflError as error:
         fail(str(error), 2)
-    except KeyboardInterrupt:
-        fail("interrupted; a run is taken up again with --resume", 130)
-    except BrokenPipeError:
-        # The reader of our output has gone (`cmfl … | head`): nothing is wrong.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+    except OSError as error:
+        # A full disk, a folder that may not be written: facts of the machine, not faults of ours.
+        place = f"{error.filename}: " if error.filename else ""
+        fail(f"{place}{error.strerror or error}", 2)
     except Exception as error:
         if os.environ.get("CMFL_DEBUG"):
             raise

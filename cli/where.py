@@ -35,7 +35,8 @@ RpcUrl = Annotated[
     str | None, typer.Option("--rpc-url", help="A JSON-RPC node instead of the home's own chain.")
 ]
 ChainId = Annotated[
-    int | None, typer.Option("--chain-id", help="The chain id that the node must have.")
+    int | None,
+    typer.Option("--chain-id", min=1, max=2**64 - 1, help="The chain id that the node must have."),
 ]
 Keystore = Annotated[
     Path | None,
@@ -82,13 +83,14 @@ class Where:
     @contextmanager
     def reader(self) -> Iterator[ChainReader]:
         """Open the chain for reading; a run may be writing to it meanwhile."""
-        from ledger.chain.embedded_reader import EmbeddedReader
-        from ledger.chain.rpc import RpcReader
-
         if self.rpc_url is None:
+            from ledger.chain.embedded_reader import EmbeddedReader
+
             with EmbeddedReader.open(self.chain_file, chain_id=self.chain_id) as chain:
                 yield chain
         else:
+            from ledger.chain.rpc import RpcReader
+
             with RpcReader(self.rpc_url, chain_id=self._node_chain_id()) as node:
                 yield node
 
@@ -97,24 +99,20 @@ class Where:
         self, keystore: Path | None = None, password_file: Path | None = None
     ) -> Iterator[ChainWriter]:
         """Open the chain for writing: the home's own, made if need be, or a node."""
-        from ledger.chain.embedded import DEFAULT_CHAIN_ID as OWN_CHAIN_ID
-        from ledger.chain.embedded import EmbeddedChain
-        from ledger.chain.rpc import RpcChain
-
         if self.rpc_url is not None:
+            from ledger.chain.rpc import RpcChain
+
             key = _sender_key(keystore, password_file)
             with RpcChain(self.rpc_url, key, chain_id=self._node_chain_id()) as node:
                 yield node
             return
+        from ledger.chain.embedded import EmbeddedChain
+
         try:
             self.home.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigurationError(f"--home {self.home}: {error.strerror}") from error
-        if self.chain_file.exists():
-            opened = EmbeddedChain.open(self.chain_file, chain_id=self.chain_id)
-        else:
-            opened = EmbeddedChain.create(self.chain_file, chain_id=self.chain_id or OWN_CHAIN_ID)
-        with opened as chain:
+        with EmbeddedChain.open_or_create(self.chain_file, chain_id=self.chain_id) as chain:
             yield chain
 
     def ledger(self, chain: ChainReader) -> CommitteeLedger:
@@ -138,7 +136,7 @@ class Where:
         runs = self.home / "runs"
         if self.run is not None:
             manifest = runs / self.run / "deployment.json"
-            if "/" in self.run or not manifest.exists():
+            if "/" in self.run or not manifest.is_file():
                 raise ConfigurationError(f"there is no deployed run {self.run!r} in {self.home}")
             return manifest
         found = sorted(runs.glob("*/deployment.json"))
@@ -163,14 +161,20 @@ def _sender_key(keystore: Path | None, password_file: Path | None) -> bytes:
         return _environment_key()
     from eth_account import Account
 
-    if password_file is not None:
-        password = _read(password_file).rstrip("\n")
-    else:
-        password = typer.prompt("Password of the keystore", hide_input=True, err=True)
+    password = _asked_password() if password_file is None else _read(password_file).rstrip("\n")
     try:
         return bytes(Account.decrypt(_read(keystore), password))
     except (ValueError, TypeError, KeyError, NotImplementedError) as error:
         raise ConfigurationError(f"--keystore {keystore}: {error}") from error
+
+
+def _asked_password() -> str:
+    try:
+        return str(typer.prompt("Password of the keystore", hide_input=True, err=True))
+    except typer.Abort as error:
+        raise ConfigurationError(
+            "the keystore's password is asked for at a terminal; give --password-file"
+        ) from error
 
 
 def _environment_key() -> bytes:

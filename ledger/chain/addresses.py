@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 
 import rlp  # type: ignore[import-untyped]
 from eth_hash.auto import keccak
-from eth_utils.address import is_address, to_canonical_address, to_checksum_address
+from eth_utils.address import (
+    is_address,
+    is_checksum_address,
+    to_canonical_address,
+    to_checksum_address,
+)
 
 from ledger.protocol.errors import ChainError
 
