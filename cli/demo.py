@@ -30,7 +30,6 @@ SETTINGS = (
     "malice.members.false-scores=1",
 )
 SHOWN_RUN = "I-attacked-seed0"
-SHOWN_ROUND = 20
 
 
 def demo(
@@ -51,13 +50,14 @@ def demo(
     outcomes = _runs(home, seeds)
     reports = _audits(home, outcomes)
     console.print()
-    _show_round(home)
+    shown = _telling_round(reports[SHOWN_RUN])
+    _show_round(home, shown)
     console.print()
     _show_table(outcomes)
     console.print()
     _show_audits(reports)
     console.print(f"\nAll this took {time.monotonic() - begun:.0f} s. Look further:")
-    for command in ("rounds list", f"rounds explain {SHOWN_ROUND}", "clients list", "audit"):
+    for command in ("rounds list", f"rounds explain {shown}", "clients list", "audit"):
         console.print(f"  cmfl {command} --home {home} --run {SHOWN_RUN}")
     if any(not report.ok for report in reports.values()):
         raise typer.Exit(1)
@@ -114,7 +114,12 @@ def _audits(home: Path, outcomes: list[Outcome]) -> dict[str, AuditReport]:
     return reports
 
 
-def _show_round(home: Path) -> None:
+def _telling_round(report: AuditReport) -> int:
+    """Return the last round in which a lie was caught, 1 if none was."""
+    return max((f.round for f in report.findings if f.kind == "false scores"), default=1)
+
+
+def _show_round(home: Path, shown: int) -> None:
     from ledger.audit.explain import explain_round
     from ledger.audit.history import read_round, read_run
 
@@ -122,9 +127,9 @@ def _show_round(home: Path) -> None:
     with where.reader() as chain:
         ledger = where.ledger(chain)
         sizes = ledger.deployment()
-        history = read_round(ledger, sizes, SHOWN_ROUND, where.blobs())
-    assert history is not None, "the demo has more rounds than the one it shows"
-    console.print(f"[bold]Round {SHOWN_ROUND} of {SHOWN_RUN}, in plain words[/bold]")
+        history = read_round(ledger, sizes, shown, where.blobs())
+    assert history is not None, "an audited round is on the chain"
+    console.print(f"[bold]Round {shown} of {SHOWN_RUN}, in plain words[/bold]")
     for line in explain_round(history, read_run(where.blobs(), sizes.config)):
         console.print(line, markup=False)
 
