@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from cli.console import console
 from cli.where import DEFAULT_HOME, ChainId, Home, RpcUrl
 
 
@@ -21,4 +22,9 @@ def serve(
 
     from api.settings import Settings
 
-    serve_app(Settings(home=home, rpc_url=rpc_url, chain_id=chain_id), host, port)
+    serve_app(
+        Settings(home=home, rpc_url=rpc_url, chain_id=chain_id),
+        host,
+        port,
+        lambda address: console.print(f"serving {home} at {address}/docs, until Ctrl-C"),
+    )
