@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.console import AsJson, console, print_json, print_table, shortened
+from cli.console import AsJson, console, counted_from_one, print_json, print_table, shortened
 from cli.where import DEFAULT_HOME, Address, ChainId, Home, RpcUrl, RunName, Where
 from ledger.protocol.errors import ConfigurationError
 
@@ -64,4 +64,5 @@ def show(
     for name, value in facts.items():
         console.print(f"{name:10} {value}")
     columns = ("round", "role", "rank", "distance", "accepted")
-    print_table("rounds", columns, [[row[column] for column in columns] for row in rounds])
+    rows = [[row[column] for column in columns] for row in map(counted_from_one, rounds)]
+    print_table("rounds", columns, rows)

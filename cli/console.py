@@ -42,6 +42,11 @@ def fail(message: str, code: int) -> NoReturn:
     sys.exit(code)
 
 
+def counted_from_one(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row for people, who count ranks from 1; data and proofs count them from 0."""
+    return row if row["rank"] is None else row | {"rank": row["rank"] + 1}
+
+
 def shortened(value: object) -> object:
     """Return a digest short enough for a table."""
     if isinstance(value, bytes):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.console import AsJson, console, print_json, print_table, shortened
+from cli.console import AsJson, console, counted_from_one, print_json, print_table, shortened
 from cli.where import DEFAULT_HOME, Address, ChainId, Home, RpcUrl, RunName, Where
 from ledger.protocol.errors import ConfigurationError
 
@@ -84,7 +84,10 @@ def show(
     print_table(
         f"ranking of round {round_number}",
         columns,
-        [[shortened(row[column]) for column in columns] for row in facts["ranking"]],
+        [
+            [shortened(row[column]) for column in columns]
+            for row in map(counted_from_one, facts["ranking"])
+        ],
     )
 
 

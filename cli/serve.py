@@ -19,7 +19,6 @@ def serve(
 ) -> None:
     """Serve the round history over REST; see /docs there."""
     from api.serve import serve as serve_app
-
     from api.settings import Settings
 
     serve_app(

@@ -82,8 +82,8 @@ class CommitteeLedger:
         (values,) = self._call("deployment")
         names = [entry["name"] for entry in abi.output_fields("deployment")]
         found = dict(zip(names, values, strict=True))
-        opened = self._logs(["LedgerOpened"])
-        committee = opened[0].event.committee if opened else ()  # type: ignore[union-attr]
+        opening = self.opening(1)
+        committee = opening[0] if opening else ()
         return rounds.Deployment(
             config=Digest(found["config"]),
             registry=Digest(found["registry"]),
