@@ -176,6 +176,7 @@ def voting(
         ConsensusError: no quorum within `MAX_VIEWS` views.
     """
     incidents: list[Incident] = []
+    caught: set[ClientId] = set()
     for view in range(MAX_VIEWS):  # 1
         primary = committee[primary_place(seed, phase, view, len(committee))]  # 2
         asked = primary.request(phase, view)  # 3-7
@@ -183,7 +184,7 @@ def voting(
         requests = _cast(asked, primary.client, slot, is_signed)
         if len(requests) != 1:
             kind = EQUIVOCATION if requests else SILENT
-            incidents.append(Incident(phase, view, primary.client, kind, requests))
+            incidents.append(Incident(phase, view, primary.client, kind, requests[:2]))
             continue
         replies: list[SignedVote] = []
         for member in committee:  # 8
@@ -192,8 +193,9 @@ def voting(
             answered = member.reply(requests[0])  # 9-13
             slot = (VoteKind.REPLY, round_number, phase, view)
             answers = _cast(answered, member.client, slot, is_signed)
-            if len(answers) > 1:
-                incidents.append(Incident(phase, view, member.client, EQUIVOCATION, answers))
+            if len(answers) > 1 and member.client not in caught:
+                caught.add(member.client)  # one proof is enough, and bounds the record
+                incidents.append(Incident(phase, view, member.client, EQUIVOCATION, answers[:2]))
             replies += [answer for answer in answers if _agrees(answer, requests[0])][:1]
             if len(replies) >= quorum(len(committee)):  # 14
                 certificate = Certificate(requests[0], tuple(replies))  # 15, 18

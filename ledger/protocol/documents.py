@@ -355,8 +355,10 @@ def _from_vote(signed: SignedVote) -> list[object]:
 
 
 def _to_incident(
-    number: int, phase: object, view: object, member: object, kind: object, votes: list[list[Any]]
+    number: int, phase: object, view: object, member: object, kind: object, votes: object
 ) -> Incident:
+    if not isinstance(votes, list):
+        raise EncodingError("the votes of an incident are not a list")
     where = (number, Phase(_whole("phase", phase, 8)), _whole("view", view, 32))
     signed = tuple(_to_vote(*where, *vote) for vote in votes)
     return Incident(*where[1:], _client_id(member), _text(kind), signed)

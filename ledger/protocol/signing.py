@@ -132,15 +132,15 @@ def _struct_hash(message: Message) -> Digest:
 
 def _typed_fields(message: Message) -> tuple[str, list[str], list[object]]:
     """Return a message's type name and the ABI types and values of its fields."""
-    match message:
-        case Commitment(round_number, client, payload):
-            return "Commitment", ["uint64", "uint32", "bytes32"], [round_number, client, payload]
-        case Scores(round_number, member, digest):
-            return "Scores", ["uint64", "uint32", "bytes32"], [round_number, member, digest]
-        case Vote(kind, round_number, phase, view, timestamp, set_digest, result):
-            types = ["uint64", "uint8", "uint32", "uint64", "bytes32", "bytes32"]
-            values = [round_number, int(phase), view, timestamp, set_digest, result]
-            return kind.value, types, values
+    if isinstance(message, Commitment):
+        types = ["uint64", "uint32", "bytes32"]
+        return "Commitment", types, [message.round, message.client, message.payload]
+    if isinstance(message, Scores):
+        types = ["uint64", "uint32", "bytes32"]
+        return "Scores", types, [message.round, message.member, message.digest]
+    types = ["uint64", "uint8", "uint32", "uint64", "bytes32", "bytes32"]
+    where = [message.round, int(message.phase), message.view, message.timestamp]
+    return message.kind.value, types, [*where, message.set_digest, message.result]
 
 
 def _address(public_key: coincurve.PublicKey) -> Address:

@@ -1,0 +1,134 @@
+"""The aggregate, bit for bit: against the pencil, and against a loop over Python's own floats."""
+
+from __future__ import annotations
+
+import struct
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledger.protocol.aggregation import aggregate
+from ledger.protocol.types import ClientId
+from tests.protocol.support import f32
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Rows = dict[ClientId, tuple[list[float], int]]
+"""Update and samples of each client."""
+
+rates = st.floats(1e-6, 1e3)
+
+
+@st.composite
+def rounds(draw: st.DrawFn) -> tuple[list[float], Rows]:
+    """Return a model and updates of equal dimension."""
+    dimension = draw(st.integers(1, 5))
+    vector = st.lists(st.floats(-1e6, 1e6, width=32), min_size=dimension, max_size=dimension)
+    rows = st.tuples(vector, st.integers(1, 9) | st.integers(1, 2**64 - 1))
+    clients = st.integers(0, 300).map(ClientId)
+    return draw(vector), draw(st.dictionaries(clients, rows, min_size=1, max_size=6))
+
+
+def aggregated(model: list[float], rows: Rows, rate: float) -> NDArray[np.float32]:
+    return aggregate(
+        f32(*model),
+        {client: f32(*update) for client, (update, _) in rows.items()},
+        {client: samples for client, (_, samples) in rows.items()},
+        rate,
+    )
+
+
+def plainly_aggregated(model: list[float], rows: Rows, rate: float) -> bytes:
+    """Return the aggregate by the definition, number by number."""
+    total = sum(samples for _, samples in rows.values())
+    result = b""
+    for place, weight in enumerate(model):
+        sum_of_products = 0.0
+        for client in sorted(rows):
+            update, samples = rows[client]
+            share = float(Fraction(samples, total))
+            product = share * update[place]
+            sum_of_products = sum_of_products + product
+        step = rate * sum_of_products
+        result += struct.pack("<f", weight - step)
+    return result
+
+
+def test_updates_are_weighted_by_samples_and_subtracted() -> None:
+    # Shares 1/4 and 3/4: 0.25 * 4 + 0.75 * 8 = 7; half of it taken from 10 leaves 6.5.
+    rows = {ClientId(5): ([4.0], 10), ClientId(2): ([8.0], 30)}
+    assert aggregated([10.0], rows, 0.5).tolist() == [6.5]
+
+
+def test_one_client_alone_moves_the_model_by_its_update() -> None:
+    rows = {ClientId(3): ([1.0, -2.0], 7)}
+    assert aggregated([1.0, 1.0], rows, 1.0).tolist() == [0.0, 3.0]
+
+
+def test_samples_of_clients_that_are_not_accepted_do_not_weigh() -> None:
+    updates = {ClientId(1): f32(2.0)}
+    samples = {ClientId(1): 1, ClientId(2): 99}
+    assert aggregate(f32(0.0), updates, samples, 1.0).tolist() == [-2.0]
+
+
+def test_the_sum_is_taken_in_float64_in_ascending_order() -> None:
+    # (2^60 + 1) - 2^60 is 0 in float64, and (2^60 - 2^60) + 1 is 1: only the order tells.
+    big = 2.0**60
+    near = {ClientId(0): ([big], 1), ClientId(1): ([3.0], 1), ClientId(2): ([-big], 1)}
+    late = {ClientId(0): ([big], 1), ClientId(1): ([-big], 1), ClientId(2): ([3.0], 1)}
+    for arrived in (list, reversed):
+        assert aggregated([0.0], dict(arrived(near.items())), 1.0).tolist() == [0.0]
+        assert aggregated([0.0], dict(arrived(late.items())), 1.0).tolist() == [-1.0]
+
+
+def test_there_is_one_rounding_to_float32_at_the_end() -> None:
+    # 1 - 2^-25 - 2^-25 is 1 - 2^-24, a float32; rounded after each step it would stay 1.
+    tiny = 2.0**-25
+    rows = {ClientId(0): ([2 * tiny], 1), ClientId(1): ([2 * tiny], 1)}
+    assert aggregated([1.0], rows, 1.0).tolist() == [1.0 - 2 * tiny]
+
+
+def test_an_aggregate_over_float32_becomes_infinite_without_a_warning() -> None:
+    assert aggregated([0.0], {ClientId(0): ([3e38], 1)}, 10.0).tolist() == [float("-inf")]
+
+
+def test_without_an_update_there_is_no_aggregate() -> None:
+    with pytest.raises(ValueError, match="no update"):
+        aggregate(f32(1.0), {}, {}, 1.0)
+
+
+def test_an_update_of_another_shape_is_refused() -> None:
+    # Length 1 would otherwise be broadcast to every parameter.
+    for update in (f32(1.0), f32(1.0, 2.0, 3.0)):
+        with pytest.raises(ValueError, match="the update of client 4 has shape"):
+            aggregate(f32(1.0, 2.0), {ClientId(4): update}, {ClientId(4): 1}, 1.0)
+
+
+@given(drawn=rounds(), rate=rates)
+def test_the_bytes_are_those_of_a_plain_loop(drawn: tuple[list[float], Rows], rate: float) -> None:
+    model, rows = drawn
+    assert aggregated(model, rows, rate).tobytes() == plainly_aggregated(model, rows, rate)
+
+
+@given(drawn=rounds(), rate=rates, data=st.data())
+def test_the_order_in_which_updates_arrive_changes_no_byte(
+    drawn: tuple[list[float], Rows], rate: float, data: st.DataObject
+) -> None:
+    model, rows = drawn
+    arrived = dict(data.draw(st.permutations(list(rows.items()))))
+    assert aggregated(model, arrived, rate).tobytes() == aggregated(model, rows, rate).tobytes()
+
+
+@given(drawn=rounds())
+def test_the_inputs_are_left_as_they_were(drawn: tuple[list[float], Rows]) -> None:
+    model, rows = drawn
+    start = f32(*model)
+    updates = {client: f32(*update) for client, (update, _) in rows.items()}
+    before = [start.tobytes(), *(update.tobytes() for update in updates.values())]
+    aggregate(start, updates, {client: samples for client, (_, samples) in rows.items()}, 1.0)
+    assert before == [start.tobytes(), *(update.tobytes() for update in updates.values())]

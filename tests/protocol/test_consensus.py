@@ -1,0 +1,53 @@
+"""Primaries, quorums and certificates."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledger.protocol.consensus import Certificate, primary_place, quorum
+from ledger.protocol.encoding import keccak256
+from ledger.protocol.types import NO_DIGEST, Digest, Phase, SignedVote, Vote, VoteKind
+from tests.protocol.support import SEED, digests, ids
+
+
+@pytest.mark.parametrize(
+    ("members", "replies"), [(3, 2), (4, 3), (5, 3), (6, 4), (7, 4), (160, 81)]
+)
+def test_a_quorum_is_half_the_committee_and_one_more(members: int, replies: int) -> None:
+    assert quorum(members) == replies
+
+
+@given(members=st.integers(3, 160))
+def test_the_others_can_reach_a_quorum_and_two_quorums_meet(members: int) -> None:
+    assert quorum(members) <= members - 1
+    assert 2 * quorum(members) > members
+
+
+def test_primaries_follow_from_seed_phase_and_view() -> None:
+    # keccak256(32 zero bytes ‖ phase ‖ u32 view) mod 5, view after view.
+    first = [primary_place(SEED, Phase.AGGREGATION, view, 5) for view in range(8)]
+    second = [primary_place(SEED, Phase.ELECTION, view, 5) for view in range(8)]
+    assert first == [2, 4, 2, 3, 1, 3, 3, 2]
+    assert second == [3, 3, 2, 4, 1, 3, 0, 2]
+    digest = keccak256(bytes(32) + b"\2" + b"\0\0\0\6")
+    assert int.from_bytes(digest) % 5 == second[6]
+
+
+@given(seed=digests, phase=st.sampled_from(Phase), members=st.integers(3, 20))
+def test_every_member_is_primary_sooner_or_later(seed: Digest, phase: Phase, members: int) -> None:
+    places = {primary_place(seed, phase, view, members) for view in range(40 * members)}
+    assert places == set(range(members))
+
+
+def test_signers_are_places_not_clients() -> None:
+    vote = Vote(VoteKind.REQUEST, 1, Phase.ELECTION, 0, 1_700_000_000, SEED, NO_DIGEST)
+    reply = replace(vote, kind=VoteKind.REPLY)
+    committee = ids(40, 10, 30, 20)
+    replies = tuple(SignedVote(member, reply, b"") for member in ids(10, 20))
+    certificate = Certificate(SignedVote(committee[0], vote, b""), replies)
+    assert certificate.signers(committee) == 0b1010
+    assert certificate.vote == vote

@@ -1,0 +1,182 @@
+"""Bytes and digests: fixed widths by eye, digests against hand-joined bytes."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledger.protocol import encoding
+from ledger.protocol.errors import EncodingError
+from ledger.protocol.types import NO_DIGEST, Address, ClientId, Digest, RegisteredClient
+from tests.protocol.support import client_ids, digests, distances, f32, ids
+
+A, B, C, D, E = (Digest(bytes([value]) * 32) for value in range(1, 6))
+
+
+def word(value: int) -> bytes:
+    """Return an ABI word."""
+    return value.to_bytes(32)
+
+
+def test_hashes_are_the_published_ones() -> None:
+    assert encoding.sha256(b"").hex().startswith("e3b0c442")
+    assert encoding.keccak256(b"").hex().startswith("c5d24601")  # not SHA-3, which is a7ffc6f8
+
+
+def test_integers_have_fixed_widths_and_the_high_byte_first() -> None:
+    assert encoding.u8(1) == b"\1"
+    assert encoding.u32(258) == b"\0\0\1\2"
+    assert encoding.u64(258) == b"\0\0\0\0\0\0\1\2"
+    assert encoding.client_list(ids(1, 258)) == b"\0\0\0\1\0\0\1\2"
+
+
+@pytest.mark.parametrize(
+    ("encode", "bits"), [(encoding.u8, 8), (encoding.u32, 32), (encoding.u64, 64)]
+)
+def test_an_integer_that_does_not_fit_is_never_cut(encode: object, bits: int) -> None:
+    assert callable(encode)
+    assert encode(2**bits - 1) == b"\xff" * (bits // 8)
+    for value in (2**bits, -1):
+        with pytest.raises(OverflowError):
+            encode(value)
+
+
+def test_float_bits_are_those_of_ieee_754() -> None:
+    assert encoding.float_bits(0.0) == 0
+    assert encoding.float_bits(1.0) == 0x3FF0_0000_0000_0000
+    assert encoding.float_bits(float("inf")) == encoding.INFINITY_BITS
+    assert encoding.float_from_bits(0x4000_0000_0000_0000) == 2.0
+
+
+def test_a_ranking_word_is_distance_then_client() -> None:
+    assert encoding.ranking_word(1.0, ClientId(7)) == 0x3FF0_0000_0000_0000_0000_0007
+    assert encoding.word_client(0x3FF0_0000_0000_0000_0000_0007) == 7
+    assert encoding.word_distance(0x3FF0_0000_0000_0000_0000_0007) == 1.0
+    largest = encoding.ranking_word(struct.unpack(">d", b"\x7f\xef" + b"\xff" * 6)[0], ClientId(0))
+    assert largest >> 32 == encoding.INFINITY_BITS - 1
+
+
+@pytest.mark.parametrize(
+    "distance", [-0.0, -1.0, float("-inf"), float("inf"), float("nan"), -float("nan")]
+)
+def test_what_is_not_finite_and_positive_has_no_ranking_word(distance: float) -> None:
+    with pytest.raises(EncodingError, match="is not finite and >= 0"):
+        encoding.ranking_word(distance, ClientId(1))
+
+
+@given(one=st.tuples(distances, client_ids), other=st.tuples(distances, client_ids))
+def test_ranking_words_sort_as_distance_then_client(
+    one: tuple[float, ClientId], other: tuple[float, ClientId]
+) -> None:
+    assert (encoding.ranking_word(*one) < encoding.ranking_word(*other)) == (one < other)
+
+
+@given(distance=distances, client=client_ids)
+def test_ranking_words_can_be_read_back(distance: float, client: ClientId) -> None:
+    found = encoding.ranking_word(distance, client)
+    assert (encoding.word_distance(found), encoding.word_client(found)) == (distance, client)
+    assert found < 2**96
+
+
+def test_set_and_ranking_digests_hash_the_abi_encoding_of_one_list() -> None:
+    joined = word(32) + word(2) + word(9) + word(4)
+    assert encoding.set_digest(ids(9, 4)) == encoding.keccak256(joined)
+    assert encoding.ranking_digest([9, 4]) == encoding.keccak256(joined)
+    assert encoding.set_digest(ids(4, 9)) != encoding.set_digest(ids(9, 4))
+
+
+def test_the_commitments_digest_runs_over_client_and_payload() -> None:
+    one = encoding.keccak256(bytes(32) + b"\0\0\0\5" + A)
+    two = encoding.keccak256(one + b"\0\0\0\2" + B)
+    assert encoding.commitments_digest(NO_DIGEST, ClientId(5), A) == one
+    chain = [(ClientId(5), A), (ClientId(2), B)]
+    assert encoding.commitments_chain(chain) == two
+    assert encoding.commitments_chain(chain[::-1]) != two
+    assert encoding.commitments_chain([]) == NO_DIGEST
+
+
+def test_the_aggregation_result_is_five_abi_words() -> None:
+    joined = A + B + C + D + word(7)
+    assert encoding.aggregation_result(A, B, C, D, 7) == encoding.keccak256(joined)
+
+
+def test_seeds_follow_from_what_was_decided() -> None:
+    assert encoding.first_seed(A, B) == encoding.keccak256(A + B)
+    assert encoding.next_seed(A, B, C, D, E) == encoding.keccak256(A + B + C + D + E)
+    assert encoding.seed_after_abandoned(A, B) == encoding.keccak256(A + b"abandoned" + B)
+
+
+def test_the_head_folds_in_all_that_is_recorded() -> None:
+    number = b"\0\0\0\0\0\0\0\3"
+    decided = encoding.head_after_decision(A, 3, B, C, (D, E, A))
+    assert decided == encoding.keccak256(A + number + B + C + D + E + A)
+    abandoned = encoding.head_after_abandoned(A, 3, B, C, D)
+    assert abandoned == encoding.keccak256(A + number + B + b"abandoned" + C + D)
+    banned = encoding.head_after_ban(A, 3, ClientId(6))
+    assert banned == encoding.keccak256(A + number + b"banned" + b"\0\0\0\6")
+
+
+def test_a_registry_word_is_address_then_samples_with_the_ban_on_top() -> None:
+    client = RegisteredClient(Address(b"\0" * 19 + b"\2"), 5)
+    assert encoding.registry_word(client) == 2 << 64 | 5
+    assert encoding.registered_client(2 << 64 | 5) == client
+    assert encoding.registered_client(1 << 255 | 2 << 64 | 5).banned
+
+
+@given(address=st.binary(min_size=20, max_size=20).map(Address), samples=st.integers(0, 2**64 - 1))
+def test_registry_words_can_be_read_back(address: Address, samples: int) -> None:
+    client = RegisteredClient(address, samples)
+    assert encoding.registered_client(encoding.registry_word(client)) == client
+
+
+def test_a_registry_batch_carries_the_digest_of_those_after_it() -> None:
+    joined = word(64) + A + word(2) + word(7) + word(8)
+    assert encoding.registry_digest([7, 8], A) == encoding.keccak256(joined)
+
+
+def test_vectors_are_little_endian_float32() -> None:
+    assert encoding.vector_bytes(f32(1.0, -2.0)) == b"\0\0\x80\x3f\0\0\0\xc0"
+    big_endian = np.array([1.0, -2.0], dtype=">f4")
+    assert encoding.vector_bytes(big_endian) == b"\0\0\x80\x3f\0\0\0\xc0"
+
+
+def test_a_vector_of_another_length_is_refused() -> None:
+    assert encoding.vector_from_bytes(bytes(8), 2).tolist() == [0.0, 0.0]
+    for size in (0, 7, 9, 12):
+        with pytest.raises(EncodingError, match="are not 2 float32 numbers"):
+            encoding.vector_from_bytes(bytes(size), 2)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_a_vector_with_a_number_that_is_not_finite_is_refused(value: float) -> None:
+    with pytest.raises(EncodingError, match="not finite"):
+        encoding.vector_from_bytes(encoding.vector_bytes(f32(1.0, value)), 2)
+
+
+@given(values=st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False)))
+def test_vectors_can_be_read_back_bit_for_bit(values: list[float]) -> None:
+    data = encoding.vector_bytes(f32(*values))
+    vector = encoding.vector_from_bytes(data, len(values))
+    assert encoding.vector_bytes(vector) == data
+    assert not vector.flags.writeable
+
+
+@given(data=st.binary(max_size=64), dimension=st.integers(0, 16))
+def test_any_bytes_are_a_vector_or_refused(data: bytes, dimension: int) -> None:
+    try:
+        vector = encoding.vector_from_bytes(data, dimension)
+    except EncodingError:
+        return
+    assert vector.shape == (dimension,)
+    assert np.isfinite(vector).all()
+
+
+@given(parts=st.lists(digests, min_size=5, max_size=5, unique=True), place=st.integers(0, 4))
+def test_every_part_of_a_seed_changes_it(parts: list[Digest], place: int) -> None:
+    changed = list(parts)
+    changed[place] = NO_DIGEST
+    assert (encoding.next_seed(*parts) == encoding.next_seed(*changed)) == (parts == changed)

@@ -1,0 +1,122 @@
+"""Merkle trees: small trees by hand, and no way to pass off another leaf, proof or root."""
+
+from __future__ import annotations
+
+import pytest
+from eth_abi.abi import encode
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledger.protocol import merkle
+from ledger.protocol.encoding import keccak256
+from ledger.protocol.types import NO_DIGEST, Digest
+from tests.protocol.support import digests
+
+TYPES = merkle.SCORES_LEAF
+leaves = st.lists(
+    st.tuples(st.integers(0, 2**32 - 1), digests), min_size=1, max_size=12, unique_by=lambda x: x[0]
+)
+Leaves = list[tuple[int, Digest]]
+
+
+def leaf(member: int) -> merkle.Leaf:
+    return member, Digest(bytes([member]) * 32)
+
+
+def pair(one: Digest, other: Digest) -> Digest:
+    return keccak256(one + other if one < other else other + one)
+
+
+def hashed(*members: int) -> list[Digest]:
+    """Return the leaves' hashes in the tree's order, ascending."""
+    return sorted(merkle.leaf_hash(TYPES, leaf(member)) for member in members)
+
+
+def test_a_leaf_is_hashed_twice_over_its_abi_encoding() -> None:
+    encoded = encode(["uint32", "bytes32"], [3, bytes([3]) * 32])
+    assert encoded == (3).to_bytes(32) + bytes([3]) * 32
+    assert merkle.leaf_hash(TYPES, leaf(3)) == keccak256(keccak256(encoded))
+
+
+def test_no_leaf_has_no_root() -> None:
+    assert merkle.root(TYPES, []) == NO_DIGEST
+
+
+def test_one_leaf_is_its_own_root() -> None:
+    assert merkle.root(TYPES, [leaf(1)]) == hashed(1)[0]
+    assert merkle.proof(TYPES, [leaf(1)], leaf(1)) == ()
+
+
+def test_two_leaves_are_one_pair() -> None:
+    assert merkle.root(TYPES, [leaf(1), leaf(2)]) == pair(*hashed(1, 2))
+    (sibling,) = merkle.proof(TYPES, [leaf(1), leaf(2)], leaf(1))
+    assert sibling == merkle.leaf_hash(TYPES, leaf(2))
+
+
+def test_of_three_leaves_the_two_smallest_hashes_are_deepest() -> None:
+    # The array ends with the leaves reversed: [root, pair, c, b, a] with a < b < c.
+    a, b, c = hashed(1, 2, 3)
+    assert merkle.root(TYPES, [leaf(1), leaf(2), leaf(3)]) == pair(pair(b, a), c)
+
+
+def test_a_leaf_outside_the_tree_has_no_proof() -> None:
+    for tree in ([], [leaf(1)], [leaf(1), leaf(2), leaf(3)]):
+        with pytest.raises(ValueError, match="not in list"):
+            merkle.proof(TYPES, tree, leaf(4))
+
+
+def test_an_inner_node_is_no_leaf() -> None:
+    tree = [leaf(1), leaf(2), leaf(3)]
+    a, b, c = hashed(1, 2, 3)
+    assert merkle.is_proven(TYPES, leaf(1), merkle.proof(TYPES, tree, leaf(1)), pair(pair(b, a), c))
+    # The pair's 64 bytes as a leaf: one hash too many keeps it from being the pair.
+    member, digest = int.from_bytes(b[:4]), Digest(a)
+    assert not merkle.is_proven(TYPES, (member, digest), [c], merkle.root(TYPES, tree))
+
+
+@given(tree=leaves, data=st.data())
+def test_every_leaf_is_proven_in_whatever_order_the_tree_was_built(
+    tree: Leaves, data: st.DataObject
+) -> None:
+    top = merkle.root(TYPES, tree)
+    assert merkle.root(TYPES, data.draw(st.permutations(tree))) == top
+    for member in tree:
+        siblings = merkle.proof(TYPES, tree, member)
+        assert merkle.is_proven(TYPES, member, siblings, top)
+        assert len(siblings) <= len(tree).bit_length()
+
+
+@given(tree=leaves, data=st.data())
+def test_a_changed_leaf_is_not_proven(tree: Leaves, data: st.DataObject) -> None:
+    member, digest = data.draw(st.sampled_from(tree))
+    siblings = merkle.proof(TYPES, tree, (member, digest))
+    other = data.draw(digests.filter(lambda value: value != digest))
+    top = merkle.root(TYPES, tree)
+    assert not merkle.is_proven(TYPES, (member, other), siblings, top)
+    assert not merkle.is_proven(TYPES, (member ^ 1, digest), siblings, top)
+
+
+@given(tree=leaves, data=st.data())
+def test_a_changed_root_proves_nothing(tree: Leaves, data: st.DataObject) -> None:
+    member = data.draw(st.sampled_from(tree))
+    place, flip = data.draw(st.integers(0, 31)), data.draw(st.integers(1, 255))
+    top = bytearray(merkle.root(TYPES, tree))
+    top[place] ^= flip
+    assert not merkle.is_proven(
+        TYPES, member, merkle.proof(TYPES, tree, member), Digest(bytes(top))
+    )
+
+
+@given(tree=leaves.filter(lambda tree: len(tree) > 1), data=st.data())
+def test_a_changed_shortened_or_lengthened_proof_proves_nothing(
+    tree: Leaves, data: st.DataObject
+) -> None:
+    member, top = data.draw(st.sampled_from(tree)), merkle.root(TYPES, tree)
+    siblings = merkle.proof(TYPES, tree, member)
+    place = data.draw(st.integers(0, len(siblings) - 1))
+    other = data.draw(digests.filter(lambda value: value != siblings[place]))
+    changed = (*siblings[:place], other, *siblings[place + 1 :])
+    assert not merkle.is_proven(TYPES, member, changed, top)
+    assert not merkle.is_proven(TYPES, member, siblings[:place] + siblings[place + 1 :], top)
+    assert not merkle.is_proven(TYPES, member, (*siblings, other), top)
+    assert not merkle.is_proven(TYPES, member, (*siblings, top), top)

@@ -1,0 +1,105 @@
+"""The map from the paper to code, contract and events is true and complete."""
+
+from __future__ import annotations
+
+import json
+import re
+from importlib import import_module, resources
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ledger.protocol
+from ledger.protocol import rounds
+from ledger.protocol.paper_map import PAPER_MAP, Row
+
+PAPER = Path(__file__).parents[3] / "shared" / "paper" / "cmfl.tex"
+ARTEFACT = resources.files("contracts") / "artifacts" / "committee_ledger.json"
+ABI: list[dict[str, Any]] = json.loads(ARTEFACT.read_text())["abi"]
+TRANSACTIONS = {
+    entry["name"]
+    for entry in ABI
+    if entry["type"] == "function" and entry["stateMutability"] != "view"
+}
+EVENTS = {entry["name"] for entry in ABI if entry["type"] == "event"}
+
+each_row = pytest.mark.parametrize("row", PAPER_MAP, ids=lambda row: row.paper)
+
+
+def resolved(dotted: str) -> object:
+    """Return what a dotted name stands for: a module's attribute, or an attribute of that."""
+    parts = dotted.split(".")
+    for length in range(len(parts) - 1, 0, -1):
+        try:
+            found: object = import_module(".".join(parts[:length]))
+        except ModuleNotFoundError as error:
+            if error.name != ".".join(parts[:length]):
+                raise
+            continue
+        for name in parts[length:]:
+            found = getattr(found, name)
+        return found
+    raise ModuleNotFoundError(dotted)
+
+
+@each_row
+def test_every_name_stands_for_something_that_can_be_called(row: Row) -> None:
+    if row.function.startswith("clients."):
+        pytest.importorskip("torch")
+    assert callable(resolved(row.function))
+
+
+def test_a_name_that_stands_for_nothing_is_noticed() -> None:
+    with pytest.raises(AttributeError):
+        resolved("ledger.protocol.scoring.square_distance")
+    with pytest.raises(AttributeError):
+        resolved("ledger.protocol.score.squared_distance")
+
+
+def test_the_map_names_every_transaction_and_every_event_of_the_contract() -> None:
+    assert {row.contract for row in PAPER_MAP} - {""} == TRANSACTIONS
+    assert {row.event for row in PAPER_MAP} - {""} == EVENTS
+
+
+def test_the_specification_has_the_transactions_and_events_of_the_contract() -> None:
+    assert all(callable(getattr(rounds, name)) for name in TRANSACTIONS)
+    assert {event.__name__ for event in rounds.Event.__args__} == EVENTS
+
+
+def test_what_is_recorded_is_enforced_in_some_transaction() -> None:
+    assert all(row.contract for row in PAPER_MAP if row.event)
+
+
+def test_no_row_is_there_twice() -> None:
+    assert len({row.paper for row in PAPER_MAP}) == len(PAPER_MAP)
+
+
+def test_the_papers_equations_strategies_and_algorithms_are_all_there() -> None:
+    labels = {"localUpdate2", "aggregation", "globalUpdate", "computeScore", "selection"}
+    labels |= {"election", "CommitteeConsensus", "algorithm_CCP", "voting", "algorithm_CMFL"}
+    assert {row.label for row in PAPER_MAP} - {""} == labels
+    assert all("ours" in row.paper for row in PAPER_MAP if not row.label)
+
+
+@pytest.mark.skipif(not PAPER.exists(), reason="the paper's source, shared/paper, is not here")
+def test_every_label_is_in_the_papers_source() -> None:
+    labels = set(re.findall(r"\\label\{([^}]*)\}", PAPER.read_text()))
+    assert {row.label for row in PAPER_MAP} - {""} <= labels
+
+
+def test_the_packages_docstring_shows_the_same_rows() -> None:
+    rule = r"^(?:=+ *)+$"
+    _, head, table, _ = re.split(rule, ledger.protocol.__doc__ or "", flags=re.MULTILINE)
+    assert head.split() == ["paper", "function", "contract", "event"]
+    shown = [tuple(re.split(r" {2,}", line)) for line in table.strip().splitlines()]
+    expected = [
+        (
+            row.paper,
+            row.function.removeprefix("ledger.protocol."),
+            row.contract or "-",
+            row.event or "-",
+        )
+        for row in PAPER_MAP
+    ]
+    assert shown == expected

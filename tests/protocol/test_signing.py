@@ -1,0 +1,203 @@
+"""Typed data and signatures: canonical ones verify, and only where they are meant to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import coincurve
+import pytest
+from eth_abi.abi import encode
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledger.protocol import signing
+from ledger.protocol.encoding import keccak256
+from ledger.protocol.errors import SignatureError
+from ledger.protocol.signing import GROUP_ORDER, KeySigner, is_signed_by, recover, sign
+from ledger.protocol.types import (
+    Address,
+    ClientId,
+    Commitment,
+    Digest,
+    Domain,
+    Phase,
+    Scores,
+    Vote,
+    VoteKind,
+)
+from tests.protocol.support import DOMAIN, client_ids, digests, malleated, signers
+
+DIGEST = Digest(bytes([7]) * 32)
+numbers = st.integers(0, 2**64 - 1)
+votes = st.builds(
+    Vote,
+    st.sampled_from(VoteKind),
+    numbers,
+    st.sampled_from(Phase),
+    st.integers(0, 2**32 - 1),
+    numbers,
+    digests,
+    digests,
+)
+messages = st.one_of(
+    st.builds(Commitment, numbers, client_ids, digests),
+    st.builds(Scores, numbers, client_ids, digests),
+    votes,
+)
+VOTE = Vote(VoteKind.REQUEST, 3, Phase.AGGREGATION, 1, 1_700_000_000, DIGEST, DIGEST)
+
+
+def test_an_address_is_the_end_of_the_public_keys_hash() -> None:
+    # Private key 1: the generator itself, whose address is well known.
+    signer = KeySigner((1).to_bytes(32))
+    assert signer.address.hex() == "7e5f4552091a69125d5dfcb7b8c2659029395bdf"
+
+
+def test_typed_data_is_hashed_as_eip_712_says() -> None:
+    kind = keccak256(b"Commitment(uint64 round,uint32 client,bytes32 payload)")
+    struct = keccak256(kind + (5).to_bytes(32) + (2).to_bytes(32) + DIGEST)
+    domain = keccak256(
+        keccak256(
+            b"EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)"
+        )
+        + keccak256(b"CMFL Ledger")
+        + keccak256(b"1")
+        + (31337).to_bytes(32)
+        + bytes(12)
+        + DOMAIN.contract
+    )
+    expected = keccak256(b"\x19\x01" + domain + struct)
+    assert signing.typed_digest(DOMAIN, Commitment(5, ClientId(2), DIGEST)) == expected
+
+
+def test_a_request_and_a_reply_of_equal_content_have_different_digests() -> None:
+    reply = replace(VOTE, kind=VoteKind.REPLY)
+    assert signing.typed_digest(DOMAIN, VOTE) != signing.typed_digest(DOMAIN, reply)
+    values = [3, 1, 1, 1_700_000_000, DIGEST, DIGEST]
+    types = ["uint64", "uint8", "uint32", "uint64", "bytes32", "bytes32"]
+    struct = keccak256(signing.TYPE_HASHES["Reply"] + encode(types, values))
+    domain = signing.domain_separator(DOMAIN)
+    assert signing.typed_digest(DOMAIN, reply) == keccak256(b"\x19\x01" + domain + struct)
+
+
+@given(message=messages, key=st.integers(0, 7))
+def test_what_is_signed_verifies_for_its_signer_alone(message: signing.Message, key: int) -> None:
+    signer, other = signers()[key], signers()[key - 1]
+    signature = sign(signer, DOMAIN, message)
+    assert is_signed_by(signer.address, DOMAIN, message, signature)
+    assert not is_signed_by(other.address, DOMAIN, message, signature)
+    assert sign(signer, DOMAIN, message) == signature, "signing is deterministic"
+
+
+@given(message=messages)
+def test_signatures_are_canonical(message: signing.Message) -> None:
+    signature = sign(signers()[0], DOMAIN, message)
+    assert len(signature) == 65
+    assert signature[64] in {27, 28}
+    assert 0 < int.from_bytes(signature[32:64]) <= GROUP_ORDER // 2
+
+
+@given(message=messages)
+def test_the_malleated_twin_of_a_signature_is_refused(message: signing.Message) -> None:
+    signer = signers()[0]
+    twin = malleated(sign(signer, DOMAIN, message))
+    # It is a valid ECDSA signature of the same key: only the rule on s keeps it out.
+    digest = signing.typed_digest(DOMAIN, message)
+    raw = twin[:64] + bytes([twin[64] - 27])
+    key = coincurve.PublicKey.from_signature_and_message(raw, digest, hasher=None)
+    assert keccak256(key.format(compressed=False)[1:])[12:] == signer.address
+    assert not is_signed_by(signer.address, DOMAIN, message, twin)
+    with pytest.raises(SignatureError, match="upper half"):
+        recover(digest, twin)
+
+
+@given(message=messages, data=st.data())
+def test_a_signature_is_bound_to_chain_and_contract(
+    message: signing.Message, data: st.DataObject
+) -> None:
+    signer = signers()[0]
+    signature = sign(signer, DOMAIN, message)
+    contract = data.draw(st.binary(min_size=20, max_size=20).map(Address))
+    chain = data.draw(st.integers(0, 2**256 - 1))
+    for domain in (Domain(chain, DOMAIN.contract), Domain(DOMAIN.chain_id, contract)):
+        assert is_signed_by(signer.address, domain, message, signature) == (domain == DOMAIN)
+
+
+@given(signed=messages, claimed=messages)
+def test_a_signature_is_bound_to_its_message(
+    signed: signing.Message, claimed: signing.Message
+) -> None:
+    signer = signers()[0]
+    signature = sign(signer, DOMAIN, signed)
+    assert is_signed_by(signer.address, DOMAIN, claimed, signature) == (signed == claimed)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(VOTE, kind=VoteKind.REPLY),
+        replace(VOTE, round=4),
+        replace(VOTE, phase=Phase.ELECTION),
+        replace(VOTE, view=2),
+        replace(VOTE, timestamp=1_700_000_001),
+        replace(VOTE, set_digest=Digest(bytes(32))),
+        replace(VOTE, result=Digest(bytes(32))),
+    ],
+)
+def test_every_field_of_a_vote_is_signed(other: Vote) -> None:
+    signer = signers()[0]
+    signature = sign(signer, DOMAIN, VOTE)
+    assert is_signed_by(signer.address, DOMAIN, VOTE, signature)
+    assert not is_signed_by(signer.address, DOMAIN, other, signature)
+
+
+def test_a_commitment_is_no_score_claim() -> None:
+    signer = signers()[0]
+    signature = sign(signer, DOMAIN, Commitment(1, ClientId(0), DIGEST))
+    assert not is_signed_by(signer.address, DOMAIN, Scores(1, ClientId(0), DIGEST), signature)
+
+
+@pytest.mark.parametrize("length", [0, 64, 66])
+def test_a_signature_of_another_length_is_refused(length: int) -> None:
+    signature = (sign(signers()[0], DOMAIN, VOTE) + b"\x1b")[:length]
+    with pytest.raises(SignatureError, match="65 bytes"):
+        recover(DIGEST, signature)
+
+
+@pytest.mark.parametrize("v", [0, 1, 26, 29, 255])
+def test_v_other_than_27_and_28_is_refused(v: int) -> None:
+    signature = sign(signers()[0], DOMAIN, VOTE)[:64] + bytes([v])
+    with pytest.raises(SignatureError, match="v 27 or 28"):
+        recover(DIGEST, signature)
+
+
+def test_s_at_half_the_order_is_allowed_and_one_more_is_not() -> None:
+    r = sign(signers()[0], DOMAIN, VOTE)[:32]
+    half = GROUP_ORDER // 2
+    recover(DIGEST, r + half.to_bytes(32) + b"\x1b")
+    with pytest.raises(SignatureError, match="upper half"):
+        recover(DIGEST, r + (half + 1).to_bytes(32) + b"\x1b")
+
+
+@pytest.mark.parametrize("r", [0, GROUP_ORDER, 2**256 - 1])
+def test_a_signature_that_no_key_made_is_refused(r: int) -> None:
+    with pytest.raises(SignatureError, match="no key recovers"):
+        recover(DIGEST, r.to_bytes(32) + (1).to_bytes(32) + b"\x1b")
+
+
+def test_s_of_zero_is_refused() -> None:
+    r = sign(signers()[0], DOMAIN, VOTE)[:32]
+    with pytest.raises(SignatureError, match="no key recovers"):
+        recover(DIGEST, r + bytes(32) + b"\x1b")
+
+
+@given(signature=st.binary(min_size=60, max_size=70) | st.binary(min_size=65, max_size=65))
+def test_any_bytes_are_no_signature_of_this_address(signature: bytes) -> None:
+    assert not is_signed_by(signers()[0].address, DOMAIN, VOTE, signature)
+
+
+@given(place=st.integers(0, 64), flip=st.integers(1, 255))
+def test_no_byte_of_a_signature_can_be_changed(place: int, flip: int) -> None:
+    signature = bytearray(sign(signers()[0], DOMAIN, VOTE))
+    signature[place] ^= flip
+    assert not is_signed_by(signers()[0].address, DOMAIN, VOTE, bytes(signature))
