@@ -103,3 +103,15 @@ def test_the_packages_docstring_shows_the_same_rows() -> None:
         for row in PAPER_MAP
     ]
     assert shown == expected
+
+
+def test_the_readme_shows_the_same_rows() -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+    table = readme.split("| paper | function | contract | event |\n", 1)[1]
+    lines = table.splitlines()[1 : 1 + len(PAPER_MAP)]
+    shown = [tuple(cell.strip(" `") for cell in line.strip("|").split("|")) for line in lines]
+    expected = [
+        (row.paper, row.function.removeprefix("ledger.protocol."), row.contract, row.event)
+        for row in PAPER_MAP
+    ]
+    assert shown == expected
