@@ -58,7 +58,7 @@ def demo(
     _show_audits(reports)
     console.print(f"\nAll this took {time.monotonic() - begun:.0f} s. Look further:")
     for command in ("rounds list", f"rounds explain {shown}", "clients list", "audit"):
-        console.print(f"  cmfl {command} --home {home} --run {SHOWN_RUN}")
+        console.print(f"  {_program()} {command} --home {home} --run {SHOWN_RUN}")
     if any(not report.ok for report in reports.values()):
         raise typer.Exit(1)
     _serve(home, port)
@@ -172,7 +172,9 @@ def _serve(home: Path, port: int) -> None:
 
     with socket.socket() as probe:
         if probe.connect_ex(("127.0.0.1", port)) == 0:
-            console.print(f"Port {port} is taken; serve with: cmfl serve --home {home} --port N")
+            console.print(
+                f"Port {port} is taken; serve with: {_program()} serve --home {home} --port N"
+            )
             return
     address = f"http://127.0.0.1:{port}"
     if sys.stdout.isatty():
@@ -185,7 +187,12 @@ def _serve(home: Path, port: int) -> None:
     thread.start()
     count = len(_get(f"{address}/v1/deployments")["deployments"])
     console.print(f"REST service at {address} answered: {count} deployments.")
-    console.print(f"Start it again with: cmfl serve --home {home} --port {port}")
+    console.print(f"Start it again with: {_program()} serve --home {home} --port {port}")
+
+
+def _program() -> str:
+    """Return how this very program is called from here."""
+    return "cmfl" if shutil.which("cmfl") else sys.argv[0]
 
 
 def _get(url: str) -> dict[str, list[object]]:
