@@ -164,7 +164,7 @@ def _sender_key(keystore: Path | None, password_file: Path | None) -> bytes:
     password = _asked_password() if password_file is None else _read(password_file).rstrip("\n")
     try:
         return bytes(Account.decrypt(_read(keystore), password))
-    except (ValueError, TypeError, KeyError, NotImplementedError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ConfigurationError(f"--keystore {keystore}: {error}") from error
 
 
@@ -178,15 +178,17 @@ def _asked_password() -> str:
 
 
 def _environment_key() -> bytes:
+    from ledger.protocol.signing import GROUP_ORDER
+
     text = os.environ.get(KEY_VARIABLE, "")
     try:
         key = bytes.fromhex(text.removeprefix("0x"))
     except ValueError:
         key = b""
-    if len(key) != 32:
+    if len(key) != 32 or not 0 < int.from_bytes(key) < GROUP_ORDER:
         # The value itself is a secret and never shown.
         raise ConfigurationError(
-            f"a node needs a sender: give --keystore, or 32 bytes of hex in {KEY_VARIABLE}"
+            f"a node needs a sender: give --keystore, or a key of 32 bytes hex in {KEY_VARIABLE}"
         )
     return key
 

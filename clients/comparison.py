@@ -101,8 +101,9 @@ class Comparison:
             accuracies = _averaged(configuration, lambda r: on_round(name, r, total))
             return Outcome(method, seed, attacked, fmean(accuracies[-LAST_ROUNDS:]), None)
         with opened(self.home, name, configuration, self.chain, self.blobs) as run:
-            rows = run.go_on(lambda row: on_round(name, row.round, total))
-        accuracy = fmean(row.accuracy for row in rows[-LAST_ROUNDS:])
+            run.go_on(lambda row: on_round(name, row.round, total))
+            rows = run.folder.read_metrics() or []
+        accuracy = fmean(row["accuracy"] for row in rows[-LAST_ROUNDS:])
         return Outcome(method, seed, attacked, accuracy, name)
 
     def _configuration(self, method: str, seed: int, attacked: bool) -> Configuration:

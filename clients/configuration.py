@@ -27,8 +27,13 @@ if TYPE_CHECKING:
 MAX_CONFIGURATION_BYTES = 1_000_000
 PRESETS = ("digits", "digits-by-writer", "smoke")
 
+# TOMLDecodeError is a ValueError; so is what a number of thousands of digits raises.
+_NOT_TOML = (ValueError, RecursionError)
+
 Count = Annotated[int, Field(ge=0, le=MAX_CLIENTS)]
 Rate = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Whole = Annotated[int, Field(le=2**31 - 1)]
+"""A number that msgpack can record; what uses it says how small it may be."""
 
 
 class _Section(BaseModel):
@@ -57,7 +62,7 @@ class DataSection(_Section):
     """Which data, and how they are divided among the clients."""
 
     name: str = "digits"
-    path: str | None = None
+    path: Annotated[str, Field(min_length=1)] | None = None
     dirichlet_alpha: float = 0.5
 
 
@@ -71,9 +76,9 @@ class TrainingSection(_Section):
     """How each client trains; see `clients.local_sgd.LocalTraining`."""
 
     learning_rate: float = 0.1
-    batch_size: int = 32
-    local_steps: int | None = None
-    local_epochs: int | None = None
+    batch_size: Whole = 32
+    local_steps: Whole | None = None
+    local_epochs: Whole | None = None
 
 
 class MaliceSection(_Section):
@@ -160,7 +165,7 @@ def load(
     text = _read(path) if path else _preset(preset or "digits")
     try:
         values = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except _NOT_TOML as error:
         raise ConfigurationError(f"{path or preset}: not TOML: {error}") from error
     for setting in settings:
         _apply(values, setting)
@@ -242,17 +247,23 @@ def _apply(values: dict[str, Any], setting: str) -> None:
     key, equals, text = setting.partition("=")
     if not equals or not key.strip():
         raise ConfigurationError(f"--set {setting}: must be section.key=value")
-    try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text.strip()
+    value = _value(text)
     *sections, last = key.strip().split(".")
     table = values
     for section in sections:
         table = table.setdefault(section, {})
         if not isinstance(table, dict):
             raise ConfigurationError(f"--set {setting}: {section} is no section")
-    if value == "" and last in table:
-        del table[last]  # an empty value takes a setting of the preset back
-        return
-    table[last] = value
+    if value == "":
+        table.pop(last, None)  # an empty value takes a setting of the preset back
+    else:
+        table[last] = value
+
+
+def _value(text: str) -> object:
+    """Return what stands behind the equals sign: one TOML value, or a bare word."""
+    try:
+        values = tomllib.loads(f"value = {text}")
+    except _NOT_TOML:
+        return text.strip()
+    return values["value"] if len(values) == 1 else text.strip()

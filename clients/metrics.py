@@ -7,6 +7,7 @@ that was killed between a decision and its row gets the same row when it is resu
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isfinite
 from typing import TYPE_CHECKING
 
 from clients.models.evaluation import evaluate
@@ -34,7 +35,7 @@ class RoundMetrics:
         round: t.
         decided: False if the round was abandoned; the model is then the one before.
         accuracy: of the model after the round on the test set, in [0, 1].
-        loss: mean cross-entropy there.
+        loss: mean cross-entropy there; None where the model has no finite one.
         floor: accuracy of always answering the commonest class.
         trained: S_b, ascending.
         served: S_c, by places.
@@ -48,7 +49,7 @@ class RoundMetrics:
     round: int
     decided: bool
     accuracy: float
-    loss: float
+    loss: float | None
     floor: float
     trained: tuple[ClientId, ...]
     served: tuple[ClientId, ...]
@@ -106,7 +107,7 @@ class Measure:
             round=round_number,
             decided=decided is not None,
             accuracy=accuracy,
-            loss=loss,
+            loss=loss if isfinite(loss) else None,
             floor=self.floor,
             trained=trainers,
             served=committee,

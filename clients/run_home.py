@@ -61,28 +61,26 @@ class RunFolder:
 
     def write_metrics(self, rows: list[RoundMetrics]) -> None:
         """Replace all rows."""
-        lines = [json.dumps(asdict(row), sort_keys=True) + "\n" for row in rows]
-        _replace(self.metrics, "".join(lines).encode())
+        _replace(self.metrics, "".join(map(_line, rows)).encode())
 
     def append_metrics(self, row: RoundMetrics) -> None:
         """Add a round's row."""
         with self.metrics.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(row), sort_keys=True) + "\n")
+            file.write(_line(row))
 
-    def read_metrics(self) -> list[dict[str, Any]]:
-        """Return the rows that were written whole; a cut-off last line is left out."""
-        if not self.metrics.exists():
-            return []
+    def read_metrics(self) -> list[dict[str, Any]] | None:
+        """Return the rows; None if there is no file, or a line is damaged or cut off."""
+        if not self.metrics.is_file():
+            return None
         with self.metrics.open("rb") as file:
-            lines = file.read(MAX_METRICS_BYTES).splitlines()
-        rows = []
-        for line in lines:
-            try:
-                row = json.loads(line)
-            except ValueError:
-                break
-            rows.append(row)
-        return rows
+            lines = file.read(MAX_METRICS_BYTES).splitlines(keepends=True)
+        if lines and not lines[-1].endswith(b"\n"):
+            return None
+        try:
+            rows = [json.loads(line) for line in lines]
+        except (ValueError, RecursionError):
+            return None
+        return rows if all(isinstance(row, dict) for row in rows) else None
 
     def write_model(self, vector: NDArray[np.float32]) -> None:
         """Write the model's parameters as one flat tensor."""
@@ -109,6 +107,10 @@ def run_folder(home: Path, name: str) -> RunFolder:
             f"run name {name!r}: letters, digits, dot, dash and underscore, at most 64"
         )
     return RunFolder(home / "runs" / name)
+
+
+def _line(row: RoundMetrics) -> str:
+    return json.dumps(asdict(row), sort_keys=True, allow_nan=False) + "\n"
 
 
 def _replace(path: Path, data: bytes) -> None:

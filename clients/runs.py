@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clients.configuration import load
+from clients.devices import device_named
 from clients.metrics import Measure, RoundMetrics
 from clients.models.evaluation import majority_rate
 from clients.population import Population, populate, run_document
@@ -19,8 +20,9 @@ from ledger.chain.committee_ledger import LedgerWriter
 from ledger.chain.deployment import deploy, read_manifest
 from ledger.protocol.documents import encode_run
 from ledger.protocol.encoding import vector_bytes, vector_from_bytes
-from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.errors import ChainError, ConfigurationError
 from ledger.protocol.rounds import RoundAbandoned, RoundDecided
+from ledger.protocol.rounds import Stage as ContractStage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -93,8 +95,15 @@ def prepare(
     document = run_document(configuration, population)
     blobs.put(encode_run(document))
     blobs.put(vector_bytes(population.initial))
-    folder.write_configuration(configuration.to_toml())
-    return population, deploy(chain, document, folder.manifest)
+    deployed = folder.manifest.exists()
+    if not deployed:
+        # Before the contract, so that a run killed while it deploys can be resumed.
+        folder.write_configuration(configuration.to_toml())
+    manifest = deploy(chain, document, folder.manifest)
+    if deployed:
+        # Not before `deploy` has found it to be the deployed one, or another takes its place.
+        folder.write_configuration(configuration.to_toml())
+    return population, manifest
 
 
 @contextmanager
@@ -113,6 +122,7 @@ def opened(
     Yields:
         The run; its worker processes end with the context.
     """
+    device_named(configuration.machine.device)  # before anything is deployed
     population, manifest = prepare(home, name, configuration, chain, blobs)
     parameters = configuration.parameters(population.model.dimension)
     ledger = LedgerWriter(chain, manifest.address, manifest.block)
@@ -178,14 +188,22 @@ def require_new(home: Path, name: str) -> None:
 def _restore_metrics(
     folder: RunFolder, measure: Measure, ledger: CommitteeLedger, blobs: BlobStore
 ) -> None:
-    """Make the rows agree with the chain: a run may have been killed before it wrote one."""
-    known = len(folder.read_metrics())
+    """Make the rows agree with the chain: a run may have been killed before it wrote one.
+
+    Raises:
+        ChainError: the chain's log lacks a round that the contract has ended.
+    """
     ended = [
         recorded.event
         for recorded in ledger.outcomes(limit=2**31, descending=False)
         if isinstance(recorded.event, RoundDecided | RoundAbandoned)
     ]
-    if known == len(ended) and folder.metrics.exists():
+    state = ledger.state()
+    last = state.round if state.stage is ContractStage.FINISHED else state.round - 1
+    if [event.round for event in ended] != list(range(1, last + 1)):
+        raise ChainError(f"the chain's log does not have each of the {last} rounds that ended")
+    known = folder.read_metrics()
+    if known is not None and [row.get("round") for row in known] == [e.round for e in ended]:
         return
     dimension = measure.parameters.dimension
     model, rows = ledger.deployment().model, []

@@ -18,8 +18,9 @@ from clients.round_view import RoundView
 from ledger.chain.committee_ledger import MAX_COMMITMENTS, submitted
 from ledger.protocol import rounds
 from ledger.protocol.algorithms import EQUIVOCATION, training_round
+from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.counting import Electorate, collect_updates
-from ledger.protocol.documents import RoundRecord, encode_record
+from ledger.protocol.documents import RoundRecord, decode_record, encode_record
 from ledger.protocol.encoding import sha256, vector_bytes, vector_from_bytes
 from ledger.protocol.sampling import sample_trainers, training_seed
 from ledger.protocol.signing import is_signed_by, sign
@@ -110,6 +111,7 @@ class Simulation:
             measure: makes a round's row.
             on_round: called with each row, after the round is on the chain.
         """
+        self._report(self._left_to_report())
         while not self.finished:
             number = self.round
             training_round(self, self, self.is_signed)
@@ -276,6 +278,14 @@ class Simulation:
                 (second.vote, second.signature),
             )
             self._ban(incident.member)
+
+    def _left_to_report(self) -> tuple[Incident, ...]:
+        """Return the incidents of the last decision: a run may be killed before it reports."""
+        ledger, blobs = self._stage.ledger, self._stage.blobs
+        for recorded in ledger.round_events(self.round - 1):
+            if isinstance(recorded.event, rounds.RoundDecided):
+                return decode_record(blobs.get(recorded.event.record, MAX_DOCUMENT_BYTES)).incidents
+        return ()
 
     def _ban(self, client: ClientId) -> None:
         accused = self._registry[client]

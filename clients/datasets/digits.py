@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from sklearn.datasets import load_digits as bundled_digits
 
 from clients.datasets.federated import FederatedData, frozen_samples
 from clients.datasets.partition import dirichlet_partition
@@ -27,6 +26,9 @@ def load_digits(
     Returns:
         K clients with at least one training sample each, pixels in [0, 1].
     """
+    # Importing it takes over half a second, which only a run needs.
+    from sklearn.datasets import load_digits as bundled_digits  # noqa: PLC0415
+
     bundle = bundled_digits()
     x = (bundle.images / _INK_MAXIMUM).astype(np.float32).reshape(-1, 1, 8, 8)
     y = bundle.target.astype(np.int64)

@@ -140,7 +140,8 @@ def connect(chain: ChainReader, manifest: Manifest) -> CommitteeLedger:
         The contract.
 
     Raises:
-        ChainError: another chain, no code or other code there, or another configuration.
+        ChainError: another chain, no code or other code there, another creation, or another
+            configuration.
     """
     if manifest.chain_id != chain.chain_id:
         raise ChainError(f"the manifest is for chain {manifest.chain_id}, not {chain.chain_id}")
@@ -150,6 +151,7 @@ def connect(chain: ChainReader, manifest: Manifest) -> CommitteeLedger:
             f"0x{chain.genesis_hash.hex()}"
         )
     require_code(chain, manifest.address)
+    _require_creation(chain, manifest)
     ledger = CommitteeLedger(chain, manifest.address, manifest.block)
     config = f"0x{ledger.deployment().config.hex()}"
     if config != manifest.config:
@@ -211,6 +213,28 @@ def read_manifest(path: Path) -> Manifest:
         raise ChainError(f"manifest {path}: format {value['format']} is not {MANIFEST_FORMAT}")
     to_canonical(value["address"])
     return Manifest(**value)
+
+
+def _require_creation(chain: ChainReader, manifest: Manifest) -> None:
+    """Refuse a wrong creating block: whoever begins to read too late misses events.
+
+    Raises:
+        ChainError: another transaction or block created the contract.
+    """
+    try:
+        transaction = bytes.fromhex(manifest.transaction.removeprefix("0x"))
+    except ValueError as error:
+        raise ChainError("the manifest's transaction is no hash") from error
+    receipt = chain.receipt(transaction) if len(transaction) == 32 else None
+    created = receipt.contract_address if receipt is not None else None
+    if (
+        receipt is None
+        or created is None
+        or to_canonical(created) != to_canonical(manifest.address)
+    ):
+        raise ChainError("the manifest's transaction did not create the contract")
+    if receipt.block_number != manifest.block:
+        raise ChainError(f"block {receipt.block_number} created the contract, not {manifest.block}")
 
 
 def _constructor(deployment: rounds.Deployment) -> tuple[object, object]:

@@ -1,0 +1,117 @@
+"""The real command line in this process, and a small home that real rounds have filled."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+import pytest
+
+from cli import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from _pytest.mark import MarkDecorator
+
+SHARED: MarkDecorator = pytest.mark.xdist_group("cli")
+"""One process plays the shared home; the others need not play it again."""
+
+# Every fault comes to bear: a ban, refused scores, dropouts, and rounds that are abandoned.
+SETTINGS = (
+    "seed=6",
+    "protocol.clients=14",
+    "protocol.active_rate=0.857143",
+    "protocol.committee_rate=0.416667",
+    "protocol.deadline_blocks=3",
+    "malice.members.silent=2",
+    "malice.members.equivocating=2",
+    "malice.members.false-scores=1",
+    "malice.trainers.not-finite=1",
+)
+ROUNDS = 5
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command came to.
+
+    Attributes:
+        code: its exit code.
+        out: standard output.
+        err: standard error.
+    """
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """Standard output as JSON; NaN and Infinity, which are none, are refused."""
+        return json.loads(self.out, parse_constant=_refuse)
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def cmfl(*arguments: object) -> Result:
+    """Return what the command `cmfl` does with these arguments, in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        patch.object(sys, "argv", ["cmfl", *map(str, arguments)]),
+        redirect_stdout(out),
+        redirect_stderr(err),
+        pytest.raises(SystemExit) as end,
+    ):
+        main.run()
+    code = end.value.code
+    assert isinstance(code, int)
+    return Result(code, out.getvalue(), err.getvalue())
+
+
+def succeeds(*arguments: object) -> Result:
+    """Return the result of a command that has to end well and quietly."""
+    result = cmfl(*arguments)
+    assert (result.code, result.err) == (0, ""), result
+    return result
+
+
+def refusal(*arguments: object) -> str:
+    """Return the one line with which a command is refused, with exit code 2 and nothing else."""
+    result = cmfl(*arguments)
+    assert result.code == 2, result
+    assert result.out == ""
+    assert result.err.startswith("cmfl: ")
+    assert result.err.endswith("\n")
+    assert result.err.count("\n") == 1
+    assert "Traceback" not in result.err
+    return result.err.removeprefix("cmfl: ").strip()
+
+
+def settings_of(*settings: str) -> list[str]:
+    """Return settings as the command line takes them."""
+    return [part for setting in settings for part in ("--set", setting)]
+
+
+@pytest.fixture(scope="session")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a home with one finished run; nobody writes to it."""
+    path = tmp_path_factory.mktemp("cli") / "home"
+    succeeds("run", "--preset", "smoke", "--home", path, *settings_of(*SETTINGS), "--json")
+    return path
+
+
+@pytest.fixture
+def copy(home: Path, tmp_path: Path) -> Path:
+    """Return a home of one's own, to damage."""
+    path = tmp_path / "home"
+    shutil.copytree(home, path)
+    return path

@@ -1,0 +1,183 @@
+"""Each command on a real home: what people read, what programs parse, and the exit code."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cli.conftest import ROUNDS, SETTINGS, SHARED, cmfl, settings_of, succeeds
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = SHARED
+
+DIGEST = re.compile(r"0x[0-9a-f]{64}")
+ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
+
+
+def test_run_ends_with_the_head_for_people_and_for_programs(tmp_path: Path) -> None:
+    arguments = ["run", "--preset", "smoke", "--rounds", 2, *settings_of(*SETTINGS)]
+    people = succeeds(*arguments, "--home", tmp_path / "a").out
+    found = succeeds(*arguments, "--home", tmp_path / "b", "--json").json
+    assert list(found) == ["run", "address", "round", "rounds_now", "head", "last"]
+    assert (found["run"], found["round"], found["rounds_now"]) == ("run", 2, 2)
+    assert DIGEST.fullmatch(found["head"])
+    assert ADDRESS.fullmatch(found["address"])
+    assert f"contract {found['address']}, head {found['head']}" in people
+    assert found["last"]["round"] == 2
+    assert 0 <= found["last"]["accuracy"] <= 1
+
+
+def test_a_finished_run_is_resumed_without_a_round(copy: Path) -> None:
+    assert "run had ended with round 5 already" in succeeds("run", "--home", copy, "--resume").out
+    found = succeeds("run", "--home", copy, "--resume", "--json").json
+    assert (found["round"], found["rounds_now"], found["last"]) == (ROUNDS, 0, None)
+
+
+def test_a_run_leaves_the_files_that_the_design_names(home: Path) -> None:
+    names = {path.name for path in (home / "runs" / "run").iterdir()}
+    assert names == {"config.toml", "deployment.json", "metrics.jsonl", "model.safetensors"}
+    assert {"blobs", "chain.sqlite", "runs"} <= {path.name for path in home.iterdir()}
+
+
+def test_rounds_list_shows_the_newest_first(home: Path) -> None:
+    found = succeeds("rounds", "list", "--home", home, "--json").json
+    assert [row["round"] for row in found] == [5, 4, 3, 2, 1]
+    for row in found:
+        assert set(row) == {"round", "status", "ranked", "accepted", "views", "block", "model"}
+        assert (row["status"] == "decided") == bool(DIGEST.fullmatch(row["model"] or ""))
+    assert {row["status"] for row in found} == {"decided", "abandoned"}
+    oldest = succeeds("rounds", "list", "--home", home, "--oldest", "--limit", 2, "--json").json
+    assert [row["round"] for row in oldest] == [1, 2]
+    people = succeeds("rounds", "list", "--home", home).out
+    assert people.startswith("rounds of 0x")
+    assert people.count("decided") + people.count("abandoned") == ROUNDS
+
+
+@pytest.mark.parametrize("number", range(1, ROUNDS + 1))
+def test_rounds_show_tells_all_of_a_round(home: Path, number: int) -> None:
+    found = succeeds("rounds", "show", number, "--home", home, "--json").json
+    assert list(found) == [
+        "round",
+        "status",
+        "seed",
+        "committee",
+        "trainers",
+        "committed",
+        "ranking",
+        "accepted",
+        "next_committee",
+        "model",
+        "views",
+        "primaries",
+        "banned",
+        "dropouts",
+        "head",
+        "block",
+    ]
+    assert found["round"] == number
+    assert len(found["committee"]) == len(found["next_committee"]) == 5
+    accepted = [row["client"] for row in found["ranking"] if row["accepted"]]
+    assert accepted == found["accepted"]
+    assert [row["rank"] for row in found["ranking"]] == list(range(len(found["ranking"])))
+    people = succeeds("rounds", "show", number, "--home", home).out
+    assert people.startswith(f"status          {found['status']}\n")
+    assert f"ranking of round {number}" in people
+
+
+@pytest.mark.parametrize("number", range(1, ROUNDS + 1))
+def test_rounds_explain_says_it_in_plain_words(home: Path, number: int) -> None:
+    found = succeeds("rounds", "explain", number, "--home", home, "--json").json
+    assert list(found) == ["round", "sentences"]
+    assert all(isinstance(sentence, str) for sentence in found["sentences"])
+    people = succeeds("rounds", "explain", number, "--home", home).out
+    assert people.splitlines() == "\n".join(found["sentences"]).splitlines()
+    assert "committee" in people
+
+
+def test_clients_list_counts_what_clients_list_and_show_agree_on(home: Path) -> None:
+    found = succeeds("clients", "list", "--home", home, "--json").json
+    keys = ["client", "address", "samples", "trained", "accepted", "served", "banned"]
+    assert all(list(row) == keys for row in found)
+    assert [row["client"] for row in found] == list(range(14))
+    assert sum(row["served"] for row in found) == 5 * ROUNDS
+    assert any(row["banned"] for row in found)
+    for row in found[:3]:
+        shown = succeeds("clients", "show", row["client"], "--home", home, "--json").json
+        rounds = shown.pop("rounds")
+        assert shown == row
+        assert sum(entry["role"] == "trainer" for entry in rounds) == row["trained"]
+        assert sum(entry["role"] == "member" for entry in rounds) == row["served"]
+        assert sum(entry["accepted"] for entry in rounds) == row["accepted"]
+    assert "clients" in succeeds("clients", "list", "--home", home).out
+    people = succeeds("clients", "show", 0, "--home", home).out
+    assert people.startswith("client     0\n")
+
+
+def test_audit_passes_and_writes_its_report(home: Path, tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    found = succeeds("audit", "--home", home, "--json", "--report", path).json
+    assert found["outcome"] == "passed"
+    assert [step["number"] for step in found["steps"]] == list(range(1, 11))
+    assert {step["outcome"] for step in found["steps"]} == {"passed"}
+    assert json.loads(path.read_text(encoding="utf-8")) == found
+    assert "PASSED: all ten steps hold for all 5 rounds" in succeeds("audit", "--home", home).out
+
+
+def test_doctor_checks_installation_and_home(home: Path, tmp_path: Path) -> None:
+    found = succeeds("doctor", "--home", home, "--json").json
+    assert [row["check"] for row in found] == [
+        "python",
+        "signatures",
+        "contract artefact",
+        "torch",
+        "chain",
+        "disk",
+    ]
+    assert all(set(row) == {"check", "ok", "found"} and row["ok"] for row in found)
+    assert "none yet in" in succeeds("doctor", "--home", tmp_path / "none").out
+    assert not (tmp_path / "none").exists()
+
+
+def test_doctor_fails_on_a_damaged_chain(copy: Path) -> None:
+    (copy / "chain.sqlite").write_bytes(b"no chain at all" * 1000)
+    result = cmfl("doctor", "--home", copy)
+    assert result.code == 1
+    (line,) = (line for line in result.out.splitlines() if line.startswith("FAIL"))
+    assert line.startswith("FAIL chain ")
+    assert line.endswith("chain.sqlite: file is not a database")
+
+
+def test_the_contract_can_be_named_by_address_where_there_is_no_manifest(copy: Path) -> None:
+    address = succeeds("run", "--home", copy, "--resume", "--json").json["address"]
+    (copy / "runs" / "run" / "deployment.json").unlink()
+    found = succeeds("rounds", "list", "--home", copy, "--address", address, "--json").json
+    assert len(found) == ROUNDS
+
+
+def test_a_read_only_command_leaves_the_home_as_it_is(home: Path) -> None:
+    before = contents(home)
+    succeeds("rounds", "list", "--home", home)
+    succeeds("audit", "--home", home)
+    assert contents(home) == before
+
+
+def contents(home: Path) -> dict[str, bytes]:
+    # SQLite's own side files come and go with every reader.
+    return {
+        str(path.relative_to(home)): path.read_bytes()
+        for path in home.rglob("*")
+        if path.is_file() and not path.name.startswith("chain.sqlite-")
+    }
+
+
+def test_help_names_every_command() -> None:
+    people = succeeds("--help").out
+    for command in ("run", "deploy", "rounds", "clients", "audit", "serve", "doctor", "demo"):
+        assert re.search(rf"^ +{command} ", people, re.MULTILINE)
+    assert cmfl().code == 2
+    assert cmfl("sing").code == 2

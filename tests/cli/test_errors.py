@@ -1,0 +1,417 @@
+"""Whatever is wrong with a command or its home is one line and exit code 2, and no traceback."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import socket
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from ledger.chain.embedded import DEFAULT_CHAIN_ID, EmbeddedChain
+from tests.cli.conftest import SHARED, cmfl, refusal, settings_of, succeeds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+pytestmark = SHARED
+
+READING = (("rounds", "list"), ("rounds", "show", 1), ("clients", "list"), ("audit",))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["protocol.committee_rate=0.2"], "C = 2 members, and needs at least 3"),
+        (["protocol.committee_rate=0.6"], "n = 4 trainers are fewer than C = 6 members"),
+        (["protocol.aggregation_rate=1.5"], "aggregation_rate: Input should be less than or equal"),
+        (["malice.malicious_rate=-0.1"], "malicious_rate: Input should be greater than or equal"),
+        (["data.name=mnist"], "unknown data set 'mnist'"),
+        (["protocol.clients=1439", "protocol.active_rate=0.01"], "more clients than data: 1439"),
+        (["training.batch_size=99999999999999999999"], "training.batch_size: Input should be less"),
+    ],
+)
+def test_wrong_settings_are_refused(tmp_path: Path, arguments: list[str], sentence: str) -> None:
+    for command in ("run", "deploy"):
+        settings = settings_of(*arguments)
+        said = refusal(command, "--preset", "smoke", "--home", tmp_path / "home", *settings)
+        assert sentence in said
+    assert not (tmp_path / "home" / "runs" / "run" / "deployment.json").exists()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
+def test_a_device_that_is_not_there_is_refused_before_anything_is_deployed(tmp_path: Path) -> None:
+    options = ["--preset", "smoke", "--home", tmp_path, "--set", "machine.device=cuda"]
+    assert "device 'cuda': this machine, or this torch, has no CUDA" in refusal("run", *options)
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--preset", "huge"], "unknown preset 'huge'; known are digits"),
+        (["--preset", "smoke", "--config", "x.toml"], "a preset or a configuration file, not both"),
+        (["--config", "gone.toml"], "gone.toml cannot be read: No such file or directory"),
+        (["--preset", "smoke", "--rounds", "0"], "rounds = 0 is not in"),
+        (["--preset", "smoke", "--workers", "0"], "machine.workers: Input should be greater"),
+        (["--preset", "smoke", "--set", "seed"], "--set seed: must be section.key=value"),
+        (["--preset", "smoke", "--name", "a/b"], "run name 'a/b': letters, digits"),
+        (["--preset", "smoke", "--name", ".."], "run name '..': letters, digits"),
+        (["--preset", "smoke", "--name", ""], "run name '': letters, digits"),
+        (["--resume"], "there is no run 'run' in"),
+        (["--resume", "--preset", "smoke"], "--resume takes the run's own configuration"),
+    ],
+)
+def test_wrong_options_of_a_run_are_refused(
+    tmp_path: Path, options: list[str], sentence: str
+) -> None:
+    assert sentence in refusal("run", "--home", tmp_path / "home", *options)
+    assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.parametrize("data", [b"\xff\xfe", b"seed =", b"", b"[protocol]\nclients = 2\n"])
+def test_a_damaged_configuration_file_is_refused(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "config.toml"
+    path.write_bytes(data)
+    refusal("run", "--home", tmp_path / "home", "--config", path)
+
+
+def test_a_damaged_recorded_configuration_is_refused(copy: Path) -> None:
+    path = copy / "runs" / "run" / "config.toml"
+    path.write_bytes(path.read_bytes()[:40])
+    refusal("run", "--home", copy, "--resume")
+
+
+def test_a_recorded_configuration_that_was_changed_is_refused_as_another(copy: Path) -> None:
+    path = copy / "runs" / "run" / "config.toml"
+    path.write_text(path.read_text().replace("batch_size = 16", "batch_size = 17"))
+    assert "is of another configuration" in refusal("run", "--home", copy, "--resume")
+
+
+def test_an_existing_run_is_not_begun_again(copy: Path) -> None:
+    said = refusal("run", "--preset", "smoke", "--home", copy)
+    assert "there is a run 'run' in" in said
+    assert "resume it, or name another" in said
+
+
+def test_a_resumed_run_keeps_its_configuration(copy: Path) -> None:
+    for options in (["--set", "seed=1"], ["--rounds", "9"]):
+        said = refusal("run", "--home", copy, "--resume", *options)
+        assert "a resumed run keeps its configuration" in said
+    succeeds("run", "--home", copy, "--resume", "--set", "machine.workers=1")
+
+
+def overwrite(start: int, data: bytes) -> Callable[[bytes], bytes]:
+    return lambda chain: chain[:start] + data + chain[start + len(data) :]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda chain: chain[: len(chain) // 2],
+        lambda chain: chain[:1000],
+        lambda _: b"no chain at all" * 1000,
+        lambda _: bytes(100_000),
+        overwrite(0, b"X"),
+        overwrite(4096, bytes(4096)),
+    ],
+    ids=["half", "stump", "text", "zeros", "magic", "page"],
+)
+def test_a_damaged_chain_file_is_refused(copy: Path, damage: Callable[[bytes], bytes]) -> None:
+    path = copy / "chain.sqlite"
+    for side in ("-wal", "-shm"):
+        path.with_name(path.name + side).unlink(missing_ok=True)
+    path.write_bytes(damage(path.read_bytes()))
+    said = [refusal(*command, "--home", copy) for command in READING[:3]]
+    said.append(refusal("run", "--home", copy, "--resume"))
+    assert all("chain" in sentence for sentence in said)
+    assert cmfl("audit", "--home", copy).code in {1, 2}
+
+
+def test_a_log_that_lacks_a_round_stops_a_resumed_run_and_leaves_its_rows_alone(
+    copy: Path,
+) -> None:
+    with closing(sqlite3.connect(copy / "chain.sqlite")) as file, file:
+        file.execute("DELETE FROM logs WHERE id = (SELECT max(id) FROM logs)")
+    rows = (copy / "runs" / "run" / "metrics.jsonl").read_bytes()
+    said = refusal("run", "--home", copy, "--resume")
+    assert said == "the chain's log does not have each of the 5 rounds that ended"
+    assert (copy / "runs" / "run" / "metrics.jsonl").read_bytes() == rows
+    assert cmfl("audit", "--home", copy).code == 1
+
+
+def test_a_home_without_a_chain_is_refused_for_reading(tmp_path: Path) -> None:
+    for command in READING:
+        assert "chain.sqlite: no such chain file" in refusal(*command, "--home", tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_home_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "home"
+    path.write_text("a file")
+    for command in READING:
+        assert str(path) in refusal(*command, "--home", path)
+    said = refusal("run", "--preset", "smoke", "--home", path)
+    assert f"--home {path}: " in said
+
+
+@pytest.mark.parametrize("command", READING)
+def test_a_run_that_is_not_there_is_refused_by_name(home: Path, command: tuple[str]) -> None:
+    for name in ("other", "a/b", "..", ".", "", "x" * 300):
+        said = refusal(*command, "--home", home, "--run", name)
+        assert "no deployed run" in said or "File name too long" in said
+
+
+def test_one_of_several_runs_has_to_be_named(copy: Path) -> None:
+    shutil.copytree(copy / "runs" / "run", copy / "runs" / "second")
+    said = refusal("rounds", "list", "--home", copy)
+    assert said.endswith("with --run: run, second")
+    succeeds("rounds", "list", "--home", copy, "--run", "second")
+
+
+@pytest.mark.parametrize("number", [6, 999, 2**32 - 1])
+def test_a_round_that_has_not_opened_is_refused(home: Path, number: int) -> None:
+    for command in ("show", "explain"):
+        said = refusal("rounds", command, number, "--home", home)
+        assert said == f"round {number} has not opened (T = 5)"
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "4294967296", "one"])
+def test_what_is_no_number_of_a_round_is_a_usage_error(home: Path, number: str) -> None:
+    result = cmfl("rounds", "show", "--home", home, "--", number)
+    assert (result.code, result.out) == (2, "")
+    assert "Traceback" not in result.err
+
+
+def test_a_client_that_is_not_there_is_refused(home: Path) -> None:
+    said = refusal("clients", "show", 14, "--home", home)
+    assert said == "client 14: there are 14 clients, from 0"
+
+
+def edited(**changes: object) -> Callable[[bytes], bytes]:
+    return lambda data: json.dumps(json.loads(data) | changes).encode()
+
+
+@pytest.mark.parametrize(
+    ("damage", "sentence"),
+    [
+        (lambda data: data[:-20], "is not JSON"),
+        (lambda _: b"", "is not JSON"),
+        (lambda _: b"\xff\xfe\x00", "is not JSON"),
+        (lambda _: b"[" * 50_000, "is not JSON"),
+        (lambda _: b"{}", "does not have the fields"),
+        (lambda _: b" " * 200_000, "is over 100000 bytes"),
+        (edited(format=2), "format 2 is not 1"),
+        (edited(chain_id="1"), "chain_id is not of type int"),
+        (edited(chain_id=1), "the manifest is for chain 1, not"),
+        (edited(genesis_hash="0x" + "11" * 32), "the manifest is for the chain with genesis 0x11"),
+        (edited(address="0x12"), "'0x12' is not an address"),
+        (edited(address="0x" + "11" * 20), "there is no contract at 0x1111"),
+        (edited(config="0x" + "11" * 32), "the contract has configuration 0x"),
+        (edited(block=8), "block 1 created the contract, not 8"),
+        (edited(block=-1), "block 1 created the contract, not -1"),
+        (edited(block=10**30), "block 1 created the contract, not 1000000000000000000000000000000"),
+        (edited(transaction="0x" + "11" * 32), "transaction did not create the contract"),
+        (edited(transaction="0x11"), "transaction did not create the contract"),
+        (edited(transaction="none"), "the manifest's transaction is no hash"),
+    ],
+)
+def test_a_damaged_manifest_is_refused(
+    copy: Path, damage: Callable[[bytes], bytes], sentence: str
+) -> None:
+    path = copy / "runs" / "run" / "deployment.json"
+    path.write_bytes(damage(path.read_bytes()))
+    for command in (*READING, ("run", "--resume")):
+        assert sentence in refusal(*command, "--home", copy)
+
+
+@pytest.mark.parametrize("address", ["0x12", "me", "0x" + "11" * 20])
+def test_an_address_without_the_contract_is_refused(home: Path, address: str) -> None:
+    for command in READING:
+        assert "0x11" in (said := refusal(*command, "--home", home, "--address", address)) or (
+            "is not an address" in said
+        )
+
+
+def test_a_damaged_blob_fails_the_audit_which_names_it(copy: Path) -> None:
+    found = succeeds("rounds", "show", 1, "--home", copy, "--json").json
+    digest = found["ranking"][0]["payload"].removeprefix("0x")
+    path = copy / "blobs" / digest[:2] / digest
+    path.write_bytes(path.read_bytes()[:-4] + b"\0\0\0\1")
+    result = cmfl("audit", "--home", copy)
+    assert (result.code, result.err) == (1, "")
+    assert digest in result.out
+    assert re.search(r"^ 5 blobs equal to their commitments +failed$", result.out, re.MULTILINE)
+    report = cmfl("audit", "--home", copy, "--json")
+    assert report.code == 1
+    assert report.json["outcome"] == "failed"
+
+
+def test_a_missing_blob_leaves_the_audit_incomplete_and_is_named(copy: Path) -> None:
+    found = succeeds("rounds", "show", 1, "--home", copy, "--json").json
+    digest = found["ranking"][0]["payload"].removeprefix("0x")
+    (copy / "blobs" / digest[:2] / digest).unlink()
+    result = succeeds("audit", "--home", copy)
+    assert digest in result.out
+    assert "\nINCOMPLETE: nothing contradicts, but step " in result.out
+
+
+def test_a_damaged_model_stops_a_resumed_run_by_name(tmp_path: Path) -> None:
+    succeeds("deploy", "--preset", "smoke", "--home", tmp_path)
+    manifest = json.loads((tmp_path / "runs" / "run" / "deployment.json").read_text())
+    digest = manifest["arguments"]["model"].removeprefix("0x")
+    path = tmp_path / "blobs" / digest[:2] / digest
+    path.write_bytes(b"other bytes")
+    # The first model follows from the configuration: it is published again.
+    succeeds("run", "--home", tmp_path, "--resume", "--json")
+    last = succeeds("rounds", "list", "--home", tmp_path, "--json").json[0]["model"]
+    digest = last.removeprefix("0x")
+    (tmp_path / "blobs" / digest[:2] / digest).write_bytes(b"other bytes")
+    assert f"blob {digest} is" in refusal("run", "--home", tmp_path, "--resume", "--json")
+
+
+def test_a_report_that_cannot_be_written_is_refused(home: Path, tmp_path: Path) -> None:
+    said = refusal("audit", "--home", home, "--json", "--report", tmp_path / "none" / "r.json")
+    assert "--report " in said
+
+
+WRITER = """
+import pathlib, sys
+from ledger.chain.embedded import EmbeddedChain
+with EmbeddedChain.open(pathlib.Path(sys.argv[1])):
+    print("writing", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_second_writer_is_refused_and_readers_are_not(copy: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(copy / "chain.sqlite")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "writing\n"
+        said = refusal("run", "--home", copy, "--resume")
+        assert f"process {writer.pid} writes to this chain" in said
+        assert "writes to this chain" in refusal("deploy", "--home", copy, "--preset", "smoke")
+        succeeds("rounds", "list", "--home", copy)
+        writer.communicate("")
+    succeeds("run", "--home", copy, "--resume")
+
+
+def test_another_chain_id_is_refused(copy: Path) -> None:
+    sentence = f"has chain id {DEFAULT_CHAIN_ID}, expected 1"
+    for command in (*READING, ("run", "--resume")):
+        assert sentence in refusal(*command, "--home", copy, "--chain-id", 1)
+    succeeds("rounds", "list", "--home", copy, "--chain-id", DEFAULT_CHAIN_ID)
+
+
+def test_a_chain_of_another_genesis_is_refused(copy: Path) -> None:
+    for path in copy.glob("chain.sqlite*"):
+        path.unlink()
+    EmbeddedChain.create(copy / "chain.sqlite", clock=lambda: 1.0).close()
+    assert "the manifest is for the chain with genesis" in refusal(
+        "run", "--home", copy, "--resume"
+    )
+
+
+@pytest.fixture
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CMFL_PRIVATE_KEY", "0x" + "11" * 32)
+
+
+@pytest.mark.usefixtures("key")
+def test_an_unreachable_node_is_refused(home: Path, tmp_path: Path) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        options = ["--rpc-url", url, "--chain-id", 1]
+        for command in READING:
+            said = refusal(*command, "--home", home, *options)
+            assert said == f"{url}: unreachable (ConnectionError)"
+        said = refusal("run", "--preset", "smoke", "--home", tmp_path, *options)
+        assert said == f"{url}: unreachable (ConnectionError)"
+
+
+@pytest.mark.usefixtures("key")
+@pytest.mark.parametrize("url", ["ftp://here", "nothing", "", "http://", "http://[::1"])
+def test_what_is_no_address_of_a_node_is_refused(home: Path, url: str) -> None:
+    said = refusal("rounds", "list", "--home", home, "--rpc-url", url, "--chain-id", 1)
+    assert "the node's address is not" in said
+
+
+def test_a_node_needs_its_chain_id_and_a_sender(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CMFL_PRIVATE_KEY", raising=False)
+    options = ["run", "--preset", "smoke", "--home", tmp_path, "--rpc-url", "http://127.0.0.1:1"]
+    assert "--rpc-url needs --chain-id" in refusal("rounds", "list", *options[3:])
+    secret = "22" * 31
+    for value in ("", "0x12", secret, "zz" * 32, "0x" + "00" * 32, "ff" * 32):
+        monkeypatch.setenv("CMFL_PRIVATE_KEY", value)
+        said = refusal(*options, "--chain-id", 1)
+        assert "CMFL_PRIVATE_KEY" in said
+        assert secret not in said
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "7",
+        '"text"',
+        "{}",
+        "[" * 50_000,
+        '{"version": 3}',
+        '{"version": 3, "crypto": 5}',
+        '{"version": 3, "crypto": {}}',
+        '{"version": 3, "crypto": {"kdf": "scrypt"}}',
+    ],
+)
+def test_a_keystore_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "key.json").write_text(text)
+    (tmp_path / "password").write_text("swordfish\n")
+    said = refusal(*with_keystore(tmp_path))
+    assert said.startswith(f"--keystore {tmp_path / 'key.json'}: ")
+
+
+def with_keystore(folder: Path) -> list[object]:
+    options: list[object] = ["--rpc-url", "http://127.0.0.1:1", "--chain-id", 1]
+    options += ["--keystore", folder / "key.json", "--password-file", folder / "password"]
+    return ["run", "--preset", "smoke", "--home", folder / "home", *options]
+
+
+def test_a_missing_keystore_or_password_is_refused(tmp_path: Path) -> None:
+    said = refusal(*with_keystore(tmp_path))
+    assert "password cannot be read" in said
+    (tmp_path / "password").write_text("swordfish")
+    assert "key.json cannot be read" in refusal(*with_keystore(tmp_path))
+
+
+def test_a_wrong_password_is_refused_and_the_right_one_signs(tmp_path: Path) -> None:
+    from eth_account import Account
+
+    keystore = Account.encrypt(b"\x11" * 32, "swordfish", kdf="pbkdf2", iterations=2)
+    (tmp_path / "key.json").write_text(json.dumps(keystore))
+    (tmp_path / "password").write_text("marlin\n")
+    assert "MAC mismatch" in refusal(*with_keystore(tmp_path))
+    (tmp_path / "password").write_text("swordfish\n")
+    assert "unreachable" in refusal(*with_keystore(tmp_path))
+
+
+def test_what_the_disk_refuses_is_one_line_too(tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("a file where a folder should be")
+    said = refusal("run", "--preset", "smoke", "--home", tmp_path)
+    assert said == f"{tmp_path / 'runs' / 'run'}: Not a directory"

@@ -1,0 +1,79 @@
+"""The command as its own process: exit codes, interruption, and what it does not import."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.e2e.sessions import PATIENCE_SECONDS, Home, finish, start
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.xdist_group("processes")
+
+IMPORTED = """
+import sys
+from cli import main
+try:
+    main.run()
+except SystemExit as end:
+    names = {name.partition(".")[0] for name in sys.modules}
+    print("imported:", *sorted(names), file=sys.stderr)
+    raise
+"""
+HEAVY = {"torch", "sklearn", "fastapi", "web3", "eth_tester", "eth", "safetensors"}
+
+
+def imported_by(*arguments: str) -> tuple[int, set[str]]:
+    """Return exit code of a command, and the packages that it imported."""
+    ended = subprocess.run(
+        [sys.executable, "-c", IMPORTED, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+    *_, last = ended.stderr.splitlines()
+    return ended.returncode, set(last.split()[1:])
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code, names = imported_by("--help")
+    assert code == 0
+    assert not names & (HEAVY | {"numpy", "pydantic"})
+
+
+def test_reading_rounds_needs_an_evm_but_no_learning_framework_and_no_node(
+    tmp_path: Path,
+) -> None:
+    code, names = imported_by("rounds", "list", "--home", str(tmp_path))
+    assert code == 2
+    assert names & HEAVY == {"eth", "eth_tester"}
+
+
+def test_a_wrong_command_ends_with_2_and_without_a_traceback(tmp_path: Path) -> None:
+    with start(["rounds", "list", "--home", str(tmp_path)]) as process:
+        out, err = process.communicate(timeout=PATIENCE_SECONDS)
+    assert (process.returncode, out) == (2, "")
+    assert err == f"cmfl: {tmp_path / 'chain.sqlite'}: no such chain file\n"
+
+
+@pytest.mark.slow
+def test_an_interrupted_run_says_how_it_goes_on(tmp_path: Path) -> None:
+    home = Home(tmp_path, ("protocol.rounds=15",))
+    with home.start() as process:
+        while home.rows() < 2:
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=PATIENCE_SECONDS)
+    assert (process.returncode, out) == (130, "")
+    assert err == "cmfl: interrupted; a run is taken up again with --resume\n"
+    assert finish(home.start())["round"] == 15
+    assert home.rows() == 15

@@ -1,0 +1,118 @@
+"""A run over JSON-RPC: against our own server, and against anvil where it is installed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ledger.chain.accounts import TEST_KEYS
+from ledger.chain.embedded import DEFAULT_CHAIN_ID, EmbeddedChain
+from ledger.chain.rpc_server import RpcServer
+from tests.chain.test_port_contract import ANVIL_KEY, anvil
+from tests.cli.conftest import SETTINGS, SHARED, refusal, settings_of, succeeds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = SHARED
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node and a funded key of it."""
+
+    url: str
+    chain_id: int
+    key: bytes
+
+    @property
+    def options(self) -> list[object]:
+        return ["--rpc-url", self.url, "--chain-id", self.chain_id]
+
+
+def served(folder: Path) -> Iterator[Node]:
+    with EmbeddedChain.create(folder / "node.sqlite") as chain, RpcServer(chain) as server:
+        yield Node(server.url, DEFAULT_CHAIN_ID, TEST_KEYS[0])
+
+
+def of_anvil(folder: Path) -> Iterator[Node]:
+    for chain in anvil(folder):
+        yield Node(chain._node.shown_url, chain.chain_id, ANVIL_KEY)  # type: ignore[attr-defined]
+
+
+@pytest.fixture(
+    params=[served, pytest.param(of_anvil, marks=pytest.mark.network)], ids=["server", "anvil"]
+)
+def node(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Node]:
+    for found in request.param(tmp_path):
+        monkeypatch.setenv("CMFL_PRIVATE_KEY", found.key.hex())
+        yield found
+
+
+def test_a_run_over_a_node_ends_in_the_head_of_the_embedded_one(
+    node: Node, home: Path, tmp_path: Path
+) -> None:
+    arguments = ["--preset", "smoke", *settings_of(*SETTINGS), "--json"]
+    found = succeeds("run", *arguments, "--home", tmp_path / "far", *node.options).json
+    assert found["head"] == succeeds("run", "--home", home, "--resume", "--json").json["head"]
+    rows = [
+        (path / "runs" / "run" / "metrics.jsonl").read_bytes() for path in (home, tmp_path / "far")
+    ]
+    assert rows[0] == rows[1]
+    assert not (tmp_path / "far" / "chain.sqlite").exists()
+    for command in ("rounds", "list"), ("rounds", "explain", 3), ("clients", "list"):
+        far = succeeds(*command, "--home", tmp_path / "far", *node.options, "--json").json
+        assert without_blocks(far) == without_blocks(
+            succeeds(*command, "--home", home, "--json").json
+        )
+    report = succeeds("audit", "--home", tmp_path / "far", *node.options, "--json").json
+    assert report["outcome"] == "passed"
+    again = succeeds("run", "--home", tmp_path / "far", "--resume", *node.options, "--json").json
+    assert again["rounds_now"] == 0
+
+
+def without_blocks(value: object) -> object:
+    """Return an answer without what differs from chain to chain: blocks, and signed digests."""
+    if isinstance(value, list):
+        return [without_blocks(entry) for entry in value]
+    if isinstance(value, dict):
+        return {k: without_blocks(v) for k, v in value.items() if k not in {"block", "sentences"}}
+    return value
+
+
+def test_the_block_beacon_makes_each_run_another_and_auditable(node: Node, tmp_path: Path) -> None:
+    arguments = ["--preset", "smoke", "--set", "protocol.beacon=block", "--rounds", 3, "--json"]
+    heads = []
+    for name in ("one", "two"):
+        options = ["--home", tmp_path, *node.options]
+        found = succeeds("run", *arguments, "--name", name, *options).json
+        heads.append(found["head"])
+        report = succeeds("audit", *options, "--run", name, "--json").json
+        assert report["outcome"] == "passed"
+        assert report["deployment"]["beacon"] == "block"
+    assert heads[0] != heads[1]
+
+
+def test_a_deployment_over_a_node_is_done_once(node: Node, tmp_path: Path) -> None:
+    arguments = ["deploy", "--preset", "smoke", "--home", tmp_path, *node.options, "--json"]
+    first = succeeds(*arguments).json
+    assert succeeds(*arguments).json == first
+    assert first == json.loads((tmp_path / "runs" / "run" / "deployment.json").read_bytes())
+    assert "of another configuration" in refusal(*arguments, "--set", "seed=1")
+
+
+def test_a_wrong_chain_id_and_a_poor_sender_are_refused(
+    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ["deploy", "--preset", "smoke", "--home", tmp_path, "--rpc-url", node.url]
+    said = refusal(*arguments, "--chain-id", 1)
+    assert said == f"{node.url}: has chain id {node.chain_id}, expected 1"
+    monkeypatch.setenv("CMFL_PRIVATE_KEY", "11" * 32)
+    refusal(*arguments, "--chain-id", node.chain_id)
+    assert not (tmp_path / "runs" / "run" / "deployment.json").exists()

@@ -1,0 +1,21 @@
+"""Runs in one process, on a chain of their own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ledger.blobs.store import MemoryBlobs
+from tests.clients.played import CuttingChain, Player
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def player(tmp_path: Path) -> Iterator[Player]:
+    with CuttingChain.create(tmp_path / "chain.sqlite") as chain:
+        assert isinstance(chain, CuttingChain)
+        yield Player(tmp_path, chain, MemoryBlobs())

@@ -1,0 +1,171 @@
+"""Small runs played in this process, to their end or to a cut, with all that they left behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from clients.configuration import load
+from clients.runs import manifest_of, opened
+from ledger.chain.committee_ledger import LedgerWriter
+from ledger.chain.embedded import EmbeddedChain
+from ledger.protocol.documents import RoundRecord, decode_record, decode_score_vector
+from ledger.protocol.rounds import RoundAbandoned, RoundDecided, UpdatesCommitted
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from clients.configuration import Configuration
+    from clients.metrics import RoundMetrics
+    from clients.population import Population
+    from clients.runs import Run
+    from ledger.blobs.store import MemoryBlobs
+    from ledger.chain.ports import Receipt
+    from ledger.protocol.documents import ScoreVector
+    from ledger.protocol.types import ClientId, Digest, Domain
+
+# Five members of twelve active clients: a quorum of three others leaves one member to spare.
+FIVE_MEMBERS = (
+    "protocol.clients=14",
+    "protocol.active_rate=0.857143",
+    "protocol.committee_rate=0.416667",
+)
+
+
+class Cut(BaseException):
+    """What ends a session at a transaction, as a killed process ends there."""
+
+
+class CuttingChain(EmbeddedChain):
+    """A chain whose writer is cut off at one of its transactions.
+
+    Attributes:
+        left: transactions that still go through; None for all.
+        after: cut right after the last of them, else right before the next.
+    """
+
+    left: int | None = None
+    after = True
+
+    def send(self, to: str | None, data: bytes, gas: int, *, key: bytes | None = None) -> Receipt:
+        if self.left == 0:
+            raise Cut
+        receipt = super().send(to, data, gas, key=key)
+        if self.left is not None:
+            self.left -= 1
+            if self.left == 0 and self.after:
+                raise Cut
+        return receipt
+
+
+@dataclass
+class Played:
+    """A run that has ended.
+
+    Attributes:
+        run: as `opened` gave it.
+        ledger: its contract; the chain is still open.
+        population: its clients.
+        blobs: what they published.
+        rows: of all its rounds.
+        configuration: of the run.
+    """
+
+    run: Run
+    ledger: LedgerWriter
+    population: Population
+    blobs: MemoryBlobs
+    rows: list[RoundMetrics]
+    configuration: Configuration
+
+    @property
+    def domain(self) -> Domain:
+        return self.run.manifest.domain()
+
+    @property
+    def head(self) -> Digest:
+        return self.run.simulation.head
+
+    def opening(self, number: int) -> tuple[tuple[ClientId, ...], Digest]:
+        opening = self.ledger.opening(number)
+        assert opening is not None
+        return opening
+
+    def decided(self, number: int) -> RoundDecided | None:
+        events = [recorded.event for recorded in self.ledger.round_events(number)]
+        return next((event for event in events if isinstance(event, RoundDecided)), None)
+
+    def abandoned(self, number: int) -> RoundAbandoned | None:
+        events = [recorded.event for recorded in self.ledger.round_events(number)]
+        return next((event for event in events if isinstance(event, RoundAbandoned)), None)
+
+    def commitments(self, number: int) -> dict[ClientId, Digest]:
+        found: dict[ClientId, Digest] = {}
+        for recorded in self.ledger.round_events(number):
+            if isinstance(recorded.event, UpdatesCommitted):
+                found |= zip(recorded.event.clients, recorded.event.payloads, strict=True)
+        return found
+
+    def record(self, number: int) -> RoundRecord:
+        event = self.decided(number)
+        assert event is not None
+        return decode_record(self.blobs.get(event.record))
+
+    def records(self) -> list[RoundRecord]:
+        last = self.configuration.protocol.rounds
+        return [self.record(t) for t in range(1, last + 1) if self.decided(t) is not None]
+
+    def vectors(self, number: int) -> list[ScoreVector]:
+        return [
+            decode_score_vector(self.blobs.get(signed.scores.digest))
+            for signed in self.record(number).scores
+        ]
+
+
+@dataclass
+class Player:
+    """Plays runs into one home, one chain and one store.
+
+    Attributes:
+        home: of the runs.
+        chain: of all their contracts.
+        blobs: what everybody published.
+    """
+
+    home: Path
+    chain: CuttingChain
+    blobs: MemoryBlobs
+
+    def play(self, *settings: str, name: str = "run") -> Played:
+        """Return a run of the smallest preset that was played to its end."""
+        configuration = load("smoke", settings=settings)
+        with opened(self.home, name, configuration, self.chain, self.blobs) as run:
+            rows = run.go_on(lambda _: None)
+        stage = run.simulation._stage
+        return Played(run, stage.ledger, stage.population, self.blobs, rows, configuration)
+
+    def cut(self, *settings: str, left: int, after: bool, name: str = "run") -> bool:
+        """Play on until the cut; say whether the run came to it before its end."""
+        # A contract whose manifest is not written yet is lost, and the next session makes another.
+        self.chain.left = left if self.run_is_deployed(name) else left + 1
+        self.chain.after = after
+        try:
+            self.play(*settings, name=name)
+        except Cut:
+            return True
+        finally:
+            self.chain.left = None
+        return False
+
+    def run_is_deployed(self, name: str = "run") -> bool:
+        """Say whether a run came as far as its manifest."""
+        return (self.home / "runs" / name / "deployment.json").exists()
+
+    def ledger(self, name: str = "run") -> LedgerWriter:
+        """Return the contract of a run."""
+        manifest = manifest_of(self.home, name)
+        return LedgerWriter(self.chain, manifest.address, manifest.block)
+
+    def metrics(self, name: str = "run") -> bytes:
+        """Return the rows of a run as they are on disk."""
+        return (self.home / "runs" / name / "metrics.jsonl").read_bytes()

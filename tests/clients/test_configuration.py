@@ -1,0 +1,333 @@
+"""Every wrong setting is one sentence that names the value and the rule; the right one passes."""
+
+from __future__ import annotations
+
+import tomllib
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from clients.configuration import (
+    MAX_CONFIGURATION_BYTES,
+    PRESETS,
+    checked,
+    load,
+)
+from clients.population import populate, run_document
+from ledger.protocol.documents import encode_run
+from ledger.protocol.errors import CmflError, ConfigurationError, ParametersError
+from ledger.protocol.types import Beacon, Scoring, Strategy
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def said_of(*settings: str, preset: str = "smoke") -> str:
+    """Return the sentence with which settings on top of a preset are refused."""
+    with pytest.raises((ConfigurationError, ParametersError)) as refused:
+        load(preset, settings=settings)
+    return str(refused.value)
+
+
+def test_the_smallest_preset_has_the_sizes_that_its_rates_give() -> None:
+    # K = 12: 0.833333 x 12 = 9.999996 -> 10 active, 0.4 x 10 = 4 members, 6 trainers, 3 accepted.
+    parameters = load("smoke").parameters(dimension=650)
+    assert parameters.active == 10
+    assert (parameters.members, parameters.trainers, parameters.accepted) == (4, 6, 3)
+    assert parameters.strategy is Strategy.NEAREST
+    assert parameters.scoring is Scoring.MEAN
+    assert parameters.beacon is Beacon.NONE
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_survives_being_written_and_read(preset: str, tmp_path: Path) -> None:
+    configuration = load(preset, settings=("machine.workers=2", 'data.path="somewhere.npz"'))
+    path = tmp_path / "config.toml"
+    path.write_text(configuration.to_toml(), encoding="utf-8")
+    assert load(path=path) == configuration
+
+
+def test_a_configuration_with_every_section_survives_being_written_and_read(
+    tmp_path: Path,
+) -> None:
+    configuration = load(
+        "smoke",
+        settings=(
+            "seed=7",
+            "protocol.server_rate=0.75",
+            "protocol.scores_checked=false",
+            'protocol.beacon="block"',
+            "training.local_steps=",
+            "training.local_epochs=3",
+            "malice.attack=same-value",
+            "malice.malicious_rate=0.25",
+            "malice.members.equivocating=2",
+            "malice.trainers.not-finite=1",
+        ),
+    )
+    assert configuration.training.local_steps is None
+    assert configuration.training.local_epochs == 3
+    path = tmp_path / "config.toml"
+    path.write_text(configuration.to_toml(), encoding="utf-8")
+    assert load(path=path) == configuration
+
+
+def test_the_default_is_the_preset_digits() -> None:
+    assert load() == load("digits")
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        # C = floor(0.2 x 10 + 1/2) = 2 members.
+        (["protocol.committee_rate=0.2"], "C = 2 members, and needs at least 3"),
+        # C = 6, so only n = 4 of 10 active clients are left.
+        (["protocol.committee_rate=0.6"], "n = 4 trainers are fewer than C = 6 members"),
+        (["protocol.clients=0"], "clients = 0 is not in [1, 12288]"),
+        (["protocol.clients=-3"], "clients = -3 is not in [1, 12288]"),
+        (["protocol.clients=12289"], "clients = 12289 is not in [1, 12288]"),
+        (["protocol.clients=1000"], "members = 333 is over the contract's bound of 160"),
+        (
+            ["protocol.clients=1000", "protocol.committee_rate=0.1"],
+            "trainers = 750 is over the contract's bound of 256",
+        ),
+        (["protocol.rounds=0"], "rounds = 0 is not in [1, 4294967295]"),
+        (["protocol.deadline_blocks=0"], "deadline_blocks = 0 is not in [1, 4294967295]"),
+        (["protocol.server_rate=0"], "server_rate = 0.0 is not a positive number"),
+        (["protocol.server_rate=nan"], "server_rate = nan is not a positive number"),
+        (["protocol.server_rate=-inf"], "server_rate = -inf is not a positive number"),
+        (["protocol.aggregation_rate=0.1234567"], "aggregation_rate = 0.1234567 has more than six"),
+        (["protocol.active_rate=0.8333333"], "active_rate = 0.8333333 has more than six decimals"),
+        (["protocol.committee_rate=1e-7"], "committee_rate = 1e-07 has more than six decimals"),
+    ],
+)
+def test_settings_that_break_an_invariant_are_named_with_the_rule(
+    settings: list[str], sentence: str
+) -> None:
+    assert sentence in said_of(*settings)
+
+
+def test_the_same_settings_just_inside_the_rules_are_taken() -> None:
+    for settings, sizes in (
+        # 0.25 x 10 + 1/2 = 3 members; 0.5 x 10 = 5 members and 5 trainers.
+        ("protocol.committee_rate=0.25", (3, 7)),
+        ("protocol.committee_rate=0.5", (5, 5)),
+        ("protocol.aggregation_rate=1.0", (4, 6)),
+        ("protocol.aggregation_rate=0.123456", (4, 6)),
+    ):
+        parameters = load("smoke", settings=(settings,)).parameters(dimension=1)
+        assert (parameters.members, parameters.trainers) == sizes
+        assert parameters.accepted <= parameters.trainers
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "protocol.active_rate",
+        "protocol.committee_rate",
+        "protocol.aggregation_rate",
+        "malice.malicious_rate",
+        "malice.scaling_floor",
+    ],
+)
+@pytest.mark.parametrize("value", ["-0.1", "1.1", "nan", "inf", '"0.5"', "true"])
+def test_a_rate_that_is_no_share_is_refused_by_name(name: str, value: str) -> None:
+    sentence = said_of(f"{name}={value}", "malice.attack=same-value")
+    assert sentence.startswith(f"{name}: Input should be ")
+    assert "given: " in sentence
+
+
+@pytest.mark.parametrize(
+    ("setting", "sentence"),
+    [
+        ("data.name=mnist", "unknown data set 'mnist'; known are digits, digits-by-writer"),
+        ("model.name=resnet", "unknown model 'resnet'; known are softmax, cnn"),
+        ("malice.attack=bribery", "unknown attack 'bribery'; known are gradient-scaling"),
+        ("malice.members.late=1", "unknown member fault 'late'; known are false-scores"),
+        ("malice.trainers.late=1", "unknown trainer fault 'late'; known are not-finite"),
+        ("protocol.strategy=4", "protocol.strategy: Input should be 1, 2 or 3 (given: 4)"),
+        ("protocol.scoring=max", "protocol.scoring: Input should be 'mean' or 'median'"),
+        ("protocol.beacon=moon", "protocol.beacon: Input should be 'none' or 'block'"),
+        ("machine.device=tpu", "machine.device: Input should be 'cpu', 'cuda' or 'auto'"),
+        ("protocol.omega=0.4", "protocol.omega: Extra inputs are not permitted (given: 0.4)"),
+        ("weather.rain=1", "weather: Extra inputs are not permitted"),
+        ("colour=blue", "colour: Extra inputs are not permitted (given: blue)"),
+        ("protocol.clients=many", "protocol.clients: Input should be a valid integer"),
+        ("protocol.clients=12.0", "protocol.clients: Input should be a valid integer"),
+        ("protocol.clients=true", "protocol.clients: Input should be a valid integer"),
+        ("protocol.scores_checked=1", "protocol.scores_checked: Input should be a valid boolean"),
+        ("protocol=3", "protocol: Input should be a valid dictionary or instance of"),
+        ("seed=-1", "seed: Input should be greater than or equal to 0 (given: -1)"),
+        ("seed=9223372036854775808", "seed: Input should be less than 9223372036854775808"),
+        ("machine.workers=0", "machine.workers: Input should be greater than or equal to 1"),
+        ("machine.workers=257", "machine.workers: Input should be less than or equal to 256"),
+        ("malice.members.silent=-1", "malice.members.silent: Input should be greater than"),
+        ("malice.malicious_rate=0.3", "malice.malicious_rate is set, but malice.attack is not"),
+        ("training.learning_rate=0", "learning_rate = 0.0: must be above 0"),
+        ("training.learning_rate=nan", "learning_rate = nan: must be above 0"),
+        ("training.batch_size=0", "batch_size = 0: must be at least 1"),
+        ("training.batch_size=99999999999999999999", "training.batch_size: Input should be less"),
+        ("training.local_steps=0", "local_steps = 0, local_epochs = None: exactly one"),
+        ("training.local_epochs=1", "local_steps = 2, local_epochs = 1: exactly one"),
+        ("training.local_steps=", "local_steps = None, local_epochs = None: exactly one"),
+        ("training.local_steps=2.5", "training.local_steps: Input should be a valid integer"),
+    ],
+)
+def test_a_wrong_setting_is_named_with_what_is_known(setting: str, sentence: str) -> None:
+    assert sentence in said_of(setting)
+
+
+@pytest.mark.parametrize(
+    ("setting", "sentence"),
+    [
+        ("protocol.clients", "--set protocol.clients: must be section.key=value"),
+        ("=5", "--set =5: must be section.key=value"),
+        ("", "--set : must be section.key=value"),
+        ("seed.x=5", "--set seed.x=5: seed is no section"),
+        ("protocol..clients=5", "protocol.: Extra inputs are not permitted"),
+        ("protocol.clients=" + "[" * 5000, "protocol.clients: Input should be a valid integer"),
+        ("protocol.clients=" + "9" * 5000, "protocol.clients: Input should be a valid integer"),
+        # A second line is no second setting.
+        ("seed=1\nvalue2=2", "seed: Input should be a valid integer"),
+    ],
+)
+def test_a_setting_of_another_form_is_refused(setting: str, sentence: str) -> None:
+    assert sentence in said_of(setting)
+
+
+def test_settings_are_toml_values_or_bare_words_and_the_last_one_counts() -> None:
+    found = load(
+        "smoke",
+        settings=(
+            "seed=1",
+            "seed = 2",
+            "model.name=cnn",
+            'protocol.scoring="median"',
+            "data.path=",
+        ),
+    )
+    assert (found.seed, found.model.name, found.protocol.scoring) == (2, "cnn", "median")
+    assert found.data.path is None
+
+
+def write(path: Path, data: bytes) -> Path:
+    path.write_bytes(data)
+    return path
+
+
+def good_text() -> str:
+    return load("smoke").to_toml()
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (b"", "protocol: Field required"),
+        (b"[protocol]\n", "protocol.clients: Field required"),
+        (b"\xff\xfe\x00", "is not UTF-8 text"),
+        (bytes(range(128)), "not TOML: "),
+        (b"seed = \n", "not TOML: Invalid value"),
+        (b"seed = 1\nseed = 2\n", "not TOML: Cannot overwrite a value"),
+        (b"seed = " + b"[" * 100_000, "not TOML: "),
+        (b"seed = " + b"9" * 5_000, "not TOML: "),
+        (b"seed = 1979-05-27\n[protocol]\nclients = 12\n", "seed: Input should be a valid int"),
+        (b"#" * (MAX_CONFIGURATION_BYTES + 1), f"is over {MAX_CONFIGURATION_BYTES} bytes"),
+    ],
+)
+def test_a_damaged_file_is_refused_by_its_fault(data: bytes, sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        load(path=write(tmp_path / "config.toml", data))
+    assert sentence in str(refused.value)
+
+
+def test_a_file_cut_off_anywhere_is_refused_in_one_sentence_or_keeps_the_rules(
+    tmp_path: Path,
+) -> None:
+    data = good_text().encode()
+    sentences = [sentence_about(write(tmp_path / "c.toml", data[:end])) for end in range(len(data))]
+    assert "\n" not in "".join(sentences)
+    assert sentences[0] == "protocol: Field required"
+    assert "" in sentences, "without its last section the file still is a configuration"
+
+
+def sentence_about(path: Path) -> str:
+    try:
+        load(path=path)
+    except CmflError as error:
+        return str(error)
+    return ""
+
+
+def test_a_missing_file_a_folder_and_two_sources_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"gone\.toml cannot be read: No such file"):
+        load(path=tmp_path / "gone.toml")
+    with pytest.raises(ConfigurationError, match="cannot be read: Is a directory"):
+        load(path=tmp_path)
+    with pytest.raises(ConfigurationError, match="a preset or a configuration file, not both"):
+        load("smoke", tmp_path)
+    with pytest.raises(ConfigurationError, match="unknown preset 'huge'; known are digits"):
+        load("huge")
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        (
+            ["protocol.clients=1439", "protocol.active_rate=0.01"],
+            "more clients than data: 1439 clients",
+        ),
+        (["malice.members.silent=13"], "13 faulty clients wanted, but only 12 to choose from"),
+        (
+            ["malice.members.silent=8", "malice.trainers.silent=5"],
+            "5 faulty clients wanted, but only 4 to choose from",
+        ),
+        (["data.dirichlet_alpha=0"], "dirichlet_alpha = 0.0: must be finite and above 0"),
+        (["data.dirichlet_alpha=nan"], "dirichlet_alpha = nan: must be finite and above 0"),
+        (["data.path=x.npz"], "data set 'digits' is bundled and takes no path"),
+        (["data.name=digits-by-writer"], "data set 'digits-by-writer' needs the path"),
+        (["data.name=digits-by-writer", "data.path=gone.npz"], "gone.npz: no such file"),
+    ],
+)
+def test_what_only_the_data_can_refuse_is_refused_by_name(
+    settings: list[str], sentence: str
+) -> None:
+    configuration = load("smoke", settings=tuple(settings))
+    with pytest.raises(ConfigurationError) as refused:
+        populate(configuration)
+    assert sentence in str(refused.value)
+
+
+def test_as_many_clients_as_samples_are_taken() -> None:
+    # 1,797 digits, a fifth of them (359) are for the test, one each for the rest.
+    configuration = load("smoke", settings=("protocol.clients=1438", "protocol.active_rate=0.01"))
+    counts = populate(configuration).data.sample_counts
+    assert len(counts) == 1438
+    assert min(counts) == 1
+
+
+def recorded(settings: tuple[str, ...]) -> bytes:
+    configuration = load("smoke", settings=settings)
+    return encode_run(run_document(configuration, populate(configuration)))
+
+
+def test_the_record_keeps_what_changes_the_result_and_nothing_of_the_machine() -> None:
+    plain = recorded(())
+    assert recorded(("machine.workers=3", "machine.device=auto")) == plain
+    for setting in ("seed=1", "training.learning_rate=0.25", "protocol.rounds=6"):
+        assert recorded((setting,)) != plain
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{}, {"protocol": None}, {"protocol": {"clients": None}}, {"protocol": []}, {1: 2}],
+)
+def test_plain_values_of_any_shape_are_refused_in_one_sentence(values: dict[Any, Any]) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        checked(values)
+    assert "\n" not in str(refused.value)
+
+
+def test_the_written_file_is_toml_that_any_parser_reads() -> None:
+    values = tomllib.loads(good_text())
+    assert values["protocol"]["clients"] == 12
+    assert checked(values) == load("smoke")

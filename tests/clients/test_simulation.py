@@ -1,0 +1,447 @@
+"""A run decides what the paper says, survives every fault, and is the same however it is cut."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from clients.attacks import MemberFault, TrainerFault
+from clients.configuration import load
+from clients.models.evaluation import evaluate
+from clients.population import populate
+from clients.runs import manifest_of
+from ledger.audit.audit import audit
+from ledger.protocol import rounds
+from ledger.protocol.consensus import primary_place, quorum
+from ledger.protocol.counting import NO_COMMITMENT, PAYLOAD_MALFORMED
+from ledger.protocol.encoding import sha256, word_client, word_distance
+from ledger.protocol.errors import ChainError, ClientBannedError
+from ledger.protocol.sampling import redrawn_committee, sample_trainers
+from ledger.protocol.signing import is_signed_by, sign
+from ledger.protocol.types import ClientId, Commitment, Digest, Phase, VoteKind
+from tests.clients.played import FIVE_MEMBERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from tests.clients.played import Played, Player
+
+
+ALL_FAULTS = (
+    *FIVE_MEMBERS,
+    "protocol.deadline_blocks=3",
+    "malice.members.silent=2",
+    "malice.members.equivocating=2",
+    "malice.members.false-scores=1",
+    "malice.members.wrong-proposal=1",
+    "malice.trainers.not-finite=1",
+    "malice.trainers.silent=1",
+)
+
+
+def model_before(played: Played, number: int) -> Digest:
+    """Return the digest of w_t: of the last decision before round t, or the first model."""
+    decided = (played.decided(earlier) for earlier in range(number - 1, 0, -1))
+    return next((e.model for e in decided if e), played.ledger.deployment().model)
+
+
+def floats(played: Played, digest: Digest) -> NDArray[np.float32]:
+    return np.frombuffer(played.blobs.get(digest), dtype="<f4")
+
+
+def misbehaving(played: Played, fault: MemberFault) -> set[ClientId]:
+    return {c for c, found in played.population.member_faults.items() if found is fault}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "scoring"), [(1, "mean"), (2, "mean"), (3, "mean"), (1, "median"), (3, "median")]
+)
+def test_a_round_can_be_worked_out_by_hand_from_chain_and_blobs(
+    player: Player, strategy: int, scoring: str
+) -> None:
+    settings = (f"protocol.strategy={strategy}", f"protocol.scoring={scoring}", "protocol.rounds=2")
+    played = player.play(*settings, "malice.attack=back-gradient", "malice.malicious_rate=0.3")
+    committee, seed = played.opening(2)
+    event = played.decided(2)
+    assert event is not None
+    trainers = sample_trainers(seed, 12, committee, 6)
+    payloads = played.commitments(2)
+    assert set(payloads) == {*trainers, *committee}
+    updates = {c: floats(played, payload).astype(np.float64) for c, payload in payloads.items()}
+    table = {
+        (k, c): float(((updates[k] - updates[c]) ** 2).sum()) for k in updates for c in committee
+    }
+    average = np.mean if scoring == "mean" else np.median
+    distances = {k: float(average([table[k, c] for c in committee])) for k in trainers}
+    order = sorted(trainers, key=lambda k: (distances[k], k))
+    assert [word_client(word) for word in event.ranking] == order
+    published = [word_distance(word) for word in event.ranking]
+    # Sums of 650 squares in another order: relative 1e-9, as an auditor allows.
+    np.testing.assert_allclose(published, [distances[k] for k in order], rtol=1e-9)
+    if strategy == 3:
+        spread = [np.median([table[o, c] for o in committee if o != c]) for c in committee]
+        middle = float(np.median(spread))
+        limit = middle + 3 * float(np.median([abs(x - middle) for x in spread]))
+        accepted = [k for k in order if distances[k] <= limit] or order[:3]
+    else:
+        accepted = order[:3] if strategy == 1 else order[-3:]
+    assert list(event.accepted) == accepted
+    # The middle 4 of 6: places floor((6 - 4) / 2) = 1 to 4.
+    assert list(event.next_committee) == order[1:5]
+    samples = {k: played.population.data.sample_counts[k] for k in accepted}
+    step = np.zeros(650)
+    for k in sorted(accepted):
+        step = step + (samples[k] / sum(samples.values())) * updates[k]
+    model = floats(played, model_before(played, 2)).astype(np.float64) - 1.0 * step
+    assert event.model == sha256(model.astype("<f4").tobytes())
+
+
+def test_every_certificate_carries_the_primary_and_a_quorum(player: Player) -> None:
+    played = player.play(*FIVE_MEMBERS, "protocol.rounds=3")
+    for recorded in played.ledger.outcomes(10):
+        event = recorded.event
+        assert isinstance(event, rounds.RoundDecided)
+        committee, seed = played.opening(event.round)
+        certificates = played.ledger.decide_call(recorded.transaction_hash).certificates
+        for phase, certificate in zip(Phase, certificates, strict=True):
+            place = primary_place(seed, phase, certificate.view, 5)
+            assert event.primaries[phase - 1] == committee[place]
+            assert certificate.signers.bit_count() == len(certificate.replies) == quorum(5) == 3
+            assert not certificate.signers >> place & 1
+
+
+def test_false_scores_are_refused_and_kept_as_evidence(player: Player) -> None:
+    played = player.play("malice.members.false-scores=4")
+    liars = misbehaving(played, MemberFault.FALSE_SCORES)
+    honest = player.play(name="honest")
+    caught = 0
+    for record in played.records():
+        committee, _ = played.opening(record.round)
+        lying = liars.intersection(committee)
+        if len(committee) - len(lying) < quorum(4):
+            continue
+        caught += len(lying)
+        assert {entry.signed.scores.member for entry in record.refused} == lying
+        assert {signed.scores.member for signed in record.scores} == set(committee) - lying
+        for entry in record.refused:
+            assert entry.reason.startswith("false distance to client ")
+            member = played.population.signers[entry.signed.scores.member]
+            scores, signature = entry.signed.scores, entry.signed.signature
+            assert is_signed_by(member.address, played.domain, scores, signature)
+    assert caught > 0
+    assert all(not record.refused for record in honest.records())
+
+
+def test_false_scores_count_where_they_are_not_checked(player: Player) -> None:
+    settings = ("malice.members.false-scores=4", "protocol.rounds=2")
+    played = player.play(*settings, "protocol.scores_checked=false")
+    liars = misbehaving(played, MemberFault.FALSE_SCORES)
+    false = 0
+    for record in played.records():
+        committee, _ = played.opening(record.round)
+        assert record.refused == ()
+        assert {signed.scores.member for signed in record.scores} == set(committee)
+        payloads = played.commitments(record.round)
+        for vector in played.vectors(record.round):
+            own = floats(played, payloads[vector.member]).astype(np.float64)
+            true = [((floats(played, payloads[k]) - own) ** 2).sum() for k in vector.trainers]
+            lie = not np.allclose(vector.distances, true, rtol=1e-9)
+            assert lie == (vector.member in liars)
+            false += lie
+    assert false > 0
+
+
+def test_a_silent_primary_is_replaced_by_the_next_view(player: Player) -> None:
+    played = player.play(*FIVE_MEMBERS, "malice.members.silent=1", "protocol.rounds=20")
+    assert all(row.decided for row in played.rows)
+    (silent,) = misbehaving(played, MemberFault.SILENT)
+    replaced = 0
+    for record in played.records():
+        committee, seed = played.opening(record.round)
+        signed = {claim.scores.member for claim in record.scores}
+        assert signed == set(committee) - {silent}
+        for incident in record.incidents:
+            replaced += 1
+            assert (incident.kind, incident.member, incident.votes) == ("silent", silent, ())
+            place = primary_place(seed, incident.phase, incident.view, 5)
+            assert committee[place] == silent
+            event = played.decided(record.round)
+            assert event is not None
+            assert event.views[incident.phase - 1] > incident.view
+    assert replaced > 0
+
+
+def test_a_wrong_proposal_is_named_with_the_request_that_proves_it(player: Player) -> None:
+    played = player.play(*FIVE_MEMBERS, "malice.members.wrong-proposal=4")
+    assert all(row.decided for row in played.rows)
+    wrong = misbehaving(played, MemberFault.WRONG_PROPOSAL)
+    incidents = [(record, i) for record in played.records() for i in record.incidents]
+    assert incidents
+    for record, incident in incidents:
+        assert incident.kind == "wrong proposal"
+        assert incident.member in wrong
+        (request,) = incident.votes
+        signer = played.population.signers[incident.member]
+        assert request.vote.kind is VoteKind.REQUEST
+        assert request.vote.round == record.round
+        assert is_signed_by(signer.address, played.domain, request.vote, request.signature)
+    assert played.ledger.bans() == []
+
+
+def test_an_equivocating_member_is_banned_and_cannot_commit_any_more(player: Player) -> None:
+    played = player.play(*FIVE_MEMBERS, "malice.members.equivocating=2")
+    culprits = misbehaving(played, MemberFault.EQUIVOCATING)
+    bans = [recorded.event for recorded in played.ledger.bans()]
+    assert bans
+    for ban in bans:
+        assert isinstance(ban, rounds.ClientBanned)
+        assert ban.client in culprits
+        assert played.ledger.client(ban.client).banned
+        assert any(ban.client in row.served for row in played.rows if row.round <= ban.round)
+        for number in range(ban.round, 6):
+            assert ban.client not in played.commitments(number)
+        for row in played.rows[ban.round - 1 :]:
+            assert ban.client not in row.accepted
+
+
+def test_a_banned_client_is_refused_by_the_contract_and_an_honest_one_is_not(
+    player: Player,
+) -> None:
+    settings = (*FIVE_MEMBERS, "malice.members.equivocating=2")
+    while player.cut(*settings, left=1, after=True) and not player.ledger().bans():
+        pass
+    ledger = player.ledger()
+    ban = ledger.bans()[-1].event
+    assert isinstance(ban, rounds.ClientBanned)
+    population = populate(load("smoke", settings=settings))
+    number = ledger.state().round
+    domain = manifest_of(player.home, "run").domain()
+
+    def commit(client: ClientId) -> None:
+        commitment = Commitment(number, client, sha256(b"an update"))
+        signature = sign(population.signers[client], domain, commitment)
+        ledger.commit_updates(number, [(client, commitment.payload, signature)])
+
+    honest = next(ClientId(c) for c in range(14) if not population.member_faults.get(ClientId(c)))
+    with pytest.raises(ClientBannedError):
+        commit(ban.client)
+    assert not ledger.has_committed(ban.client)
+    commit(honest)
+    assert ledger.has_committed(honest)
+
+
+def test_evidence_of_the_last_round_stays_in_its_record(player: Player) -> None:
+    played = player.play(*FIVE_MEMBERS, "malice.members.equivocating=6", "protocol.rounds=1")
+    incidents = [i for i in played.record(1).incidents if i.kind == "equivocation"]
+    assert incidents
+    for incident in incidents:
+        first, second = incident.votes
+        assert first.vote != second.vote
+        address = played.population.signers[incident.member].address
+        assert is_signed_by(address, played.domain, first.vote, first.signature)
+        assert is_signed_by(address, played.domain, second.vote, second.signature)
+    assert played.ledger.state().stage is rounds.Stage.FINISHED
+    assert played.ledger.bans() == []
+
+
+def test_too_many_silent_members_only_cost_the_round(player: Player) -> None:
+    # With four members a quorum is all three others of the primary: one silent member is too many.
+    played = player.play("malice.members.silent=3", "protocol.deadline_blocks=3")
+    assert [row.round for row in played.rows] == [1, 2, 3, 4, 5]
+    assert {row.decided for row in played.rows} == {True, False}
+    silent = misbehaving(played, MemberFault.SILENT)
+    for row in played.rows:
+        assert row.decided == (not silent.intersection(row.served))
+        if row.decided:
+            continue
+        event = played.abandoned(row.round)
+        assert event is not None
+        assert (row.accepted, row.views) == ((), (0, 0))
+        assert model_after(played, row.round) == model_before(played, row.round)
+        assert event.next_committee == redrawn_committee(event.next_seed, 12, 4, ())
+        opened, ended = block_of_opening(played, row.round), block_of_end(played, row.round)
+        assert ended - opened >= 3
+
+
+def test_unusable_updates_are_left_out_and_named_with_the_reason(player: Player) -> None:
+    # Ten trainers, so that five remain for the next committee whoever is left out.
+    played = player.play(
+        "protocol.clients=20",
+        "protocol.active_rate=0.75",
+        "protocol.committee_rate=0.333333",
+        "malice.trainers.not-finite=1",
+        "malice.trainers.wrong-length=1",
+        "malice.trainers.silent=1",
+    )
+    reasons = {
+        TrainerFault.NOT_FINITE: PAYLOAD_MALFORMED,
+        TrainerFault.WRONG_LENGTH: PAYLOAD_MALFORMED,
+        TrainerFault.SILENT: NO_COMMITMENT,
+    }
+    expected = {c: reasons[fault] for c, fault in played.population.trainer_faults.items()}
+    named: set[ClientId] = set()
+    assert len(expected) == 3
+    for row in played.rows:
+        event = played.decided(row.round)
+        assert event is not None
+        active = {*row.trained, *row.served}
+        dropouts = dict(played.record(row.round).dropouts)
+        assert dropouts == {c: reason for c, reason in expected.items() if c in active}
+        named |= dropouts.keys()
+        ranked = {word_client(word) for word in event.ranking}
+        assert ranked == set(row.trained) - dropouts.keys()
+        silent = {c for c, reason in dropouts.items() if reason == NO_COMMITMENT}
+        assert set(played.commitments(row.round)) == active - silent
+    assert named == set(expected)
+
+
+def test_all_faults_at_once_do_not_stop_a_run(player: Player) -> None:
+    played = player.play(
+        *ALL_FAULTS, "protocol.rounds=8", "malice.attack=same-value", "malice.malicious_rate=0.2"
+    )
+    assert [row.round for row in played.rows] == list(range(1, 9))
+    assert played.ledger.state().stage is rounds.Stage.FINISHED
+    assert audit(played.ledger, played.blobs).ok
+
+
+def test_an_update_that_diverges_does_not_stop_a_run(player: Player) -> None:
+    played = player.play("training.learning_rate=3e38", "protocol.deadline_blocks=2")
+    assert len(played.rows) == 5
+    assert all(row.loss is None or np.isfinite(row.loss) for row in played.rows)
+
+
+def test_equal_configurations_end_in_equal_heads_and_other_seeds_in_others(
+    player: Player,
+) -> None:
+    heads = {name: player.play(*ALL_FAULTS, name=name).head for name in ("first", "second")}
+    assert heads["first"] == heads["second"]
+    assert player.metrics("first") == player.metrics("second")
+    assert player.play(*ALL_FAULTS, "seed=1", name="third").head != heads["first"]
+
+
+@pytest.mark.slow
+def test_the_number_of_workers_changes_neither_head_nor_metrics(player: Player) -> None:
+    alone = player.play(*ALL_FAULTS, name="one").head
+    assert player.play(*ALL_FAULTS, "machine.workers=2", name="two").head == alone
+    assert player.metrics("one") == player.metrics("two")
+
+
+@pytest.mark.parametrize("after", [True, False])
+def test_a_run_cut_at_each_of_its_transactions_ends_in_the_same_head(
+    player: Player, after: bool
+) -> None:
+    whole = player.play(*ALL_FAULTS, name="whole")
+    cuts = 0
+    while player.cut(*ALL_FAULTS, left=1, after=after, name="cut"):
+        cuts += 1
+    resumed = player.play(*ALL_FAULTS, name="cut")
+    assert cuts > 10
+    assert player.ledger("whole").bans()
+    assert resumed.head == whole.head
+    assert player.metrics("cut") == player.metrics("whole")
+    assert len(resumed.ledger.outcomes(100)) == 5
+    assert audit(resumed.ledger, player.blobs).ok
+
+
+def test_a_finished_run_is_taken_up_without_another_round(player: Player) -> None:
+    played = player.play("protocol.rounds=1")
+    blocks = player.chain.head().number
+    again = player.play("protocol.rounds=1")
+    assert again.rows == []
+    assert again.head == played.head
+    assert player.chain.head().number == blocks
+
+
+def test_rows_say_what_chain_and_blobs_say(player: Player) -> None:
+    played = player.play(*ALL_FAULTS, "malice.attack=back-gradient", "malice.malicious_rate=0.2")
+    lines = [json.loads(line) for line in player.metrics().splitlines()]
+    assert lines == [json.loads(json.dumps(asdict(row))) for row in played.rows]
+    malicious, test = played.population.malicious, played.population.data.test
+    for row in played.rows:
+        committee, seed = played.opening(row.round)
+        event = played.decided(row.round)
+        accepted = event.accepted if event else ()
+        trained = sample_trainers(seed, 14, committee, 7)
+        assert (row.served, row.trained, row.accepted) == (committee, trained, accepted)
+        assert row.views == (tuple(view + 1 for view in event.views) if event else (0, 0))
+        counts = (row.malicious_trained, row.malicious_served, row.malicious_accepted)
+        assert counts == tuple(
+            len(malicious.intersection(those)) for those in (trained, committee, accepted)
+        )
+        vector = floats(played, model_after(played, row.round))
+        found = evaluate(played.population.model, vector, *test)
+        assert (row.accuracy, row.loss) == found
+        assert row.floor == np.bincount(test.y).max() / len(test.y)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda _: b"",
+        lambda rows: rows[:-1],
+        lambda rows: rows[:-20],
+        lambda rows: rows.splitlines(keepends=True)[0],
+        lambda rows: rows + rows.splitlines(keepends=True)[-1],
+        lambda rows: rows + b"{",
+        lambda rows: rows.replace(b'"round": 2', b'"round": 7'),
+        lambda rows: b"5\n" + rows,
+        lambda rows: b"\xff\xfe" + rows,
+        lambda _: b"[" * 100_000 + b"\n",
+        None,
+    ],
+)
+def test_damaged_rows_are_made_again_from_chain_and_blobs(
+    player: Player, damage: Callable[[bytes], bytes] | None
+) -> None:
+    settings = ("protocol.rounds=2",)
+    player.play(*settings)
+    rows, path = player.metrics(), player.home / "runs" / "run" / "metrics.jsonl"
+    if damage is None:
+        path.unlink()
+    else:
+        path.write_bytes(damage(rows))
+    player.play(*settings)
+    assert player.metrics() == rows
+
+
+def test_another_configuration_is_refused_and_leaves_the_recorded_one_alone(
+    player: Player,
+) -> None:
+    player.play("protocol.rounds=1")
+    path = player.home / "runs" / "run" / "config.toml"
+    before = path.read_bytes()
+    with pytest.raises(ChainError, match="is of another configuration"):
+        player.play("protocol.rounds=1", "seed=1")
+    assert path.read_bytes() == before
+    assert player.play("protocol.rounds=1").rows == []
+
+
+def model_after(played: Played, number: int) -> Digest:
+    return model_before(played, number + 1)
+
+
+def block_of_end(played: Played, number: int) -> int:
+    ended = [
+        recorded.block_number
+        for recorded in played.ledger.round_events(number)
+        if isinstance(recorded.event, rounds.RoundDecided | rounds.RoundAbandoned)
+    ]
+    return ended[0]
+
+
+def block_of_opening(played: Played, number: int) -> int:
+    if number > 1:
+        return block_of_end(played, number - 1)
+    head = played.ledger.chain.head().number
+    opened = [
+        recorded.block_number
+        for recorded in played.ledger.events(0, head)
+        if isinstance(recorded.event, rounds.LedgerOpened)
+    ]
+    return opened[0]

@@ -1,0 +1,119 @@
+"""Real `cmfl` processes: started, watched through the files of their home, and killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ledger.chain.deployment import connect, read_manifest
+from ledger.chain.embedded_reader import EmbeddedReader
+from ledger.protocol.rounds import RoundAbandoned, RoundDecided
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from ledger.chain.committee_ledger import CommitteeLedger
+
+PATIENCE_SECONDS = 120.0
+_POLL_SECONDS = 0.002
+
+
+@dataclass(frozen=True)
+class Home:
+    """The home of one run, which processes write and tests read.
+
+    Attributes:
+        path: of chain, blobs and runs.
+        settings: of the run, as the command line takes them.
+    """
+
+    path: Path
+    settings: tuple[str, ...]
+
+    @property
+    def chain(self) -> Path:
+        return self.path / "chain.sqlite"
+
+    @property
+    def configuration(self) -> Path:
+        return self.path / "runs" / "run" / "config.toml"
+
+    @property
+    def manifest(self) -> Path:
+        return self.path / "runs" / "run" / "deployment.json"
+
+    @property
+    def metrics(self) -> Path:
+        return self.path / "runs" / "run" / "metrics.jsonl"
+
+    def rows(self) -> int:
+        """Return how many whole rows are on disk."""
+        return self.metrics.read_bytes().count(b"\n") if self.metrics.exists() else 0
+
+    def arguments(self) -> list[str]:
+        """Return the command that begins the run, or takes it up where it stands."""
+        common = ["run", "--home", str(self.path), "--json"]
+        if self.configuration.exists():
+            return [*common, "--resume"]
+        settings = [part for setting in self.settings for part in ("--set", setting)]
+        return [*common, "--preset", "smoke", *settings]
+
+    def start(self) -> subprocess.Popen[str]:
+        return start(self.arguments())
+
+    def ended_rounds(self) -> list[tuple[int, str]]:
+        """Return round and head of each round that the chain records, oldest first."""
+        if not self.manifest.exists():
+            return []
+        with EmbeddedReader.open(self.chain) as chain:
+            ledger = connect(chain, read_manifest(self.manifest))
+            return [(event.round, event.head.hex()) for event in _ended(ledger)]
+
+
+def _ended(ledger: CommitteeLedger) -> Iterator[RoundDecided | RoundAbandoned]:
+    for recorded in ledger.outcomes(10_000, descending=False):
+        if isinstance(recorded.event, RoundDecided | RoundAbandoned):
+            yield recorded.event
+
+
+def start(arguments: Sequence[str], **variables: str) -> subprocess.Popen[str]:
+    """Return a started `cmfl`."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "cli.main", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        env=os.environ | variables,
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> dict[str, Any]:
+    """Return the JSON of a `cmfl` that has to end well."""
+    with process:
+        out, err = process.communicate(timeout=PATIENCE_SECONDS)
+    assert process.returncode == 0, err
+    answer: dict[str, Any] = json.loads(out)
+    return answer
+
+
+def kill_when(
+    process: subprocess.Popen[str], moment: Callable[[], bool], delay_seconds: float
+) -> bool:
+    """Kill a process some time after a moment; say whether it was still alive then."""
+    with process:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while process.poll() is None and not moment():
+            assert time.monotonic() < deadline, "the moment to kill at does not come"
+            time.sleep(_POLL_SECONDS)
+        time.sleep(delay_seconds)
+        alive = process.poll() is None
+        process.kill()
+        process.communicate()
+    return alive

@@ -1,0 +1,118 @@
+"""A run killed twenty times loses nothing, repeats nothing, and ends in the same head."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from clients.configuration import load
+from clients.runs import opened
+from ledger.audit.audit import audit
+from ledger.blobs.store import FolderBlobs, MemoryBlobs
+from ledger.chain.deployment import connect, read_manifest
+from ledger.chain.embedded import EmbeddedChain
+from ledger.chain.embedded_reader import EmbeddedReader
+from tests.e2e.sessions import Home, finish, kill_when
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+KILLS = 20
+ROUNDS = 120
+START_SECONDS = 2.5
+"""About how long a process takes from its start to its first round; only spreads the kills."""
+
+# Liars, silent members and equivocators: rounds are abandoned and clients banned on the way.
+FAULTS = (
+    "protocol.clients=14",
+    "protocol.active_rate=0.857143",
+    "protocol.committee_rate=0.416667",
+    "protocol.deadline_blocks=3",
+    "malice.members.equivocating=2",
+    "malice.members.silent=2",
+    "malice.members.false-scores=1",
+    "malice.trainers.not-finite=1",
+)
+
+
+def uninterrupted(folder: Path, settings: tuple[str, ...]) -> tuple[str, bytes]:
+    """Return head and rows of the same run played without a pause."""
+    folder.mkdir()
+    with (
+        EmbeddedChain.create(folder / "chain.sqlite", synchronous="NORMAL") as chain,
+        opened(folder, "run", load("smoke", settings=settings), chain, MemoryBlobs()) as run,
+    ):
+        run.go_on(lambda _: None)
+        return run.simulation.head.hex(), run.folder.metrics.read_bytes()
+
+
+def moments(home: Home, rng: random.Random) -> list[tuple[str, Callable[[], bool], float]]:
+    """Return when to kill each session: while it is made, while it starts, while it runs."""
+
+    def rows_after(more: int) -> Callable[[], bool]:
+        first: list[int] = []
+
+        def reached() -> bool:
+            if not first:
+                first.append(home.rows())
+            return home.rows() >= first[0] + more
+
+        return reached
+
+    made = [
+        ("chain", home.chain.exists, rng.uniform(0, 0.05)),
+        ("configuration", home.configuration.exists, rng.uniform(0, 0.05)),
+        ("manifest", home.manifest.exists, rng.uniform(0, 0.01)),
+    ]
+    starting = [("start", lambda: True, rng.uniform(0, START_SECONDS)) for _ in range(5)]
+    running = [
+        ("rounds", rows_after(rng.randint(1, 4)), rng.uniform(0, 0.08))
+        for _ in range(KILLS - len(made) - len(starting))
+    ]
+    rest = starting + running
+    rng.shuffle(rest)
+    return made + rest
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("processes")
+def test_twenty_kills_at_random_moments_lose_and_repeat_no_round(tmp_path: Path) -> None:
+    settings = (*FAULTS, f"protocol.rounds={ROUNDS}")
+    home = Home(tmp_path / "home", settings)
+    recorded: list[tuple[int, str]] = []
+    kills = 0
+    for name, moment, delay_seconds in moments(home, random.Random(2)):
+        kills += kill_when(home.start(), moment, delay_seconds)
+        now = home.ended_rounds()
+        assert now[: len(recorded)] == recorded, f"a round was lost by the kill at: {name}"
+        assert [number for number, _ in now] == list(range(1, len(now) + 1))
+        recorded = now
+    assert kills == KILLS, "the run came to its end before its last kill"
+    assert 0 < len(recorded) < ROUNDS
+    answer = finish(home.start())
+    head, rows = uninterrupted(tmp_path / "whole", settings)
+    assert answer["head"] == f"0x{head}"
+    assert home.ended_rounds()[-1] == (ROUNDS, head)
+    assert home.metrics.read_bytes() == rows
+    numbers = [json.loads(line)["round"] for line in rows.splitlines()]
+    assert numbers == list(range(1, ROUNDS + 1))
+    with EmbeddedReader.open(home.chain) as chain:
+        ledger = connect(chain, read_manifest(home.manifest))
+        assert ledger.bans()
+        assert audit(ledger, FolderBlobs(home.path / "blobs")).ok
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("processes")
+@pytest.mark.parametrize("place", ["chain", "configuration", "manifest"])
+def test_a_run_killed_while_it_is_deployed_can_be_begun_again(tmp_path: Path, place: str) -> None:
+    home = Home(tmp_path / "home", ("protocol.rounds=1",))
+    path = {"chain": home.chain, "configuration": home.configuration, "manifest": home.manifest}
+    assert kill_when(home.start(), path[place].exists, 0)
+    assert finish(home.start())["round"] == 1
+    assert [number for number, _ in home.ended_rounds()] == [1]
+    assert home.rows() == 1
