@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ledger.chain.addresses import to_canonical
 from ledger.chain.deployment import connect, read_manifest
 from ledger.chain.ports import ChainDamagedError, ChainUnreachableError
-from ledger.protocol.errors import ChainError, CmflError
+from ledger.protocol.errors import CmflError
 from ledger.protocol.rounds import Stage
 
 if TYPE_CHECKING:
@@ -205,31 +205,4 @@ def _without_path(error: CmflError, path: Path) -> str:
 def _connected(chain: ChainReader, file: _File) -> Served:
     manifest = read_manifest(file.path)
     ledger = connect(chain, manifest)
-    _require_creation(chain, manifest)
     return Served(file.run, manifest, ledger, ledger.deployment())
-
-
-def _require_creation(chain: ChainReader, manifest: Manifest) -> None:
-    """Refuse a wrong creating block: whoever begins to read too late misses events.
-
-    Args:
-        chain: where the contract is.
-        manifest: what is said of it.
-
-    Raises:
-        ChainError: another transaction or block created the contract.
-    """
-    try:
-        transaction = bytes.fromhex(manifest.transaction.removeprefix("0x"))
-    except ValueError as error:
-        raise ChainError("the manifest's transaction is no hash") from error
-    receipt = chain.receipt(transaction) if len(transaction) == 32 else None
-    created = None if receipt is None else receipt.contract_address
-    if (
-        receipt is None
-        or created is None
-        or to_canonical(created) != to_canonical(manifest.address)
-    ):
-        raise ChainError("the manifest's transaction did not create the contract")
-    if receipt.block_number != manifest.block:
-        raise ChainError(f"block {receipt.block_number} created the contract, not {manifest.block}")

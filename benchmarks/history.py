@@ -1,9 +1,9 @@
 """What a long history costs: single rounds looked up in a short and in a long run of one home.
 
-`python -m benchmarks.history` makes one real run of 10,000 rounds (12 clients, C = 4, n = 6, softmax
-on digits, all blobs) and looks single rounds up twice, after 100 rounds and at the end: through
-the contract's events, the command line (in this process, without the start of Python), and the
-REST service over loopback. It also gives the bytes that each round adds to chain and blobs.
+`python -m benchmarks.history` makes one real run of 10,000 rounds (12 clients, C = 4, n = 6,
+softmax on digits, all blobs) and looks single rounds up twice, after 100 rounds and at the end:
+through the contract's events, the command line (in this process, without the start of Python),
+and the REST service over loopback. It also gives the bytes that a round adds to chain and blobs.
 """
 
 from __future__ import annotations
