@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _GWEI = 10**9
-_NONCE_ATTEMPTS = 3
+# Each lost attempt means that another sender with this key has got one through.
+_NONCE_ATTEMPTS = 16
 
 
 @dataclass(frozen=True, slots=True)

@@ -243,7 +243,7 @@ def test_no_damage_to_a_file_ends_in_anything_but_a_refusal(
     assert refused > len(whole) // 2
 
 
-@pytest.mark.skipif(not REAL_FILE.is_file(), reason="digits_by_writer.npz is not beside us")
+@pytest.mark.skipif(not REAL_FILE.is_file(), reason="shared/data is not beside us")
 def test_the_real_file_has_297_writers() -> None:
     data = load_dataset("digits-by-writer", 297, rng(), REAL_FILE)
     assert sum(data.sample_counts) == 8007

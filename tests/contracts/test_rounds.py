@@ -236,8 +236,8 @@ def test_a_round_of_86_clients_stays_within_its_gas(chain: EmbeddedChain) -> Non
         support.commit_all(twins, sorted(active))
         commitments = twins.last_receipt.gas_used
         twins.decide(faults.honest(twins))
-    assert commitments < 86 * 9_700
-    assert twins.last_receipt.gas_used < 330_000
+    assert commitments < 86 * 9_500
+    assert twins.last_receipt.gas_used < 320_000
 
 
 def test_the_code_on_chain_is_the_artefact_and_the_immutables(chain: EmbeddedChain) -> None:
