@@ -24,7 +24,7 @@ lint: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.ledger
-	$(BIN)/python -m benchmarks.ledger --history
+	$(BIN)/python -m benchmarks.history
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -1,12 +1,16 @@
-"""What the ledger costs: gas and time of a round's transactions, and what a history costs.
+"""What the ledger costs: gas and time of a round's transactions.
 
 `python -m benchmarks.ledger` measures `commit_updates` and `decide` for four sizes of committee,
 medians over rounds from the second on: a deployment's first round pays for storage that all later
 ones overwrite. Every transaction is signed, run by the embedded chain and on disk (synchronous
 FULL) when its time ends; signatures of clients and members are made outside of it.
 
-`--with-training` also trains and scores the same clients in this process and gives the ledger's
-share of a round. `--history` records many small rounds and looks single ones up.
+In both phases the first quorum of places replies, as it does while members answer in the order of
+places; "with other repliers" is the dearest `decide`, in which the election is certified by the
+last quorum of places: the contract has to look up nearly every member.
+
+The same clients also train (softmax on digits, batches of 32) and the members score, in this
+process and with one worker, which gives the ledger's share of a round.
 """
 
 from __future__ import annotations
@@ -16,7 +20,6 @@ import json
 import platform
 import tempfile
 import time
-from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -27,20 +30,18 @@ from rich.table import Table
 
 from ledger.chain.embedded import EmbeddedChain
 from ledger.protocol import rounds, sampling
-from ledger.protocol.types import Digest
+from ledger.protocol.consensus import primary_place, quorum
+from ledger.protocol.types import Digest, Phase
 from tests.contracts import support
 from tests.contracts.twins import Shape, Twins
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from ledger.chain.ports import Receipt
 
 SIZES = ((4, 6), (7, 20), (21, 65), (43, 65))
 CLIENTS = 1075
-HISTORY_CLIENTS = 12
-FIRST_HISTORY = 100
-LOOK_UPS = 25
 RESULTS = Path(__file__).parent / "results"
 Row = dict[str, Any]
 
@@ -50,17 +51,13 @@ def main() -> None:
     arguments = _arguments()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "chain.sqlite"
-        if arguments.history:
-            name, rows = "ledger-history", history(path, arguments.rounds)
-        else:
-            name = "ledger"
-            paths = [path.with_suffix(f".{number}") for number in range(len(SIZES))]
-            pairs = zip(paths, SIZES, strict=True)
-            rows = [round_costs(one, size, arguments) for one, size in pairs]
-    _show(name, rows)
+        paths = [path.with_suffix(f".{number}") for number in range(len(SIZES))]
+        pairs = zip(paths, SIZES, strict=True)
+        rows = [round_costs(one, size, arguments) for one, size in pairs]
+    _show("ledger", rows)
     RESULTS.mkdir(exist_ok=True)
     found = {"machine": platform.processor() or platform.machine(), "rows": rows}
-    (RESULTS / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+    (RESULTS / "ledger.json").write_text(json.dumps(found, indent=1) + "\n", "utf-8")
 
 
 def round_costs(path: Path, size: tuple[int, int], arguments: argparse.Namespace) -> Row:
@@ -93,41 +90,22 @@ def round_costs(path: Path, size: tuple[int, int], arguments: argparse.Namespace
             "deploy and register ms": round(registration_ms),
         }
         row |= {key: round(median(one[key] for one in measured), 1) for key in measured[0]}
+        others = [_record_round(twins, other_repliers=True) for _ in range(arguments.rounds)]
+        row["decide gas with other repliers"] = round(median(one["decide gas"] for one in others))
         few = round(median(_half_a_round(twins) for _ in range(arguments.rounds)))
         row["gas per commitment"] = round(row["commit gas"] / (members + trainers))
         row["gas per further commitment"] = round(
             (row["commit gas"] - few) / ((members + trainers) // 2)
         )
         row["ledger ms"] = round(row["commit ms"] + row["decide ms"], 1)
-        if arguments.with_training:
+        if not arguments.without_training:
             training_ms = _training_milliseconds(twins, arguments)
             row["training ms"] = round(training_ms, 1)
             row["ledger share"] = round(row["ledger ms"] / (row["ledger ms"] + training_ms), 3)
     return row
 
 
-def history(path: Path, length: int) -> list[Row]:
-    """Return what single rounds cost to look up in a short and in a long history.
-
-    Args:
-        path: a chain file to make.
-        length: rounds of the long history.
-    """
-    shape = Shape(clients=HISTORY_CLIENTS, trainers=6, members=4, rounds=2**32 - 1)
-    rows: list[Row] = []
-    with EmbeddedChain.create(path) as chain:
-        twins = Twins.opened(chain, shape)
-        empty = path.stat().st_size
-        for recorded in range(1, length + 1):
-            _record_round(twins)
-            if recorded in {FIRST_HISTORY, length}:
-                rows.append(_look_ups(twins, recorded) | {"bytes per round": 0})
-                size = sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*"))
-                rows[-1]["bytes per round"] = round((size - empty) / recorded)
-    return rows
-
-
-def _record_round(twins: Twins) -> dict[str, float]:
+def _record_round(twins: Twins, *, other_repliers: bool = False) -> dict[str, float]:
     """Decide one round; return gas and milliseconds of its two transactions."""
     ledger, state = twins.ledger, twins.state
     active = sorted({*support.trainers_of(state), *state.committee})
@@ -135,7 +113,10 @@ def _record_round(twins: Twins) -> dict[str, float]:
     committed, commit_ms = _timed(lambda: ledger.commit_updates(state.round, signed))
     twins.state, _ = rounds.commit_updates(state, state.round, signed)
     found = support.proposal(twins, support.ranking_of(support.trainers_of(state)))
-    decision = (found.round, found.decision, found.certificates)
+    certificates = found.certificates
+    if other_repliers:
+        certificates = (certificates[0], _election_by_the_last_places(twins, found.decision))
+    decision = (found.round, found.decision, certificates)
     head = twins.chain.head()
     decided, decide_ms = _timed(lambda: ledger.decide(*decision))
     block = rounds.BlockContext(head.number + 1, Digest(head.hash))
@@ -146,6 +127,19 @@ def _record_round(twins: Twins) -> dict[str, float]:
         "decide gas": decided.gas_used,
         "decide ms": decide_ms,
     }
+
+
+def _election_by_the_last_places(
+    twins: Twins, decision: rounds.SubmittedDecision
+) -> rounds.SubmittedCertificate:
+    """Return the election's certificate with replies of the last quorum of places."""
+    state = twins.state
+    members = len(state.committee)
+    place = primary_place(state.seed, Phase.ELECTION, 0, members)
+    others = [other for other in range(members) if other != place]
+    voted = support.voted(twins, decision, Phase.ELECTION)
+    vote = support.request(twins, Phase.ELECTION, 0, *voted)
+    return support.certificate(twins, vote, repliers=others[-quorum(members) :])
 
 
 def _registration_gas(twins: Twins) -> int:
@@ -167,23 +161,9 @@ def _half_a_round(twins: Twins) -> int:
     return used
 
 
-def _look_ups(twins: Twins, recorded: int) -> Row:
-    """Return the median milliseconds of each kind of look-up, over rounds of all ages."""
-    ledger = twins.ledger
-    numbers = np.linspace(2, recorded, LOOK_UPS, dtype=int).tolist()
-    blocks = [ledger.round_events(number)[-1].block_number for number in numbers]
-    return {
-        "rounds": recorded,
-        "round_events ms": _median_ms(partial(ledger.round_events, t) for t in numbers),
-        "opening ms": _median_ms(partial(ledger.opening, t) for t in numbers),
-        "state ms": _median_ms(partial(ledger.state, block) for block in blocks),
-        "newest outcomes ms": _median_ms(partial(ledger.outcomes, 10) for _ in numbers),
-    }
-
-
 def _training_milliseconds(twins: Twins, arguments: argparse.Namespace) -> float:
     """Return the median time in which the active clients train and the members score."""
-    # Imported here: without this option the benchmark needs no machine-learning framework.
+    # Imported here: without training the benchmark needs no machine-learning framework.
     from clients.datasets.registry import load_dataset  # noqa: PLC0415
     from clients.local_sgd import LocalTraining, TrainingJob  # noqa: PLC0415
     from clients.models.registry import model_named  # noqa: PLC0415
@@ -215,15 +195,6 @@ def _timed(send: Callable[[], Receipt]) -> tuple[Receipt, float]:
     return receipt, (time.perf_counter() - started) * 1e3
 
 
-def _median_ms(look_ups: Iterable[Callable[[], object]]) -> float:
-    found = []
-    for look_up in look_ups:
-        started = time.perf_counter()
-        look_up()
-        found.append((time.perf_counter() - started) * 1e3)
-    return round(median(found), 2)
-
-
 def _show(name: str, rows: list[Row]) -> None:
     table = Table("", *(str(index + 1) for index in range(len(rows))), title=name)
     for key in rows[0]:
@@ -233,14 +204,11 @@ def _show(name: str, rows: list[Row]) -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rounds", type=int, help="rounds to measure (5), or to record (10000)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds to measure")
     parser.add_argument("--clients", type=int, default=CLIENTS, help="registered clients, K")
-    parser.add_argument("--with-training", action="store_true", help="train and score as well")
+    parser.add_argument("--without-training", action="store_true", help="leave training out")
     parser.add_argument("--local-steps", type=int, default=10, help="SGD steps of each client")
-    parser.add_argument("--history", action="store_true", help="record rounds and look them up")
     arguments = parser.parse_args()
-    if arguments.rounds is None:
-        arguments.rounds = 10_000 if arguments.history else 5
     if arguments.rounds < 1:
         parser.error("--rounds must be at least 1")
     return arguments

@@ -16,6 +16,16 @@ from ledger.protocol.errors import CmflError
 
 INTERRUPTED = 130
 
+EXTRAS = {
+    "torch": "clients",
+    "sklearn": "clients",
+    "safetensors": "clients",
+    "tomli_w": "clients",
+    "fastapi": "api",
+    "uvicorn": "api",
+}
+"""The extra that brings a package which not every install has."""
+
 app = typer.Typer(
     name="cmfl",
     help="Committee-based federated learning on a ledger that enforces every decision.",
@@ -44,6 +54,11 @@ def run() -> None:
         raise
     except CmflError as error:
         fail(str(error), 2)
+    except ModuleNotFoundError as error:
+        extra = EXTRAS.get((error.name or "").partition(".")[0])
+        if extra is None:
+            raise
+        fail(f"this needs the extra [{extra}]: pip install -c constraints.txt '.[{extra}]'", 2)
     except OSError as error:
         # A full disk, a folder that may not be written: facts of the machine, not faults of ours.
         place = f"{error.filename}: " if error.filename else ""

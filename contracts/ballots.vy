@@ -5,6 +5,16 @@
 # @dev Signatures come compact (EIP-2098): r, and s with the parity of R in its top bit. So v can
 #      only be 27 or 28, and s is checked to lie in the lower half of the group order.
 
+struct Commitment:
+    client: uint256
+    payload: bytes32
+
+
+struct Signature:
+    r: bytes32
+    vs: bytes32
+
+
 NAME: constant(String[11]) = "CMFL Ledger"
 VERSION: constant(String[1]) = "1"
 
@@ -26,6 +36,8 @@ HALF_GROUP_ORDER: constant(uint256) = (
     57896044618658097711785492504343953926418782139537452191302581570759080747168
 )
 
+LOW_BITS: constant(uint256) = 2**255 - 1
+
 DOMAIN: immutable(bytes32)
 
 
@@ -38,10 +50,25 @@ def __init__():
 
 @internal
 @view
-def _commitment_digest(round: uint64, client: uint256, payload: bytes32) -> bytes32:
-    # As in _typed, without its call: this line runs for every client of every round.
-    return keccak256(
-        concat(0x1901, DOMAIN, keccak256(abi_encode(COMMITMENT_TYPE, round, client, payload)))
+def _committer(round: uint64, commitment: Commitment, signature: Signature) -> uint256:
+    """
+    @return Address of who signed this commitment, zero if nobody can have.
+    """
+    # As in _typed and _signer, without their calls: this runs for every client of every round.
+    s: uint256 = convert(signature.vs, uint256) & LOW_BITS
+    assert s <= HALF_GROUP_ORDER, "committee_ledger: signature is not canonical"
+    return convert(
+        ecrecover(
+            keccak256(
+                concat(
+                    0x1901, DOMAIN, keccak256(abi_encode(COMMITMENT_TYPE, round, commitment))
+                )
+            ),
+            unsafe_add(convert(signature.vs, uint256) >> 255, 27),
+            convert(signature.r, uint256),
+            s,
+        ),
+        uint256,
     )
 
 
@@ -74,10 +101,21 @@ def _typed(struct_hash: bytes32) -> bytes32:
 
 @internal
 @pure
-def _signer(digest: bytes32, r: bytes32, vs: bytes32) -> address:
-    s: uint256 = convert(vs, uint256) & max_value(uint256) >> 1
+def _signer(digest: bytes32, signature: Signature) -> uint256:
+    """
+    @return Address of who signed this digest, zero if nobody can have.
+    """
+    s: uint256 = convert(signature.vs, uint256) & LOW_BITS
     assert s <= HALF_GROUP_ORDER, "committee_ledger: signature is not canonical"
-    return ecrecover(digest, (convert(vs, uint256) >> 255) + 27, convert(r, uint256), s)
+    return convert(
+        ecrecover(
+            digest,
+            unsafe_add(convert(signature.vs, uint256) >> 255, 27),
+            convert(signature.r, uint256),
+            s,
+        ),
+        uint256,
+    )
 
 
 @internal

@@ -17,7 +17,7 @@ MAX_TRAINERS: constant(uint256) = 256
 MAX_MEMBERS: constant(uint256) = 160
 MAX_BATCH: constant(uint256) = 256
 MAX_COMMITMENTS: constant(uint256) = 256
-MAX_DRAWS: constant(uint256) = 16_384
+MAX_DRAWS: constant(uint256) = 4_096
 
 # One word of flags: the round in the upper 32 bits, 224 clients below.
 FLAGS: constant(uint256) = 224
@@ -33,6 +33,9 @@ STRATEGY_WITHIN_SPREAD: constant(uint8) = 3
 REGISTERING: constant(uint8) = 0
 OPEN: constant(uint8) = 1
 FINISHED: constant(uint8) = 2
+
+# The bit of `progress` that says that the digest of commitments is of the open round.
+COMMITTED: constant(uint256) = 2**160
 
 AGGREGATION: constant(uint8) = 1
 ELECTION: constant(uint8) = 2
@@ -52,11 +55,6 @@ struct Deployment:
     model: bytes32
 
 
-struct Commitment:
-    client: uint256
-    payload: bytes32
-
-
 struct Outcome:
     model: bytes32
     updates_root: bytes32
@@ -72,11 +70,6 @@ struct Certificate:
     r: bytes32
     vs: bytes32
     signers: uint256
-
-
-struct Signature:
-    r: bytes32
-    vs: bytes32
 
 
 struct SignedVote:
@@ -120,7 +113,7 @@ event LedgerOpened:
 
 event UpdatesCommitted:
     round: indexed(uint64)
-    commitments: DynArray[Commitment, MAX_COMMITMENTS]
+    commitments: DynArray[ballots.Commitment, MAX_COMMITMENTS]
 
 
 event RoundDecided:
@@ -165,7 +158,7 @@ DEADLINE_BLOCKS: immutable(uint64)
 BLOCK_BEACON: immutable(bool)
 FIRST_MODEL: immutable(bytes32)
 
-# stage, round, block in which it opened, number of its commitments: see _pack.
+# stage, round, block in which it opened, whether anybody has committed in it: see _pack.
 progress: uint256
 seed: bytes32
 committee_digest: bytes32
@@ -231,7 +224,7 @@ def register_clients(words: DynArray[uint256, MAX_BATCH], rest: bytes32):
     @param words address << 64 | samples of each client, addresses strictly ascending
     @param rest Digest of the batches after this one, zero after the last
     """
-    assert self._stage() == REGISTERING, "committee_ledger: registration is closed"
+    assert self._stage(self.progress) == REGISTERING, "committee_ledger: registration is closed"
     assert keccak256(abi_encode(words, rest)) == self.registry_rest, "committee_ledger: clients do not match the registry digest"
     first: uint256 = self.registered
     count: uint256 = first + len(words)
@@ -261,8 +254,8 @@ def register_clients(words: DynArray[uint256, MAX_BATCH], rest: bytes32):
 @external
 def commit_updates(
     round: uint64,
-    commitments: DynArray[Commitment, MAX_COMMITMENTS],
-    signatures: DynArray[Signature, MAX_COMMITMENTS],
+    commitments: DynArray[ballots.Commitment, MAX_COMMITMENTS],
+    signatures: DynArray[ballots.Signature, MAX_COMMITMENTS],
 ):
     """
     @notice Take signed commitments to updates of this round; anyone may carry them.
@@ -270,43 +263,46 @@ def commit_updates(
     @param commitments Client, and sha256 of its payload, of each
     @param signatures The client's signature of each
     """
-    self._require_open(round)
+    progress: uint256 = self._require_open(round)
     assert len(commitments) != 0, "committee_ledger: no commitments are given"
     assert len(signatures) == len(commitments), "committee_ledger: signatures do not match the signers"
     tag: uint256 = convert(round, uint256)
-    # Flags are kept in memory and written once per word.
-    place: uint256 = max_value(uint256)
+    clients: uint256 = CLIENTS
+    # Flags are kept in memory and written once per word: those of 224 clients from `first` on.
+    # The initial value lies so high that every client is outside.
+    first: uint256 = 2**255
+    place: uint256 = 0
     flags: uint256 = 0
-    progress: uint256 = self.progress
     digest: bytes32 = self._commitments(progress)
     position: uint256 = 0
-    for commitment: Commitment in commitments:
-        client: uint256 = commitment.client
-        assert client < CLIENTS, "committee_ledger: client is unknown"
-        registered: uint256 = self.registry[client]
+    for commitment: ballots.Commitment in commitments:
+        assert commitment.client < clients, "committee_ledger: client is unknown"
+        registered: uint256 = self.registry[commitment.client]
         assert registered >> 255 == 0, "committee_ledger: client is banned"
-        if client // FLAGS != place:
+        # Wraps around below `first`, and is then too large as well.
+        offset: uint256 = unsafe_sub(commitment.client, first)
+        if offset >= FLAGS:
             if position != 0:
                 self.committed[place] = flags
-            place = client // FLAGS
+            place = commitment.client // FLAGS
+            offset = commitment.client % FLAGS
+            first = unsafe_sub(commitment.client, offset)
             flags = self._flags(place, tag)
-        flag: uint256 = 1 << (client % FLAGS)
-        assert flags & flag == 0, "committee_ledger: client has committed already"
-        signature: Signature = signatures[position]
-        signer: address = ballots._signer(
-            ballots._commitment_digest(round, client, commitment.payload),
-            signature.r,
-            signature.vs,
-        )
-        assert convert(signer, uint256) == registered >> 64, "committee_ledger: commitment is not signed by its client"
-        flags |= flag
+        assert flags >> offset & 1 == 0, "committee_ledger: client has committed already"
+        flags |= 1 << offset
+        assert ballots._committer(round, commitment, signatures[position]) == registered >> 64, "committee_ledger: commitment is not signed by its client"
         digest = keccak256(
-            concat(digest, convert(convert(client, uint32), bytes4), commitment.payload)
+            concat(
+                digest,
+                convert(convert(commitment.client, uint32), bytes4),
+                commitment.payload,
+            )
         )
         position = unsafe_add(position, 1)
     self.committed[place] = flags
     self.commitments = digest
-    self.progress = progress + (len(commitments) << 160)
+    # From the round's second transaction on this writes what is there, which is nearly free.
+    self.progress = progress | COMMITTED
     log UpdatesCommitted(round=round, commitments=commitments)
 
 
@@ -317,9 +313,9 @@ def decide(
     ranking: DynArray[uint256, MAX_TRAINERS],
     outcome: Outcome,
     aggregation: Certificate,
-    aggregation_replies: DynArray[Signature, MAX_MEMBERS],
+    aggregation_replies: DynArray[ballots.Signature, MAX_MEMBERS],
     election: Certificate,
-    election_replies: DynArray[Signature, MAX_MEMBERS],
+    election_replies: DynArray[ballots.Signature, MAX_MEMBERS],
 ):
     """
     @notice Record a round: S_a and the next committee follow from the ranking, and both must be
@@ -334,7 +330,7 @@ def decide(
     @param election_replies Its replies, by ascending place
     """
     self._require_open(round)
-    assert rankings._digest(committee) == self.committee_digest, "committee_ledger: committee is not the elected one"
+    assert keccak256(abi_encode(committee)) == self.committee_digest, "committee_ledger: committee is not the elected one"
     self._require_ranking(round, committee, ranking)
     threshold: uint256 = convert(outcome.threshold_bits, uint256)
     if STRATEGY == STRATEGY_WITHIN_SPREAD:
@@ -345,14 +341,14 @@ def decide(
     accepted: Places = empty(Places)
     accepted.first, accepted.size = rankings._accepted(ranking, STRATEGY, AGGREGATION_PPM, threshold)
     elected: Places = Places(first=(len(ranking) - MEMBERS) // 2, size=MEMBERS)
-    accepted_digest: bytes32 = rankings._set_digest(ranking, accepted.first, accepted.size)
-    next_digest: bytes32 = rankings._set_digest(ranking, elected.first, elected.size)
+    accepted_digest: bytes32 = rankings._digest(rankings._clients(ranking, accepted.first, accepted.size))
+    next_digest: bytes32 = rankings._digest(rankings._clients(ranking, elected.first, elected.size))
     result: bytes32 = keccak256(
         abi_encode(
             outcome.model,
             outcome.updates_root,
             outcome.scores_root,
-            rankings._digest(ranking),
+            keccak256(abi_encode(ranking)),
             outcome.threshold_bits,
         )
     )
@@ -407,8 +403,7 @@ def abandon_round(round: uint64):
             drawn from the registry. Anyone may send it.
     @param round The round that is abandoned
     """
-    self._require_open(round)
-    progress: uint256 = self.progress
+    progress: uint256 = self._require_open(round)
     deadline: uint256 = (progress >> 80 & SAMPLES_MASK) + convert(DEADLINE_BLOCKS, uint256)
     assert block.number >= deadline, "committee_ledger: deadline is not reached"
     seed: bytes32 = self.seed
@@ -457,7 +452,8 @@ def report_equivocation(
     @param first One of them
     @param second The other
     """
-    assert self._stage() == OPEN, "committee_ledger: no round is open"
+    progress: uint256 = self.progress
+    assert self._stage(progress) == OPEN, "committee_ledger: no round is open"
     assert client < CLIENTS, "committee_ledger: client is unknown"
     registered: uint256 = self.registry[client]
     assert registered >> 255 == 0, "committee_ledger: client is banned"
@@ -468,12 +464,12 @@ def report_equivocation(
         is_request, round, phase, voted_view, second.timestamp, second.set_digest, second.result
     )
     assert one != other, "committee_ledger: votes are the same"
-    signer: address = ballots._signer(one, first.r, first.vs)
-    assert convert(signer, uint256) == registered >> 64, "committee_ledger: vote is not signed by the client"
-    signer = ballots._signer(other, second.r, second.vs)
-    assert convert(signer, uint256) == registered >> 64, "committee_ledger: vote is not signed by the client"
+    signer: uint256 = ballots._signer(one, ballots.Signature(r=first.r, vs=first.vs))
+    assert signer == registered >> 64, "committee_ledger: vote is not signed by the client"
+    signer = ballots._signer(other, ballots.Signature(r=second.r, vs=second.vs))
+    assert signer == registered >> 64, "committee_ledger: vote is not signed by the client"
 
-    current: uint64 = self._round()
+    current: uint64 = self._round(progress)
     self.registry[client] = registered | 1 << 255
     # Without its commitment a banned trainer cannot be ranked any more.
     flags: uint256 = self._flags(client // FLAGS, convert(current, uint256))
@@ -519,8 +515,8 @@ def state() -> State:
     """
     progress: uint256 = self.progress
     return State(
-        stage=self._stage(),
-        round=self._round(),
+        stage=self._stage(progress),
+        round=self._round(progress),
         opened_block=convert(progress >> 80 & SAMPLES_MASK, uint64),
         seed=self.seed,
         committee=self.committee_digest,
@@ -550,16 +546,22 @@ def has_committed(index: uint256) -> bool:
     """
     assert index < CLIENTS, "committee_ledger: client is unknown"
     # After the last round its flags are still there, and nothing will overwrite them.
-    if self._stage() != OPEN:
+    progress: uint256 = self.progress
+    if self._stage(progress) != OPEN:
         return False
-    return self._flags(index // FLAGS, convert(self._round(), uint256)) & 1 << (index % FLAGS) != 0
+    return self._flags(index // FLAGS, convert(self._round(progress), uint256)) & 1 << (index % FLAGS) != 0
 
 
 @internal
 @view
-def _require_open(round: uint64):
-    assert self._stage() == OPEN, "committee_ledger: no round is open"
-    assert round == self._round(), "committee_ledger: wrong round"
+def _require_open(round: uint64) -> uint256:
+    """
+    @return The progress, if this round is open.
+    """
+    progress: uint256 = self.progress
+    assert self._stage(progress) == OPEN, "committee_ledger: no round is open"
+    assert round == self._round(progress), "committee_ledger: wrong round"
+    return progress
 
 
 @internal
@@ -572,28 +574,31 @@ def _require_ranking(
     assert len(ranking) <= TRAINERS, "committee_ledger: more clients are ranked than train"
     assert len(ranking) >= MEMBERS, "committee_ledger: fewer clients are ranked than a committee needs"
     tag: uint256 = convert(round, uint256)
+    clients: uint256 = CLIENTS
     # Flags of who may still be ranked. Zero where not read yet: what was read carries the round.
     rankable: uint256[FLAG_WORDS] = empty(uint256[FLAG_WORDS])
     for member: uint256 in committee:
         place: uint256 = member // FLAGS
-        if rankable[place] == 0:
-            rankable[place] = self._flags(place, tag)
-        rankable[place] &= ~(1 << (member % FLAGS))
+        flags: uint256 = rankable[place]
+        if flags == 0:
+            flags = self._flags(place, tag)
+        rankable[place] = flags & ~(1 << (member % FLAGS))
     # Zero is below no word; a first word of zero is in order.
     next_word: uint256 = 0
     for word: uint256 in ranking:
         assert word >= next_word, "committee_ledger: ranking is not sorted"
         client: uint256 = word & CLIENT_MASK
-        assert client < CLIENTS, "committee_ledger: client is unknown"
+        assert client < clients, "committee_ledger: client is unknown"
         place: uint256 = client // FLAGS
         flag: uint256 = 1 << (client % FLAGS)
         flags: uint256 = rankable[place]
-        if flags == 0:
-            flags = self._flags(place, tag)
         if flags & flag == 0:
-            assert client not in committee, "committee_ledger: client is a committee member"
-            assert self._flags(place, tag) & flag == 0, "committee_ledger: client is ranked twice"
-            raise "committee_ledger: client has not committed"
+            if flags == 0:
+                flags = self._flags(place, tag)
+            if flags & flag == 0:
+                assert client not in committee, "committee_ledger: client is a committee member"
+                assert self._flags(place, tag) & flag == 0, "committee_ledger: client is ranked twice"
+                raise "committee_ledger: client has not committed"
         rankable[place] = flags ^ flag
         # Cannot overflow: a known client's number is not 2**32 - 1.
         next_word = unsafe_add(word, 1)
@@ -609,7 +614,7 @@ def _require_certificate(
     phase: uint8,
     committee: DynArray[uint256, MAX_MEMBERS],
     certificate: Certificate,
-    replies: DynArray[Signature, MAX_MEMBERS],
+    replies: DynArray[ballots.Signature, MAX_MEMBERS],
     result: bytes32,
 ) -> uint256:
     """
@@ -622,8 +627,8 @@ def _require_certificate(
     primary: uint256 = committee[place]
     registered: uint256 = self.registry[primary]
     assert registered >> 255 == 0, "committee_ledger: member is banned"
-    signer: address = ballots._signer(digest, certificate.r, certificate.vs)
-    assert convert(signer, uint256) == registered >> 64, "committee_ledger: request is not signed by the primary of the view"
+    signer: uint256 = ballots._signer(digest, ballots.Signature(r=certificate.r, vs=certificate.vs))
+    assert signer == registered >> 64, "committee_ledger: request is not signed by the primary of the view"
 
     signers: uint256 = certificate.signers
     assert signers >> MEMBERS == 0, "committee_ledger: signers are not places of the committee"
@@ -634,16 +639,16 @@ def _require_certificate(
         False, round, phase, certificate.voted_view, certificate.timestamp, certificate.set_digest, result
     )
     position: uint256 = 0
-    for member: uint256 in range(MEMBERS, bound=MAX_MEMBERS):
-        if signers >> member & 1 == 0:
-            continue
-        assert position < len(replies), "committee_ledger: signatures do not match the signers"
-        registered = self.registry[committee[member]]
-        assert registered >> 255 == 0, "committee_ledger: member is banned"
-        reply: Signature = replies[position]
-        signer = ballots._signer(digest, reply.r, reply.vs)
-        assert convert(signer, uint256) == registered >> 64, "committee_ledger: reply is not signed by its member"
-        position += 1
+    for member: uint256 in committee:
+        if signers == 0:
+            break
+        if signers & 1 != 0:
+            assert position < len(replies), "committee_ledger: signatures do not match the signers"
+            registered = self.registry[member]
+            assert registered >> 255 == 0, "committee_ledger: member is banned"
+            assert ballots._signer(digest, replies[position]) == registered >> 64, "committee_ledger: reply is not signed by its member"
+            position = unsafe_add(position, 1)
+        signers >>= 1
     assert position == len(replies), "committee_ledger: signatures do not match the signers"
     return primary
 
@@ -677,7 +682,7 @@ def _commitments(progress: uint256) -> bytes32:
     """
     @return The running digest, which is not cleared but overwritten by a round's first commitment.
     """
-    if progress >> 160 == 0:
+    if progress & COMMITTED == 0:
         return empty(bytes32)
     return self.commitments
 
@@ -701,12 +706,12 @@ def _pack(stage: uint8, round: uint64, opened_block: uint64) -> uint256:
 
 
 @internal
-@view
-def _stage() -> uint8:
-    return convert(self.progress & 255, uint8)
+@pure
+def _stage(progress: uint256) -> uint8:
+    return convert(progress & 255, uint8)
 
 
 @internal
-@view
-def _round() -> uint64:
-    return convert(self.progress >> 8 & SAMPLES_MASK, uint64)
+@pure
+def _round(progress: uint256) -> uint64:
+    return convert(progress >> 8 & SAMPLES_MASK, uint64)

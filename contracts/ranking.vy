@@ -41,23 +41,23 @@ def _accepted(
 
 @internal
 @pure
-def _set_digest(
+def _clients(
     ranking: DynArray[uint256, MAX_TRAINERS], first: uint256, size: uint256
-) -> bytes32:
+) -> DynArray[uint256, MAX_TRAINERS]:
     """
-    @return Digest of the clients at these places, in ranking order.
+    @return The clients at these places, in ranking order.
     """
-    # As numbers of 256 bits they have the same ABI encoding as the protocol's uint32[].
     clients: DynArray[uint256, MAX_TRAINERS] = []
     for place: uint256 in range(first, first + size, bound=MAX_TRAINERS):
         clients.append(ranking[place] & CLIENT_MASK)
-    return keccak256(abi_encode(clients))
+    return clients
 
 
 @internal
 @pure
-def _digest(words: DynArray[uint256, MAX_TRAINERS]) -> bytes32:
+def _digest(clients: DynArray[uint256, MAX_TRAINERS]) -> bytes32:
     """
-    @return Digest of a list's ABI encoding.
+    @return Digest of a set. As numbers of 256 bits the clients have the same ABI encoding as the
+            protocol's uint32[].
     """
-    return keccak256(abi_encode(words))
+    return keccak256(abi_encode(clients))

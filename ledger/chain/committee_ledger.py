@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 ROUND_EVENTS = ("UpdatesCommitted", "RoundDecided", "RoundAbandoned", "ClientBanned")
 MAX_COMMITMENTS = 256
 """Commitments that one transaction can carry."""
-ABANDON_GAS = 16_700_000
-"""Enough for every draw of a committee, and under 2^24, the most that EIP-7825 allows."""
+ABANDON_GAS = 11_500_000
+"""Enough for `MAX_DRAWS` draws of as many clients; EIP-7825 allows a transaction 2^24."""
 
 
 @dataclass(frozen=True, slots=True)

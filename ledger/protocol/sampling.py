@@ -15,8 +15,13 @@ from ledger.protocol.types import ClientId, Digest
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-MAX_DRAWS = 16_384
-"""Draws after which a committee cannot be redrawn and the ledger ends (almost all are banned)."""
+MAX_DRAWS = 4_096
+"""Draws after which a committee cannot be redrawn and the ledger ends.
+
+While 2C clients and a tenth of all K are not banned, so many fall short with a probability below
+10^-12; a ledger that has C clients left can end only if nearly all others are banned. More draws
+would not fit a transaction: the contract pays up to 2,700 gas for each.
+"""
 
 
 def sample_trainers(

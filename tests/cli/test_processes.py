@@ -77,3 +77,23 @@ def test_an_interrupted_run_says_how_it_goes_on(tmp_path: Path) -> None:
     assert err == "cmfl: interrupted; a run is taken up again with --resume\n"
     assert finish(home.start())["round"] == 15
     assert home.rows() == 15
+
+
+@pytest.mark.parametrize(
+    ("package", "command", "extra"),
+    [("torch", ("run", "--preset", "smoke"), "clients"), ("uvicorn", ("serve",), "api")],
+)
+def test_a_command_without_its_extra_names_the_extra(
+    package: str, command: tuple[str, ...], extra: str, tmp_path: Path
+) -> None:
+    blocked = f"import sys; sys.modules[{package!r}] = None; from cli import main; main.run()"
+    ended = subprocess.run(
+        [sys.executable, "-c", blocked, *command, "--home", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+    assert ended.returncode == 2
+    assert f"needs the extra [{extra}]" in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1
