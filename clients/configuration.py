@@ -190,7 +190,9 @@ def checked(values: dict[str, Any]) -> Configuration:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
         given = "" if first["type"] == "missing" else f" (given: {str(first['input'])[:80]})"
-        raise ConfigurationError(f"{place}: {first['msg']}{given}") from error
+        known = first["type"] != "extra_forbidden"
+        rule = first["msg"] if known else "there is no such setting"
+        raise ConfigurationError(f"{place}: {rule}{given}") from error
     _require_names(configuration)
     return configuration
 

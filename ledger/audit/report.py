@@ -296,7 +296,9 @@ def _verdict(report: AuditReport) -> str:
         return f"PASSED: all ten steps hold for all {report.rounds} rounds"
     names = [str(step.number) for step in report.steps if step.outcome == "failed"]
     if names:
-        return f"FAILED: step {', '.join(names)} contradicts the record"
+        if len(names) == 1:
+            return f"FAILED: step {names[0]} contradicts the record"
+        return f"FAILED: steps {', '.join(names)} contradict the record"
     names = [str(step.number) for step in report.steps if step.outcome == "not checkable"]
     return f"INCOMPLETE: nothing contradicts, but step {', '.join(names)} lacks what it checks by"
 
