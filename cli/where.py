@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,13 +107,17 @@ class Where:
             with RpcChain(self.rpc_url, key, chain_id=self._node_chain_id()) as node:
                 yield node
             return
-        from ledger.chain.embedded import EmbeddedChain
+        from ledger.chain.embedded import SALT_BITS, EmbeddedChain, fresh_chain_id
 
         try:
             self.home.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigurationError(f"--home {self.home}: {error.strerror}") from error
-        with EmbeddedChain.open_or_create(self.chain_file, chain_id=self.chain_id) as chain:
+        with EmbeddedChain.open_or_create(
+            self.chain_file,
+            chain_id=self.chain_id,
+            new_chain_id=fresh_chain_id(secrets.randbits(SALT_BITS)),
+        ) as chain:
             yield chain
 
     def ledger(self, chain: ChainReader) -> CommitteeLedger:

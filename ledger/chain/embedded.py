@@ -43,10 +43,27 @@ if TYPE_CHECKING:
 DEFAULT_CHAIN_ID = 0x434D464C
 """The letters CMFL: of no public chain, so that no transaction can be replayed on one."""
 
+SALT_BITS = 22
+
 DEFAULT_GAS_LIMIT = 200_000_000
 
 _MALFORMED = (TypeError, ValueError, RecursionError)
 _TRANSACTION_TYPES = (1, 2)  # with an access list, and EIP-1559: both name their chain
+
+
+def fresh_chain_id(salt: int) -> int:
+    """Return the id of a chain that is to be told from all other embedded chains.
+
+    Two runs of one configuration have the same contract address, so on chains of one id a
+    signature of the one would be good on the other, and two honest votes a proof of equivocation.
+
+    Args:
+        salt: `SALT_BITS` random bits.
+
+    Returns:
+        The letters CMFL and the salt: below 2**53, as JavaScript's wallets need it.
+    """
+    return DEFAULT_CHAIN_ID << SALT_BITS | salt
 
 
 class EmbeddedChain(EmbeddedReader):
@@ -148,14 +165,17 @@ class EmbeddedChain(EmbeddedReader):
         return chain
 
     @classmethod
-    def open_or_create(cls, path: Path, *, chain_id: int | None = None) -> EmbeddedChain:
+    def open_or_create(
+        cls, path: Path, *, chain_id: int | None = None, new_chain_id: int = DEFAULT_CHAIN_ID
+    ) -> EmbeddedChain:
         """Return the chain in a file, or a new one where there is none.
 
         A file without a single table is none: whoever was making it was killed before block 0.
 
         Args:
             path: the SQLite file.
-            chain_id: the expected id, or the new chain's; None accepts any, and makes the default.
+            chain_id: the expected id, or the new chain's; None accepts any.
+            new_chain_id: the new chain's id where none is expected.
 
         Returns:
             The chain, open for writing.
@@ -166,7 +186,7 @@ class EmbeddedChain(EmbeddedReader):
         """
         if path.exists() and not Store.is_blank(path):
             return cls.open(path, chain_id=chain_id)
-        return cls.create(path, chain_id=DEFAULT_CHAIN_ID if chain_id is None else chain_id)
+        return cls.create(path, chain_id=new_chain_id if chain_id is None else chain_id)
 
     def send(self, to: str | None, data: bytes, gas: int, *, key: bytes | None = None) -> Receipt:
         """Sign a transaction, run it and put it into a block of its own.

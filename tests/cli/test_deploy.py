@@ -62,11 +62,13 @@ def test_another_configuration_under_the_same_name_is_refused(tmp_path: Path, se
 def test_a_manifest_of_another_chain_is_refused_and_nothing_deployed(tmp_path: Path) -> None:
     arguments = ["deploy", "--preset", "smoke", "--home"]
     succeeds(*arguments, tmp_path / "one")
-    (tmp_path / "two").mkdir()
-    # Another time of block 0 makes it another chain.
-    EmbeddedChain.create(tmp_path / "two" / "chain.sqlite", clock=lambda: 1.0).close()
-    succeeds(*arguments, tmp_path / "two", "--name", "other")
     manifest = (tmp_path / "one" / "runs" / "run" / "deployment.json").read_bytes()
+    (tmp_path / "two").mkdir()
+    # Another time of block 0 makes it another chain, even under the same id.
+    same_id = json.loads(manifest)["chain_id"]
+    path = tmp_path / "two" / "chain.sqlite"
+    EmbeddedChain.create(path, chain_id=same_id, clock=lambda: 1.0).close()
+    succeeds(*arguments, tmp_path / "two", "--name", "other")
     target = tmp_path / "two" / "runs" / "run"
     target.mkdir()
     (target / "deployment.json").write_bytes(manifest)

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from ledger.chain.embedded import DEFAULT_CHAIN_ID, EmbeddedChain
+from ledger.chain.embedded import EmbeddedChain
+from ledger.chain.embedded_reader import EmbeddedReader
 from tests.cli.conftest import SHARED, cmfl, refusal, settings_of, succeeds
 
 if TYPE_CHECKING:
@@ -310,16 +311,31 @@ def test_a_second_writer_is_refused_and_readers_are_not(copy: Path) -> None:
 
 
 def test_another_chain_id_is_refused(copy: Path) -> None:
-    sentence = f"has chain id {DEFAULT_CHAIN_ID}, expected 1"
+    with EmbeddedReader.open(copy / "chain.sqlite") as chain:
+        own = chain.chain_id
+    sentence = f"has chain id {own}, expected 1"
     for command in (*READING, ("run", "--resume")):
         assert sentence in refusal(*command, "--home", copy, "--chain-id", 1)
-    succeeds("rounds", "list", "--home", copy, "--chain-id", DEFAULT_CHAIN_ID)
+    succeeds("rounds", "list", "--home", copy, "--chain-id", own)
+
+
+def test_two_homes_have_chains_of_different_ids(copy: Path, tmp_path: Path) -> None:
+    succeeds("deploy", "--home", tmp_path / "other", "--preset", "smoke")
+    ids = set()
+    for home in (copy, tmp_path / "other"):
+        with EmbeddedReader.open(home / "chain.sqlite") as chain:
+            ids.add(chain.chain_id)
+    assert len(ids) == 2
+    assert all(0x434D464C << 22 <= chain_id < 2**53 for chain_id in ids)
 
 
 def test_a_chain_of_another_genesis_is_refused(copy: Path) -> None:
+    with EmbeddedReader.open(copy / "chain.sqlite") as chain:
+        same_id = chain.chain_id
     for path in copy.glob("chain.sqlite*"):
         path.unlink()
-    EmbeddedChain.create(copy / "chain.sqlite", clock=lambda: 1.0).close()
+    other = EmbeddedChain.create(copy / "chain.sqlite", chain_id=same_id, clock=lambda: 1.0)
+    other.close()
     assert "the manifest is for the chain with genesis" in refusal(
         "run", "--home", copy, "--resume"
     )
