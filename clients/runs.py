@@ -14,15 +14,14 @@ from clients.metrics import Measure, RoundMetrics
 from clients.models.evaluation import majority_rate
 from clients.population import Population, populate, run_document
 from clients.run_home import run_folder
-from clients.simulation import Simulation, Stage
+from clients.simulation import Scene, Simulation
 from clients.training import TrainingEngine
 from ledger.chain.committee_ledger import LedgerWriter
 from ledger.chain.deployment import deploy, read_manifest
 from ledger.protocol.documents import encode_run
 from ledger.protocol.encoding import vector_bytes, vector_from_bytes
 from ledger.protocol.errors import ChainError, ConfigurationError
-from ledger.protocol.rounds import RoundAbandoned, RoundDecided
-from ledger.protocol.rounds import Stage as ContractStage
+from ledger.protocol.rounds import RoundAbandoned, RoundDecided, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -144,8 +143,8 @@ def opened(
         machine.device,
         machine.workers,
     ) as engine:
-        stage = Stage(parameters, manifest.domain(), ledger, blobs, population, engine)
-        yield Run(configuration, folder, manifest, measure, Simulation(stage))
+        scene = Scene(parameters, manifest.domain(), ledger, blobs, population, engine)
+        yield Run(configuration, folder, manifest, measure, Simulation(scene))
 
 
 def recorded_configuration(home: Path, name: str, settings: tuple[str, ...] = ()) -> Configuration:
@@ -199,7 +198,7 @@ def _restore_metrics(
         if isinstance(recorded.event, RoundDecided | RoundAbandoned)
     ]
     state = ledger.state()
-    last = state.round if state.stage is ContractStage.FINISHED else state.round - 1
+    last = state.round if state.stage is Stage.FINISHED else state.round - 1
     if [event.round for event in ended] != list(range(1, last + 1)):
         raise ChainError(f"the chain's log does not have each of the {last} rounds that ended")
     known = folder.read_metrics()

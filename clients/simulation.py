@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class Scene:
     """What the actors of a run share.
 
     Attributes:
@@ -81,13 +81,13 @@ class Simulation:
         head: commits to the whole history.
     """
 
-    def __init__(self, stage: Stage) -> None:
-        self._stage = stage
-        self.rounds = stage.parameters.rounds
-        self.clients = stage.parameters.clients
-        self.trainers = stage.parameters.trainers
-        self._registry: list[RegisteredClient] = list(stage.ledger.registry())
-        for recorded in stage.ledger.bans():
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self.rounds = scene.parameters.rounds
+        self.clients = scene.parameters.clients
+        self.trainers = scene.parameters.trainers
+        self._registry: list[RegisteredClient] = list(scene.ledger.registry())
+        for recorded in scene.ledger.bans():
             if isinstance(recorded.event, rounds.ClientBanned):
                 self._ban(recorded.event.client)
         self._model: NDArray[np.float32] | None = None
@@ -98,9 +98,9 @@ class Simulation:
     def model(self) -> NDArray[np.float32]:
         """w_t, shape (d,), as the ledger has it."""
         if self._model is None:
-            digest = self._stage.ledger.state().model
-            dimension = self._stage.parameters.dimension
-            data = self._stage.blobs.get(digest, 4 * dimension)
+            digest = self._scene.ledger.state().model
+            dimension = self._scene.parameters.dimension
+            data = self._scene.blobs.get(digest, 4 * dimension)
             self._model = vector_from_bytes(data, dimension)
         return self._model
 
@@ -115,13 +115,13 @@ class Simulation:
         while not self.finished:
             number = self.round
             training_round(self, self, self.is_signed)
-            on_round(measure.row(self._stage.ledger, number, self.model))
+            on_round(measure.row(self._scene.ledger, number, self.model))
 
     def is_signed(self, vote: SignedVote) -> bool:
         """Say whether a vote carries the signature of a member that is not banned."""
         member = self._registry[vote.member]
         return not member.banned and is_signed_by(
-            member.address, self._stage.domain, vote.vote, vote.signature
+            member.address, self._scene.domain, vote.vote, vote.signature
         )
 
     def train(self, round_number: int, active: Sequence[ClientId]) -> None:
@@ -129,13 +129,13 @@ class Simulation:
         payloads = self._payloads(active)
         self._commit(round_number, payloads)
         for payload in payloads.values():
-            self._stage.blobs.put(payload)
+            self._scene.blobs.put(payload)
         self._view = self._see(round_number, active)
 
     def members(self) -> Sequence[Member]:
         """Return the members of the open round, by places."""
         assert self._view is not None, "members act after the clients have trained"
-        population = self._stage.population
+        population = self._scene.population
         return [
             MEMBERS[population.member_faults.get(client)](
                 client, population.signers[client], self._view
@@ -151,11 +151,11 @@ class Simulation:
     ) -> None:
         """Publish model and record, send the decision, then report equivocation."""
         assert self._view is not None, "a decision follows from a round's view"
-        blobs = self._stage.blobs
+        blobs = self._scene.blobs
         blobs.put(vector_bytes(decision.model))
         record = blobs.put(encode_record(_record(self._view, incidents)))
         first, second = (submitted(c, self.committee) for c in certificates)
-        self._stage.ledger.decide(
+        self._scene.ledger.decide(
             self.round,
             rounds.SubmittedDecision(
                 committee=self.committee,
@@ -175,8 +175,8 @@ class Simulation:
     def abandon(self, reason: ConsensusError) -> None:
         """Report equivocation, wait for the deadline, and end the round without a decision."""
         self._report(reason.incidents)
-        ledger = self._stage.ledger
-        deadline = ledger.state().opened_block + self._stage.parameters.deadline_blocks
+        ledger = self._scene.ledger
+        deadline = ledger.state().opened_block + self._scene.parameters.deadline_blocks
         # The transaction's own block is one more than the head.
         missing = deadline - ledger.chain.head().number - 1
         ledger.writer.mine(max(0, missing))
@@ -185,7 +185,7 @@ class Simulation:
 
     def _take_up(self) -> None:
         """Read from the contract where the run stands."""
-        ledger = self._stage.ledger
+        ledger = self._scene.ledger
         state = ledger.state()
         self.round, self.seed, self.head = state.round, state.seed, state.head
         self.finished = state.stage is rounds.Stage.FINISHED
@@ -197,7 +197,7 @@ class Simulation:
         """Return what each active client publishes; nothing of those that are silent or banned."""
         able = [client for client in sorted(active) if not self._registry[client].banned]
         jobs = [TrainingJob(int(c), training_seed(self.seed, c)) for c in able]
-        trained = self._stage.engine.train(self.model, jobs)
+        trained = self._scene.engine.train(self.model, jobs)
         payloads = {}
         for client, update in zip(able, trained, strict=True):
             payload = self._published(client, update)
@@ -206,7 +206,7 @@ class Simulation:
         return payloads
 
     def _published(self, client: ClientId, update: NDArray[np.float32]) -> bytes | None:
-        population = self._stage.population
+        population = self._scene.population
         if client in population.malicious and population.attack is not None:
             stream = named_stream(self.seed, "attack", int(client))
             attack = attack_named(population.attack)
@@ -222,46 +222,46 @@ class Simulation:
             if client in done:
                 continue
             commitment = Commitment(round_number, client, sha256(payload))
-            signer = self._stage.population.signers[client]
-            signature = sign(signer, self._stage.domain, commitment)
+            signer = self._scene.population.signers[client]
+            signature = sign(signer, self._scene.domain, commitment)
             signed.append((client, commitment.payload, signature))
         for start in range(0, len(signed), MAX_COMMITMENTS):
-            self._stage.ledger.commit_updates(round_number, signed[start : start + MAX_COMMITMENTS])
+            self._scene.ledger.commit_updates(round_number, signed[start : start + MAX_COMMITMENTS])
 
     def _commitments(self, round_number: int) -> dict[ClientId, Digest]:
         found: dict[ClientId, Digest] = {}
-        for recorded in self._stage.ledger.round_events(round_number):
+        for recorded in self._scene.ledger.round_events(round_number):
             if isinstance(recorded.event, rounds.UpdatesCommitted):
                 found |= zip(recorded.event.clients, recorded.event.payloads, strict=True)
         return found
 
     def _see(self, round_number: int, active: Sequence[ClientId]) -> RoundView:
         """Return what everybody sees once the payloads are published."""
-        stage, parameters = self._stage, self._stage.parameters
+        scene, parameters = self._scene, self._scene.parameters
         commits = [
             recorded
-            for recorded in stage.ledger.round_events(round_number)
+            for recorded in scene.ledger.round_events(round_number)
             if isinstance(recorded.event, rounds.UpdatesCommitted)
         ]
-        last = commits[-1].block_number if commits else stage.ledger.state().opened_block
+        last = commits[-1].block_number if commits else scene.ledger.state().opened_block
         limit = 4 * parameters.dimension
         trainers = sample_trainers(self.seed, self.clients, self.committee, self.trainers)
         return RoundView(
             parameters=parameters,
             electorate=Electorate(
-                stage.domain, round_number, tuple(self._registry), trainers, self.committee
+                scene.domain, round_number, tuple(self._registry), trainers, self.committee
             ),
             seed=self.seed,
-            timestamp=stage.ledger.chain.block(last).timestamp,
+            timestamp=scene.ledger.chain.block(last).timestamp,
             model=self.model,
             updates=collect_updates(
                 active,
                 self._commitments(round_number),
-                lambda digest: stage.blobs.get(digest, limit),
+                lambda digest: scene.blobs.get(digest, limit),
                 parameters.dimension,
             ),
-            blobs=stage.blobs,
-            device=stage.population.device,
+            blobs=scene.blobs,
+            device=scene.population.device,
         )
 
     def _report(self, incidents: Iterable[Incident]) -> None:
@@ -272,7 +272,7 @@ class Simulation:
             first, second = incident.votes[:2]
             if self.finished:  # the last round is over: the proof stays in its record
                 return
-            self._stage.ledger.report_equivocation(
+            self._scene.ledger.report_equivocation(
                 incident.member,
                 (first.vote, first.signature),
                 (second.vote, second.signature),
@@ -281,7 +281,7 @@ class Simulation:
 
     def _left_to_report(self) -> tuple[Incident, ...]:
         """Return the incidents of the last decision: a run may be killed before it reports."""
-        ledger, blobs = self._stage.ledger, self._stage.blobs
+        ledger, blobs = self._scene.ledger, self._scene.blobs
         for recorded in ledger.round_events(self.round - 1):
             if isinstance(recorded.event, rounds.RoundDecided):
                 return decode_record(blobs.get(recorded.event.record, MAX_DOCUMENT_BYTES)).incidents

@@ -141,7 +141,7 @@ class Player:
         configuration = load("smoke", settings=settings)
         with opened(self.home, name, configuration, self.chain, self.blobs) as run:
             rows = run.go_on(lambda _: None)
-        stage = run.simulation._stage
+        stage = run.simulation._scene
         return Played(run, stage.ledger, stage.population, self.blobs, rows, configuration)
 
     def cut(self, *settings: str, left: int, after: bool, name: str = "run") -> bool:
