@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from html import escape
 from typing import Any
 
@@ -28,9 +29,9 @@ def docs_page(document: dict[str, Any]) -> str:
         document: OpenAPI, as the app serves it.
     """
     info = document["info"]
-    paragraphs = "".join(f"<p>{escape(part)}</p>" for part in info["description"].split("\n\n"))
+    paragraphs = "".join(f"<p>{_prose(part)}</p>" for part in info["description"].split("\n\n"))
     body = "".join(
-        f"<h2>{escape(tag['name'])}</h2><p>{escape(tag['description'])}</p>"
+        f"<h2>{escape(tag['name'])}</h2><p>{_prose(tag['description'])}</p>"
         + "".join(
             _operation(path, methods["get"])
             for path, methods in document["paths"].items()
@@ -50,7 +51,7 @@ def docs_page(document: dict[str, Any]) -> str:
 def _operation(path: str, operation: dict[str, Any]) -> str:
     rows = "".join(
         f"<tr><td><code>{escape(one['name'])}</code><td>{escape(one['in'])}"
-        f"<td>{escape(one.get('description', ''))}</tr>"
+        f"<td>{_prose(one.get('description', ''))}</tr>"
         for one in operation.get("parameters", [])
     )
     answers = "".join(
@@ -60,8 +61,13 @@ def _operation(path: str, operation: dict[str, Any]) -> str:
     example = operation["responses"]["200"]["content"]["application/json"]["example"]
     return (
         f"<h3>{escape(operation['summary'])}</h3><p><code>GET {escape(path)}</code></p>"
-        f"<p>{escape(operation.get('description', ''))}</p>"
+        f"<p>{_prose(operation.get('description', ''))}</p>"
         f"<table>{rows}</table><table>{answers}</table>"
         f"<details><summary>Example</summary><pre>{escape(json.dumps(example, indent=1))}</pre>"
         "</details>"
     )
+
+
+def _prose(text: str) -> str:
+    """Return text as HTML, with what stands between back quotes as code."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
