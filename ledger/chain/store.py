@@ -105,7 +105,8 @@ class Store:
         Raises:
             ChainError: it cannot be read, or is no SQLite database.
         """
-        store = cls._connect(path, "ro", "FULL")
+        # Not "ro": what a killed process had begun to write has to be undone before it can be read.
+        store = cls._connect(path, "rw", "FULL")
         try:
             return not store.rows("SELECT name FROM sqlite_master LIMIT 1")
         finally:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import shutil
+import sqlite3
 import subprocess
 import sys
 import time
@@ -57,3 +59,21 @@ def run_and_kill(path: Path, probe: str, seconds: float) -> list[tuple[int, int]
         lines = [first, *writer.stdout.read().splitlines(keepends=True)]
     whole = [line.split() for line in lines if line.endswith("\n")]
     return [(int(block), int(value)) for block, value in whole]
+
+
+def test_a_file_whose_making_was_cut_off_in_the_middle_of_a_write_is_made_anew(
+    tmp_path: Path,
+) -> None:
+    torn, path = tmp_path / "torn.sqlite", tmp_path / "chain.sqlite"
+    writing = sqlite3.connect(torn, isolation_level=None)
+    # A cache of one page: the file is written, and its journal hot, before the commit.
+    writing.executescript("PRAGMA cache_size = 1; BEGIN; CREATE TABLE begun (page BLOB)")
+    for _ in range(50):
+        writing.execute("INSERT INTO begun VALUES (zeroblob(4000))")
+    shutil.copy(torn, path)
+    shutil.copy(f"{torn}-journal", f"{path}-journal")
+    writing.execute("ROLLBACK")
+    writing.close()
+
+    with EmbeddedChain.open_or_create(path) as chain:
+        assert chain.head().number == 0
