@@ -9,7 +9,16 @@ from typing import Annotated
 import typer
 
 from cli.console import AsJson, console, print_json
-from cli.where import DEFAULT_HOME, ChainId, Home, Keystore, PasswordFile, RpcUrl, Where
+from cli.where import (
+    DEFAULT_HOME,
+    ChainId,
+    Confirmations,
+    Home,
+    Keystore,
+    PasswordFile,
+    RpcUrl,
+    Where,
+)
 
 
 def deploy(
@@ -24,6 +33,7 @@ def deploy(
     chain_id: ChainId = None,
     keystore: Keystore = None,
     password_file: PasswordFile = None,
+    confirmations: Confirmations = 0,
     json: AsJson = False,
 ) -> None:
     """Deploy a run's contract without running a round; doing it again changes nothing."""
@@ -32,7 +42,7 @@ def deploy(
 
     configuration = load(preset, config, tuple(setting or ()))
     where = Where(home, rpc_url=rpc_url, chain_id=chain_id)
-    with where.writer(keystore, password_file) as chain:
+    with where.writer(keystore, password_file, confirmations) as chain:
         _, manifest = prepare(home, name, configuration, chain, where.blobs())
     if json:
         print_json(asdict(manifest))

@@ -14,6 +14,7 @@ from cli.console import AsJson, console, print_json
 from cli.where import (
     DEFAULT_HOME,
     ChainId,
+    Confirmations,
     Home,
     Keystore,
     PasswordFile,
@@ -49,6 +50,7 @@ def run(
     chain_id: ChainId = None,
     keystore: Keystore = None,
     password_file: PasswordFile = None,
+    confirmations: Confirmations = 0,
     json: AsJson = False,
 ) -> None:
     """Run simulated rounds until the last one, or take a run up again."""
@@ -71,7 +73,7 @@ def run(
         require_new(home, name)
     where = Where(home, rpc_url=rpc_url, chain_id=chain_id)
     with (
-        where.writer(keystore, password_file) as chain,
+        where.writer(keystore, password_file, confirmations) as chain,
         opened(home, name, configuration, chain, where.blobs()) as started,
     ):
         rows = _watch(started, quiet=json)

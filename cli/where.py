@@ -49,6 +49,16 @@ PasswordFile = Annotated[
     Path | None, typer.Option("--password-file", help="The keystore's password; else asked for.")
 ]
 
+Confirmations = Annotated[
+    int,
+    typer.Option(
+        "--confirmations",
+        min=0,
+        max=1000,
+        help="Blocks on top of a transaction's own before it counts; for a node only.",
+    ),
+]
+
 DEFAULT_HOME = Path("cmfl-home")
 
 
@@ -97,14 +107,18 @@ class Where:
 
     @contextmanager
     def writer(
-        self, keystore: Path | None = None, password_file: Path | None = None
+        self,
+        keystore: Path | None = None,
+        password_file: Path | None = None,
+        confirmations: int = 0,
     ) -> Iterator[ChainWriter]:
         """Open the chain for writing: the home's own, made if need be, or a node."""
         if self.rpc_url is not None:
-            from ledger.chain.rpc import RpcChain
+            from ledger.chain.rpc import RpcChain, RpcSettings
 
-            key = _sender_key(keystore, password_file)
-            with RpcChain(self.rpc_url, key, chain_id=self._node_chain_id()) as node:
+            key, chain_id = _sender_key(keystore, password_file), self._node_chain_id()
+            settings = RpcSettings(confirmations=confirmations)
+            with RpcChain(self.rpc_url, key, chain_id=chain_id, settings=settings) as node:
                 yield node
             return
         from ledger.chain.embedded import SALT_BITS, EmbeddedChain, fresh_chain_id

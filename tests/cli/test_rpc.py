@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
+import requests
 
 from ledger.chain.accounts import TEST_KEYS
 from ledger.chain.embedded import DEFAULT_CHAIN_ID, EmbeddedChain
+from ledger.chain.rpc import RpcReader
 from ledger.chain.rpc_server import RpcServer
 from tests.chain.test_port_contract import ANVIL_KEY, anvil
-from tests.cli.conftest import SETTINGS, SHARED, refusal, settings_of, succeeds
+from tests.cli.conftest import SETTINGS, SHARED, cmfl, refusal, settings_of, succeeds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,6 +108,29 @@ def test_a_deployment_over_a_node_is_done_once(node: Node, tmp_path: Path) -> No
     assert succeeds(*arguments).json == first
     assert first == json.loads((tmp_path / "runs" / "run" / "deployment.json").read_bytes())
     assert "of another configuration" in refusal(*arguments, "--set", "seed=1")
+
+
+def test_confirmations_are_waited_for(node: Node, tmp_path: Path) -> None:
+    enough = threading.Event()
+
+    def mine_meanwhile() -> None:
+        while not enough.wait(0.1):
+            call = {"jsonrpc": "2.0", "id": 1, "method": "evm_mine", "params": []}
+            requests.post(node.url, json=call, timeout=10).raise_for_status()
+
+    miner = threading.Thread(target=mine_meanwhile)
+    miner.start()
+    try:
+        arguments = ["--home", tmp_path, *node.options, "--confirmations", 3, "--json"]
+        block = succeeds("deploy", "--preset", "smoke", *arguments).json["block"]
+    finally:
+        enough.set()
+        miner.join()
+    with RpcReader(node.url, chain_id=node.chain_id) as chain:
+        assert chain.head().number >= block + 3
+    negative = cmfl("deploy", "--home", tmp_path, "--confirmations", -1)
+    assert negative.code == 2
+    assert "--confirmations" in negative.err
 
 
 def test_a_wrong_chain_id_and_a_poor_sender_are_refused(
