@@ -37,6 +37,7 @@ def demo(
         "demo-home"
     ),
     seeds: Annotated[int, typer.Option(min=1, max=20, help="Runs of each kind.")] = 2,
+    rounds: Annotated[int, typer.Option(min=1, max=1000, help="Rounds of each run.")] = 40,
     port: Annotated[int, typer.Option(min=1, max=65535, help="Of the REST service.")] = 8000,
 ) -> None:
     """Run, audit and compare on scikit-learn's digits, then serve the history."""
@@ -47,7 +48,7 @@ def demo(
         "committee. 30 % attack: they send the opposite of their update. One member lies about\n"
         f"its scores. The contract enforces each decision, on a local EVM in {home}/chain.sqlite.\n"
     )
-    outcomes = _runs(home, seeds)
+    outcomes = _runs(home, seeds, rounds)
     reports = _audits(home, outcomes)
     console.print()
     shown = _telling_round(reports[SHOWN_RUN])
@@ -76,12 +77,12 @@ def _require_own(home: Path) -> None:
     mark.touch()
 
 
-def _runs(home: Path, seeds: int) -> list[Outcome]:
+def _runs(home: Path, seeds: int, rounds: int) -> list[Outcome]:
     from clients.comparison import METHODS, Comparison
     from clients.configuration import load
 
-    where, configuration = Where(home), load("digits", settings=SETTINGS)
-    rounds = configuration.protocol.rounds
+    where = Where(home)
+    configuration = load("digits", settings=(*SETTINGS, f"protocol.rounds={rounds}"))
     columns = (TextColumn("{task.description:24}"), BarColumn(), MofNCompleteColumn())
     with (
         where.writer() as chain,

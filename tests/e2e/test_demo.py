@@ -1,0 +1,74 @@
+"""The README's first command, shortened: runs, audits, table and service from one home."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.e2e.sessions import PATIENCE_SECONDS, start
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("processes")]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        number: int = probe.getsockname()[1]
+        return number
+
+
+def demo(home: Path, port: int) -> subprocess.CompletedProcess[str]:
+    options = ("--seeds", "1", "--rounds", "3", "--port", str(port))
+    return subprocess.run(
+        [sys.executable, "-m", "cli.main", "demo", "--home", str(home), *options],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+
+
+def test_the_demo_runs_audits_compares_and_serves(tmp_path: Path) -> None:
+    home, port = tmp_path / "demo", free_port()
+    ended = demo(home, port)
+    assert ended.returncode == 0, ended.stderr
+    for row in ("FedAvg", "│ I ", "│ II ", "│ III "):
+        assert row in ended.stdout
+    assert "PASSED: all ten steps hold for all 3 rounds" in ended.stdout
+    assert "6 of 6 runs on the ledger pass their audit." in ended.stdout
+    assert f"REST service at http://127.0.0.1:{port} answered: 6 deployments." in ended.stdout
+
+    again = demo(home, port)
+    assert again.returncode == 0, "a demo's own folder is made anew"
+
+
+def test_a_folder_that_no_demo_made_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+    refused = demo(tmp_path, free_port())
+    assert refused.returncode == 2
+    assert "was not made by a demo" in refused.stderr
+    assert (tmp_path / "thesis.txt").read_text() == "years of work"
+
+
+def test_the_service_says_where_it_listens_answers_and_ends_on_an_interrupt(
+    tmp_path: Path,
+) -> None:
+    service = start(["serve", "--home", str(tmp_path), "--port", "0"], PYTHONUNBUFFERED="1")
+    assert service.stdout is not None
+    said = service.stdout.readline()
+    address = next(word for word in said.split() if word.startswith("http://"))
+    with urllib.request.urlopen(address.removesuffix("/docs,") + "/health") as answer:
+        assert json.load(answer)
+    service.send_signal(signal.SIGINT)
+    service.communicate(timeout=PATIENCE_SECONDS)
+    assert service.returncode == 0
