@@ -15,7 +15,7 @@ from ledger.chain.addresses import to_canonical
 from ledger.chain.deployment import connect, read_manifest
 from ledger.chain.ports import ChainDamagedError, ChainUnreachableError
 from ledger.protocol.errors import CmflError
-from ledger.protocol.rounds import Stage
+from ledger.protocol.ledger_state import Stage
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ledger.chain.committee_ledger import CommitteeLedger, Snapshot
     from ledger.chain.deployment import Manifest
     from ledger.chain.ports import ChainReader
-    from ledger.protocol.rounds import Deployment
+    from ledger.protocol.ledger_state import Deployment
     from ledger.protocol.types import RegisteredClient
 
 MAX_MANIFESTS = 1_024

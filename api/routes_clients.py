@@ -31,7 +31,7 @@ from api.schemas_deployments import (
 )
 from ledger.chain.addresses import checksum
 from ledger.protocol import encoding
-from ledger.protocol.rounds import ClientBanned
+from ledger.protocol.ledger_state import ClientBanned
 
 if TYPE_CHECKING:
     from api.deployments import Served

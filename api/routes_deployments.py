@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from api.deployments import Served
-    from ledger.protocol import rounds
+    from ledger.protocol import ledger_state
 
 router = APIRouter(
     prefix="/v1/deployments", tags=["deployments"], dependencies=[Depends(refuse_unknown)]
@@ -100,7 +100,7 @@ def _links(served: Served) -> dict[str, str]:
     return {"self": path, "rounds": f"{path}/rounds", "clients": f"{path}/clients"}
 
 
-def _sizes(fixed: rounds.Deployment) -> Sizes:
+def _sizes(fixed: ledger_state.Deployment) -> Sizes:
     return Sizes(
         clients=fixed.clients,
         trainers=fixed.trainers,
@@ -110,7 +110,7 @@ def _sizes(fixed: rounds.Deployment) -> Sizes:
     )
 
 
-def _fixed(fixed: rounds.Deployment) -> ContractParameters:
+def _fixed(fixed: ledger_state.Deployment) -> ContractParameters:
     return ContractParameters(
         aggregation_ppm=fixed.aggregation_ppm,
         strategy=cast("Literal[1, 2, 3]", int(fixed.strategy)),
@@ -122,7 +122,7 @@ def _fixed(fixed: rounds.Deployment) -> ContractParameters:
     )
 
 
-def _parameters(reading: Reading, fixed: rounds.Deployment) -> RunParameters | None:
+def _parameters(reading: Reading, fixed: ledger_state.Deployment) -> RunParameters | None:
     document = read_run(reading.service.blobs, fixed.config)
     if document is None:
         return None

@@ -21,7 +21,7 @@ from api.schemas import (
 )
 from ledger.chain import abi
 from ledger.protocol.encoding import PROTOCOL_VERSION
-from ledger.protocol.rounds import Stage
+from ledger.protocol.ledger_state import Stage
 
 if TYPE_CHECKING:
     from typing import Literal

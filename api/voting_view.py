@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ledger.blobs.store import BlobReader
     from ledger.chain.committee_ledger import DecideCall
     from ledger.protocol.documents import Incident, RoundRecord
-    from ledger.protocol.rounds import SubmittedCertificate
+    from ledger.protocol.ledger_state import SubmittedCertificate
     from ledger.protocol.types import ClientId, Digest, SignedScores
 
 MAX_CLAIMS = 320

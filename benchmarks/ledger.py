@@ -29,7 +29,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ledger.chain.embedded import EmbeddedChain
-from ledger.protocol import rounds, sampling
+from ledger.protocol import ledger_state, rounds, sampling
 from ledger.protocol.consensus import primary_place, quorum
 from ledger.protocol.types import Digest, Phase
 from tests.contracts import support
@@ -119,7 +119,7 @@ def _record_round(twins: Twins, *, other_repliers: bool = False) -> dict[str, fl
     decision = (found.round, found.decision, certificates)
     head = twins.chain.head()
     decided, decide_ms = _timed(lambda: ledger.decide(*decision))
-    block = rounds.BlockContext(head.number + 1, Digest(head.hash))
+    block = ledger_state.BlockContext(head.number + 1, Digest(head.hash))
     twins.state, _ = rounds.decide(twins.state, *decision, block)
     return {
         "commit gas": committed.gas_used,
@@ -130,8 +130,8 @@ def _record_round(twins: Twins, *, other_repliers: bool = False) -> dict[str, fl
 
 
 def _election_by_the_last_places(
-    twins: Twins, decision: rounds.SubmittedDecision
-) -> rounds.SubmittedCertificate:
+    twins: Twins, decision: ledger_state.SubmittedDecision
+) -> ledger_state.SubmittedCertificate:
     """Return the election's certificate with replies of the last quorum of places."""
     state = twins.state
     members = len(state.committee)

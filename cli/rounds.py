@@ -31,7 +31,7 @@ def list_rounds(
     json: AsJson = False,
 ) -> None:
     """List ended rounds, newest first."""
-    from ledger.protocol.rounds import RoundAbandoned, RoundDecided
+    from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
 
     with Where(home, run, address, rpc_url, chain_id).reader() as chain:
         ledger = Where(home, run, address, rpc_url, chain_id).ledger(chain)

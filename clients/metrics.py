@@ -11,7 +11,7 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from clients.models.evaluation import evaluate
-from ledger.protocol.rounds import RoundAbandoned, RoundDecided
+from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
 from ledger.protocol.sampling import sample_trainers
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from ledger.chain.deployment import deploy, read_manifest
 from ledger.protocol.documents import encode_run
 from ledger.protocol.encoding import vector_bytes, vector_from_bytes
 from ledger.protocol.errors import ChainError, ConfigurationError
-from ledger.protocol.rounds import RoundAbandoned, RoundDecided, Stage
+from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

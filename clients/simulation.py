@@ -16,7 +16,7 @@ from clients.local_sgd import TrainingJob
 from clients.member import MEMBERS
 from clients.round_view import RoundView
 from ledger.chain.committee_ledger import MAX_COMMITMENTS, submitted
-from ledger.protocol import rounds
+from ledger.protocol import ledger_state
 from ledger.protocol.algorithms import EQUIVOCATION, training_round
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.counting import Electorate, collect_updates
@@ -88,7 +88,7 @@ class Simulation:
         self.trainers = scene.parameters.trainers
         self._registry: list[RegisteredClient] = list(scene.ledger.registry())
         for recorded in scene.ledger.bans():
-            if isinstance(recorded.event, rounds.ClientBanned):
+            if isinstance(recorded.event, ledger_state.ClientBanned):
                 self._ban(recorded.event.client)
         self._model: NDArray[np.float32] | None = None
         self._view: RoundView | None = None
@@ -157,7 +157,7 @@ class Simulation:
         first, second = (submitted(c, self.committee) for c in certificates)
         self._scene.ledger.decide(
             self.round,
-            rounds.SubmittedDecision(
+            ledger_state.SubmittedDecision(
                 committee=self.committee,
                 ranking=decision.ranking,
                 model=decision.model_digest,
@@ -188,7 +188,7 @@ class Simulation:
         ledger = self._scene.ledger
         state = ledger.state()
         self.round, self.seed, self.head = state.round, state.seed, state.head
-        self.finished = state.stage is rounds.Stage.FINISHED
+        self.finished = state.stage is ledger_state.Stage.FINISHED
         opening = None if self.finished else ledger.opening(state.round)
         self.committee: tuple[ClientId, ...] = opening[0] if opening else ()
         self._view = None
@@ -231,7 +231,7 @@ class Simulation:
     def _commitments(self, round_number: int) -> dict[ClientId, Digest]:
         found: dict[ClientId, Digest] = {}
         for recorded in self._scene.ledger.round_events(round_number):
-            if isinstance(recorded.event, rounds.UpdatesCommitted):
+            if isinstance(recorded.event, ledger_state.UpdatesCommitted):
                 found |= zip(recorded.event.clients, recorded.event.payloads, strict=True)
         return found
 
@@ -241,7 +241,7 @@ class Simulation:
         commits = [
             recorded
             for recorded in scene.ledger.round_events(round_number)
-            if isinstance(recorded.event, rounds.UpdatesCommitted)
+            if isinstance(recorded.event, ledger_state.UpdatesCommitted)
         ]
         last = commits[-1].block_number if commits else scene.ledger.state().opened_block
         limit = 4 * parameters.dimension
@@ -283,7 +283,7 @@ class Simulation:
         """Return the incidents of the last decision: a run may be killed before it reports."""
         ledger, blobs = self._scene.ledger, self._scene.blobs
         for recorded in ledger.round_events(self.round - 1):
-            if isinstance(recorded.event, rounds.RoundDecided):
+            if isinstance(recorded.event, ledger_state.RoundDecided):
                 return decode_record(blobs.get(recorded.event.record, MAX_DOCUMENT_BYTES)).incidents
         return ()
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ledger.protocol import encoding, rounds
+from ledger.protocol import encoding, ledger_state
 from ledger.protocol.types import NO_DIGEST, Address, ClientId, Digest, RegisteredClient
 
 
 def adopted(
-    state: rounds.LedgerState, event: rounds.Event, block_number: int
-) -> tuple[rounds.LedgerState, bool]:
+    state: ledger_state.LedgerState, event: ledger_state.Event, block_number: int
+) -> tuple[ledger_state.LedgerState, bool]:
     """Return the state that an event claims, whatever led to it.
 
     Args:
@@ -26,28 +26,28 @@ def adopted(
         The state after it, and whether it fits the state before.
     """
     match event:
-        case rounds.ClientsRegistered(_, words):
+        case ledger_state.ClientsRegistered(_, words):
             room = state.deployment.clients - len(state.registry)
             joined = tuple(encoding.registered_client(word) for word in words[:room])
             return replace(state, registry=state.registry + joined), True
-        case rounds.LedgerOpened(_, seed, committee, model):
-            state = replace(state, stage=rounds.Stage.OPEN, round=1, seed=seed, model=model)
+        case ledger_state.LedgerOpened(_, seed, committee, model):
+            state = replace(state, stage=ledger_state.Stage.OPEN, round=1, seed=seed, model=model)
             state = replace(_padded(state), committee=_known(state, committee))
             return replace(state, opened_block=block_number), True
-        case rounds.UpdatesCommitted(number, clients, payloads):
+        case ledger_state.UpdatesCommitted(number, clients, payloads):
             return _committed(state, clients, payloads), number == state.round
-        case rounds.ClientBanned(_, client, head):
+        case ledger_state.ClientBanned(_, client, head):
             return _banned(state, client, head), True
-        case rounds.RoundDecided():
+        case ledger_state.RoundDecided():
             known = event.round == state.round
             state = replace(state, model=event.model)
             return _opened(state, event, block_number), known
-        case rounds.RoundAbandoned():
+        case ledger_state.RoundAbandoned():
             return _opened(state, event, block_number), event.round == state.round
 
 
 def true_end(
-    state: rounds.LedgerState, event: rounds.Event, beacon: Digest
+    state: ledger_state.LedgerState, event: ledger_state.Event, beacon: Digest
 ) -> tuple[Digest, Digest] | None:
     """Return the head and the seed that follow from what an event says, None if it moves neither.
 
@@ -61,13 +61,13 @@ def true_end(
     """
     number, seed = state.round, state.seed
     match event:
-        case rounds.ClientBanned(_, client, _) if client < state.deployment.clients:
+        case ledger_state.ClientBanned(_, client, _) if client < state.deployment.clients:
             return encoding.head_after_ban(state.head, number, client), seed
-        case rounds.RoundAbandoned(_, committee, _, _):
+        case ledger_state.RoundAbandoned(_, committee, _, _):
             drawn = encoding.set_digest(_known(state, committee))
             head = encoding.head_after_abandoned(state.head, number, seed, state.commitments, drawn)
             return head, encoding.seed_after_abandoned(seed, beacon)
-        case rounds.RoundDecided():
+        case ledger_state.RoundDecided():
             sets = (
                 encoding.set_digest(event.accepted),
                 encoding.set_digest(event.next_committee),
@@ -87,12 +87,12 @@ def true_end(
             return None
 
 
-def _known(state: rounds.LedgerState, clients: tuple[ClientId, ...]) -> tuple[ClientId, ...]:
+def _known(state: ledger_state.LedgerState, clients: tuple[ClientId, ...]) -> tuple[ClientId, ...]:
     """Return the clients if all of them exist, else nobody."""
     return clients if all(client < state.deployment.clients for client in clients) else ()
 
 
-def _padded(state: rounds.LedgerState) -> rounds.LedgerState:
+def _padded(state: ledger_state.LedgerState) -> ledger_state.LedgerState:
     """Return the state with a nobody in the place of each client that was never registered."""
     missing = state.deployment.clients - len(state.registry)
     nobody = RegisteredClient(Address(bytes(20)), 1)
@@ -100,8 +100,8 @@ def _padded(state: rounds.LedgerState) -> rounds.LedgerState:
 
 
 def _committed(
-    state: rounds.LedgerState, clients: tuple[ClientId, ...], payloads: tuple[Digest, ...]
-) -> rounds.LedgerState:
+    state: ledger_state.LedgerState, clients: tuple[ClientId, ...], payloads: tuple[Digest, ...]
+) -> ledger_state.LedgerState:
     digest, committed = state.commitments, set(state.committed)
     for client, payload in zip(clients, payloads, strict=False):
         if client < state.deployment.clients:
@@ -110,7 +110,9 @@ def _committed(
     return replace(state, commitments=digest, committed=frozenset(committed))
 
 
-def _banned(state: rounds.LedgerState, client: ClientId, head: Digest) -> rounds.LedgerState:
+def _banned(
+    state: ledger_state.LedgerState, client: ClientId, head: Digest
+) -> ledger_state.LedgerState:
     registry = list(state.registry)
     if client < len(registry):
         registry[client] = replace(registry[client], banned=True)
@@ -119,14 +121,14 @@ def _banned(state: rounds.LedgerState, client: ClientId, head: Digest) -> rounds
 
 
 def _opened(
-    state: rounds.LedgerState,
-    event: rounds.RoundDecided | rounds.RoundAbandoned,
+    state: ledger_state.LedgerState,
+    event: ledger_state.RoundDecided | ledger_state.RoundAbandoned,
     block_number: int,
-) -> rounds.LedgerState:
+) -> ledger_state.LedgerState:
     last = event.round >= state.deployment.rounds
     return replace(
         _padded(state),
-        stage=rounds.Stage.FINISHED if last else rounds.Stage.OPEN,
+        stage=ledger_state.Stage.FINISHED if last else ledger_state.Stage.OPEN,
         round=event.round if last else event.round + 1,
         opened_block=block_number,
         seed=event.next_seed,

@@ -32,7 +32,7 @@ from ledger.audit.outcome import ModelChain, check_means, check_ranking, is_sane
 from ledger.audit.replay import Replay
 from ledger.audit.report import REPORT_VERSION, AuditReport, Finding, Notebook, readable
 from ledger.chain.ports import ChainUnreachableError
-from ledger.protocol import rounds
+from ledger.protocol import ledger_state, rounds
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ class _Audit:
     def _check_decision(
         self,
         facts: ReplayedRound,
-        event: rounds.RoundDecided,
+        event: ledger_state.RoundDecided,
         opening: Opening,
         document: RunDocument,
         model: ModelChain,
@@ -223,7 +223,7 @@ def _ended(snapshot: Snapshot | None, rounds_so_far: int) -> int:
     """Return how many rounds have ended, as the contract says."""
     if snapshot is None:
         return rounds_so_far
-    return snapshot.round if snapshot.stage is rounds.Stage.FINISHED else snapshot.round - 1
+    return snapshot.round if snapshot.stage is ledger_state.Stage.FINISHED else snapshot.round - 1
 
 
 def _deployment_facts(opening: Opening) -> dict[str, Any]:

@@ -15,13 +15,13 @@ from eth_utils.abi import collapse_if_tuple
 
 from ledger.chain import abi
 from ledger.chain.committee_ledger import DecideCall, expanded
-from ledger.protocol import rounds
+from ledger.protocol import ledger_state, rounds
 from ledger.protocol.encoding import word_client
 from ledger.protocol.errors import ChainError
 from ledger.protocol.types import ClientId, Digest, Phase, Vote, VoteKind
 
 if TYPE_CHECKING:
-    from ledger.protocol.rounds import BlockContext, Event, LedgerState, Step
+    from ledger.protocol.ledger_state import BlockContext, Event, LedgerState, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +124,9 @@ def encoded_event(event: Event) -> tuple[tuple[bytes, ...], bytes]:
 def _logged(event: Event, name: str) -> object:
     """Return a field as the contract logs it: pairs of client and payload, places of a ranking."""
     match event:
-        case rounds.UpdatesCommitted(_, clients, payloads):
+        case ledger_state.UpdatesCommitted(_, clients, payloads):
             return list(zip(clients, payloads, strict=True))
-        case rounds.RoundDecided() if name in {"accepted", "next_committee"}:
+        case ledger_state.RoundDecided() if name in {"accepted", "next_committee"}:
             clients = getattr(event, name)
             ranked = [word_client(word) for word in event.ranking]
             return ranked.index(clients[0]), len(clients)
@@ -162,7 +162,7 @@ def _decide(
     *votes: tuple[Any, ...],
 ) -> DecideCall:
     model, updates_root, scores_root, threshold_bits, record = outcome
-    decision = rounds.SubmittedDecision(
+    decision = ledger_state.SubmittedDecision(
         committee=tuple(ClientId(member) for member in committee),
         ranking=ranking,
         model=Digest(model),
@@ -175,9 +175,11 @@ def _decide(
     return DecideCall(number, decision, certificates)
 
 
-def _certificate(values: tuple[Any, ...], replies: tuple[Any, ...]) -> rounds.SubmittedCertificate:
+def _certificate(
+    values: tuple[Any, ...], replies: tuple[Any, ...]
+) -> ledger_state.SubmittedCertificate:
     view, timestamp, set_digest, r, vs, signers = values
-    return rounds.SubmittedCertificate(
+    return ledger_state.SubmittedCertificate(
         view=view,
         timestamp=timestamp,
         set_digest=Digest(set_digest),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ledger.audit.evidence import Archive, RoundEvidence
     from ledger.audit.replay import ReplayedRound
     from ledger.audit.report import Notebook
-    from ledger.protocol.rounds import Deployment
+    from ledger.protocol.ledger_state import Deployment
     from ledger.protocol.types import ClientId
 
 

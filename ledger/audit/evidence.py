@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ledger.audit.report import Notebook
     from ledger.blobs.store import BlobReader
     from ledger.protocol.documents import RoundRecord, RunDocument
-    from ledger.protocol.rounds import RoundDecided
+    from ledger.protocol.ledger_state import RoundDecided
     from ledger.protocol.types import ClientId, Digest, SignedScores
 
 OVERSIZED_BYTES = 64 << 20

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ledger.audit.history import RoundHistory
     from ledger.protocol.documents import RoundRecord, RunDocument
-    from ledger.protocol.rounds import RoundDecided
+    from ledger.protocol.ledger_state import RoundDecided
     from ledger.protocol.types import ClientId
 
 _PHASES = {Phase.AGGREGATION: "the aggregation", Phase.ELECTION: "the election"}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ledger.protocol import rounds
+from ledger.protocol import ledger_state
 from ledger.protocol.documents import RoundRecord, RunDocument, decode_record, decode_run
 from ledger.protocol.errors import BlobError, EncodingError
 from ledger.protocol.sampling import sample_trainers
@@ -46,8 +46,8 @@ class RoundHistory:
     committee: tuple[ClientId, ...]
     trainers: tuple[ClientId, ...]
     commitments: dict[ClientId, Digest]
-    decided: rounds.RoundDecided | None
-    abandoned: rounds.RoundAbandoned | None
+    decided: ledger_state.RoundDecided | None
+    abandoned: ledger_state.RoundAbandoned | None
     banned: tuple[ClientId, ...]
     ended: Recorded | None
     record: RoundRecord | None
@@ -55,7 +55,7 @@ class RoundHistory:
 
 def read_round(
     ledger: CommitteeLedger,
-    sizes: rounds.Deployment,
+    sizes: ledger_state.Deployment,
     round_number: int,
     blobs: BlobReader | None = None,
     to_block: int | None = None,
@@ -80,18 +80,18 @@ def read_round(
         return None
     commitments: dict[ClientId, Digest] = {}
     banned: list[ClientId] = []
-    decided: rounds.RoundDecided | None = None
-    abandoned: rounds.RoundAbandoned | None = None
+    decided: ledger_state.RoundDecided | None = None
+    abandoned: ledger_state.RoundAbandoned | None = None
     ended: Recorded | None = None
     for recorded in ledger.round_events(round_number, to_block):
         match recorded.event:
-            case rounds.UpdatesCommitted(_, clients, payloads):
+            case ledger_state.UpdatesCommitted(_, clients, payloads):
                 commitments |= zip(clients, payloads, strict=True)
-            case rounds.ClientBanned(_, client, _):
+            case ledger_state.ClientBanned(_, client, _):
                 banned.append(client)
-            case rounds.RoundDecided() as event:
+            case ledger_state.RoundDecided() as event:
                 decided, ended = event, recorded
-            case rounds.RoundAbandoned() as event:
+            case ledger_state.RoundAbandoned() as event:
                 abandoned, ended = event, recorded
             case _:
                 pass

@@ -13,7 +13,7 @@ from ledger.chain import abi
 from ledger.chain.addresses import to_canonical
 from ledger.chain.deployment import deployment_for
 from ledger.chain.ports import ChainUnreachableError
-from ledger.protocol import rounds
+from ledger.protocol import ledger_state
 from ledger.protocol.documents import decode_run
 from ledger.protocol.encoding import set_digest
 from ledger.protocol.errors import BlobError, BlobMissingError, ChainError, EncodingError
@@ -63,7 +63,7 @@ class Opening:
     """
 
     document: RunDocument | None
-    deployment: rounds.Deployment
+    deployment: ledger_state.Deployment
     domain: Domain
 
 
@@ -112,7 +112,7 @@ def read_opening(ledger: CommitteeLedger, desk: Archive) -> Opening | None:
         _check_code(ledger, found, domain, notes)
         return Opening(None, found, domain)
     expected = deployment_for(document)[0]
-    for name in (field.name for field in fields(rounds.Deployment)):
+    for name in (field.name for field in fields(ledger_state.Deployment)):
         recorded, true = getattr(found, name), getattr(expected, name)
         if name != "committee" and recorded != true:
             notes.contradict(
@@ -131,7 +131,7 @@ def read_opening(ledger: CommitteeLedger, desk: Archive) -> Opening | None:
     return Opening(document, expected, domain)
 
 
-def check_state(snapshot: Snapshot, state: rounds.LedgerState, notes: Notebook) -> None:
+def check_state(snapshot: Snapshot, state: ledger_state.LedgerState, notes: Notebook) -> None:
     """Compare the contract's own state with the one that its transactions lead to.
 
     Args:
@@ -139,7 +139,7 @@ def check_state(snapshot: Snapshot, state: rounds.LedgerState, notes: Notebook) 
         state: what the replay came to.
         notes: where contradictions are written down.
     """
-    opened = state.stage is not rounds.Stage.REGISTERING
+    opened = state.stage is not ledger_state.Stage.REGISTERING
     expected = {
         "head": state.head,
         "seed": state.seed,
@@ -162,7 +162,7 @@ def check_state(snapshot: Snapshot, state: rounds.LedgerState, notes: Notebook) 
             )
 
 
-def _fixed(ledger: CommitteeLedger) -> rounds.Deployment:
+def _fixed(ledger: CommitteeLedger) -> ledger_state.Deployment:
     """Return what the contract says was fixed; the first committee follows from the rest."""
     answer = ledger.chain.call(ledger.address, abi.call_data("deployment"))
     (values,) = abi.result_of("deployment", answer)
@@ -172,14 +172,14 @@ def _fixed(ledger: CommitteeLedger) -> rounds.Deployment:
     strategy = Strategy(found.pop("strategy"))
     for name in ("config", "registry", "model"):
         found[name] = Digest(found[name])
-    deployment = rounds.Deployment(**found, strategy=strategy, beacon=beacon, committee=())
+    deployment = ledger_state.Deployment(**found, strategy=strategy, beacon=beacon, committee=())
     if not _is_bounded(deployment):
         return deployment
     committee = first_committee(deployment.config, deployment.clients, deployment.members)
     return replace(deployment, committee=committee)
 
 
-def _is_bounded(deployment: rounds.Deployment) -> bool:
+def _is_bounded(deployment: ledger_state.Deployment) -> bool:
     return (
         MIN_MEMBERS <= deployment.members <= MAX_MEMBERS
         and deployment.members <= deployment.trainers <= MAX_TRAINERS
@@ -204,7 +204,7 @@ def _document(desk: Archive, config: Digest) -> RunDocument | None:
 
 
 def _check_code(
-    ledger: CommitteeLedger, deployment: rounds.Deployment, domain: Domain, notes: Notebook
+    ledger: CommitteeLedger, deployment: ledger_state.Deployment, domain: Domain, notes: Notebook
 ) -> None:
     """Compare the code on chain with the artefact and the immutables that Vyper puts after it.
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from ledger.audit.evidence import Archive, RoundEvidence
     from ledger.audit.report import Notebook
     from ledger.protocol.counting import CountedScores
+    from ledger.protocol.ledger_state import Deployment, RoundDecided
     from ledger.protocol.parameters import Parameters
-    from ledger.protocol.rounds import Deployment, RoundDecided
     from ledger.protocol.types import ClientId, Digest
 
 

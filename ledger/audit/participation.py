@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from eth_utils.address import to_checksum_address
 
-from ledger.protocol import rounds
+from ledger.protocol import ledger_state
 from ledger.protocol.encoding import word_client, word_distance
 from ledger.protocol.types import ClientId
 
@@ -80,13 +80,13 @@ def participation(ledger: CommitteeLedger) -> list[Participation]:
     for committee, event in _ended_rounds(ledger):
         for member in committee:
             found[member].served += 1
-        if isinstance(event, rounds.RoundDecided):
+        if isinstance(event, ledger_state.RoundDecided):
             for word in event.ranking:
                 found[word_client(word)].trained += 1
             for client in event.accepted:
                 found[client].accepted += 1
     for recorded in ledger.bans():
-        if isinstance(recorded.event, rounds.ClientBanned):
+        if isinstance(recorded.event, ledger_state.ClientBanned):
             found[recorded.event.client].banned = True
     return found
 
@@ -104,7 +104,7 @@ def client_rounds(ledger: CommitteeLedger, client: int) -> list[ClientRound]:
             found.append(ClientRound(event.round, "member", None, None, accepted=False))
         for rank, word in enumerate(getattr(event, "ranking", ())):
             if word_client(word) == client:
-                accepted = isinstance(event, rounds.RoundDecided) and client in event.accepted
+                accepted = isinstance(event, ledger_state.RoundDecided) and client in event.accepted
                 row = ClientRound(event.round, "trainer", rank, word_distance(word), accepted)
                 found.append(row)
     return found
@@ -112,11 +112,11 @@ def client_rounds(ledger: CommitteeLedger, client: int) -> list[ClientRound]:
 
 def _ended_rounds(
     ledger: CommitteeLedger,
-) -> Iterator[tuple[tuple[ClientId, ...], rounds.RoundDecided | rounds.RoundAbandoned]]:
+) -> Iterator[tuple[tuple[ClientId, ...], ledger_state.RoundDecided | ledger_state.RoundAbandoned]]:
     """Yield committee and outcome of each ended round, oldest first."""
     opening = ledger.opening(1)
     committee = opening[0] if opening else ()
     for recorded in ledger.outcomes(limit=2**31, descending=False):
-        if isinstance(recorded.event, rounds.RoundDecided | rounds.RoundAbandoned):
+        if isinstance(recorded.event, ledger_state.RoundDecided | ledger_state.RoundAbandoned):
             yield committee, recorded.event
             committee = recorded.event.next_committee

@@ -18,7 +18,7 @@ from ledger.audit.adoption import adopted, true_end
 from ledger.audit.calls import ReportCall, apply, decode_call, encoded_event
 from ledger.chain.events import decode_log
 from ledger.chain.ports import ChainUnreachableError
-from ledger.protocol import errors, rounds
+from ledger.protocol import errors, ledger_state
 from ledger.protocol.errors import ChainError, Refusal
 from ledger.protocol.types import NO_DIGEST, Beacon, Digest
 
@@ -71,9 +71,9 @@ _STEP_OF_FIELD = {
     "accepted": report.RANKING,
     "next_committee": report.RANKING,
 }
-_STEP_OF_EVENT: dict[type[rounds.Event], int] = {
-    rounds.ClientsRegistered: report.DEPLOYMENT,
-    rounds.LedgerOpened: report.DEPLOYMENT,
+_STEP_OF_EVENT: dict[type[ledger_state.Event], int] = {
+    ledger_state.ClientsRegistered: report.DEPLOYMENT,
+    ledger_state.LedgerOpened: report.DEPLOYMENT,
 }
 
 
@@ -94,9 +94,9 @@ class ReplayedRound:
 
     round: int
     known: bool
-    before: rounds.LedgerState
+    before: ledger_state.LedgerState
     payloads: dict[ClientId, Digest]
-    decided: rounds.RoundDecided | None
+    decided: ledger_state.RoundDecided | None
     transaction: bytes
     reports: tuple[tuple[ReportCall, bytes], ...]
 
@@ -117,7 +117,9 @@ class Replay:
         state: the contract's state after all that has been replayed.
     """
 
-    def __init__(self, ledger: CommitteeLedger, state: rounds.LedgerState, notes: Notebook) -> None:
+    def __init__(
+        self, ledger: CommitteeLedger, state: ledger_state.LedgerState, notes: Notebook
+    ) -> None:
         self.state = state
         self._ledger = ledger
         self._notes = notes
@@ -177,7 +179,7 @@ class Replay:
     def _replay(self, logs: list[Log]) -> ReplayedRound | None:
         """Apply one transaction and return the round that it ended."""
         before, call = self.state, self._call(logs[0])
-        events: tuple[rounds.Event, ...] | None = None
+        events: tuple[ledger_state.Event, ...] | None = None
         block = self._context(logs)
         if call is not None and block is not None and self._can_go_on():
             try:
@@ -193,7 +195,7 @@ class Replay:
 
     def _can_go_on(self) -> bool:
         """Say whether the state is one that the specification can start from."""
-        return self.state.stage is not rounds.Stage.OPEN or _is_plausible(self.state)
+        return self.state.stage is not ledger_state.Stage.OPEN or _is_plausible(self.state)
 
     def _call(self, log: Log) -> Call | None:
         """Return what the log's transaction calls, None if it cannot be read.
@@ -229,7 +231,7 @@ class Replay:
             raise ChainError(f"its transaction is in block {transaction.block_number}")
         return transaction.input
 
-    def _context(self, logs: list[Log]) -> rounds.BlockContext | None:
+    def _context(self, logs: list[Log]) -> ledger_state.BlockContext | None:
         """Return the block of a transaction, checked against its neighbour and the logs.
 
         Raises:
@@ -260,7 +262,7 @@ class Replay:
                 f"block {number} follows {report.shown(block.parent_hash)}",
                 f"block {number - 1} is {report.shown(last.hash)}",
             )
-        return rounds.BlockContext(number, Digest(block.parent_hash))
+        return ledger_state.BlockContext(number, Digest(block.parent_hash))
 
     def _refused(self, call: Call, refusal: Refusal) -> None:
         what = type(call).__name__.removesuffix("Call").lower()
@@ -271,7 +273,7 @@ class Replay:
             f"it refuses it: {refusal.fact}",
         )
 
-    def _compare(self, events: tuple[rounds.Event, ...], logs: list[Log]) -> None:
+    def _compare(self, events: tuple[ledger_state.Event, ...], logs: list[Log]) -> None:
         """Compare what the contract must have logged with the logs."""
         if len(events) != len(logs):
             made = ", ".join(type(event).__name__ for event in events)
@@ -284,7 +286,7 @@ class Replay:
             if encoded_event(event) != (log.topics, log.data):
                 self._differs(event, log)
 
-    def _differs(self, event: rounds.Event, log: Log) -> None:
+    def _differs(self, event: ledger_state.Event, log: Log) -> None:
         kind = type(event)
         step = _STEP_OF_EVENT.get(kind, report.CERTIFICATES)
         try:
@@ -303,7 +305,7 @@ class Replay:
             self._contradict(step, f"the log of {kind.__name__} is well-formed", "it is not")
         for name in names:
             own = _STEP_OF_FIELD.get(name, step)
-            if (kind, name) == (rounds.RoundAbandoned, "next_committee"):
+            if (kind, name) == (ledger_state.RoundAbandoned, "next_committee"):
                 own = report.SAMPLING
             self._contradict(
                 own,
@@ -312,8 +314,8 @@ class Replay:
             )
 
     def _adopt(
-        self, logs: list[Log], block: rounds.BlockContext | None
-    ) -> tuple[rounds.Event, ...]:
+        self, logs: list[Log], block: ledger_state.BlockContext | None
+    ) -> tuple[ledger_state.Event, ...]:
         """Go on with what the logs say, since their transaction says nothing."""
         events = []
         for log in logs:
@@ -330,7 +332,7 @@ class Replay:
             events.append(event)
         return tuple(events)
 
-    def _check_end(self, event: rounds.Event, block: rounds.BlockContext) -> None:
+    def _check_end(self, event: ledger_state.Event, block: ledger_state.BlockContext) -> None:
         """Recompute head and seed from an event whose transaction says nothing."""
         has_beacon = self.state.deployment.beacon is Beacon.BLOCK
         found = true_end(self.state, event, block.parent_hash if has_beacon else NO_DIGEST)
@@ -346,21 +348,21 @@ class Replay:
 
     def _ended(
         self,
-        before: rounds.LedgerState,
+        before: ledger_state.LedgerState,
         call: Call | None,
-        events: tuple[rounds.Event, ...],
+        events: tuple[ledger_state.Event, ...],
         transaction: bytes,
     ) -> ReplayedRound | None:
         current, ended = self._open, None
         for event in events:
             match event:
-                case rounds.UpdatesCommitted(number, clients, payloads):
+                case ledger_state.UpdatesCommitted(number, clients, payloads):
                     current.known = current.known and number == before.round
                     current.payloads |= zip(clients, payloads, strict=False)
                     self._notes.counts["commitments"] += len(clients)
-                case rounds.ClientBanned() if isinstance(call, ReportCall):
+                case ledger_state.ClientBanned() if isinstance(call, ReportCall):
                     current.reports.append((call, transaction))
-                case rounds.RoundDecided() | rounds.RoundAbandoned():
+                case ledger_state.RoundDecided() | ledger_state.RoundAbandoned():
                     ended = event
                 case _:
                     pass
@@ -368,19 +370,19 @@ class Replay:
             return None
         # What a round opens with is known if this event is the one before it and was believed.
         self._open = _OpenRound(known=_is_plausible(self.state))
-        if isinstance(ended, rounds.RoundDecided):
+        if isinstance(ended, ledger_state.RoundDecided):
             self._count_signatures(ended)
         return ReplayedRound(
             round=ended.round,
             known=current.known and ended.round == before.round,
             before=replace(before, round=ended.round),
             payloads=current.payloads,
-            decided=ended if isinstance(ended, rounds.RoundDecided) else None,
+            decided=ended if isinstance(ended, ledger_state.RoundDecided) else None,
             transaction=transaction,
             reports=tuple(current.reports),
         )
 
-    def _count_signatures(self, event: rounds.RoundDecided) -> None:
+    def _count_signatures(self, event: ledger_state.RoundDecided) -> None:
         replies = sum(signers.bit_count() for signers in event.signers)
         self._notes.counts["votes"] += replies + 2
 
@@ -389,7 +391,7 @@ class Replay:
         self._notes.contradict(step, recorded, true, number)
 
 
-def _is_plausible(state: rounds.LedgerState) -> bool:
+def _is_plausible(state: ledger_state.LedgerState) -> bool:
     """Say whether the committee of the state can serve; an adopted one may be anything."""
     committee = state.committee
     return (

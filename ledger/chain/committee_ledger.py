@@ -9,7 +9,7 @@ from ledger.chain import abi
 from ledger.chain.events import Recorded, decode_log
 from ledger.chain.ports import TransactionRevertedError
 from ledger.chain.reverts import refusal
-from ledger.protocol import encoding, rounds
+from ledger.protocol import encoding, ledger_state
 from ledger.protocol.errors import ChainError, SignatureError
 from ledger.protocol.types import (
     Beacon,
@@ -38,7 +38,7 @@ ABANDON_GAS = 11_500_000
 class Snapshot:
     """The contract's storage at one block; `committee` is only its digest."""
 
-    stage: rounds.Stage
+    stage: ledger_state.Stage
     round: int
     opened_block: int
     seed: Digest
@@ -55,8 +55,8 @@ class DecideCall:
     """The call data of a `decide` transaction."""
 
     round: int
-    decision: rounds.SubmittedDecision
-    certificates: tuple[rounds.SubmittedCertificate, rounds.SubmittedCertificate]
+    decision: ledger_state.SubmittedDecision
+    certificates: tuple[ledger_state.SubmittedCertificate, ledger_state.SubmittedCertificate]
 
 
 class CommitteeLedger:
@@ -73,7 +73,7 @@ class CommitteeLedger:
         self.address = address
         self.from_block = from_block
 
-    def deployment(self) -> rounds.Deployment:
+    def deployment(self) -> ledger_state.Deployment:
         """Return what was fixed at deployment; the first committee is () until round 1 is open.
 
         Raises:
@@ -84,7 +84,7 @@ class CommitteeLedger:
         found = dict(zip(names, values, strict=True))
         opening = self.opening(1)
         committee = opening[0] if opening else ()
-        return rounds.Deployment(
+        return ledger_state.Deployment(
             config=Digest(found["config"]),
             registry=Digest(found["registry"]),
             clients=found["clients"],
@@ -112,7 +112,7 @@ class CommitteeLedger:
         stage, number, opened, *rest = values
         seed, committee, model, head, registered, registry_rest, commitments = rest
         return Snapshot(
-            stage=rounds.Stage(stage),
+            stage=ledger_state.Stage(stage),
             round=number,
             opened_block=opened,
             seed=Digest(seed),
@@ -152,7 +152,7 @@ class CommitteeLedger:
         """Return all clients as they were registered, from the events."""
         words: list[int] = []
         for recorded in self._logs(["ClientsRegistered"]):
-            if isinstance(recorded.event, rounds.ClientsRegistered):
+            if isinstance(recorded.event, ledger_state.ClientsRegistered):
                 words += recorded.event.words
         return tuple(encoding.registered_client(word) for word in words)
 
@@ -213,9 +213,9 @@ class CommitteeLedger:
         if not recorded:
             return None
         match recorded[0].event:
-            case rounds.LedgerOpened(_, seed, committee, _):
+            case ledger_state.LedgerOpened(_, seed, committee, _):
                 return committee, seed
-            case rounds.RoundDecided() | rounds.RoundAbandoned() as event:
+            case ledger_state.RoundDecided() | ledger_state.RoundAbandoned() as event:
                 return event.next_committee, event.next_seed
             case _:
                 return None
@@ -233,7 +233,7 @@ class CommitteeLedger:
         if transaction.to != self.address:
             raise ChainError(f"transaction 0x{transaction_hash.hex()} is not to the contract")
         number, committee, ranking, outcome, *votes = abi.arguments_of("decide", transaction.input)
-        decision = rounds.SubmittedDecision(
+        decision = ledger_state.SubmittedDecision(
             committee=tuple(ClientId(member) for member in committee),
             ranking=ranking,
             model=Digest(outcome[0]),
@@ -295,8 +295,8 @@ class LedgerWriter(CommitteeLedger):
     def decide(
         self,
         round_number: int,
-        decision: rounds.SubmittedDecision,
-        certificates: tuple[rounds.SubmittedCertificate, rounds.SubmittedCertificate],
+        decision: ledger_state.SubmittedDecision,
+        certificates: tuple[ledger_state.SubmittedCertificate, ledger_state.SubmittedCertificate],
     ) -> Receipt:
         """Record a round; see `rounds.decide`."""
         outcome = (decision.model, decision.updates_root, decision.scores_root)
@@ -353,7 +353,7 @@ class LedgerWriter(CommitteeLedger):
 
 def submitted(
     certificate: Certificate, committee: Sequence[ClientId]
-) -> rounds.SubmittedCertificate:
+) -> ledger_state.SubmittedCertificate:
     """Return a certificate as a transaction carries it.
 
     Args:
@@ -362,7 +362,7 @@ def submitted(
     """
     places = sorted(certificate.replies, key=lambda reply: committee.index(reply.member))
     vote = certificate.vote
-    return rounds.SubmittedCertificate(
+    return ledger_state.SubmittedCertificate(
         view=vote.view,
         timestamp=vote.timestamp,
         set_digest=vote.set_digest,
@@ -393,15 +393,17 @@ def expanded(r: bytes, vs: bytes) -> bytes:
     return r + (word & (1 << 255) - 1).to_bytes(32) + bytes([27 + (word >> 255)])
 
 
-def _arguments(certificate: rounds.SubmittedCertificate) -> tuple[object, list[object]]:
+def _arguments(certificate: ledger_state.SubmittedCertificate) -> tuple[object, list[object]]:
     c = certificate
     head = (c.view, c.timestamp, c.set_digest, *compact(c.request), c.signers)
     return head, [compact(reply) for reply in c.replies]
 
 
-def _certificate(values: tuple[Any, ...], replies: tuple[Any, ...]) -> rounds.SubmittedCertificate:
+def _certificate(
+    values: tuple[Any, ...], replies: tuple[Any, ...]
+) -> ledger_state.SubmittedCertificate:
     view, timestamp, set_digest, r, vs, signers = values
-    return rounds.SubmittedCertificate(
+    return ledger_state.SubmittedCertificate(
         view=view,
         timestamp=timestamp,
         set_digest=Digest(set_digest),

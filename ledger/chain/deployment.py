@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ledger.chain import abi
 from ledger.chain.addresses import to_canonical
 from ledger.chain.committee_ledger import CommitteeLedger, LedgerWriter
-from ledger.protocol import rounds, sampling
+from ledger.protocol import ledger_state, sampling
 from ledger.protocol.documents import RunDocument, encode_run
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ChainError
@@ -70,12 +70,12 @@ class Manifest:
 
 def deployment_for(
     document: RunDocument,
-) -> tuple[rounds.Deployment, tuple[tuple[tuple[int, ...], Any], ...]]:
+) -> tuple[ledger_state.Deployment, tuple[tuple[tuple[int, ...], Any], ...]]:
     """Return the constructor's arguments and registration batches for a run's configuration."""
     config = sha256(encode_run(document))
     parameters = document.parameters
     committee = sampling.first_committee(config, parameters.clients, parameters.members)
-    return rounds.deployment_of(
+    return ledger_state.deployment_of(
         parameters, config, document.registry, committee, document.initial_model
     )
 
@@ -237,7 +237,7 @@ def _require_creation(chain: ChainReader, manifest: Manifest) -> None:
         raise ChainError(f"block {receipt.block_number} created the contract, not {manifest.block}")
 
 
-def _constructor(deployment: rounds.Deployment) -> tuple[object, object]:
+def _constructor(deployment: ledger_state.Deployment) -> tuple[object, object]:
     d = deployment
     head = (d.config, d.registry, d.clients, d.trainers, d.members, d.aggregation_ppm)
     tail = (int(d.strategy), d.rounds, d.deadline_blocks, d.beacon is Beacon.BLOCK, d.model)
@@ -254,7 +254,7 @@ def _register(ledger: LedgerWriter, batches: tuple[tuple[tuple[int, ...], Any], 
         ledger.register_clients(words, rest)
 
 
-def _readable(deployment: rounds.Deployment) -> dict[str, Any]:
+def _readable(deployment: ledger_state.Deployment) -> dict[str, Any]:
     found = asdict(deployment)
     hexed = {name: f"0x{v.hex()}" for name, v in found.items() if isinstance(v, bytes)}
     listed = {"committee": list(deployment.committee), "beacon": str(deployment.beacon)}

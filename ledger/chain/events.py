@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ledger.chain import abi
-from ledger.protocol import rounds
+from ledger.protocol import ledger_state
 from ledger.protocol.encoding import word_client
 from ledger.protocol.errors import ChainError
 from ledger.protocol.types import ClientId, Digest
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Recorded:
     """An event and where the chain holds it."""
 
-    event: rounds.Event
+    event: ledger_state.Event
     block_number: int
     block_hash: bytes
     transaction_hash: bytes
@@ -48,24 +48,24 @@ def decode_log(log: Log) -> Recorded:
     return Recorded(event, log.block_number, log.block_hash, log.transaction_hash, log.log_index)
 
 
-def _clients_registered(f: dict[str, Any]) -> rounds.ClientsRegistered:
-    return rounds.ClientsRegistered(ClientId(f["first"]), f["words"])
+def _clients_registered(f: dict[str, Any]) -> ledger_state.ClientsRegistered:
+    return ledger_state.ClientsRegistered(ClientId(f["first"]), f["words"])
 
 
-def _ledger_opened(f: dict[str, Any]) -> rounds.LedgerOpened:
-    return rounds.LedgerOpened(
+def _ledger_opened(f: dict[str, Any]) -> ledger_state.LedgerOpened:
+    return ledger_state.LedgerOpened(
         Digest(f["config"]), Digest(f["seed"]), _ids(f["committee"]), Digest(f["model"])
     )
 
 
-def _updates_committed(f: dict[str, Any]) -> rounds.UpdatesCommitted:
+def _updates_committed(f: dict[str, Any]) -> ledger_state.UpdatesCommitted:
     clients = tuple(ClientId(client) for client, _ in f["commitments"])
     payloads = tuple(Digest(payload) for _, payload in f["commitments"])
-    return rounds.UpdatesCommitted(f["round"], clients, payloads)
+    return ledger_state.UpdatesCommitted(f["round"], clients, payloads)
 
 
-def _round_decided(f: dict[str, Any]) -> rounds.RoundDecided:
-    return rounds.RoundDecided(
+def _round_decided(f: dict[str, Any]) -> ledger_state.RoundDecided:
+    return ledger_state.RoundDecided(
         round=f["round"],
         ranking=f["ranking"],
         accepted=_ranked(f["ranking"], *f["accepted"]),
@@ -83,14 +83,14 @@ def _round_decided(f: dict[str, Any]) -> rounds.RoundDecided:
     )
 
 
-def _round_abandoned(f: dict[str, Any]) -> rounds.RoundAbandoned:
-    return rounds.RoundAbandoned(
+def _round_abandoned(f: dict[str, Any]) -> ledger_state.RoundAbandoned:
+    return ledger_state.RoundAbandoned(
         f["round"], _ids(f["next_committee"]), Digest(f["next_seed"]), Digest(f["head"])
     )
 
 
-def _client_banned(f: dict[str, Any]) -> rounds.ClientBanned:
-    return rounds.ClientBanned(f["round"], ClientId(f["client"]), Digest(f["head"]))
+def _client_banned(f: dict[str, Any]) -> ledger_state.ClientBanned:
+    return ledger_state.ClientBanned(f["round"], ClientId(f["client"]), Digest(f["head"]))
 
 
 def _ranked(ranking: tuple[int, ...], first: int, size: int) -> tuple[ClientId, ...]:
@@ -102,7 +102,7 @@ def _ids(values: tuple[int, ...]) -> tuple[ClientId, ...]:
     return tuple(ClientId(value) for value in values)
 
 
-_BUILD: dict[str, Callable[[dict[str, Any]], rounds.Event]] = {
+_BUILD: dict[str, Callable[[dict[str, Any]], ledger_state.Event]] = {
     "ClientsRegistered": _clients_registered,
     "LedgerOpened": _ledger_opened,
     "UpdatesCommitted": _updates_committed,

@@ -16,7 +16,7 @@ from ledger.blobs.store import MemoryBlobs
 from ledger.chain.committee_ledger import LedgerWriter, submitted
 from ledger.chain.deployment import Manifest, deploy
 from ledger.chain.embedded import EmbeddedChain
-from ledger.protocol import rounds
+from ledger.protocol import ledger_state
 from ledger.protocol.consensus import Certificate, primary_place
 from ledger.protocol.counting import (
     CountedScores,
@@ -229,7 +229,7 @@ class Game:
             self.certificate(decision, phase, recorded.incidents)
             for phase in (Phase.AGGREGATION, Phase.ELECTION)
         )
-        outcome = rounds.SubmittedDecision(
+        outcome = ledger_state.SubmittedDecision(
             self.committee,
             decision.ranking,
             decision.model_digest,

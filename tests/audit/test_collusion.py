@@ -38,7 +38,7 @@ from ledger.protocol.encoding import (
     vector_bytes,
     word_client,
 )
-from ledger.protocol.rounds import Deployment, deployment_of
+from ledger.protocol.ledger_state import Deployment, deployment_of
 from ledger.protocol.sampling import first_committee
 from ledger.protocol.selection import accepted_size, select
 from ledger.protocol.signing import sign

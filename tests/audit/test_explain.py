@@ -10,7 +10,7 @@ from ledger.audit.history import RoundHistory, read_round
 from ledger.protocol.consensus import primary_place
 from ledger.protocol.documents import Incident, RefusedScores, RoundRecord
 from ledger.protocol.encoding import float_bits, keccak256, ranking_word, sha256
-from ledger.protocol.rounds import RoundAbandoned, RoundDecided
+from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
 from ledger.protocol.types import ClientId, Digest, Phase, Scores, SignedScores
 
 if TYPE_CHECKING:

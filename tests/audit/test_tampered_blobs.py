@@ -11,7 +11,7 @@ from ledger.audit.audit import audit, readable
 from ledger.blobs.store import MAX_BLOB_BYTES
 from ledger.protocol.documents import decode_record, encode_run
 from ledger.protocol.errors import BlobMissingError
-from ledger.protocol.rounds import RoundDecided, UpdatesCommitted
+from ledger.protocol.ledger_state import RoundDecided, UpdatesCommitted
 
 if TYPE_CHECKING:
     from ledger.audit.report import AuditReport

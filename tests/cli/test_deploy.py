@@ -13,7 +13,7 @@ from ledger.blobs.store import FolderBlobs
 from ledger.chain.committee_ledger import CommitteeLedger, LedgerWriter
 from ledger.chain.embedded import EmbeddedChain
 from ledger.chain.embedded_reader import EmbeddedReader
-from ledger.protocol.rounds import Stage
+from ledger.protocol.ledger_state import Stage
 from tests.cli.conftest import SHARED, refusal, settings_of, succeeds
 from tests.clients.played import Cut, CuttingChain
 

@@ -10,7 +10,7 @@ from clients.runs import manifest_of, opened
 from ledger.chain.committee_ledger import LedgerWriter
 from ledger.chain.embedded import EmbeddedChain
 from ledger.protocol.documents import RoundRecord, decode_record, decode_score_vector
-from ledger.protocol.rounds import RoundAbandoned, RoundDecided, UpdatesCommitted
+from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided, UpdatesCommitted
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,7 +15,7 @@ from clients.models.evaluation import evaluate
 from clients.population import populate
 from clients.runs import manifest_of
 from ledger.audit.audit import audit
-from ledger.protocol import rounds
+from ledger.protocol import ledger_state
 from ledger.protocol.consensus import primary_place, quorum
 from ledger.protocol.counting import NO_COMMITMENT, PAYLOAD_MALFORMED
 from ledger.protocol.encoding import sha256, word_client, word_distance
@@ -106,7 +106,7 @@ def test_every_certificate_carries_the_primary_and_a_quorum(player: Player) -> N
     played = player.play(*FIVE_MEMBERS, "protocol.rounds=3")
     for recorded in played.ledger.outcomes(10):
         event = recorded.event
-        assert isinstance(event, rounds.RoundDecided)
+        assert isinstance(event, ledger_state.RoundDecided)
         committee, seed = played.opening(event.round)
         certificates = played.ledger.decide_call(recorded.transaction_hash).certificates
         for phase, certificate in zip(Phase, certificates, strict=True):
@@ -200,7 +200,7 @@ def test_an_equivocating_member_is_banned_and_cannot_commit_any_more(player: Pla
     bans = [recorded.event for recorded in played.ledger.bans()]
     assert bans
     for ban in bans:
-        assert isinstance(ban, rounds.ClientBanned)
+        assert isinstance(ban, ledger_state.ClientBanned)
         assert ban.client in culprits
         assert played.ledger.client(ban.client).banned
         assert any(ban.client in row.served for row in played.rows if row.round <= ban.round)
@@ -218,7 +218,7 @@ def test_a_banned_client_is_refused_by_the_contract_and_an_honest_one_is_not(
         pass
     ledger = player.ledger()
     ban = ledger.bans()[-1].event
-    assert isinstance(ban, rounds.ClientBanned)
+    assert isinstance(ban, ledger_state.ClientBanned)
     population = populate(load("smoke", settings=settings))
     number = ledger.state().round
     domain = manifest_of(player.home, "run").domain()
@@ -246,7 +246,7 @@ def test_evidence_of_the_last_round_stays_in_its_record(player: Player) -> None:
         address = played.population.signers[incident.member].address
         assert is_signed_by(address, played.domain, first.vote, first.signature)
         assert is_signed_by(address, played.domain, second.vote, second.signature)
-    assert played.ledger.state().stage is rounds.Stage.FINISHED
+    assert played.ledger.state().stage is ledger_state.Stage.FINISHED
     assert played.ledger.bans() == []
 
 
@@ -306,7 +306,7 @@ def test_all_faults_at_once_do_not_stop_a_run(player: Player) -> None:
         *ALL_FAULTS, "protocol.rounds=8", "malice.attack=same-value", "malice.malicious_rate=0.2"
     )
     assert [row.round for row in played.rows] == list(range(1, 9))
-    assert played.ledger.state().stage is rounds.Stage.FINISHED
+    assert played.ledger.state().stage is ledger_state.Stage.FINISHED
     assert audit(played.ledger, played.blobs).ok
 
 
@@ -430,7 +430,7 @@ def block_of_end(played: Played, number: int) -> int:
     ended = [
         recorded.block_number
         for recorded in played.ledger.round_events(number)
-        if isinstance(recorded.event, rounds.RoundDecided | rounds.RoundAbandoned)
+        if isinstance(recorded.event, ledger_state.RoundDecided | ledger_state.RoundAbandoned)
     ]
     return ended[0]
 
@@ -442,6 +442,6 @@ def block_of_opening(played: Played, number: int) -> int:
     opened = [
         recorded.block_number
         for recorded in played.ledger.events(0, head)
-        if isinstance(recorded.event, rounds.LedgerOpened)
+        if isinstance(recorded.event, ledger_state.LedgerOpened)
     ]
     return opened[0]

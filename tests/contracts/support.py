@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ledger.protocol import encoding, rounds
+from ledger.protocol import encoding, ledger_state
 from ledger.protocol.consensus import primary_place, quorum
 from ledger.protocol.election import elect
 from ledger.protocol.sampling import sample_trainers
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 REQUEST_TIME = 1_700_000_000
 
 
-def trainers_of(state: rounds.LedgerState) -> tuple[ClientId, ...]:
+def trainers_of(state: ledger_state.LedgerState) -> tuple[ClientId, ...]:
     """Return S_b of the open round, ascending."""
     deployment = state.deployment
     return sample_trainers(state.seed, deployment.clients, state.committee, deployment.trainers)
@@ -69,13 +69,13 @@ def ranking_of(clients: Iterable[ClientId], distances: Iterable[float] = ()) -> 
 
 def decision_of(
     twins: Twins, ranking: tuple[int, ...], threshold_bits: int | None = None
-) -> rounds.SubmittedDecision:
+) -> ledger_state.SubmittedDecision:
     """Return what a committee decides from a ranking; strategy III has the threshold 2.0."""
     state = twins.state
     if threshold_bits is None:
         spread = state.deployment.strategy is Strategy.WITHIN_SPREAD
         threshold_bits = encoding.float_bits(2.0) if spread else 0
-    return rounds.SubmittedDecision(
+    return ledger_state.SubmittedDecision(
         committee=state.committee,
         ranking=ranking,
         model=digest_of("model", state.round),
@@ -86,7 +86,9 @@ def decision_of(
     )
 
 
-def voted(twins: Twins, decision: rounds.SubmittedDecision, phase: Phase) -> tuple[Digest, Digest]:
+def voted(
+    twins: Twins, decision: ledger_state.SubmittedDecision, phase: Phase
+) -> tuple[Digest, Digest]:
     """Return set digest and result that an honest member votes for."""
     deployment, ranking = twins.state.deployment, decision.ranking
     if phase is Phase.ELECTION:
@@ -110,7 +112,7 @@ def certificate(
     vote: Vote,
     *,
     repliers: Sequence[int] | None = None,
-) -> rounds.SubmittedCertificate:
+) -> ledger_state.SubmittedCertificate:
     """Return a certificate: the primary's request and the replies of members at these places.
 
     Args:
@@ -126,7 +128,7 @@ def certificate(
         able = [other for other in others if not state.registry[committee[other]].banned]
         repliers = able[: quorum(len(committee))]
     reply = replace(vote, kind=VoteKind.REPLY)
-    return rounds.SubmittedCertificate(
+    return ledger_state.SubmittedCertificate(
         view=vote.view,
         timestamp=vote.timestamp,
         set_digest=vote.set_digest,
@@ -166,7 +168,7 @@ def proposal(twins: Twins, ranking: tuple[int, ...], threshold_bits: int | None 
     return certified(twins, decision_of(twins, ranking, threshold_bits))
 
 
-def certified(twins: Twins, decision: rounds.SubmittedDecision) -> Proposal:
+def certified(twins: Twins, decision: ledger_state.SubmittedDecision) -> Proposal:
     """Return a decision with both certificates, as honest members sign them."""
     votes = [
         request(twins, phase, able_view(twins, phase), *voted(twins, decision, phase))

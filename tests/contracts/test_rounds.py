@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledger.chain import abi
-from ledger.protocol import encoding, errors, rounds
+from ledger.protocol import encoding, errors, ledger_state
 from ledger.protocol.consensus import primary_place
+from ledger.protocol.ledger_state import Stage
 from ledger.protocol.parameters import MAX_MEMBERS, MAX_TRAINERS
-from ledger.protocol.rounds import Stage
 from ledger.protocol.selection import rank
 from ledger.protocol.types import Beacon, ClientId, Phase, Strategy
 from tests.contracts import faults, support
@@ -24,10 +24,10 @@ def ids(*clients: int) -> tuple[ClientId, ...]:
     return tuple(map(ClientId, clients))
 
 
-def decided(outcome: Outcome) -> rounds.RoundDecided:
+def decided(outcome: Outcome) -> ledger_state.RoundDecided:
     assert isinstance(outcome, tuple)
     (event,) = outcome
-    assert isinstance(event, rounds.RoundDecided)
+    assert isinstance(event, ledger_state.RoundDecided)
     return event
 
 
@@ -89,7 +89,7 @@ def test_runs_from_the_first_round_to_the_last(chain: EmbeddedChain, beacon: Bea
 def test_equal_runs_have_equal_heads_and_a_block_beacon_makes_other_seeds(
     chain: EmbeddedChain,
 ) -> None:
-    def run(beacon: Beacon) -> rounds.LedgerState:
+    def run(beacon: Beacon) -> ledger_state.LedgerState:
         twins = Twins.opened(chain, Shape(beacon=beacon))
         support.commit_all(twins, support.trainers_of(twins.state))
         twins.decide(faults.honest(twins))

@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 
 from ledger.chain.embedded import EmbeddedChain
 from ledger.protocol import encoding
-from ledger.protocol.rounds import Stage
+from ledger.protocol.ledger_state import Stage
 from ledger.protocol.selection import rank
 from ledger.protocol.types import Beacon, ClientId, Strategy, VoteKind
 from tests.contracts import faults, support, wrong_decisions

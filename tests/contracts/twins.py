@@ -14,9 +14,9 @@ from ledger.chain import abi
 from ledger.chain.addresses import to_canonical
 from ledger.chain.committee_ledger import LedgerWriter
 from ledger.chain.events import decode_log
-from ledger.protocol import encoding, rounds
+from ledger.protocol import encoding, ledger_state, rounds
 from ledger.protocol.errors import Refusal
-from ledger.protocol.rounds import Deployment
+from ledger.protocol.ledger_state import Deployment
 from ledger.protocol.sampling import first_committee
 from ledger.protocol.signing import KeySigner
 from ledger.protocol.types import (
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ledger.chain.embedded import EmbeddedChain
     from ledger.chain.ports import Receipt
 
-Outcome = tuple[rounds.Event, ...] | type[Refusal]
+Outcome = tuple[ledger_state.Event, ...] | type[Refusal]
 """What a step came to: its events, or the refusal."""
 
 SignedCommitment = tuple[ClientId, Digest, bytes]
@@ -184,7 +184,7 @@ class Twins:
     def compare(self) -> None:
         """Assert that the contract's storage is the specification's state."""
         state, found = self.state, self.ledger.state()
-        registering = state.stage is rounds.Stage.REGISTERING
+        registering = state.stage is ledger_state.Stage.REGISTERING
         assert found.stage is state.stage
         assert found.round == state.round
         assert found.opened_block == state.opened_block
@@ -207,19 +207,19 @@ class Twins:
 
     def _step(
         self,
-        specified: Callable[[rounds.BlockContext], rounds.Step],
+        specified: Callable[[ledger_state.BlockContext], ledger_state.Step],
         send: Callable[[], Receipt],
     ) -> Outcome:
         head = self.chain.head()
-        block = rounds.BlockContext(head.number + 1, Digest(head.hash))
+        block = ledger_state.BlockContext(head.number + 1, Digest(head.hash))
         refused: type[Refusal] | None = None
-        events: tuple[rounds.Event, ...] = ()
+        events: tuple[ledger_state.Event, ...] = ()
         try:
             state, events = specified(block)
         except Refusal as refusal:
             state, refused = self.state, type(refusal)
         found: type[Refusal] | None = None
-        recorded: tuple[rounds.Event, ...] = ()
+        recorded: tuple[ledger_state.Event, ...] = ()
         try:
             self.last_receipt = send()
             recorded = tuple(decode_log(log).event for log in self.last_receipt.logs)
@@ -237,5 +237,5 @@ class Proposal:
     """The arguments of one `decide` transaction."""
 
     round: int
-    decision: rounds.SubmittedDecision
-    certificates: tuple[rounds.SubmittedCertificate, rounds.SubmittedCertificate]
+    decision: ledger_state.SubmittedDecision
+    certificates: tuple[ledger_state.SubmittedCertificate, ledger_state.SubmittedCertificate]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ledger.chain.deployment import connect, read_manifest
 from ledger.chain.embedded_reader import EmbeddedReader
-from ledger.protocol.rounds import RoundAbandoned, RoundDecided
+from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

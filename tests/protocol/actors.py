@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ledger.protocol import encoding, rounds
+from ledger.protocol import encoding, ledger_state, rounds
 from ledger.protocol.counting import Electorate, collect_updates, count_scores
 from ledger.protocol.decision import decide
 from ledger.protocol.documents import ScoreVector
@@ -203,10 +203,12 @@ class Run:
         committee = first_committee(config, parameters.clients, parameters.members)
         registry = registry_of(parameters.clients)
         digest = encoding.sha256(encoding.vector_bytes(self.model))
-        deployment, batches = rounds.deployment_of(parameters, config, registry, committee, digest)
+        deployment, batches = ledger_state.deployment_of(
+            parameters, config, registry, committee, digest
+        )
         self.state = rounds.deployed(deployment, DOMAIN)
         self.block = 1
-        self.events: list[rounds.Event] = []
+        self.events: list[ledger_state.Event] = []
         self.incidents: list[tuple[Incident, ...]] = []
         for words, rest in batches:
             self._step(rounds.register_clients(self.state, words, rest, self._context()))
@@ -243,7 +245,7 @@ class Run:
         certificates: tuple[Certificate, Certificate],
         incidents: tuple[Incident, ...],
     ) -> None:
-        submission = rounds.SubmittedDecision(
+        submission = ledger_state.SubmittedDecision(
             committee=self.committee,
             ranking=decision.ranking,
             model=decision.model_digest,
@@ -264,24 +266,24 @@ class Run:
         self.block = self.state.opened_block + self.parameters.deadline_blocks
         self._step(rounds.abandon_round(self.state, self.round, self._context()))
 
-    def _context(self) -> rounds.BlockContext:
-        return rounds.BlockContext(self.block, NO_DIGEST)
+    def _context(self) -> ledger_state.BlockContext:
+        return ledger_state.BlockContext(self.block, NO_DIGEST)
 
-    def _step(self, step: rounds.Step) -> None:
+    def _step(self, step: ledger_state.Step) -> None:
         self.state, events = step
         self.events += events
         self.block += 1
         self.round, self.seed = self.state.round, self.state.seed
         self.committee = self.state.committee
-        self.finished = self.state.stage is rounds.Stage.FINISHED
+        self.finished = self.state.stage is ledger_state.Stage.FINISHED
 
 
 def submitted(
     certificate: Certificate, committee: tuple[ClientId, ...]
-) -> rounds.SubmittedCertificate:
+) -> ledger_state.SubmittedCertificate:
     """Return a certificate as a transaction carries it."""
     vote = certificate.vote
-    return rounds.SubmittedCertificate(
+    return ledger_state.SubmittedCertificate(
         vote.view,
         vote.timestamp,
         vote.set_digest,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.protocol import algorithms, encoding, rounds
+from ledger.protocol import algorithms, encoding, ledger_state
 from ledger.protocol.algorithms import committee_consensus, training, voting
 from ledger.protocol.consensus import Certificate, primary_place, quorum
 from ledger.protocol.documents import Incident
@@ -325,7 +325,7 @@ def test_a_majority_that_certifies_what_nobody_can_show_ends_the_round() -> None
 def test_a_run_ends_after_its_last_round() -> None:
     run = Run(PARAMETERS, {})
     training(run, run, run.is_signed)
-    decided = [event for event in run.events if isinstance(event, rounds.RoundDecided)]
+    decided = [event for event in run.events if isinstance(event, ledger_state.RoundDecided)]
     assert [event.round for event in decided] == [1, 2, 3]
     assert run.incidents == [(), (), ()]
     assert run.state.model == encoding.sha256(encoding.vector_bytes(run.model))
@@ -356,9 +356,9 @@ def test_a_round_without_agreement_is_abandoned_and_the_next_one_goes_on() -> No
     while run.round == 1:
         algorithms.training_round(run, run, run.is_signed)
     opened, committed, abandoned = run.events[-3:]
-    assert isinstance(opened, rounds.LedgerOpened)
-    assert isinstance(committed, rounds.UpdatesCommitted)
-    assert isinstance(abandoned, rounds.RoundAbandoned)
+    assert isinstance(opened, ledger_state.LedgerOpened)
+    assert isinstance(committed, ledger_state.UpdatesCommitted)
+    assert isinstance(abandoned, ledger_state.RoundAbandoned)
     assert run.committee == abandoned.next_committee != first
     assert run.model.tolist() == [0.0], "the model is left as it was"
     assert len(run.incidents[0]) == algorithms.MAX_VIEWS

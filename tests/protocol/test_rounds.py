@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.protocol import encoding, errors, rounds
+from ledger.protocol import encoding, errors, ledger_state, rounds
 from ledger.protocol.consensus import primary_place
+from ledger.protocol.ledger_state import BlockContext, Stage
 from ledger.protocol.parameters import Parameters
-from ledger.protocol.rounds import BlockContext, Stage
 from ledger.protocol.selection import rank
 from ledger.protocol.signing import sign
 from ledger.protocol.types import (
@@ -48,13 +48,13 @@ BLOCK = BlockContext(7, Digest(b"\xaa" * 32))
 REGISTRY = registry_of(9)
 
 
-def fresh(parameters: Parameters = PARAMETERS) -> rounds.LedgerState:
+def fresh(parameters: Parameters = PARAMETERS) -> ledger_state.LedgerState:
     """Return the ledger after its constructor."""
-    deployment, _ = rounds.deployment_of(parameters, CONFIG, REGISTRY, ids(0, 1, 2), MODEL)
+    deployment, _ = ledger_state.deployment_of(parameters, CONFIG, REGISTRY, ids(0, 1, 2), MODEL)
     return rounds.deployed(deployment, DOMAIN)
 
 
-def opened(parameters: Parameters = PARAMETERS) -> rounds.LedgerState:
+def opened(parameters: Parameters = PARAMETERS) -> ledger_state.LedgerState:
     """Return the ledger in round 1, opened in block 7."""
     words = [encoding.registry_word(client) for client in REGISTRY]
     return rounds.register_clients(fresh(parameters), words, NO_DIGEST, BLOCK)[0]
@@ -72,14 +72,14 @@ def signed(
 
 def committed(
     clients: Iterable[int] = range(3, 9), parameters: Parameters = PARAMETERS
-) -> rounds.LedgerState:
+) -> ledger_state.LedgerState:
     """Return round 1 with these clients' commitments."""
     return rounds.commit_updates(opened(parameters), 1, [signed(c) for c in clients])[0]
 
 
 # Trainers 3 to 8 at distances 1 to 6: half are accepted, 3, 4, 5; the middle three are 4, 5, 6.
 RANKING = rank((ClientId(3 + place), 1.0 + place) for place in range(6))
-DECISION = rounds.SubmittedDecision(
+DECISION = ledger_state.SubmittedDecision(
     committee=ids(0, 1, 2),
     ranking=RANKING,
     model=encoding.sha256(b"w_2"),
@@ -90,7 +90,7 @@ DECISION = rounds.SubmittedDecision(
 )
 
 
-def result_of(decision: rounds.SubmittedDecision) -> Digest:
+def result_of(decision: ledger_state.SubmittedDecision) -> Digest:
     return encoding.aggregation_result(
         decision.model,
         decision.updates_root,
@@ -101,15 +101,15 @@ def result_of(decision: rounds.SubmittedDecision) -> Digest:
 
 
 def certificate(
-    state: rounds.LedgerState, phase: Phase, set_digest: Digest, result: Digest, view: int = 0
-) -> rounds.SubmittedCertificate:
+    state: ledger_state.LedgerState, phase: Phase, set_digest: Digest, result: Digest, view: int = 0
+) -> ledger_state.SubmittedCertificate:
     """Return the certificate that all three members sign."""
     place = primary_place(state.seed, phase, view, 3)
     vote = Vote(VoteKind.REQUEST, state.round, phase, view, 1_700_000_000, set_digest, result)
     others = [other for other in range(3) if other != place]
     reply = replace(vote, kind=VoteKind.REPLY)
     keys = [signers()[member] for member in state.committee]
-    return rounds.SubmittedCertificate(
+    return ledger_state.SubmittedCertificate(
         view,
         vote.timestamp,
         set_digest,
@@ -119,12 +119,12 @@ def certificate(
     )
 
 
-Pair = tuple[rounds.SubmittedCertificate, rounds.SubmittedCertificate]
+Pair = tuple[ledger_state.SubmittedCertificate, ledger_state.SubmittedCertificate]
 
 
 def certificates(
-    state: rounds.LedgerState,
-    decision: rounds.SubmittedDecision = DECISION,
+    state: ledger_state.LedgerState,
+    decision: ledger_state.SubmittedDecision = DECISION,
     accepted: tuple[int, ...] = (3, 4, 5),
     next_committee: tuple[int, ...] = (4, 5, 6),
 ) -> Pair:
@@ -136,15 +136,17 @@ def certificates(
 
 
 def decided(
-    state: rounds.LedgerState,
-    decision: rounds.SubmittedDecision = DECISION,
+    state: ledger_state.LedgerState,
+    decision: ledger_state.SubmittedDecision = DECISION,
     pair: Pair | None = None,
-) -> rounds.Step:
+) -> ledger_state.Step:
     return rounds.decide(state, 1, decision, pair or certificates(state, decision), BLOCK)
 
 
 def test_a_deployment_fixes_its_clients_by_digest() -> None:
-    deployment, batches = rounds.deployment_of(PARAMETERS, CONFIG, REGISTRY, ids(0, 1, 2), MODEL)
+    deployment, batches = ledger_state.deployment_of(
+        PARAMETERS, CONFIG, REGISTRY, ids(0, 1, 2), MODEL
+    )
     (batch,) = batches
     words = tuple(encoding.registry_word(client) for client in REGISTRY)
     assert batch == (words, NO_DIGEST)
@@ -156,7 +158,7 @@ def test_a_deployment_fixes_its_clients_by_digest() -> None:
 def test_many_clients_are_registered_in_batches_of_256() -> None:
     many = replace(PARAMETERS, clients=600, active_rate=0.02)
     registry = [replace(REGISTRY[0], samples=1 + i) for i in range(600)]
-    deployment, batches = rounds.deployment_of(many, CONFIG, registry, ids(0, 1, 2), MODEL)
+    deployment, batches = ledger_state.deployment_of(many, CONFIG, registry, ids(0, 1, 2), MODEL)
     assert [len(words) for words, _ in batches] == [256, 256, 88]
     assert deployment.registry == encoding.registry_digest(*batches[0])
     assert batches[0][1] == encoding.registry_digest(*batches[1])
@@ -169,13 +171,13 @@ def test_the_last_batch_opens_round_one() -> None:
     start = fresh()
     state = replace(start, registry_rest=encoding.registry_digest(words[:4], rest))
     state, events = rounds.register_clients(state, words[:4], rest, BLOCK)
-    assert events == (rounds.ClientsRegistered(ClientId(0), tuple(words[:4])),)
+    assert events == (ledger_state.ClientsRegistered(ClientId(0), tuple(words[:4])),)
     assert (state.stage, state.round) == (Stage.REGISTERING, 0)
     state, events = rounds.register_clients(state, words[4:], NO_DIGEST, BLOCK)
     seed = encoding.first_seed(CONFIG, NO_DIGEST)
     assert events == (
-        rounds.ClientsRegistered(ClientId(4), tuple(words[4:])),
-        rounds.LedgerOpened(CONFIG, seed, ids(0, 1, 2), MODEL),
+        ledger_state.ClientsRegistered(ClientId(4), tuple(words[4:])),
+        ledger_state.LedgerOpened(CONFIG, seed, ids(0, 1, 2), MODEL),
     )
     assert (state.stage, state.round, state.opened_block) == (Stage.OPEN, 1, 7)
     assert state.registry == REGISTRY
@@ -189,7 +191,7 @@ def test_a_beacon_of_the_block_flows_into_every_seed() -> None:
     assert state.seed == encoding.first_seed(CONFIG, BLOCK.parent_hash)
     late = BlockContext(17, Digest(b"\xbb" * 32))
     _, (event,) = rounds.abandon_round(state, 1, late)
-    assert isinstance(event, rounds.RoundAbandoned)
+    assert isinstance(event, ledger_state.RoundAbandoned)
     assert event.next_seed == encoding.seed_after_abandoned(state.seed, late.parent_hash)
 
 
@@ -228,7 +230,7 @@ def test_commitments_are_taken_in_order() -> None:
     entries = [signed(5), signed(3)]
     state, events = rounds.commit_updates(opened(), 1, entries)
     payloads = tuple(payload for _, payload, _ in entries)
-    assert events == (rounds.UpdatesCommitted(1, ids(5, 3), payloads),)
+    assert events == (ledger_state.UpdatesCommitted(1, ids(5, 3), payloads),)
     assert state.committed == {5, 3}
     assert state.commitments == encoding.commitments_chain(zip(ids(5, 3), payloads, strict=True))
     more, _ = rounds.commit_updates(state, 1, [signed(4)])
@@ -239,7 +241,7 @@ def test_a_commitment_that_does_not_hold_is_refused() -> None:
     client, payload, signature = signed(3)
     banned = list(REGISTRY)
     banned[3] = replace(REGISTRY[3], banned=True)
-    cases: list[tuple[type[errors.Refusal], rounds.LedgerState, list[object]]] = [
+    cases: list[tuple[type[errors.Refusal], ledger_state.LedgerState, list[object]]] = [
         (errors.NoCommitmentsError, opened(), []),
         (errors.UnknownClientError, opened(), [(ClientId(9), payload, signature)]),
         (errors.ClientBannedError, replace(opened(), registry=tuple(banned)), [signed(3)]),
@@ -268,7 +270,7 @@ def test_a_decision_is_recorded_and_the_elected_committee_takes_over() -> None:
     seed = encoding.next_seed(before.seed, sets[0], result, sets[1], NO_DIGEST)
     head = encoding.head_after_decision(CONFIG, 1, before.seed, before.commitments, (*sets, result))
     places = [primary_place(before.seed, phase, 0, 3) for phase in Phase]
-    assert event == rounds.RoundDecided(
+    assert event == ledger_state.RoundDecided(
         round=1,
         ranking=RANKING,
         accepted=ids(3, 4, 5),
@@ -312,7 +314,7 @@ def test_the_accepted_set_is_derived_by_strategy(
     state = committed(parameters=replace(PARAMETERS, strategy=strategy))
     decision = replace(DECISION, threshold_bits=encoding.float_bits(threshold))
     _, (event,) = decided(state, decision, certificates(state, decision, accepted))
-    assert isinstance(event, rounds.RoundDecided)
+    assert isinstance(event, ledger_state.RoundDecided)
     assert event.accepted == ids(*accepted)
 
 
@@ -390,7 +392,7 @@ def test_a_certificate_that_does_not_hold_is_refused() -> None:
     place = primary_place(state.seed, Phase.AGGREGATION, 0, 3)
     view = next(v for v in range(9) if primary_place(state.seed, Phase.AGGREGATION, v, 3) != place)
     swapped = good.replies[::-1]
-    cases: list[tuple[type[errors.Refusal], rounds.SubmittedCertificate]] = [
+    cases: list[tuple[type[errors.Refusal], ledger_state.SubmittedCertificate]] = [
         (errors.RequestNotSignedError, replace(good, timestamp=good.timestamp + 1)),
         (errors.RequestNotSignedError, replace(good, view=view)),
         (errors.RequestNotSignedError, replace(good, request=good.replies[0])),
@@ -416,7 +418,7 @@ def test_a_certificate_that_does_not_hold_is_refused() -> None:
 def test_fewer_signers_than_signatures_do_not_pass_for_a_quorum() -> None:
     five = Parameters(11, 1.0, 0.45, 0.5, 1, 1)
     registry = registry_of(11)
-    deployment, ((words, rest),) = rounds.deployment_of(
+    deployment, ((words, rest),) = ledger_state.deployment_of(
         five, CONFIG, registry, ids(0, 1, 2, 3, 4), MODEL
     )
     state, _ = rounds.register_clients(rounds.deployed(deployment, DOMAIN), words, rest, BLOCK)
@@ -439,12 +441,14 @@ def test_fewer_signers_than_signatures_do_not_pass_for_a_quorum() -> None:
     request = sign(signers()[place], DOMAIN, vote)
     for count in range(4):
         signing = sum(1 << other for other in others[:count])
-        bad = rounds.SubmittedCertificate(0, 5, vote.set_digest, request, signing, replies[:3])
+        bad = ledger_state.SubmittedCertificate(
+            0, 5, vote.set_digest, request, signing, replies[:3]
+        )
         refusal = errors.WrongNextCommitteeError if count == 3 else errors.SignatureCountError
         with pytest.raises(refusal):
             rounds.decide(state, 1, decision, (bad, bad), BLOCK)
     four = sum(1 << other for other in others)
-    short = rounds.SubmittedCertificate(0, 5, vote.set_digest, request, four, replies[:3])
+    short = ledger_state.SubmittedCertificate(0, 5, vote.set_digest, request, four, replies[:3])
     with pytest.raises(errors.SignatureCountError):
         rounds.decide(state, 1, decision, (short, short), BLOCK)
 
@@ -465,7 +469,7 @@ def test_a_round_is_abandoned_at_its_deadline_and_not_before() -> None:
     with pytest.raises(errors.WrongRoundError):
         rounds.abandon_round(state, 2, BlockContext(17, NO_DIGEST))
     after, (event,) = rounds.abandon_round(state, 1, BlockContext(17, NO_DIGEST))
-    assert isinstance(event, rounds.RoundAbandoned)
+    assert isinstance(event, ledger_state.RoundAbandoned)
     seed = encoding.seed_after_abandoned(state.seed, NO_DIGEST)
     digest = encoding.set_digest(event.next_committee)
     assert len(set(event.next_committee)) == 3
@@ -482,7 +486,7 @@ def test_without_three_clients_left_the_ledger_ends() -> None:
     banned = tuple(replace(client, banned=i > 1) for i, client in enumerate(REGISTRY))
     state = replace(opened(), registry=banned)
     after, (event,) = rounds.abandon_round(state, 1, BlockContext(17, NO_DIGEST))
-    assert isinstance(event, rounds.RoundAbandoned)
+    assert isinstance(event, ledger_state.RoundAbandoned)
     assert set(event.next_committee) == {0, 1}
     assert after.stage is Stage.FINISHED
 
@@ -500,7 +504,7 @@ def votes(client: int, kind: VoteKind = VoteKind.REPLY) -> list[tuple[Vote, byte
 def test_two_different_votes_ban_their_signer(kind: VoteKind) -> None:
     state, (event,) = rounds.report_equivocation(committed(), ClientId(3), *votes(3, kind))
     head = encoding.head_after_ban(CONFIG, 1, ClientId(3))
-    assert event == rounds.ClientBanned(1, ClientId(3), head)
+    assert event == ledger_state.ClientBanned(1, ClientId(3), head)
     assert state.head == head
     assert [client.banned for client in state.registry] == [i == 3 for i in range(9)]
     assert 3 not in state.committed
@@ -514,7 +518,7 @@ def test_an_accusation_without_proof_is_refused() -> None:
     first, second = votes(0)
     malleable = (second[0], malleated(second[1]))
     state = opened()
-    cases: list[tuple[type[errors.Refusal], rounds.LedgerState, int, tuple[Vote, bytes]]] = [
+    cases: list[tuple[type[errors.Refusal], ledger_state.LedgerState, int, tuple[Vote, bytes]]] = [
         (errors.NoRoundOpenError, fresh(), 0, second),
         (errors.UnknownClientError, state, 9, second),
         (errors.VotesEqualError, state, 0, first),
