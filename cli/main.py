@@ -7,8 +7,11 @@ fault of ours.
 from __future__ import annotations
 
 import os
+import sys
+from typing import NoReturn
 
 import typer
+from typer.exceptions import TyperException
 
 from cli import audit, clients, demo, deploy, doctor, rounds, run_command, serve
 from cli.console import fail
@@ -47,11 +50,12 @@ app.command("demo")(demo.demo)
 def run() -> None:
     """Run the application; the only place that turns an error into an exit code."""
     try:
-        app()
-    except SystemExit as end:
-        if end.code == INTERRUPTED:  # how Typer ends on Ctrl-C, without a word
-            fail("interrupted; a run is taken up again with --resume", INTERRUPTED)
-        raise
+        # Not Typer's own ending, which adds two lines of usage to every wrong option.
+        code = app(standalone_mode=False) or 0
+    except TyperException as error:
+        _fail_usage(error)
+    except typer.Abort:
+        fail("aborted", 2)
     except CmflError as error:
         fail(str(error), 2)
     except ModuleNotFoundError as error:
@@ -67,6 +71,19 @@ def run() -> None:
         if os.environ.get("CMFL_DEBUG"):
             raise
         fail(f"a fault of ours, {type(error).__name__}: {error} (CMFL_DEBUG=1 shows where)", 70)
+    if code == INTERRUPTED:  # what Typer makes of Ctrl-C, without a word
+        fail("interrupted; a run is taken up again with --resume", INTERRUPTED)
+    sys.exit(code)
+
+
+def _fail_usage(error: TyperException) -> NoReturn:
+    """End with what is wrong with the command line; a group without a command shows its help."""
+    message = str(getattr(error, "message", error))
+    if message.lstrip().startswith("Usage:"):
+        sys.stderr.write(f"{message}\n")
+        sys.exit(2)
+    shown = getattr(error, "format_message", lambda: message)()
+    fail(f"{shown} (see --help)", 2)
 
 
 if __name__ == "__main__":

@@ -431,3 +431,25 @@ def test_what_the_disk_refuses_is_one_line_too(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("a file where a folder should be")
     said = refusal("run", "--preset", "smoke", "--home", tmp_path)
     assert said == f"{tmp_path / 'runs' / 'run'}: Not a directory"
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (("rounds", "explain", "first"), "'round_number'"),
+        (("rounds", "show", "0"), "greater than or equal to 1"),
+        (("run", "--rounds", "many"), "'--rounds'"),
+        (("run", "--alpha", "0.4"), "--alpha"),
+        (("clients", "show"), "'client'"),
+        (("mine",), "'mine'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_a_wrong_command_line_is_one_line_too(command: tuple[str, ...], said: str) -> None:
+    assert said in refusal(*command)
+
+
+def test_a_group_without_a_command_shows_its_commands() -> None:
+    shown = cmfl("rounds")
+    assert (shown.code, shown.out) == (2, "")
+    assert all(name in shown.err for name in ("list", "show", "explain"))
