@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from api.schemas import AsOf, Status
     from ledger.audit.history import RoundHistory
     from ledger.chain.events import Recorded
-    from ledger.protocol.types import ClientId, Digest
+    from ledger.protocol.types import ClientId
 
     class Heading(TypedDict):
         """What every answer about a round begins with."""
@@ -259,7 +259,6 @@ def aggregation_answer(view: RoundView) -> AggregationAnswer:
             result=None,
         )
     bits = decided.threshold_bits
-    ranking = encoding.ranking_digest(decided.ranking)
     return AggregationAnswer(
         **view.heading,
         strategy=_strategy_number(strategy),
@@ -271,26 +270,8 @@ def aggregation_answer(view: RoundView) -> AggregationAnswer:
         model=hexed(decided.model),
         updates_root=hexed(decided.updates_root),
         scores_root=hexed(decided.scores_root),
-        ranking_digest=hexed(ranking),
-        result=hexed(aggregation_result(view, ranking)),
-    )
-
-
-def aggregation_result(view: RoundView, ranking: Digest | None = None) -> Digest:
-    """Return what the committee voted on beside the set of a decided round.
-
-    Args:
-        view: of a decided round.
-        ranking: its ranking's digest; None to compute it.
-    """
-    decided = view.history.decided
-    assert decided is not None, "asked only of a decided round"
-    return encoding.aggregation_result(
-        decided.model,
-        decided.updates_root,
-        decided.scores_root,
-        ranking if ranking is not None else encoding.ranking_digest(decided.ranking),
-        decided.threshold_bits,
+        ranking_digest=hexed(encoding.ranking_digest(decided.ranking)),
+        result=hexed(decided.aggregation_result()),
     )
 
 

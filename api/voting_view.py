@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from api.problems import VOTES_NOT_FOUND, ProblemError
 from api.reading import hexed
-from api.round_view import MAX_REASON, aggregation_result
+from api.round_view import MAX_REASON
 from api.schemas_rounds import (
     Certificate,
     EvidenceVote,
@@ -20,7 +20,7 @@ from api.schemas_rounds import (
 )
 from ledger.protocol import encoding
 from ledger.protocol.consensus import primary_place, quorum
-from ledger.protocol.documents import decode_score_vector
+from ledger.protocol.documents import MAX_SCORES_BYTES, decode_score_vector
 from ledger.protocol.errors import BlobError, ChainError, EncodingError
 from ledger.protocol.types import NO_DIGEST, Phase
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 MAX_CLAIMS = 320
 MAX_INCIDENTS = 320
 MAX_EVIDENCE = 4
-MAX_VECTOR_BYTES = 100_000
 
 
 def scores_answer(view: RoundView, *, with_vectors: bool) -> tuple[ScoresAnswer, bool]:
@@ -85,7 +84,7 @@ def scores_answer(view: RoundView, *, with_vectors: bool) -> tuple[ScoresAnswer,
 def _vector(blobs: BlobReader, digest: Digest) -> tuple[Vector | None, bool]:
     """Return a score vector, and whether its blob was there."""
     try:
-        data = blobs.get(digest, MAX_VECTOR_BYTES)
+        data = blobs.get(digest, MAX_SCORES_BYTES)
     except BlobError:
         return None, False
     try:
@@ -132,11 +131,12 @@ def votes_answer(view: RoundView) -> VotesAnswer:
 
 
 def _certificates(view: RoundView) -> tuple[Certificate, ...]:
-    if view.history.decided is None:
+    decided = view.history.decided
+    if decided is None:
         return ()
     first, second = _call(view).certificates
     return (
-        _certificate(view, Phase.AGGREGATION, first, aggregation_result(view)),
+        _certificate(view, Phase.AGGREGATION, first, decided.aggregation_result()),
         _certificate(view, Phase.ELECTION, second, NO_DIGEST),
     )
 

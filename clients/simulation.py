@@ -216,7 +216,7 @@ class Simulation:
 
     def _commit(self, round_number: int, payloads: dict[ClientId, bytes]) -> None:
         """Commit what is not committed yet: a resumed round finds some on the chain."""
-        done = self._commitments(round_number)
+        done, _ = self._commitments(round_number)
         signed = []
         for client, payload in payloads.items():
             if client in done:
@@ -228,22 +228,22 @@ class Simulation:
         for start in range(0, len(signed), MAX_COMMITMENTS):
             self._scene.ledger.commit_updates(round_number, signed[start : start + MAX_COMMITMENTS])
 
-    def _commitments(self, round_number: int) -> dict[ClientId, Digest]:
+    def _commitments(self, round_number: int) -> tuple[dict[ClientId, Digest], int | None]:
+        """Return the commitments on the chain, and the block of the last of them."""
         found: dict[ClientId, Digest] = {}
+        last = None
         for recorded in self._scene.ledger.round_events(round_number):
             if isinstance(recorded.event, ledger_state.UpdatesCommitted):
                 found |= zip(recorded.event.clients, recorded.event.payloads, strict=True)
-        return found
+                last = recorded.block_number
+        return found, last
 
     def _see(self, round_number: int, active: Sequence[ClientId]) -> RoundView:
         """Return what everybody sees once the payloads are published."""
         scene, parameters = self._scene, self._scene.parameters
-        commits = [
-            recorded
-            for recorded in scene.ledger.round_events(round_number)
-            if isinstance(recorded.event, ledger_state.UpdatesCommitted)
-        ]
-        last = commits[-1].block_number if commits else scene.ledger.state().opened_block
+        commitments, last = self._commitments(round_number)
+        if last is None:
+            last = scene.ledger.state().opened_block
         limit = 4 * parameters.dimension
         trainers = sample_trainers(self.seed, self.clients, self.committee, self.trainers)
         return RoundView(
@@ -256,7 +256,7 @@ class Simulation:
             model=self.model,
             updates=collect_updates(
                 active,
-                self._commitments(round_number),
+                commitments,
                 lambda digest: scene.blobs.get(digest, limit),
                 parameters.dimension,
             ),

@@ -132,14 +132,7 @@ def _decided(evidence: RoundEvidence, phase: Phase) -> tuple[Digest, Digest]:
     event = evidence.event
     if phase is Phase.ELECTION:
         return encoding.set_digest(event.next_committee), NO_DIGEST
-    result = encoding.aggregation_result(
-        event.model,
-        event.updates_root,
-        event.scores_root,
-        encoding.ranking_digest(event.ranking),
-        event.threshold_bits,
-    )
-    return encoding.set_digest(event.accepted), result
+    return encoding.set_digest(event.accepted), event.aggregation_result()
 
 
 def _finding(evidence: RoundEvidence, incident: Incident) -> Finding:

@@ -72,13 +72,7 @@ def true_end(
                 encoding.set_digest(event.accepted),
                 encoding.set_digest(event.next_committee),
             )
-            result = encoding.aggregation_result(
-                event.model,
-                event.updates_root,
-                event.scores_root,
-                encoding.ranking_digest(event.ranking),
-                event.threshold_bits,
-            )
+            result = event.aggregation_result()
             head = encoding.head_after_decision(
                 state.head, number, seed, state.commitments, (*sets, result)
             )

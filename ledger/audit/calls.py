@@ -14,7 +14,7 @@ from eth_abi.abi import encode
 from eth_utils.abi import collapse_if_tuple
 
 from ledger.chain import abi
-from ledger.chain.committee_ledger import DecideCall, expanded
+from ledger.chain.committee_ledger import DecideCall, decide_call_of, expanded
 from ledger.protocol import ledger_state, rounds
 from ledger.protocol.encoding import word_client
 from ledger.protocol.errors import ChainError
@@ -73,7 +73,7 @@ def decode_call(data: bytes) -> Call:
     """
     selector = data[:4]
     if selector == abi.selector("decide"):
-        return _decide(*abi.arguments_of("decide", data))
+        return decide_call_of(data)
     if selector == abi.selector("commit_updates"):
         return _commit(*abi.arguments_of("commit_updates", data))
     if selector == abi.selector("register_clients"):
@@ -151,41 +151,6 @@ def _commit(
     signed = zip(commitments, signatures, strict=True)
     return CommitCall(
         number, tuple((ClientId(c), Digest(payload), expanded(*s)) for (c, payload), s in signed)
-    )
-
-
-def _decide(
-    number: int,
-    committee: tuple[int, ...],
-    ranking: tuple[int, ...],
-    outcome: tuple[Any, ...],
-    *votes: tuple[Any, ...],
-) -> DecideCall:
-    model, updates_root, scores_root, threshold_bits, record = outcome
-    decision = ledger_state.SubmittedDecision(
-        committee=tuple(ClientId(member) for member in committee),
-        ranking=ranking,
-        model=Digest(model),
-        updates_root=Digest(updates_root),
-        scores_root=Digest(scores_root),
-        threshold_bits=threshold_bits,
-        record=Digest(record),
-    )
-    certificates = (_certificate(votes[0], votes[1]), _certificate(votes[2], votes[3]))
-    return DecideCall(number, decision, certificates)
-
-
-def _certificate(
-    values: tuple[Any, ...], replies: tuple[Any, ...]
-) -> ledger_state.SubmittedCertificate:
-    view, timestamp, set_digest, r, vs, signers = values
-    return ledger_state.SubmittedCertificate(
-        view=view,
-        timestamp=timestamp,
-        set_digest=Digest(set_digest),
-        request=expanded(r, vs),
-        signers=signers,
-        replies=tuple(expanded(*reply) for reply in replies),
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ledger.audit import report
-from ledger.audit.history import MAX_RECORD_BYTES
+from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.counting import CountedScores, Electorate
 from ledger.protocol.documents import MAX_SCORES_BYTES, decode_record, decode_score_vector
 from ledger.protocol.encoding import sha256, vector_from_bytes
@@ -189,7 +189,7 @@ def _record(event: RoundDecided, desk: Archive) -> RoundRecord | None:
 
 
 def _read_record(event: RoundDecided, desk: Archive) -> RoundRecord | None:
-    data = desk.read(event.record, MAX_RECORD_BYTES, "the round's record", event.round)
+    data = desk.read(event.record, MAX_DOCUMENT_BYTES, "the round's record", event.round)
     if data is None:
         return None
     what = f"blob {report.shown(event.record)} is the round's record"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ledger.protocol import ledger_state
+from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents import RoundRecord, RunDocument, decode_record, decode_run
 from ledger.protocol.errors import BlobError, EncodingError
 from ledger.protocol.sampling import sample_trainers
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from ledger.chain.committee_ledger import CommitteeLedger
     from ledger.chain.events import Recorded
     from ledger.protocol.types import ClientId, Digest
-
-MAX_RECORD_BYTES = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +117,7 @@ def read_record(blobs: BlobReader, digest: Digest) -> RoundRecord | None:
         digest: as the chain names it.
     """
     try:
-        return decode_record(blobs.get(digest, MAX_RECORD_BYTES))
+        return decode_record(blobs.get(digest, MAX_DOCUMENT_BYTES))
     except (BlobError, EncodingError):
         return None
 
@@ -131,6 +130,6 @@ def read_run(blobs: BlobReader, config: Digest) -> RunDocument | None:
         config: as the contract names it.
     """
     try:
-        return decode_run(blobs.get(config, MAX_RECORD_BYTES))
+        return decode_run(blobs.get(config, MAX_DOCUMENT_BYTES))
     except (BlobError, EncodingError):
         return None

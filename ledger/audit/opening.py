@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from eth_abi.abi import encode
 
 from ledger.audit import report
-from ledger.audit.history import MAX_RECORD_BYTES
 from ledger.chain import abi
 from ledger.chain.addresses import to_canonical
 from ledger.chain.deployment import deployment_for
 from ledger.chain.ports import ChainUnreachableError
 from ledger.protocol import ledger_state
+from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents import decode_run
 from ledger.protocol.encoding import set_digest
 from ledger.protocol.errors import BlobError, BlobMissingError, ChainError, EncodingError
@@ -191,7 +191,7 @@ def _document(desk: Archive, config: Digest) -> RunDocument | None:
     """Return the configuration; without one, what rests on its parameters is not checkable."""
     notes, shown = desk.notes, report.shown(config)
     try:
-        return decode_run(desk.get(config, MAX_RECORD_BYTES))
+        return decode_run(desk.get(config, MAX_DOCUMENT_BYTES))
     except BlobMissingError:
         notes.lack(report.BLOBS, f"configuration {shown} is missing")
     except BlobError as error:

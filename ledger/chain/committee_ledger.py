@@ -232,18 +232,7 @@ class CommitteeLedger:
         transaction = self.chain.transaction(transaction_hash)
         if transaction.to != self.address:
             raise ChainError(f"transaction 0x{transaction_hash.hex()} is not to the contract")
-        number, committee, ranking, outcome, *votes = abi.arguments_of("decide", transaction.input)
-        decision = ledger_state.SubmittedDecision(
-            committee=tuple(ClientId(member) for member in committee),
-            ranking=ranking,
-            model=Digest(outcome[0]),
-            updates_root=Digest(outcome[1]),
-            scores_root=Digest(outcome[2]),
-            threshold_bits=outcome[3],
-            record=Digest(outcome[4]),
-        )
-        certificates = (_certificate(votes[0], votes[1]), _certificate(votes[2], votes[3]))
-        return DecideCall(number, decision, certificates)
+        return decide_call_of(transaction.input)
 
     def _call(
         self, function: str, *arguments: object, block_number: int | None = None
@@ -349,6 +338,33 @@ class LedgerWriter(CommitteeLedger):
             return self.writer.send(self.address, data, gas)
         except TransactionRevertedError as error:
             raise refusal(error) from error
+
+
+def decide_call_of(data: bytes) -> DecideCall:
+    """Return the arguments behind the call data of `decide`.
+
+    Args:
+        data: selector and encoded arguments.
+
+    Returns:
+        Round, decision and certificates.
+
+    Raises:
+        ChainError: it calls something else, or its arguments do not decode.
+    """
+    number, committee, ranking, outcome, *votes = abi.arguments_of("decide", data)
+    model, updates_root, scores_root, threshold_bits, record = outcome
+    decision = ledger_state.SubmittedDecision(
+        committee=tuple(ClientId(member) for member in committee),
+        ranking=ranking,
+        model=Digest(model),
+        updates_root=Digest(updates_root),
+        scores_root=Digest(scores_root),
+        threshold_bits=threshold_bits,
+        record=Digest(record),
+    )
+    certificates = (_certificate(votes[0], votes[1]), _certificate(votes[2], votes[3]))
+    return DecideCall(number, decision, certificates)
 
 
 def submitted(

@@ -80,6 +80,14 @@ def deployment_for(
     )
 
 
+def creation_data(deployment: ledger_state.Deployment) -> bytes:
+    """Return the contract's creation code with a deployment's arguments."""
+    d = deployment
+    head = (d.config, d.registry, d.clients, d.trainers, d.members, d.aggregation_ppm)
+    tail = (int(d.strategy), d.rounds, d.deadline_blocks, d.beacon is Beacon.BLOCK, d.model)
+    return abi.creation_data((*head, *tail), d.committee)
+
+
 def deploy(chain: ChainWriter, document: RunDocument, manifest_path: Path) -> Manifest:
     """Deploy the contract for a run and register its clients, or find that this was done.
 
@@ -106,7 +114,7 @@ def deploy(chain: ChainWriter, document: RunDocument, manifest_path: Path) -> Ma
             )
         _register(LedgerWriter(chain, found.address, found.from_block), batches)
         return manifest
-    receipt = chain.send(None, abi.creation_data(*_constructor(deployment)), DEPLOYMENT_GAS)
+    receipt = chain.send(None, creation_data(deployment), DEPLOYMENT_GAS)
     if receipt.contract_address is None:
         raise ChainError("the chain gave no address for the new contract")
     manifest = Manifest(
@@ -235,13 +243,6 @@ def _require_creation(chain: ChainReader, manifest: Manifest) -> None:
         raise ChainError("the manifest's transaction did not create the contract")
     if receipt.block_number != manifest.block:
         raise ChainError(f"block {receipt.block_number} created the contract, not {manifest.block}")
-
-
-def _constructor(deployment: ledger_state.Deployment) -> tuple[object, object]:
-    d = deployment
-    head = (d.config, d.registry, d.clients, d.trainers, d.members, d.aggregation_ppm)
-    tail = (int(d.strategy), d.rounds, d.deadline_blocks, d.beacon is Beacon.BLOCK, d.model)
-    return (*head, *tail), d.committee
 
 
 def _register(ledger: LedgerWriter, batches: tuple[tuple[tuple[int, ...], Any], ...]) -> None:

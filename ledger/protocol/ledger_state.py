@@ -201,6 +201,16 @@ class RoundDecided:
     next_seed: Digest
     head: Digest
 
+    def aggregation_result(self) -> Digest:
+        """Return what the committee voted on beside S_a."""
+        return encoding.aggregation_result(
+            self.model,
+            self.updates_root,
+            self.scores_root,
+            encoding.ranking_digest(self.ranking),
+            self.threshold_bits,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class RoundAbandoned:
@@ -251,8 +261,7 @@ def deployment_of(
     Returns:
         The deployment, and (words, rest) of each `register_clients` transaction in order.
     """
-    batches = _registry_batches(registry)
-    first = encoding.registry_digest(*batches[0])
+    first, batches = registry_batches([encoding.registry_word(client) for client in registry])
     deployment = Deployment(
         config=config,
         registry=first,
@@ -270,15 +279,22 @@ def deployment_of(
     return deployment, batches
 
 
-def _registry_batches(
-    registry: Sequence[RegisteredClient], size: int = 256
-) -> tuple[tuple[tuple[int, ...], Digest], ...]:
-    """Return (words, rest) of each batch: every batch carries the digest of what follows it."""
-    words = [encoding.registry_word(client) for client in registry]
+def registry_batches(
+    words: Sequence[int], size: int = 256
+) -> tuple[Digest, tuple[tuple[tuple[int, ...], Digest], ...]]:
+    """Return a registry's digest and the batches that register it.
+
+    Args:
+        words: registry word of each client.
+        size: clients of a batch, at most.
+
+    Returns:
+        The digest, and (words, rest) of each batch: every batch carries the digest of the rest.
+    """
     batches: list[tuple[tuple[int, ...], Digest]] = []
     rest = NO_DIGEST
     for start in reversed(range(0, len(words), size)):
         batch = tuple(words[start : start + size])
         batches.insert(0, (batch, rest))
         rest = encoding.registry_digest(batch, rest)
-    return tuple(batches)
+    return rest, tuple(batches)

@@ -103,14 +103,6 @@ class Vote:
 
 
 @dataclass(frozen=True, slots=True)
-class SignedCommitment:
-    """A commitment with its client's signature (65 bytes r, s, v)."""
-
-    commitment: Commitment
-    signature: bytes
-
-
-@dataclass(frozen=True, slots=True)
 class SignedScores:
     """A score claim with its member's signature (65 bytes r, s, v)."""
 

@@ -15,9 +15,8 @@ import pytest
 
 from ledger.audit.audit import audit, readable
 from ledger.blobs.store import MemoryBlobs
-from ledger.chain import abi
 from ledger.chain.committee_ledger import LedgerWriter
-from ledger.chain.deployment import deployment_for
+from ledger.chain.deployment import creation_data, deployment_for
 from ledger.chain.embedded import EmbeddedChain
 from ledger.protocol import merkle
 from ledger.protocol.aggregation import aggregate
@@ -38,7 +37,7 @@ from ledger.protocol.encoding import (
     vector_bytes,
     word_client,
 )
-from ledger.protocol.ledger_state import Deployment, deployment_of
+from ledger.protocol.ledger_state import deployment_of
 from ledger.protocol.sampling import first_committee
 from ledger.protocol.selection import accepted_size, select
 from ledger.protocol.signing import sign
@@ -301,13 +300,6 @@ def unsigned_scores(record: RoundRecord, game: Game) -> RoundRecord:
 
 def malformed_payload(payloads: dict[ClientId, bytes], game: Game) -> dict[ClientId, bytes]:
     return payloads | {game.trainers[-1]: np.full(DIMENSION, np.inf, dtype="<f4").tobytes()}
-
-
-def creation_data(deployment: Deployment) -> bytes:
-    d = deployment
-    sizes = (d.clients, d.trainers, d.members, d.aggregation_ppm, int(d.strategy))
-    rules = (d.rounds, d.deadline_blocks, d.beacon is Beacon.BLOCK, d.model)
-    return abi.creation_data((d.config, d.registry, *sizes, *rules), d.committee)
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ledger.chain import abi
+from ledger.chain.deployment import creation_data
 from ledger.chain.ports import TransactionRevertedError
 from ledger.protocol.parameters import MAX_CLIENTS, MAX_MEMBERS, MAX_ROUNDS, MAX_TRAINERS
 from ledger.protocol.types import ClientId
-from tests.contracts.twins import DEPLOYMENT_GAS, Shape, Twins, creation_data, digest_of
+from tests.contracts.twins import DEPLOYMENT_GAS, Shape, Twins, digest_of
 
 if TYPE_CHECKING:
     from ledger.chain.embedded import EmbeddedChain

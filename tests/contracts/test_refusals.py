@@ -9,9 +9,10 @@ import pytest
 from ledger.chain import abi, reverts
 from ledger.chain.ports import TransactionRevertedError
 from ledger.protocol import encoding, errors
+from ledger.protocol.ledger_state import registry_batches
 from ledger.protocol.types import NO_DIGEST, ClientId, Digest, RegisteredClient, VoteKind
 from tests.contracts import faults, support, wrong_decisions
-from tests.contracts.twins import Outcome, Shape, Twins, batches_of, digest_of, registry_of, signers
+from tests.contracts.twins import Outcome, Shape, Twins, digest_of, registry_of, signers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,12 +44,12 @@ def register_another_client(chain: EmbeddedChain) -> Outcome:
 
 
 def register_batches_in_disorder(chain: EmbeddedChain) -> Outcome:
-    registry, batches = batches_of(WORDS, 6)
+    registry, batches = registry_batches(WORDS, 6)
     return registering(chain, registry).register(*batches[1])
 
 
 def second_batch_starts_below_the_first(chain: EmbeddedChain) -> Outcome:
-    registry, batches = batches_of(WORDS[6:] + WORDS[:6], 6)
+    registry, batches = registry_batches(WORDS[6:] + WORDS[:6], 6)
     twins = registering(chain, registry)
     assert isinstance(twins.register(*batches[0]), tuple)
     return twins.register(*batches[1])

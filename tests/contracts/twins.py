@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from ledger.chain import abi
 from ledger.chain.addresses import to_canonical
 from ledger.chain.committee_ledger import LedgerWriter
+from ledger.chain.deployment import creation_data
 from ledger.chain.events import decode_log
 from ledger.protocol import encoding, ledger_state, rounds
 from ledger.protocol.errors import Refusal
-from ledger.protocol.ledger_state import Deployment
+from ledger.protocol.ledger_state import Deployment, registry_batches
 from ledger.protocol.sampling import first_committee
 from ledger.protocol.signing import KeySigner
 from ledger.protocol.types import (
@@ -95,27 +95,6 @@ class Shape:
         )
 
 
-def batches_of(
-    words: Sequence[int], size: int = 256
-) -> tuple[Digest, list[tuple[tuple[int, ...], Digest]]]:
-    """Return the registry's digest and the batches of words, each with what must follow."""
-    batches: list[tuple[tuple[int, ...], Digest]] = []
-    rest = NO_DIGEST
-    for start in reversed(range(0, len(words), size)):
-        batch = tuple(words[start : start + size])
-        batches.insert(0, (batch, rest))
-        rest = encoding.registry_digest(batch, rest)
-    return rest, batches
-
-
-def creation_data(deployment: Deployment) -> bytes:
-    """Return creation code and arguments of a deployment."""
-    d = deployment
-    sizes = (d.clients, d.trainers, d.members, d.aggregation_ppm, int(d.strategy))
-    rules = (d.rounds, d.deadline_blocks, d.beacon is Beacon.BLOCK, d.model)
-    return abi.creation_data((d.config, d.registry, *sizes, *rules), d.committee)
-
-
 class Twins:
     """One deployed contract and the specification's state of it."""
 
@@ -137,7 +116,7 @@ class Twins:
     def opened(cls, chain: EmbeddedChain, shape: Shape = Shape(), batch: int = 256) -> Twins:
         """Return twins whose clients are registered, in round 1."""
         words = [encoding.registry_word(client) for client in registry_of(shape.clients)]
-        registry, batches = batches_of(words, batch)
+        registry, batches = registry_batches(words, batch)
         twins = cls(chain, shape.deployment(registry), signers(shape.clients))
         for batch_words, rest in batches:
             assert isinstance(twins.register(batch_words, rest), tuple)
