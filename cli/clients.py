@@ -23,11 +23,12 @@ def list_clients(
     json: AsJson = False,
 ) -> None:
     """List the registered clients with their samples, and what they did so far."""
-    from ledger.audit.participation import participation
+    from ledger.audit.participation import ended_rounds, participation
 
     where = Where(home, run, address, rpc_url, chain_id)
     with where.reader() as chain:
-        rows = [entry.as_dict() for entry in participation(where.ledger(chain))]
+        ledger = where.ledger(chain)
+        rows = [entry.as_dict() for entry in participation(ledger, ended_rounds(ledger))]
     if json:
         print_json(rows)
         return
@@ -48,15 +49,16 @@ def show(
     json: AsJson = False,
 ) -> None:
     """Show one client's rounds: where it ranked, when it was accepted, when it served."""
-    from ledger.audit.participation import client_rounds, participation
+    from ledger.audit.participation import client_rounds, ended_rounds, participation
 
     where = Where(home, run, address, rpc_url, chain_id)
     with where.reader() as chain:
         ledger = where.ledger(chain)
-        entries = participation(ledger)
+        ended = ended_rounds(ledger)
+        entries = participation(ledger, ended)
         if client >= len(entries):
             raise ConfigurationError(f"client {client}: there are {len(entries)} clients, from 0")
-        rounds = [row.as_dict() for row in client_rounds(ledger, client)]
+        rounds = [row.as_dict() for row in client_rounds(ended, client)]
     facts: dict[str, Any] = entries[client].as_dict()
     if json:
         print_json(facts | {"rounds": rounds})

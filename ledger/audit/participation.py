@@ -11,8 +11,11 @@ from ledger.protocol import ledger_state
 from ledger.protocol.encoding import word_client, word_distance
 from ledger.protocol.types import ClientId
 
+EndedRound = tuple[tuple[ClientId, ...], ledger_state.RoundDecided | ledger_state.RoundAbandoned]
+"""A round's committee, and how it ended."""
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable
 
     from ledger.chain.committee_ledger import CommitteeLedger
 
@@ -67,17 +70,18 @@ class ClientRound:
         return asdict(self)
 
 
-def participation(ledger: CommitteeLedger) -> list[Participation]:
+def participation(ledger: CommitteeLedger, ended: Iterable[EndedRound]) -> list[Participation]:
     """Return every client's counts.
 
     Args:
         ledger: the contract.
+        ended: its ended rounds.
     """
     found = [
         Participation(ClientId(index), to_checksum_address(client.address), client.samples)
         for index, client in enumerate(ledger.registry())
     ]
-    for committee, event in _ended_rounds(ledger):
+    for committee, event in ended:
         for member in committee:
             found[member].served += 1
         if isinstance(event, ledger_state.RoundDecided):
@@ -91,15 +95,15 @@ def participation(ledger: CommitteeLedger) -> list[Participation]:
     return found
 
 
-def client_rounds(ledger: CommitteeLedger, client: int) -> list[ClientRound]:
+def client_rounds(ended: Iterable[EndedRound], client: int) -> list[ClientRound]:
     """Return the rounds that a client took part in, oldest first.
 
     Args:
-        ledger: the contract.
+        ended: the ended rounds, oldest first.
         client: its index.
     """
     found = []
-    for committee, event in _ended_rounds(ledger):
+    for committee, event in ended:
         if client in committee:
             found.append(ClientRound(event.round, "member", None, None, accepted=False))
         for rank, word in enumerate(getattr(event, "ranking", ())):
@@ -110,13 +114,17 @@ def client_rounds(ledger: CommitteeLedger, client: int) -> list[ClientRound]:
     return found
 
 
-def _ended_rounds(
-    ledger: CommitteeLedger,
-) -> Iterator[tuple[tuple[ClientId, ...], ledger_state.RoundDecided | ledger_state.RoundAbandoned]]:
-    """Yield committee and outcome of each ended round, oldest first."""
+def ended_rounds(ledger: CommitteeLedger) -> list[EndedRound]:
+    """Return committee and outcome of each ended round, oldest first.
+
+    Args:
+        ledger: the contract.
+    """
     opening = ledger.opening(1)
     committee = opening[0] if opening else ()
+    found: list[EndedRound] = []
     for recorded in ledger.outcomes(limit=2**31, descending=False):
         if isinstance(recorded.event, ledger_state.RoundDecided | ledger_state.RoundAbandoned):
-            yield committee, recorded.event
+            found.append((committee, recorded.event))
             committee = recorded.event.next_committee
+    return found
