@@ -6,11 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ledger.protocol.encoding import keccak256, u8, u32
+from ledger.protocol.types import Quorum
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ledger.protocol.types import ClientId, Digest, Phase, SignedVote, Vote
+
+MAX_VIEWS = 32
+"""Views after which a committee gives up; the last would begin after 2^32 times `view_seconds`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,20 @@ def primary_place(seed: Digest, phase: Phase, view: int, members: int) -> int:
     return int.from_bytes(keccak256(seed + u8(phase) + u32(view))) % members
 
 
-def quorum(members: int) -> int:
-    """Return how many equal replies from others than the primary decide: floor(C/2) + 1."""
+def replies_needed(members: int, quorum: Quorum) -> int:
+    """Return how many equal replies from others than the primary decide.
+
+    Args:
+        members: C.
+        quorum: `paper`: floor(C/2) + 1; `bft`: with the request a Byzantine quorum of
+            ceil((C + f + 1) / 2), f = floor((C - 1) / 3).
+    """
+    if quorum is Quorum.PAPER:
+        return majority(members)
+    faulty = (members - 1) // 3
+    return (members + faulty + 2) // 2 - 1
+
+
+def majority(members: int) -> int:
+    """Return floor(C/2) + 1: the score vectors that must count before anything is decided."""
     return members // 2 + 1

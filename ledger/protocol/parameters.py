@@ -4,19 +4,33 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
-from math import isfinite
+from math import isfinite, prod
+from typing import TYPE_CHECKING
 
+from ledger.protocol.consensus import replies_needed
 from ledger.protocol.errors import ParametersError
-from ledger.protocol.selection import MILLION, accepted_size, rounded_share
-from ledger.protocol.types import Beacon, Scoring, Strategy
+from ledger.protocol.rules import registry
+from ledger.protocol.types import Beacon, Quorum
 
+if TYPE_CHECKING:
+    from ledger.protocol.rules.distance.rule import Layout
+    from ledger.protocol.rules.selection.rule import SelectionRule
+    from ledger.protocol.types import Form
+
+MILLION = 1_000_000
 MIN_MEMBERS = 3
 MAX_CLIENTS = 12_288
 MAX_TRAINERS = 256
 MAX_MEMBERS = 160
 MAX_ROUNDS = 2**32 - 1
 MAX_DIMENSION = 2**28
-MAX_DEADLINE_BLOCKS = 2**32 - 1
+MAX_BLOCKS = 2**32 - 1
+MAX_VIEW_SECONDS = 2**20
+
+COMMIT_BLOCKS = 4
+DEADLINE_BLOCKS = 64
+VIEW_SECONDS = 10
+"""What a run has if nothing else is said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,31 +39,41 @@ class Parameters:
 
     Attributes:
         clients: K, registered clients.
-        active_rate: share of the clients that are active in a round.
-        committee_rate: ω, share of the active clients on the committee.
-        aggregation_rate: α, share of the ranked trainers that strategies I and II accept.
+        active_ppm: share of the clients that are active in a round, in millionths.
+        committee_ppm: ω, share of the active clients on the committee, in millionths.
+        aggregation_ppm: α, share of the ranked trainers that strategies I and II accept.
         rounds: T, the last round.
         dimension: d, number of the model's parameters.
-        strategy: how S_a follows from the ranking.
-        scoring: how distances to the members become one.
+        strategy: number of the selection rule.
+        scoring: name of the rule by which distances to the members become one.
+        distance: name of the rule by which a member scores an update.
+        threshold: name of the rule behind strategy III's threshold, "none" for I and II.
+        quorum: how many equal replies decide.
         server_rate: η, the global learning rate.
         scores_checked: members leave out score vectors that they find false.
         beacon: what else flows into the next seed.
+        commit_blocks: blocks after the opening one in which commitments are taken.
         deadline_blocks: blocks after which an undecided round may be abandoned.
+        view_seconds: how long view 0 lasts; every later one lasts twice as long.
     """
 
     clients: int
-    active_rate: float
-    committee_rate: float
-    aggregation_rate: float
+    active_ppm: int
+    committee_ppm: int
+    aggregation_ppm: int
     rounds: int
     dimension: int
-    strategy: Strategy = Strategy.NEAREST
-    scoring: Scoring = Scoring.MEAN
+    strategy: int = 1
+    scoring: str = "mean"
+    distance: str = "squared"
+    threshold: str = "none"
+    quorum: Quorum = Quorum.PAPER
     server_rate: float = 1.0
     scores_checked: bool = True
     beacon: Beacon = Beacon.NONE
-    deadline_blocks: int = 64
+    commit_blocks: int = COMMIT_BLOCKS
+    deadline_blocks: int = DEADLINE_BLOCKS
+    view_seconds: int = VIEW_SECONDS
 
     def __post_init__(self) -> None:
         """Refuse settings that break an invariant.
@@ -58,11 +82,91 @@ class Parameters:
             ParametersError: names the value and the rule.
         """
         self._require_ranges()
+        self._require_rules()
+        self._require_sizes()
+
+    @property
+    def active(self) -> int:
+        """Clients that train or serve in a round: floor(active_rate · K + 1/2)."""
+        return rounded_share(self.active_ppm, self.clients)
+
+    @property
+    def members(self) -> int:
+        """C = floor(ω · active + 1/2)."""
+        return rounded_share(self.committee_ppm, self.active)
+
+    @property
+    def trainers(self) -> int:
+        """The number n of training clients in a round."""
+        return self.active - self.members
+
+    @property
+    def accepted(self) -> int:
+        """The number m of accepted updates when all n trainers are ranked."""
+        return accepted_size(self.aggregation_ppm, self.trainers)
+
+    @property
+    def replies(self) -> int:
+        """Equal replies from others than the primary that decide."""
+        return replies_needed(self.members, self.quorum)
+
+    @property
+    def selection(self) -> SelectionRule:
+        """The rule behind the strategy's number."""
+        return registry.SELECTIONS[self.strategy]
+
+    @property
+    def form(self) -> Form:
+        """How the contract derives S_a."""
+        return self.selection.form
+
+    def _require_ranges(self) -> None:
+        whole = {
+            "clients": (1, self.clients, MAX_CLIENTS),
+            "rounds": (1, self.rounds, MAX_ROUNDS),
+            "dimension": (1, self.dimension, MAX_DIMENSION),
+            "active_ppm": (0, self.active_ppm, MILLION),
+            "committee_ppm": (0, self.committee_ppm, MILLION),
+            # No share is over 1, so that m <= n and K >= C + n follow.
+            "aggregation_ppm": (0, self.aggregation_ppm, MILLION),
+            "commit_blocks": (1, self.commit_blocks, MAX_BLOCKS),
+            # One block to decide in after the window, before the one that may abandon.
+            "deadline_blocks": (self.commit_blocks + 2, self.deadline_blocks, MAX_BLOCKS),
+            "view_seconds": (1, self.view_seconds, MAX_VIEW_SECONDS),
+        }
+        for name, (least, value, most) in whole.items():
+            if not least <= value <= most:
+                raise ParametersError(f"{name} = {value} is not in [{least}, {most}]")
+        if not (isfinite(self.server_rate) and self.server_rate > 0):
+            raise ParametersError(f"server_rate = {self.server_rate} is not a positive number")
+
+    def _require_rules(self) -> None:
+        for name, value, known in (
+            ("strategy", self.strategy, registry.SELECTIONS),
+            ("scoring", self.scoring, registry.SCORINGS),
+            ("distance", self.distance, registry.DISTANCES),
+            ("threshold", self.threshold, registry.THRESHOLDS),
+        ):
+            if value not in known:
+                choices = ", ".join(str(choice) for choice in known)
+                raise ParametersError(f"{name} = {value!s:.80} is none of {choices}")
+        threshold = registry.THRESHOLDS[self.threshold]
+        if self.selection.needs_threshold != threshold.is_certified:
+            need = "needs a" if self.selection.needs_threshold else "has no"
+            raise ParametersError(
+                f"threshold = {self.threshold}: strategy {self.strategy} {need} threshold"
+            )
+        if threshold.distance not in {None, self.distance}:
+            raise ParametersError(
+                f"threshold = {self.threshold} goes with distance = {threshold.distance}, "
+                f"not with {self.distance}"
+            )
+
+    def _require_sizes(self) -> None:
         if self.members < MIN_MEMBERS:
             raise ParametersError(
                 f"the committee has C = {self.members} members, and needs at least {MIN_MEMBERS} "
-                f"(K = {self.clients}, active_rate = {self.active_rate}, "
-                f"committee_rate = {self.committee_rate})"
+                f"(K = {self.clients}, {self.active} active, committee_ppm = {self.committee_ppm})"
             )
         if self.trainers < self.members:
             raise ParametersError(
@@ -76,64 +180,48 @@ class Parameters:
             if value > bound:
                 raise ParametersError(f"{name} = {value} is over the contract's bound of {bound}")
 
-    @property
-    def active(self) -> int:
-        """Clients that train or serve in a round: floor(active_rate · K + 1/2)."""
-        return rounded_share(parts_per_million("active_rate", self.active_rate), self.clients)
-
-    @property
-    def members(self) -> int:
-        """C = floor(ω · active + 1/2)."""
-        return rounded_share(parts_per_million("committee_rate", self.committee_rate), self.active)
-
-    @property
-    def trainers(self) -> int:
-        """The number n of training clients in a round."""
-        return self.active - self.members
-
-    @property
-    def aggregation_ppm(self) -> int:
-        """α in parts per million, as the contract keeps it."""
-        return parts_per_million("aggregation_rate", self.aggregation_rate)
-
-    @property
-    def accepted(self) -> int:
-        """The number m of accepted updates when all n trainers are ranked."""
-        return accepted_size(self.aggregation_ppm, self.trainers)
-
-    def _require_ranges(self) -> None:
-        whole = {
-            "clients": (self.clients, MAX_CLIENTS),
-            "rounds": (self.rounds, MAX_ROUNDS),
-            "dimension": (self.dimension, MAX_DIMENSION),
-            "deadline_blocks": (self.deadline_blocks, MAX_DEADLINE_BLOCKS),
-        }
-        for name, (value, bound) in whole.items():
-            if not 1 <= value <= bound:
-                raise ParametersError(f"{name} = {value} is not in [1, {bound}]")
-        if not (isfinite(self.server_rate) and self.server_rate > 0):
-            raise ParametersError(f"server_rate = {self.server_rate} is not a positive number")
-        # No share is over 1, so that m <= n and K >= C + n follow.
-        for name in ("active_rate", "committee_rate", "aggregation_rate"):
-            parts_per_million(name, getattr(self, name))
-
 
 def parts_per_million(name: str, rate: float) -> int:
     """Return a rate as a whole number of millionths, so that contract and Python agree exactly.
 
     Args:
         name: what the rate is called in the error.
-        rate: a share in [0, 1] with at most six decimals.
+        rate: a share in [0, 1], read as the shortest decimal that stands for it.
 
     Returns:
-        rate · 10⁶.
+        floor(10⁶ · rate + 1/2).
 
     Raises:
-        ParametersError: the rate is outside [0, 1] or has more than six decimals.
+        ParametersError: the rate is outside [0, 1].
     """
     if not 0 <= rate <= 1:
         raise ParametersError(f"{name} = {rate} is not in [0, 1]")
-    exact = Decimal(repr(float(rate))) * MILLION
-    if exact != int(exact):
-        raise ParametersError(f"{name} = {rate} has more than six decimals")
-    return int(exact)
+    return int(Decimal(repr(float(rate))) * MILLION + Decimal("0.5"))
+
+
+def rounded_share(ppm: int, whole: int) -> int:
+    """Return floor(rate · whole + 1/2), exactly."""
+    return (2 * ppm * whole + MILLION) // (2 * MILLION)
+
+
+def accepted_size(aggregation_ppm: int, ranked: int) -> int:
+    """Return m for the number of trainers that remain in the ranking, at least 1."""
+    return max(1, rounded_share(aggregation_ppm, ranked))
+
+
+def require_layout(layout: Layout, dimension: int) -> None:
+    """Refuse a layout that is not one of a model with d parameters.
+
+    Args:
+        layout: name and shape of each tensor, in order.
+        dimension: d.
+
+    Raises:
+        ParametersError: the tensors do not add up to d, or a name stands twice.
+    """
+    names = [name for name, _ in layout]
+    if len(set(names)) != len(names):
+        raise ParametersError("layout: a tensor's name stands twice")
+    size = sum(prod(shape) for _, shape in layout)
+    if size != dimension:
+        raise ParametersError(f"layout: its tensors have {size} numbers, and d = {dimension}")

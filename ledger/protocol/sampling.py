@@ -1,7 +1,7 @@
 """Random choices that everybody can repeat from a public seed.
 
-Trainers and the first committee are the clients with the smallest keys, read from a SHAKE-256
-stream; a committee after an abandoned round is drawn by keccak256, which the contract can repeat.
+Trainers are the clients with the smallest keys, read from a SHAKE-256 stream; the first committee
+and one after an abandoned round are drawn by keccak256, which the contract can repeat.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 MAX_DRAWS = 4_096
-"""Draws after which a committee cannot be redrawn and the ledger ends.
+"""Draws after which a committee cannot be drawn and the ledger ends.
 
 While 2C clients and a tenth of all K are not banned, so many fall short with a probability below
 10^-12; a ledger that has C clients left can end only if nearly all others are banned. More draws
@@ -25,44 +25,36 @@ would not fit a transaction: the contract pays up to 2,700 gas for each.
 
 
 def sample_trainers(
-    seed: Digest, clients: int, committee: Collection[ClientId], trainers: int
+    seed: Digest, clients: int, excluded: Collection[ClientId], trainers: int
 ) -> tuple[ClientId, ...]:
-    """Return S_b: the clients outside the committee with the smallest keys (Algorithm 3, line 16).
+    """Return S_b: the clients with the smallest keys (Algorithm 3, line 16).
 
     Args:
         seed: seed_t of the round.
         clients: K.
-        committee: S_c of the round.
+        excluded: S_c of the round, and whoever was banned when it opened.
         trainers: n.
 
     Returns:
-        n clients, ascending.
-
-    Raises:
-        ValueError: fewer than n clients are outside the committee.
+        n clients, ascending; all that are not excluded, if those are fewer.
     """
-    outside = set(range(clients)).difference(committee)
-    if len(outside) < trainers:
-        raise ValueError(f"{len(outside)} clients outside the committee are fewer than {trainers}")
-    order = [client for client in _by_key(seed, b"sample", clients) if client in outside]
-    return tuple(sorted(order[:trainers]))
+    outside = set(range(clients)).difference(excluded)
+    stream = hashlib.shake_256(seed + b"sample").digest(8 * clients)
+    keys = {client: stream[8 * client : 8 * client + 8] for client in outside}
+    order = sorted(outside, key=lambda client: (keys[client], client))
+    return tuple(ClientId(client) for client in sorted(order[:trainers]))
 
 
-def first_committee(config: Digest, clients: int, members: int) -> tuple[ClientId, ...]:
-    """Return S_c of round 1: the C clients with the smallest keys, in key order."""
-    return tuple(_by_key(config, b"committee", clients)[:members])
-
-
-def redrawn_committee(
+def drawn_committee(
     seed: Digest, clients: int, members: int, banned: Collection[ClientId]
 ) -> tuple[ClientId, ...]:
-    """Return the committee after an abandoned round, in the order drawn.
+    """Return the first committee, or the one after an abandoned round, in the order drawn.
 
     Args:
         seed: the seed of the round that opens.
         clients: K.
         members: C.
-        banned: clients that are skipped.
+        banned: clients that are skipped: all with any ban.
 
     Returns:
         C clients; fewer only if `MAX_DRAWS` draws do not find as many.
@@ -75,13 +67,6 @@ def redrawn_committee(
         if client not in banned and client not in drawn:
             drawn.append(client)
     return tuple(drawn)
-
-
-def _by_key(seed: Digest, purpose: bytes, clients: int) -> list[ClientId]:
-    """Return all clients by their 8-byte keys of SHAKE-256(seed ‖ purpose), ties by index."""
-    stream = hashlib.shake_256(seed + purpose).digest(8 * clients)
-    keys = [stream[8 * client : 8 * client + 8] for client in range(clients)]
-    return [ClientId(client) for client in sorted(range(clients), key=lambda i: (keys[i], i))]
 
 
 def training_seed(seed: Digest, client: ClientId) -> Digest:

@@ -1,4 +1,4 @@
-"""Primaries, quorums and certificates."""
+"""Primaries, replies and certificates."""
 
 from __future__ import annotations
 
@@ -8,23 +8,42 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.protocol.consensus import Certificate, primary_place, quorum
+from ledger.protocol.consensus import Certificate, majority, primary_place, replies_needed
 from ledger.protocol.encoding import keccak256
-from ledger.protocol.types import NO_DIGEST, Digest, Phase, SignedVote, Vote, VoteKind
-from tests.protocol.support import SEED, digests, ids
+from ledger.protocol.types import NO_DIGEST, Digest, Phase, Quorum, SignedVote, Vote, VoteKind
+from tests.protocol.support import BASE, SEED, digests, ids
+
+committees = st.integers(3, 160)
 
 
 @pytest.mark.parametrize(
-    ("members", "replies"), [(3, 2), (4, 3), (5, 3), (6, 4), (7, 4), (160, 81)]
+    ("members", "paper", "bft"),
+    # A Byzantine quorum is ceil((C + f + 1) / 2) with the request: 2 of 3, 3 of 4, 5 of 7.
+    [(3, 2, 1), (4, 3, 2), (5, 3, 3), (6, 4, 3), (7, 4, 4), (12, 7, 7), (160, 81, 106)],
 )
-def test_a_quorum_is_half_the_committee_and_one_more(members: int, replies: int) -> None:
-    assert quorum(members) == replies
+def test_how_many_replies_decide(members: int, paper: int, bft: int) -> None:
+    assert replies_needed(members, Quorum.PAPER) == majority(members) == paper
+    assert replies_needed(members, Quorum.BFT) == bft
 
 
-@given(members=st.integers(3, 160))
-def test_the_others_can_reach_a_quorum_and_two_quorums_meet(members: int) -> None:
-    assert quorum(members) <= members - 1
-    assert 2 * quorum(members) > members
+@given(members=committees)
+def test_the_papers_quorum_is_half_the_committee_and_one_more(members: int) -> None:
+    assert replies_needed(members, Quorum.PAPER) == members // 2 + 1
+
+
+@given(members=committees)
+def test_two_byzantine_quorums_meet_in_an_honest_member(members: int) -> None:
+    quorum, faulty = replies_needed(members, Quorum.BFT) + 1, (members - 1) // 3
+    assert 2 * quorum - members >= faulty + 1
+    assert members - faulty >= quorum, "the honest ones are enough"
+
+
+@pytest.mark.parametrize("quorum", Quorum)
+@given(members=committees)
+def test_the_others_can_reach_a_quorum_and_two_quorums_meet(quorum: Quorum, members: int) -> None:
+    replies = replies_needed(members, quorum)
+    assert members // 2 <= replies <= members - 1
+    assert 2 * (replies + 1) > members
 
 
 def test_primaries_follow_from_seed_phase_and_view() -> None:
@@ -44,7 +63,7 @@ def test_every_member_is_primary_sooner_or_later(seed: Digest, phase: Phase, mem
 
 
 def test_signers_are_places_not_clients() -> None:
-    vote = Vote(VoteKind.REQUEST, 1, Phase.ELECTION, 0, 1_700_000_000, SEED, NO_DIGEST)
+    vote = Vote(VoteKind.REQUEST, 1, Phase.ELECTION, 0, BASE, SEED, NO_DIGEST)
     reply = replace(vote, kind=VoteKind.REPLY)
     committee = ids(40, 10, 30, 20)
     replies = tuple(SignedVote(member, reply, b"") for member in ids(10, 20))

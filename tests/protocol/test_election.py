@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger.protocol.election import elect
-from ledger.protocol.selection import rank
+from ledger.protocol.ranking import rank
 from ledger.protocol.types import ClientId
 from tests.protocol.support import ids
 

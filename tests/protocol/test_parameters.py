@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
 import numpy as np
@@ -11,23 +13,31 @@ from hypothesis import strategies as st
 
 from ledger.protocol import parameters
 from ledger.protocol.errors import ParametersError
-from ledger.protocol.parameters import Parameters, parts_per_million
+from ledger.protocol.parameters import (
+    MILLION,
+    Parameters,
+    accepted_size,
+    parts_per_million,
+    require_layout,
+    rounded_share,
+)
+from ledger.protocol.types import Form, Quorum
 
-PENCIL: dict[str, Any] = {
-    "clients": 20,
-    "active_rate": 0.5,
-    "committee_rate": 0.3,
-    "aggregation_rate": 0.4,
-    "rounds": 1,
-    "dimension": 1,
-}
+PENCIL = Parameters(
+    clients=20,
+    active_ppm=500_000,
+    committee_ppm=300_000,
+    aggregation_ppm=400_000,
+    rounds=1,
+    dimension=1,
+)
 
 
-def made(**changes: object) -> Parameters:
-    return Parameters(**PENCIL | changes)
+def made(**changes: Any) -> Parameters:
+    return replace(PENCIL, **changes)
 
 
-def refused(fact: str, **changes: object) -> None:
+def refused(fact: str, **changes: Any) -> None:
     with pytest.raises(ParametersError, match=fact):
         made(**changes)
 
@@ -36,62 +46,79 @@ def test_sizes_of_a_round() -> None:
     # 20 clients, half active: 10; 0.3 of them, 3, are members; 7 train; 0.4 * 7 = 2.8 rounds to 3.
     found = made()
     assert (found.active, found.members, found.trainers, found.accepted) == (10, 3, 7, 3)
-    assert found.aggregation_ppm == 400_000
+
+
+def test_replies_and_form_follow_from_quorum_and_strategy() -> None:
+    assert (made().replies, made().form) == (2, Form.FIRST)
+    assert made(quorum=Quorum.BFT, active_ppm=MILLION, committee_ppm=350_000).replies == 4
+    assert made(strategy=2).form is Form.LAST
+    assert made(strategy=3, threshold="spread").form is Form.WITHIN_THRESHOLD
 
 
 def test_a_committee_has_at_least_three_members() -> None:
-    assert made(committee_rate=0.25).members == 3  # 2.5
-    refused("C = 2 members, and needs at least 3", committee_rate=0.249999)
+    assert made(committee_ppm=250_000).members == 3  # 2.5
+    refused("C = 2 members, and needs at least 3", committee_ppm=249_999)
 
 
 def test_trainers_are_at_least_as_many_as_members() -> None:
-    assert made(committee_rate=0.5).trainers == made(committee_rate=0.5).members == 5
-    refused("n = 4 trainers are fewer than C = 6", committee_rate=0.55)
+    assert made(committee_ppm=500_000).trainers == made(committee_ppm=500_000).members == 5
+    refused("n = 4 trainers are fewer than C = 6", committee_ppm=550_000)
 
 
 def test_all_trainers_can_be_accepted_but_no_more() -> None:
-    assert made(aggregation_rate=1.0).accepted == 7
-    refused(r"aggregation_rate = 1.000001 is not in \[0, 1\]", aggregation_rate=1.000001)
+    assert made(aggregation_ppm=MILLION).accepted == 7
+    refused(r"aggregation_ppm = 1000001 is not in \[0, 1000000\]", aggregation_ppm=MILLION + 1)
 
 
 def test_at_least_one_update_is_accepted() -> None:
-    assert made(aggregation_rate=0.0).accepted == 1
-    refused(r"aggregation_rate = -1e-06 is not in \[0, 1\]", aggregation_rate=-1e-6)
+    assert made(aggregation_ppm=0).accepted == 1
+    refused("aggregation_ppm = -1 is not in", aggregation_ppm=-1)
+    assert accepted_size(100_000, 4) == 1
+    assert accepted_size(0, 100) == 1
+    assert accepted_size(MILLION, 100) == 100
 
 
 def test_all_clients_can_be_active_but_no_more() -> None:
-    assert made(active_rate=1.0).active == 20
-    refused("active_rate = 1.1 is not in", active_rate=1.1)
+    assert made(active_ppm=MILLION).active == 20
+    refused("active_ppm = 1000001 is not in", active_ppm=MILLION + 1)
 
 
 def test_the_contract_bounds_members_and_trainers() -> None:
-    everyone: dict[str, Any] = {"active_rate": 1.0, "committee_rate": 0.4}
+    everyone: dict[str, Any] = {"active_ppm": MILLION, "committee_ppm": 400_000}
     assert made(**everyone, clients=400).members == parameters.MAX_MEMBERS == 160
     refused("members = 161 is over", **everyone, clients=402)
-    few: dict[str, Any] = {"active_rate": 1.0, "committee_rate": 0.2}
+    few: dict[str, Any] = {"active_ppm": MILLION, "committee_ppm": 200_000}
     assert made(**few, clients=320).trainers == parameters.MAX_TRAINERS == 256
     refused("trainers = 257 is over", **few, clients=321)
 
 
 def test_at_most_12288_clients_are_registered() -> None:
-    few = {"active_rate": 0.001}
-    assert made(clients=parameters.MAX_CLIENTS, **few, committee_rate=0.25).active == 12
+    few = {"active_ppm": 1_000}
+    assert made(clients=parameters.MAX_CLIENTS, **few, committee_ppm=250_000).active == 12
     refused("clients = 12289 is not in", clients=parameters.MAX_CLIENTS + 1, **few)
 
 
 @pytest.mark.parametrize(
-    ("name", "bound"),
+    ("name", "least", "most"),
     [
-        ("rounds", parameters.MAX_ROUNDS),
-        ("dimension", parameters.MAX_DIMENSION),
-        ("deadline_blocks", parameters.MAX_DEADLINE_BLOCKS),
+        ("rounds", 1, parameters.MAX_ROUNDS),
+        ("dimension", 1, parameters.MAX_DIMENSION),
+        ("commit_blocks", 1, 62),
+        ("deadline_blocks", 6, parameters.MAX_BLOCKS),
+        ("view_seconds", 1, parameters.MAX_VIEW_SECONDS),
     ],
 )
-def test_whole_numbers_are_from_one_to_their_bound(name: str, bound: int) -> None:
-    for value in (1, bound):
+def test_whole_numbers_are_from_a_least_to_a_most(name: str, least: int, most: int) -> None:
+    for value in (least, most):
         assert getattr(made(**{name: value}), name) == value
-    for value in (0, -1, bound + 1):
-        refused(f"{name} = {value} is not in", **{name: value})
+    for value in (least - 1, -1, most + 1):
+        with pytest.raises(ParametersError, match="is not in"):
+            made(**{name: value})
+
+
+def test_between_window_and_deadline_is_a_block_to_decide_in() -> None:
+    assert made(commit_blocks=4, deadline_blocks=6).deadline_blocks == 6
+    refused(r"deadline_blocks = 5 is not in \[6, ", commit_blocks=4, deadline_blocks=5)
 
 
 def test_without_a_client_there_is_nothing() -> None:
@@ -104,17 +131,50 @@ def test_the_server_rate_is_a_positive_number(rate: float) -> None:
     refused("is not a positive number", server_rate=rate)
 
 
-@pytest.mark.parametrize("name", ["active_rate", "committee_rate", "aggregation_rate"])
-@pytest.mark.parametrize("rate", [float("nan"), float("inf"), -0.1, 1.5])
-def test_no_share_is_outside_zero_and_one(name: str, rate: float) -> None:
-    refused(f"{name} = .* is not in", **{name: rate})
+@pytest.mark.parametrize(
+    ("name", "value", "known"),
+    [
+        ("strategy", 4, "1, 2, 3"),
+        ("scoring", "mode", "mean, median"),
+        ("distance", "cosine", "squared, l2, per_tensor, direction"),
+        ("threshold", "x" * 900, "none, spread, direction"),
+    ],
+)
+def test_a_rule_that_is_not_listed_is_refused(name: str, value: object, known: str) -> None:
+    with pytest.raises(ParametersError, match=f"{name} = .* is none of {known}") as caught:
+        made(**{name: value})
+    assert len(str(caught.value)) < 300, "an error is one line"
 
 
-@pytest.mark.parametrize("name", ["active_rate", "committee_rate", "aggregation_rate"])
-def test_a_share_has_at_most_six_decimals(name: str) -> None:
-    made(**{name: 0.450001})
-    refused(f"{name} = 0.4500001 has more than six decimals", **{name: 0.4500001})
-    refused("more than six decimals", **{name: 0.1 + 0.2})
+@pytest.mark.parametrize("strategy", [1, 2])
+def test_strategies_one_and_two_have_no_threshold(strategy: int) -> None:
+    assert made(strategy=strategy, threshold="none").threshold == "none"
+    refused(
+        f"threshold = spread: strategy {strategy} has no threshold",
+        strategy=strategy,
+        threshold="spread",
+    )
+
+
+def test_strategy_three_needs_a_threshold() -> None:
+    assert made(strategy=3, threshold="spread").selection.number == 3
+    refused("threshold = none: strategy 3 needs a threshold", strategy=3)
+
+
+def test_the_right_angle_goes_with_directions_only() -> None:
+    assert made(strategy=3, threshold="direction", distance="direction").distance == "direction"
+    refused(
+        "threshold = direction goes with distance = direction, not with squared",
+        strategy=3,
+        threshold="direction",
+    )
+
+
+@pytest.mark.parametrize("rate", [float("nan"), float("inf"), -0.1, 1.5, 1.000001])
+def test_no_share_is_outside_zero_and_one(rate: float) -> None:
+    assert parts_per_million("omega", 1.0) == MILLION
+    with pytest.raises(ParametersError, match=r"omega = .* is not in \[0, 1\]"):
+        parts_per_million("omega", rate)
 
 
 def test_a_share_is_read_as_it_is_written() -> None:
@@ -125,25 +185,66 @@ def test_a_share_is_read_as_it_is_written() -> None:
     assert parts_per_million("rate", np.float64(0.25)) == 250_000
 
 
-@given(millionths=st.integers(0, 1_000_000))
+def test_beyond_six_decimals_a_share_is_rounded_half_up() -> None:
+    assert parts_per_million("rate", 0.4500004) == 450_000
+    assert parts_per_million("rate", 0.4500005) == 450_001
+    assert parts_per_million("rate", 1 / 3) == 333_333
+    assert parts_per_million("rate", 0.0000005) == 1
+    assert parts_per_million("rate", 0.0000004999999) == 0
+    assert parts_per_million("rate", 5e-324) == 0
+
+
+@given(millionths=st.integers(0, MILLION))
 def test_every_millionth_is_read_exactly(millionths: int) -> None:
-    assert parts_per_million("rate", millionths / 1_000_000) == millionths
+    assert parts_per_million("rate", millionths / MILLION) == millionths
 
 
 @given(rate=st.floats())
 def test_any_number_is_a_share_or_refused(rate: float) -> None:
     try:
-        assert parts_per_million("rate", rate) / 1_000_000 == rate
+        found = parts_per_million("rate", rate)
     except ParametersError:
-        assert not 0 <= rate <= 1 or round(rate, 6) != rate
+        assert not 0 <= rate <= 1
+        return
+    assert 0 <= found <= MILLION
+    assert abs(Decimal(repr(rate)) * MILLION - found) <= Decimal("0.5")
+
+
+def test_a_share_of_one_half_is_rounded_up() -> None:
+    assert rounded_share(500_000, 5) == 3  # 2.5
+    assert rounded_share(499_999, 5) == 2  # 2.499995
+    assert rounded_share(100_000, 4) == 0  # 0.4
+
+
+@given(share=st.integers(0, MILLION), whole=st.integers(0, 100_000))
+def test_a_share_is_rounded_as_decimal_arithmetic_does(share: int, whole: int) -> None:
+    exact = Decimal(share) * whole / MILLION
+    assert rounded_share(share, whole) == int(exact.quantize(Decimal(1), ROUND_HALF_UP))
+
+
+@given(share=st.integers(0, MILLION), trainers=st.integers(1, 256))
+def test_never_more_are_accepted_than_train(share: int, trainers: int) -> None:
+    assert 1 <= accepted_size(share, trainers) <= trainers
+
+
+def test_a_layout_adds_up_to_the_dimension() -> None:
+    require_layout((("weight", (2, 3)), ("bias", (3,)), ("scale", ())), 10)
+    require_layout((), 0)
+    with pytest.raises(ParametersError, match="its tensors have 9 numbers, and d = 10"):
+        require_layout((("weight", (2, 3)), ("bias", (3,))), 10)
+
+
+def test_a_tensors_name_stands_once() -> None:
+    with pytest.raises(ParametersError, match="a tensor's name stands twice"):
+        require_layout((("weight", (2,)), ("weight", (2,))), 4)
 
 
 @given(
     clients=st.integers(-1, 700),
-    rates=st.tuples(*[st.integers(0, 1000).map(lambda x: x / 1000)] * 3),
+    rates=st.tuples(*[st.integers(0, 1000).map(lambda x: 1000 * x)] * 3),
 )
 def test_what_is_not_refused_keeps_every_invariant(
-    clients: int, rates: tuple[float, float, float]
+    clients: int, rates: tuple[int, int, int]
 ) -> None:
     try:
         found = Parameters(clients, *rates, 1, 1)
@@ -153,3 +254,4 @@ def test_what_is_not_refused_keeps_every_invariant(
     assert found.members <= parameters.MAX_MEMBERS
     assert 1 <= found.accepted <= found.trainers <= parameters.MAX_TRAINERS
     assert found.members + found.trainers == found.active <= found.clients
+    assert found.members // 2 <= found.replies <= found.members - 1

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.protocol.aggregation import aggregate
+from ledger.protocol.rules.aggregation import aggregate
 from ledger.protocol.types import ClientId
 from tests.protocol.support import f32
 

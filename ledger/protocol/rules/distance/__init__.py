@@ -1,0 +1,1 @@
+"""Distances between two updates: D_k^c of Eq. computeScore, and its variants."""

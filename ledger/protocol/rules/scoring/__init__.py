@@ -1,0 +1,1 @@
+"""How a trainer's distances to the members become one number (Eq. computeScore)."""

@@ -1,0 +1,1 @@
+"""Which trainers of a ranking enter the model (section "Selection Strategy")."""

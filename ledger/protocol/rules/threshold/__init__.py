@@ -1,0 +1,1 @@
+"""Up to which distance strategy III accepts: what the committee certifies beside the ranking."""

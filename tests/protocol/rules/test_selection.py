@@ -1,0 +1,80 @@
+"""The three selection strategies, and the sentences that explain what they chose."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledger.protocol.encoding import float_bits, word_client
+from ledger.protocol.ranking import rank
+from ledger.protocol.rules.registry import SELECTIONS
+from ledger.protocol.rules.selected import Selected
+from ledger.protocol.rules.selection.farthest import farthest
+from ledger.protocol.rules.selection.nearest import nearest
+from ledger.protocol.rules.selection.within_threshold import within_threshold
+from ledger.protocol.types import ClientId, Form
+from tests.protocol.support import client_ids, distances, ids
+
+FIVE = rank([(ClientId(c), d) for c, d in ((7, 4.0), (2, 1.0), (9, 1.0), (4, 3.0), (0, 2.0))])
+rankings = st.dictionaries(client_ids, distances, min_size=1, max_size=12)
+
+
+def test_strategy_one_takes_the_nearest() -> None:
+    assert nearest(FIVE, 2, 0) == ids(2, 9)
+
+
+def test_strategy_two_takes_the_farthest_still_in_ranking_order() -> None:
+    assert farthest(FIVE, 2, 0) == ids(4, 7)
+
+
+def test_strategy_three_takes_all_up_to_and_at_the_threshold() -> None:
+    assert within_threshold(FIVE, 1, float_bits(3.0)) == ids(2, 9, 0, 4)
+    assert within_threshold(FIVE, 1, float_bits(3.0) - 1) == ids(2, 9, 0)
+
+
+def test_strategy_three_takes_the_m_nearest_where_nobody_is_near() -> None:
+    assert within_threshold(FIVE, 2, float_bits(0.5)) == ids(2, 9)
+
+
+@pytest.mark.parametrize("number", SELECTIONS)
+def test_all_can_be_accepted(number: int) -> None:
+    assert SELECTIONS[number].select(FIVE, 5, float_bits(4.0)) == ids(2, 9, 0, 4, 7)
+
+
+def test_numbers_and_forms_are_the_contracts() -> None:
+    assert {number: rule.form for number, rule in SELECTIONS.items()} == {
+        1: Form.FIRST,
+        2: Form.LAST,
+        3: Form.WITHIN_THRESHOLD,
+    }
+    assert [rule.name for rule in SELECTIONS.values()] == ["I", "II", "III"]
+    assert [n for n, rule in SELECTIONS.items() if rule.needs_threshold] == [3]
+
+
+@given(trainers=rankings, data=st.data())
+def test_the_three_strategies_take_a_prefix_a_suffix_and_a_neighbourhood(
+    trainers: dict[ClientId, float], data: st.DataObject
+) -> None:
+    ranking = rank(trainers.items())
+    clients = tuple(word_client(word) for word in ranking)
+    size = data.draw(st.integers(1, len(ranking)))
+    threshold = data.draw(st.sampled_from(list(trainers.values())) | distances)
+    assert nearest(ranking, size, 0) == clients[:size]
+    assert farthest(ranking, size, 0) == clients[-size:]
+    near = tuple(client for client in clients if trainers[client] <= threshold)
+    assert within_threshold(ranking, size, float_bits(threshold)) == (near or clients[:size])
+
+
+def test_each_strategy_has_a_sentence() -> None:
+    found = Selected(2, 1.5, 0.0, "no threshold")
+    assert SELECTIONS[1].sentence(found) == "the 2 nearest were accepted, up to distance 1.5."
+    assert SELECTIONS[2].sentence(found) == "the 2 farthest were accepted, from distance 1.5 on."
+    within = Selected(4, 1.5, 2.0, "the committee's own spread")
+    assert SELECTIONS[3].sentence(within) == (
+        "the 4 within the committee's own spread of 2 were accepted."
+    )
+    outside = Selected(2, 2.5, 2.0, "a right angle")
+    assert SELECTIONS[3].sentence(outside) == (
+        "none lies within a right angle of 2, so the 2 nearest were accepted."
+    )
