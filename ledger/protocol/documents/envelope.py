@@ -1,0 +1,265 @@
+"""What clients and members send to each other: signed envelopes, genuine by what they carry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from ledger.protocol import canonical
+from ledger.protocol.documents.fields import (
+    client_id,
+    digest,
+    octets,
+    row,
+    signature,
+    versioned,
+    whole,
+)
+from ledger.protocol.documents.incidents import opening_fields, opening_of
+from ledger.protocol.documents.vector import MAX_VECTOR_BYTES
+from ledger.protocol.encoding import PROTOCOL_VERSION, Opening, sha256
+from ledger.protocol.errors import EncodingError
+from ledger.protocol.types import (
+    Address,
+    ClientId,
+    Commitment,
+    Digest,
+    Domain,
+    Phase,
+    Scores,
+    SignedCommitment,
+    SignedScores,
+    SignedVote,
+    Vote,
+    VoteKind,
+)
+
+
+class EnvelopeKind(IntEnum):
+    """What an envelope carries."""
+
+    COMMITMENT = 1
+    PAYLOAD = 2
+    SCORES = 3
+    REQUEST = 4
+    REPLY = 5
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedPayload:
+    """Announces a payload: its digest opens the client's commitment on the chain."""
+
+    digest: Digest
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedScores:
+    """A signed score vector with its bytes.
+
+    Attributes:
+        signed: the claim; its digest is the sha256 of the vector.
+        vector: the vector's bytes.
+    """
+
+    signed: SignedScores
+    vector: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseCertificate:
+    """The certificate of phase 1 on which a request of phase 2 rests.
+
+    Attributes:
+        view: of the aggregation phase.
+        set_digest: S_a.
+        request: its primary's signature.
+        replies: member and signature of each reply, by ascending place.
+    """
+
+    view: int
+    set_digest: Digest
+    request: bytes
+    replies: tuple[tuple[ClientId, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A primary's request with what it rests on.
+
+    Attributes:
+        request: the signed request.
+        opening: what its result binds; in phase 1.
+        record: the bytes of its record; in phase 1.
+        certificate: of phase 1; in phase 2.
+    """
+
+    request: SignedVote
+    opening: Opening | None = None
+    record: bytes | None = None
+    certificate: PhaseCertificate | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A member's signed reply."""
+
+    reply: SignedVote
+
+
+Body = SignedCommitment | PublishedPayload | PublishedScores | Proposal | Reply
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """One message of one client in one round.
+
+    Attributes:
+        domain: the contract and chain it belongs to.
+        round: t.
+        client: who says it.
+        body: what it says.
+    """
+
+    domain: Domain
+    round: int
+    client: ClientId
+    body: Body
+
+    @property
+    def kind(self) -> EnvelopeKind:
+        """What it carries."""
+        return _KINDS[type(self.body)]
+
+
+_KINDS = {
+    SignedCommitment: EnvelopeKind.COMMITMENT,
+    PublishedPayload: EnvelopeKind.PAYLOAD,
+    PublishedScores: EnvelopeKind.SCORES,
+    Proposal: EnvelopeKind.REQUEST,
+    Reply: EnvelopeKind.REPLY,
+}
+
+
+def encode_envelope(envelope: Envelope) -> bytes:
+    """Return the bytes of an envelope."""
+    return canonical.encode(
+        {
+            "version": PROTOCOL_VERSION,
+            "chain_id": envelope.domain.chain_id,
+            "contract": envelope.domain.contract,
+            "round": envelope.round,
+            "kind": int(envelope.kind),
+            "client": envelope.client,
+            "body": _from_body(envelope.body),
+        }
+    )
+
+
+def decode_envelope(data: bytes) -> Envelope:
+    """Return the envelope behind bytes from anybody.
+
+    Args:
+        data: at most `canonical.MAX_DOCUMENT_BYTES`.
+
+    Returns:
+        The envelope; whether it is genuine is judged by what it carries.
+
+    Raises:
+        EncodingError: not an envelope.
+    """
+    types = {"chain_id": int, "contract": bytes, "round": int, "kind": int, "client": int}
+    value = versioned(canonical.decode(data), types | {"body": list})
+    domain = Domain(
+        whole("chain_id", value["chain_id"], 64),
+        Address(octets("contract", value["contract"], 20)),
+    )
+    number, client = whole("round", value["round"], 64), client_id(value["client"])
+    try:
+        kind = EnvelopeKind(value["kind"])
+    except ValueError as error:
+        raise EncodingError(f"there is no envelope of kind {value['kind']}") from error
+    return Envelope(domain, number, client, _body(kind, number, client, value["body"]))
+
+
+def _from_body(body: Body) -> list[object]:
+    if isinstance(body, SignedCommitment):
+        return [body.commitment.commitment, body.signature]
+    if isinstance(body, PublishedPayload):
+        return [body.digest]
+    if isinstance(body, PublishedScores):
+        scores = body.signed.scores
+        return [scores.base, scores.clients, body.vector, body.signed.signature]
+    if isinstance(body, Reply):
+        return _from_vote(body.reply)
+    if body.certificate is not None:
+        return [*_from_vote(body.request), _from_certificate(body.certificate)]
+    assert body.opening is not None, "a request of phase 1 opens its result"
+    return [*_from_vote(body.request), opening_fields(body.opening), body.record]
+
+
+def _body(kind: EnvelopeKind, number: int, client: ClientId, value: list[Any]) -> Body:
+    if kind is EnvelopeKind.COMMITMENT:
+        word, signed = row(value, 2)
+        return SignedCommitment(Commitment(number, client, digest(word)), signature(signed))
+    if kind is EnvelopeKind.PAYLOAD:
+        (payload,) = row(value, 1)
+        return PublishedPayload(digest(payload))
+    if kind is EnvelopeKind.SCORES:
+        return _scores(number, client, row(value, 4))
+    if kind is EnvelopeKind.REPLY:
+        return Reply(_vote(VoteKind.REPLY, number, client, row(value, 6)))
+    return _proposal(number, client, value)
+
+
+def _scores(number: int, client: ClientId, value: list[Any]) -> PublishedScores:
+    base, clients, vector, signed = value
+    if type(vector) is not bytes or len(vector) > MAX_VECTOR_BYTES:
+        raise EncodingError(f"a score vector is at most {MAX_VECTOR_BYTES} bytes")
+    scores = Scores(number, client, digest(base), digest(clients), sha256(vector))
+    return PublishedScores(SignedScores(scores, signature(signed)), vector)
+
+
+def _proposal(number: int, client: ClientId, value: list[Any]) -> Proposal:
+    request = _vote(VoteKind.REQUEST, number, client, value[:6])
+    if request.vote.phase is Phase.ELECTION:
+        (certificate,) = row(value[6:], 1)
+        return Proposal(request, certificate=_certificate(row(certificate, 4)))
+    opening, record = row(value[6:], 2)
+    if type(record) is not bytes:
+        raise EncodingError("the record of a request is not bytes")
+    return Proposal(request, opening_of(opening), record)
+
+
+def _from_certificate(certificate: PhaseCertificate) -> list[object]:
+    replies = [[member, signed] for member, signed in certificate.replies]
+    return [certificate.view, certificate.set_digest, certificate.request, replies]
+
+
+def _certificate(value: list[Any]) -> PhaseCertificate:
+    view, set_of, request, replies = value
+    if type(replies) is not list:
+        raise EncodingError("the replies of a certificate are not a list")
+    cast = tuple((client_id(member), signature(signed)) for member, signed in map(_pair, replies))
+    return PhaseCertificate(whole("view", view, 32), digest(set_of), signature(request), cast)
+
+
+def _pair(value: object) -> list[Any]:
+    return row(value, 2)
+
+
+def _from_vote(signed: SignedVote) -> list[object]:
+    vote = signed.vote
+    digests = [vote.base, vote.set_digest, vote.result]
+    return [int(vote.phase), vote.view, *digests, signed.signature]
+
+
+def _vote(kind: VoteKind, number: int, member: ClientId, value: list[Any]) -> SignedVote:
+    phase_code, view, base, set_of, result, signed = row(value, 6)
+    try:
+        phase = Phase(whole("phase", phase_code, 8))
+    except ValueError as error:
+        raise EncodingError(f"there is no phase {phase_code}") from error
+    where = (kind, number, phase, whole("view", view, 32))
+    vote = Vote(*where, digest(base), digest(set_of), digest(result))
+    return SignedVote(member, vote, signature(signed))

@@ -1,0 +1,124 @@
+"""Checked fields of a decoded document: each function returns the value or raises EncodingError."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from ledger.protocol.encoding import PROTOCOL_VERSION
+from ledger.protocol.errors import EncodingError
+from ledger.protocol.types import ClientId, Digest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+def keyed(value: Mapping[str, Any], types: Mapping[str, type]) -> dict[str, Any]:
+    """Return a map that has exactly these keys, with values of exactly these types.
+
+    Raises:
+        EncodingError: a key is missing or unknown, or a value has another type.
+    """
+    if set(value) != set(types):
+        odd = sorted(set(value) ^ set(types))
+        raise EncodingError(f"fields {odd!s:.200} are missing or not known")
+    for name, kind in types.items():
+        if type(value[name]) is not kind:
+            raise EncodingError(f"{name} is not of type {kind.__name__}")
+    return dict(value)
+
+
+def versioned(value: Mapping[str, Any], types: Mapping[str, type]) -> dict[str, Any]:
+    """Return the fields of a document of this protocol version.
+
+    Raises:
+        EncodingError: another version, or fields that are not those of the document.
+    """
+    fields = keyed(value, {"version": int, **types})
+    if fields["version"] != PROTOCOL_VERSION:
+        raise EncodingError(f"protocol version {fields['version']} is not {PROTOCOL_VERSION}")
+    return fields
+
+
+def row(value: object, length: int) -> list[Any]:
+    """Return a list of this length.
+
+    Raises:
+        EncodingError: it is no list, or has another length.
+    """
+    if type(value) is not list or len(value) != length:
+        raise EncodingError(f"{value!r:.80} is not a list of {length}")
+    return value
+
+
+def whole(name: str, value: object, bits: int) -> int:
+    """Return a number of at most so many bits.
+
+    Raises:
+        EncodingError: it is no whole number, negative or larger.
+    """
+    if type(value) is not int or not 0 <= value < 1 << bits:
+        raise EncodingError(f"{name} {value!r:.80} is not a whole number of {bits} bits")
+    return value
+
+
+def client_id(value: object) -> ClientId:
+    """Return a client's index.
+
+    Raises:
+        EncodingError: it is not a number of 32 bits.
+    """
+    return ClientId(whole("client", value, 32))
+
+
+def octets(name: str, value: object, length: int) -> bytes:
+    """Return bytes of this length.
+
+    Raises:
+        EncodingError: they are no bytes, or fewer or more.
+    """
+    if type(value) is not bytes or len(value) != length:
+        raise EncodingError(f"{name} {value!r:.80} is not {length} bytes")
+    return value
+
+
+def digest(value: object) -> Digest:
+    """Return a digest.
+
+    Raises:
+        EncodingError: it is not 32 bytes.
+    """
+    return Digest(octets("digest", value, 32))
+
+
+def signature(value: object) -> bytes:
+    """Return a signature's bytes.
+
+    Raises:
+        EncodingError: they are not 65.
+    """
+    return octets("signature", value, 65)
+
+
+def require_ascending(name: str, values: Iterable[Any]) -> None:
+    """Refuse keys that do not ascend strictly.
+
+    Raises:
+        EncodingError: one is not above the one before.
+    """
+    if any(one >= other for one, other in pairwise(values)):
+        raise EncodingError(f"{name} are not strictly ascending")
+
+
+def packed_clients(data: bytes) -> tuple[ClientId, ...]:
+    """Return the clients of a join of big-endian u32, strictly ascending.
+
+    Raises:
+        EncodingError: its length is no multiple of four, or they do not ascend.
+    """
+    if len(data) % 4:
+        raise EncodingError(f"{len(data)} bytes are no list of clients")
+    starts = range(0, len(data), 4)
+    clients = tuple(ClientId(int.from_bytes(data[start : start + 4])) for start in starts)
+    require_ascending("clients", clients)
+    return clients

@@ -1,0 +1,172 @@
+"""What went wrong while a round was voted on; its digest is in the round's event, unsigned.
+
+Each incident but silence and a missing quorum is proven by the accused's own signature, so a
+missing or bogus document neither fails an audit nor makes it incomplete.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ledger.protocol import canonical
+from ledger.protocol.documents.fields import (
+    client_id,
+    digest,
+    require_ascending,
+    row,
+    signature,
+    versioned,
+    whole,
+)
+from ledger.protocol.encoding import PROTOCOL_VERSION, Opening
+from ledger.protocol.errors import EncodingError
+from ledger.protocol.types import (
+    ClientId,
+    Digest,
+    IncidentKind,
+    Phase,
+    SignedVote,
+    Vote,
+    VoteKind,
+)
+
+VOTES_OF = {
+    IncidentKind.SILENT: 0,
+    IncidentKind.NO_QUORUM: 0,
+    IncidentKind.WRONG_PROPOSAL: 1,
+    IncidentKind.EQUIVOCATION: 2,
+}
+"""Votes that an incident carries as evidence."""
+
+_KINDS = {1: VoteKind.REQUEST, 2: VoteKind.REPLY}
+_NUMBERS = {kind: number for number, kind in _KINDS.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """Something a member did wrong, or failed at, while voting.
+
+    Attributes:
+        phase: what was voted on.
+        view: in which view.
+        member: who.
+        kind: what.
+        votes: what it signed, as evidence; as many as `VOTES_OF` says.
+        opening: what a wrong proposal's result binds; None for another kind.
+    """
+
+    phase: Phase
+    view: int
+    member: ClientId
+    kind: IncidentKind
+    votes: tuple[SignedVote, ...] = ()
+    opening: Opening | None = None
+
+    @property
+    def key(self) -> tuple[int, int, int, int]:
+        """What incidents are sorted by."""
+        return int(self.phase), self.view, int(self.member), int(self.kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Incidents:
+    """All incidents of a round, sorted by their keys."""
+
+    round: int
+    base: Digest
+    incidents: tuple[Incident, ...]
+
+
+def encode_incidents(document: Incidents) -> bytes:
+    """Return the bytes of a round's incidents."""
+    return canonical.encode(
+        {
+            "version": PROTOCOL_VERSION,
+            "round": document.round,
+            "base": document.base,
+            "incidents": [
+                [*incident.key, [_from_vote(vote) for vote in incident.votes], _opening(incident)]
+                for incident in document.incidents
+            ],
+        }
+    )
+
+
+def decode_incidents(data: bytes) -> Incidents:
+    """Return the incidents behind a blob.
+
+    Args:
+        data: the blob.
+
+    Returns:
+        The incidents; what they accuse of is not checked here.
+
+    Raises:
+        EncodingError: not an incidents document.
+    """
+    types = {"round": int, "base": bytes, "incidents": list}
+    value = versioned(canonical.decode(data), types)
+    number = whole("round", value["round"], 64)
+    incidents = tuple(_incident(number, row(entry, 6)) for entry in value["incidents"])
+    require_ascending("incidents", [incident.key for incident in incidents])
+    return Incidents(number, digest(value["base"]), incidents)
+
+
+def opening_fields(opening: Opening) -> list[object]:
+    """Return an opening as documents carry it."""
+    digests = [opening.model, opening.updates_root, opening.scores_root, opening.ranking_digest]
+    return [*digests, opening.threshold_bits, opening.reveal, opening.record]
+
+
+def opening_of(value: object) -> Opening:
+    """Return the opening that a document carries.
+
+    Raises:
+        EncodingError: it is none.
+    """
+    model, updates, scores, ranking, threshold, reveal, record = row(value, 7)
+    return Opening(
+        digest(model),
+        digest(updates),
+        digest(scores),
+        digest(ranking),
+        whole("threshold", threshold, 64),
+        digest(reveal),
+        digest(record),
+    )
+
+
+def _incident(number: int, entry: list[object]) -> Incident:
+    phase_code, view_code, member, kind_code, votes, opening = entry
+    try:
+        phase = Phase(whole("phase", phase_code, 8))
+        kind = IncidentKind(whole("kind", kind_code, 8))
+    except ValueError as error:
+        raise EncodingError(f"phase {phase_code}, kind {kind_code}: no such incident") from error
+    view = whole("view", view_code, 32)
+    who = client_id(member)
+    cast = tuple(_vote(number, phase, view, who, row(v, 5)) for v in row(votes, VOTES_OF[kind]))
+    if kind is not IncidentKind.WRONG_PROPOSAL:
+        row(opening, 0)
+        return Incident(phase, view, who, kind, cast)
+    return Incident(phase, view, who, kind, cast, opening_of(opening))
+
+
+def _opening(incident: Incident) -> list[object]:
+    return [] if incident.opening is None else opening_fields(incident.opening)
+
+
+def _from_vote(signed: SignedVote) -> list[object]:
+    vote = signed.vote
+    return [_NUMBERS[vote.kind], vote.base, vote.set_digest, vote.result, signed.signature]
+
+
+def _vote(
+    number: int, phase: Phase, view: int, member: ClientId, entry: list[object]
+) -> SignedVote:
+    code, base, set_of, result, signed = entry
+    kind = _KINDS.get(whole("kind", code, 8))
+    if kind is None:
+        raise EncodingError(f"vote kind {code} is neither request nor reply")
+    vote = Vote(kind, number, phase, view, digest(base), digest(set_of), digest(result))
+    return SignedVote(member, vote, signature(signed))

@@ -1,0 +1,203 @@
+"""The record of a round: which inputs its decision rests on. The aggregation result binds it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ledger.protocol import canonical
+from ledger.protocol.documents.fields import (
+    client_id,
+    digest,
+    octets,
+    require_ascending,
+    row,
+    signature,
+    versioned,
+    whole,
+)
+from ledger.protocol.encoding import PROTOCOL_VERSION, set_digest
+from ledger.protocol.errors import EncodingError
+from ledger.protocol.types import (
+    ClientId,
+    Digest,
+    DropoutReason,
+    RefusalReason,
+    Scores,
+    SignedScores,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+NOBODY = ClientId(0)
+"""What stands for the client of a refusal that names none."""
+
+MOST_REFUSED = 2
+"""Refused vectors of one member that a record lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class UsableUpdate:
+    """An active client's update that the record counts, by its payload's digest."""
+
+    client: ClientId
+    payload: Digest
+
+
+@dataclass(frozen=True, slots=True)
+class Dropout:
+    """An active client without a usable update.
+
+    Attributes:
+        client: who.
+        reason: why.
+        payload: digest of a malformed payload; None for another reason.
+    """
+
+    client: ClientId
+    reason: DropoutReason
+    payload: Digest | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedScores:
+    """A signed score vector that does not count.
+
+    Attributes:
+        signed: the member's claim.
+        reason: why.
+        client: the client whose distance is false; 0 for another reason.
+    """
+
+    signed: SignedScores
+    reason: RefusalReason
+    client: ClientId = NOBODY
+
+
+@dataclass(frozen=True, slots=True)
+class RoundRecord:
+    """What a decision rests on.
+
+    Attributes:
+        round: t.
+        base: the commitments digest after the closing block.
+        updates: the usable updates, ascending by client.
+        dropouts: the other active clients, ascending.
+        scores: the signed score vectors that count, ascending by member.
+        refused: those that do not, ascending by member and digest.
+    """
+
+    round: int
+    base: Digest
+    updates: tuple[UsableUpdate, ...]
+    dropouts: tuple[Dropout, ...]
+    scores: tuple[SignedScores, ...]
+    refused: tuple[RefusedScores, ...]
+
+    @property
+    def clients(self) -> tuple[ClientId, ...]:
+        """The clients with a usable update, ascending: the set that score vectors are for."""
+        return tuple(update.client for update in self.updates)
+
+    @property
+    def clients_digest(self) -> Digest:
+        """Set digest of `clients`, which every score claim names."""
+        return set_digest(self.clients)
+
+    def payloads(self) -> dict[ClientId, Digest]:
+        """Return the payload digest of each usable update."""
+        return {update.client: update.payload for update in self.updates}
+
+
+def encode_record(record: RoundRecord) -> bytes:
+    """Return the bytes of a round's record."""
+    return canonical.encode(
+        {
+            "version": PROTOCOL_VERSION,
+            "round": record.round,
+            "base": record.base,
+            "updates": [[update.client, update.payload] for update in record.updates],
+            "dropouts": [[d.client, int(d.reason), d.payload or b""] for d in record.dropouts],
+            "scores": [_from_claim(signed) for signed in record.scores],
+            "refused": [
+                [*_from_claim(entry.signed), int(entry.reason), entry.client]
+                for entry in record.refused
+            ],
+        }
+    )
+
+
+def decode_record(data: bytes) -> RoundRecord:
+    """Return the round record behind a blob.
+
+    Args:
+        data: the blob.
+
+    Returns:
+        The record; what it lists is not checked here.
+
+    Raises:
+        EncodingError: not a round record.
+    """
+    lists = ("updates", "dropouts", "scores", "refused")
+    types = {"round": int, "base": bytes, **dict.fromkeys(lists, list)}
+    value = versioned(canonical.decode(data), types)
+    number, base = whole("round", value["round"], 64), digest(value["base"])
+    updates = tuple(_update(entry) for entry in value["updates"])
+    require_ascending("updates", [update.client for update in updates])
+    dropouts = tuple(_dropout(entry) for entry in value["dropouts"])
+    require_ascending("dropouts", [dropout.client for dropout in dropouts])
+    about = (number, base, set_digest([update.client for update in updates]))
+    scores = tuple(_claim(row(entry, 3), about) for entry in value["scores"])
+    require_ascending("scores", [signed.scores.member for signed in scores])
+    refused = tuple(_refused(row(entry, 5), about) for entry in value["refused"])
+    _require_refused(refused)
+    return RoundRecord(number, base, updates, dropouts, scores, refused)
+
+
+def _require_refused(refused: Iterable[RefusedScores]) -> None:
+    claims = [entry.signed.scores for entry in refused]
+    require_ascending("refused", [(claim.member, claim.digest) for claim in claims])
+    if max(Counter(claim.member for claim in claims).values(), default=0) > MOST_REFUSED:
+        raise EncodingError(f"more than {MOST_REFUSED} refused vectors of one member are listed")
+
+
+def _update(entry: object) -> UsableUpdate:
+    client, payload = row(entry, 2)
+    return UsableUpdate(client_id(client), digest(payload))
+
+
+def _dropout(entry: object) -> Dropout:
+    client, code, payload = row(entry, 3)
+    try:
+        reason = DropoutReason(whole("reason", code, 8))
+    except ValueError as error:
+        raise EncodingError(f"there is no dropout reason {code}") from error
+    if reason is DropoutReason.PAYLOAD_MALFORMED:
+        return Dropout(client_id(client), reason, digest(payload))
+    octets("payload", payload, 0)
+    return Dropout(client_id(client), reason)
+
+
+def _refused(entry: list[object], about: tuple[int, Digest, Digest]) -> RefusedScores:
+    *claim, code, client = entry
+    try:
+        reason = RefusalReason(whole("reason", code, 8))
+    except ValueError as error:
+        raise EncodingError(f"there is no refusal reason {code}") from error
+    if reason is not RefusalReason.FALSE_DISTANCE and client != 0:
+        raise EncodingError(f"reason {code} names no client, and {client!r:.80} is one")
+    return RefusedScores(_claim(claim, about), reason, client_id(client))
+
+
+def _from_claim(signed: SignedScores) -> list[object]:
+    return [signed.scores.member, signed.scores.digest, signed.signature]
+
+
+def _claim(entry: list[object], about: tuple[int, Digest, Digest]) -> SignedScores:
+    member, vector, signed = entry
+    number, base, clients = about
+    scores = Scores(number, client_id(member), base, clients, digest(vector))
+    return SignedScores(scores, signature(signed))

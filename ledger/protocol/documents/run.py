@@ -1,0 +1,132 @@
+"""The configuration of a run: its sha256 is the contract's configHash."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from ledger.protocol import canonical
+from ledger.protocol.documents.fields import (
+    digest,
+    keyed,
+    octets,
+    require_ascending,
+    row,
+    versioned,
+    whole,
+)
+from ledger.protocol.encoding import PROTOCOL_VERSION
+from ledger.protocol.errors import EncodingError, ParametersError
+from ledger.protocol.parameters import Parameters, require_layout
+from ledger.protocol.types import Address, Beacon, Digest, Quorum, RegisteredClient
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ledger.protocol.rules.distance.rule import Layout
+
+MAX_SAMPLES = 2**53
+"""Bound of Σ n_k: sums below it are exact in float64 too."""
+
+MAX_SIZES = 16
+"""Sizes in a tensor's shape; a document full of them would take a minute to multiply."""
+
+_WHOLE = ("clients", "rounds", "dimension", "active_ppm", "committee_ppm", "aggregation_ppm")
+_BLOCKS = ("deadline_blocks", "commit_blocks", "view_seconds", "strategy")
+_NAMES = ("scoring", "distance", "threshold", "quorum", "beacon")
+_TYPES: dict[str, type] = {
+    **dict.fromkeys(_WHOLE + _BLOCKS, int),
+    **dict.fromkeys(_NAMES, str),
+    "server_rate": float,
+    "scores_checked": bool,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RunDocument:
+    """The configuration of a run.
+
+    Attributes:
+        parameters: the protocol's parameters.
+        registry: every client's address and samples, index by index, addresses ascending.
+        initial_model: sha256 of w_1.
+        layout: the model's tensors, in the order in which a flat vector joins them.
+        experiment: how clients train, as the trainer's own settings; opaque to an auditor.
+    """
+
+    parameters: Parameters
+    registry: tuple[RegisteredClient, ...]
+    initial_model: Digest
+    layout: Layout
+    experiment: Mapping[str, Any]
+
+
+def encode_run(document: RunDocument) -> bytes:
+    """Return the bytes of a run's configuration."""
+    settings = {f.name: getattr(document.parameters, f.name) for f in fields(Parameters)}
+    settings |= {name: str(settings[name]) for name in _NAMES}
+    settings["server_rate"] = float(settings["server_rate"])
+    return canonical.encode(
+        {
+            "version": PROTOCOL_VERSION,
+            "parameters": settings,
+            "registry": [[client.address, client.samples] for client in document.registry],
+            "initial_model": document.initial_model,
+            "layout": [[name, list(shape)] for name, shape in document.layout],
+            "experiment": dict(document.experiment),
+        }
+    )
+
+
+def decode_run(data: bytes) -> RunDocument:
+    """Return the run's configuration behind a blob.
+
+    Args:
+        data: the blob.
+
+    Returns:
+        The configuration, with its invariants checked.
+
+    Raises:
+        EncodingError: not a configuration of this protocol version.
+    """
+    types = {"parameters": dict, "registry": list, "initial_model": bytes, "layout": list}
+    value = versioned(canonical.decode(data), types | {"experiment": dict})
+    settings = keyed(value["parameters"], _TYPES)
+    try:
+        settings |= {"quorum": Quorum(settings["quorum"]), "beacon": Beacon(settings["beacon"])}
+        parameters = Parameters(**settings)
+        layout = tuple(_tensor(entry) for entry in value["layout"])
+        require_layout(layout, parameters.dimension)
+    except (ValueError, ParametersError) as error:
+        raise EncodingError(f"parameters: {error!s:.200}") from error
+    registry = tuple(_client(entry) for entry in value["registry"])
+    _require_registry(registry, parameters.clients)
+    model = digest(value["initial_model"])
+    return RunDocument(parameters, registry, model, layout, value["experiment"])
+
+
+def _require_registry(registry: tuple[RegisteredClient, ...], clients: int) -> None:
+    if len(registry) != clients:
+        raise EncodingError(f"{len(registry)} registered clients are not {clients}")
+    require_ascending("addresses", [client.address for client in registry])
+    total = sum(client.samples for client in registry)
+    if total >= MAX_SAMPLES:
+        raise EncodingError(f"the clients claim {total} samples, and fewer than 2^53 can be")
+
+
+def _client(entry: object) -> RegisteredClient:
+    address, samples = row(entry, 2)
+    claimed = whole("samples", samples, 64)
+    if not claimed:
+        raise EncodingError("a registered client claims at least one sample")
+    return RegisteredClient(Address(octets("address", address, 20)), claimed)
+
+
+def _tensor(entry: object) -> tuple[str, tuple[int, ...]]:
+    name, shape = row(entry, 2)
+    if type(name) is not str or type(shape) is not list:
+        raise EncodingError(f"{entry!r:.80} is not a tensor's name and shape")
+    if len(shape) > MAX_SIZES:
+        raise EncodingError(f"a tensor's shape has {len(shape)} sizes, and at most {MAX_SIZES}")
+    return name, tuple(whole("size", size, 32) for size in shape)

@@ -1,0 +1,95 @@
+"""Envelopes: five kinds, each with exactly what makes it genuine."""
+
+from __future__ import annotations
+
+import pytest
+
+from ledger.protocol import canonical
+from ledger.protocol.documents.envelope import EnvelopeKind, decode_envelope, encode_envelope
+from ledger.protocol.documents.vector import MAX_VECTOR_BYTES
+from ledger.protocol.encoding import sha256
+from ledger.protocol.errors import EncodingError
+from tests.protocol.documents.changes import ENVELOPES, KINDS, SIGNATURE, VECTOR_BYTES, filled
+
+BODY = ("body",)
+
+
+def test_there_are_five_kinds() -> None:
+    assert {name: int(each.kind) for name, each in ENVELOPES.items()} == {
+        "commitment": 1,
+        "payload": 2,
+        "scores": 3,
+        "request 1": 4,
+        "request 2": 4,
+        "reply": 5,
+    }
+    assert [int(kind) for kind in EnvelopeKind] == [1, 2, 3, 4, 5]
+
+
+def test_what_was_signed_is_put_together_from_the_whole_envelope() -> None:
+    # Round and client stand in the envelope, the vector's digest follows from its bytes.
+    plain = canonical.decode(encode_envelope(ENVELOPES["scores"]))
+    moved = decode_envelope(canonical.encode(plain | {"round": 4, "client": 2}))
+    body: object = moved.body
+    assert "round=4" in repr(body)
+    assert "member=2" in repr(body)
+    assert repr(sha256(VECTOR_BYTES)) in repr(body)
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "new", "fact"),
+    [
+        ("payload", ("chain_id",), -1, "chain_id -1 is not a whole number of 64 bits"),
+        ("payload", ("contract",), bytes(19), "contract .* is not 20 bytes"),
+        ("payload", ("round",), -1, "round -1"),
+        ("payload", ("client",), 2**32, "client 4294967296"),
+        ("payload", ("kind",), 0, "there is no envelope of kind 0"),
+        ("payload", ("kind",), 6, "there is no envelope of kind 6"),
+        ("payload", ("kind",), 2**64 - 1, "there is no envelope of kind"),
+        ("payload", ("kind",), 1, "is not a list of 2"),
+        ("payload", BODY, [], "is not a list of 1"),
+        ("payload", (*BODY, 0), bytes(31), "is not 32 bytes"),
+        ("commitment", BODY, [filled(1)], "is not a list of 2"),
+        ("commitment", (*BODY, 1), bytes(64), "is not 65 bytes"),
+        ("scores", BODY, [filled(1)] * 3, "is not a list of 4"),
+        ("scores", (*BODY, 0), b"", "is not 32 bytes"),
+        ("scores", (*BODY, 1), None, "is not 32 bytes"),
+        ("scores", (*BODY, 2), "text", "a score vector is at most 100000 bytes"),
+        ("scores", (*BODY, 2), bytes(MAX_VECTOR_BYTES + 1), "a score vector is at most 100000"),
+        ("scores", (*BODY, 2), bytes(MAX_VECTOR_BYTES), None),
+        ("scores", (*BODY, 3), b"", "is not 65 bytes"),
+        ("request 1", BODY, [], "is not a list of 6"),
+        ("request 1", BODY, [1, 0], "is not a list of 6"),
+        ("request 1", (*BODY, 0), 2, "is not a list of 1"),
+        ("request 1", (*BODY, 0), 3, "there is no phase 3"),
+        ("request 1", (*BODY, 0), True, "phase True"),
+        ("request 1", (*BODY, 1), 2**32, "view 4294967296"),
+        ("request 1", (*BODY, 6), [], "is not a list of 7"),
+        ("request 1", (*BODY, 7), "text", "the record of a request is not bytes"),
+        ("request 1", (*BODY, 7), b"anything: it is judged, not read here", None),
+        ("request 2", (*BODY, 0), 1, "is not a list of 2"),
+        ("request 2", (*BODY, 6), [], "is not a list of 4"),
+        ("request 2", (*BODY, 6, 0), -1, "view -1"),
+        ("request 2", (*BODY, 6, 1), b"", "is not 32 bytes"),
+        ("request 2", (*BODY, 6, 2), b"", "is not 65 bytes"),
+        ("request 2", (*BODY, 6, 3), {}, "the replies of a certificate are not a list"),
+        ("request 2", (*BODY, 6, 3), [], None),
+        ("request 2", (*BODY, 6, 3, 0), [5], "is not a list of 2"),
+        ("request 2", (*BODY, 6, 3, 0), [-5, SIGNATURE], "client -5"),
+        ("request 2", (*BODY, 6, 3, 0), [5, b""], "is not 65 bytes"),
+        ("reply", BODY, [1], "is not a list of 6"),
+        ("reply", (*BODY, 0), 0, "there is no phase 0"),
+        ("reply", (*BODY, 3), 1, "is not 32 bytes"),
+        ("reply", (*BODY, 5), None, "is not 65 bytes"),
+    ],
+)
+def test_an_envelope_that_is_none_is_refused(
+    name: str, path: tuple[object, ...], new: object, fact: str | None
+) -> None:
+    data = KINDS[name].changed(path, new)
+    if fact is None:
+        assert encode_envelope(decode_envelope(data)) == data
+        return
+    with pytest.raises(EncodingError, match=fact) as caught:
+        decode_envelope(data)
+    assert len(str(caught.value)) < 300, "an error is one line"

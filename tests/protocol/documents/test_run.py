@@ -1,0 +1,131 @@
+"""The run document: every setting, client and tensor in its range."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledger.protocol.documents.run import MAX_SIZES, RunDocument, decode_run, encode_run
+from ledger.protocol.errors import EncodingError
+from ledger.protocol.rules.registry import DISTANCES, SCORINGS
+from ledger.protocol.types import Address, Beacon, Quorum, RegisteredClient
+from tests.protocol.documents.changes import KINDS, LAYOUT, PARAMETERS, REGISTRY, RUN
+from tests.protocol.support import digests
+from tests.protocol.test_canonical import maps
+
+KIND = KINDS["run"]
+RULES: tuple[dict[str, Any], ...] = (
+    {"strategy": 1, "threshold": "none"},
+    {"strategy": 2, "threshold": "none"},
+    {"strategy": 3, "threshold": "spread"},
+)
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> RunDocument:
+    """Return configurations of three members and any other settings."""
+    window = draw(st.integers(1, 2**31))
+    parameters = replace(
+        PARAMETERS,
+        aggregation_ppm=draw(st.integers(0, 1_000_000)),
+        rounds=draw(st.integers(1, 2**32 - 1)),
+        scoring=draw(st.sampled_from(list(SCORINGS))),
+        distance=draw(st.sampled_from(list(DISTANCES))),
+        server_rate=draw(st.floats(min_value=0, exclude_min=True, allow_infinity=False)),
+        scores_checked=draw(st.booleans()),
+        quorum=draw(st.sampled_from(Quorum)),
+        beacon=draw(st.sampled_from(Beacon)),
+        commit_blocks=window,
+        deadline_blocks=draw(st.integers(window + 2, 2**32 - 1)),
+        view_seconds=draw(st.integers(1, 2**20)),
+        **draw(st.sampled_from(RULES)),
+    )
+    addresses = draw(
+        st.sets(st.binary(min_size=20, max_size=20).map(Address), min_size=7, max_size=7)
+    )
+    claims = draw(st.lists(st.integers(1, 2**50), min_size=7, max_size=7))
+    registry = tuple(map(RegisteredClient, sorted(addresses), claims))
+    return RunDocument(parameters, registry, draw(digests), LAYOUT, draw(maps))
+
+
+@given(document=runs())
+def test_every_run_can_be_read_back(document: RunDocument) -> None:
+    assert decode_run(encode_run(document)) == document
+
+
+def test_a_rate_that_is_a_whole_number_is_written_as_a_float() -> None:
+    whole = replace(RUN, parameters=replace(PARAMETERS, server_rate=1))
+    assert encode_run(whole) == encode_run(RUN)
+
+
+@pytest.mark.parametrize(
+    ("path", "new", "fact"),
+    [
+        (("parameters", "rounds"), 0, "rounds = 0 is not in"),
+        (("parameters", "rounds"), 1.0, "rounds is not of type int"),
+        (("parameters", "server_rate"), 1, "server_rate is not of type float"),
+        (("parameters", "server_rate"), float("nan"), "not a positive number"),
+        (("parameters", "strategy"), 4, "strategy = 4 is none of 1, 2, 3"),
+        (("parameters", "scoring"), "mode", "scoring = mode is none of"),
+        (("parameters", "distance"), "cosine", "distance = cosine is none of"),
+        (("parameters", "threshold"), "none", "strategy 3 needs a threshold"),
+        (("parameters", "distance"), "l2", "goes with distance = direction"),
+        (("parameters", "quorum"), "most", "'most' is not a valid Quorum"),
+        (("parameters", "beacon"), "x" * 900, "parameters: 'xxx"),
+        (("parameters", "scores_checked"), 1, "scores_checked is not of type"),
+        (("parameters", "deadline_blocks"), 5, "deadline_blocks = 5 is not in"),
+        (("parameters", "commit_blocks"), 0, "commit_blocks = 0 is not in"),
+        (("parameters", "view_seconds"), 0, "view_seconds = 0 is not in"),
+        (("parameters", "clients"), 8, "7 registered clients are not 8"),
+        (("parameters", "dimension"), 8, "its tensors have 7 numbers, and d = 8"),
+        (("parameters",), {}, "fields .* are missing or not known"),
+        (("registry",), [], "0 registered clients are not 7"),
+        (("registry", 3), [bytes([4]) * 20], "is not a list of 2"),
+        (("registry", 3), [bytes([4]) * 19, 1], "is not 20 bytes"),
+        (("registry", 3), ["a" * 20, 1], "is not 20 bytes"),
+        (("registry", 3), [bytes([4]) * 20, 0], "claims at least one sample"),
+        (("registry", 3), [bytes([4]) * 20, -1], "samples -1 is not a whole number of 64 bits"),
+        (("registry", 3), [bytes([4]) * 20, True], "samples True is not a whole number"),
+        (("registry", 3), [bytes([3]) * 20, 1], "addresses are not strictly ascending"),
+        (("registry", 3), [bytes([9]) * 20, 1], "addresses are not strictly ascending"),
+        (("initial_model",), bytes(31), "is not 32 bytes"),
+        (("layout", 0), ["weight"], "is not a list of 2"),
+        (("layout", 0), [1, [2, 3]], "is not a tensor's name and shape"),
+        (("layout", 0), ["weight", 6], "is not a tensor's name and shape"),
+        (("layout", 0), ["weight", [2, -3]], "size -3 is not a whole number of 32 bits"),
+        (("layout", 0), ["weight", [2, 2**32]], "is not a whole number of 32 bits"),
+        (("layout", 0), ["bias", [2, 3]], "a tensor's name stands twice"),
+        (("experiment",), [], "experiment is not of type"),
+    ],
+)
+def test_a_run_that_breaks_a_rule_is_refused(
+    path: tuple[object, ...], new: object, fact: str
+) -> None:
+    with pytest.raises(EncodingError, match=fact) as caught:
+        decode_run(KIND.changed(path, new))
+    assert len(str(caught.value)) < 300, "an error is one line"
+
+
+def test_the_clients_claim_fewer_than_two_to_the_53_samples() -> None:
+    others = sum(client.samples for client in REGISTRY[1:])
+    for total, fits in ((2**53 - 1, True), (2**53, False)):
+        first = replace(REGISTRY[0], samples=total - others)
+        data = encode_run(replace(RUN, registry=(first, *REGISTRY[1:])))
+        if fits:
+            assert decode_run(data).registry[0] == first
+            continue
+        with pytest.raises(EncodingError, match="fewer than 2\\^53 can be"):
+            decode_run(data)
+
+
+def test_a_shape_has_at_most_sixteen_sizes() -> None:
+    # A megabyte of sizes would take a minute to multiply.
+    layout = (("weight", (1,) * (MAX_SIZES - 1) + (7,)),)
+    assert decode_run(encode_run(replace(RUN, layout=layout))).layout == layout
+    longer = (("weight", (1,) * MAX_SIZES + (7,)),)
+    with pytest.raises(EncodingError, match="has 17 sizes, and at most 16"):
+        decode_run(encode_run(replace(RUN, layout=longer)))
