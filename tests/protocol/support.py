@@ -5,18 +5,25 @@ Keys are derived from a sentence: PUBLIC TEST KEYS, worth nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from hypothesis import strategies as st
 
 from ledger.protocol import encoding
-from ledger.protocol.counting import CountedScores, Electorate, Updates
-from ledger.protocol.documents import ScoreVector, encode_score_vector
-from ledger.protocol.errors import BlobMissingError
-from ledger.protocol.scoring import squared_distance
+from ledger.protocol.closing import Closing
+from ledger.protocol.documents.vector import ScoreVector, encode_vector
+from ledger.protocol.inputs import Evidence, Inputs, Participants
+from ledger.protocol.judgement import (
+    Judgement,
+    compose_record,
+    judge,
+    score_updates,
+    usable_clients,
+)
+from ledger.protocol.parameters import Parameters
 from ledger.protocol.signing import GROUP_ORDER, KeySigner, sign
 from ledger.protocol.types import (
     Address,
@@ -29,14 +36,28 @@ from ledger.protocol.types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from ledger.protocol.parameters import Parameters
+    from ledger.protocol.documents.record import RoundRecord
+    from ledger.protocol.doubts import Doubt
+    from ledger.protocol.rules.distance.rule import Layout
 
 DOMAIN = Domain(31337, Address(bytes(range(20))))
 SEED = Digest(bytes(32))
+BASE = Digest(bytes([7]) * 32)
+
+PENCIL = Parameters(
+    clients=9,
+    active_ppm=1_000_000,
+    committee_ppm=333_333,
+    aggregation_ppm=500_000,
+    rounds=2,
+    dimension=1,
+    deadline_blocks=10,
+)
+"""Three members, six trainers, three of them accepted; two replies decide."""
 
 digests = st.binary(min_size=32, max_size=32).map(Digest)
 client_ids = st.integers(0, 2**32 - 1).map(ClientId)
@@ -69,92 +90,130 @@ def malleated(signature: bytes) -> bytes:
     return signature[:32] + s.to_bytes(32) + bytes([55 - signature[64]])
 
 
-class Shelf:
-    """A blob store of a few lines."""
-
-    def __init__(self, blobs: Iterable[bytes] = ()) -> None:
-        self._blobs = {encoding.sha256(blob): blob for blob in blobs}
-
-    def put(self, blob: bytes) -> Digest:
-        digest = encoding.sha256(blob)
-        self._blobs[digest] = blob
-        return digest
-
-    def get(self, digest: Digest) -> bytes:
-        try:
-            return self._blobs[digest]
-        except KeyError:
-            raise BlobMissingError(digest.hex()) from None
-
-
 @dataclass(frozen=True)
 class SmallRound:
-    """A round with d = 1, so that every distance is the square of a difference.
+    """A round that is closed, and what was published of it so far.
 
-    Members come first: clients 0 .. C-1; the trainers follow. All claim 10 samples.
+    Members come first: clients 0 .. C-1 by their places; the others train.
     """
 
-    parameters: Parameters
-    updates: Updates
+    inputs: Inputs
+    evidence: Evidence
+    claims: tuple[SignedScores, ...] = ()
 
     @property
-    def committee(self) -> tuple[ClientId, ...]:
-        return ids(*range(self.parameters.members))
+    def members(self) -> tuple[ClientId, ...]:
+        return self.inputs.participants.members
 
     @property
-    def trainers(self) -> tuple[ClientId, ...]:
-        return ids(*range(self.parameters.members, self.parameters.clients))
+    def usable(self) -> tuple[ClientId, ...]:
+        return usable_clients(self.inputs, self.evidence)
 
-    @property
-    def registry(self) -> tuple[RegisteredClient, ...]:
-        return registry_of(self.parameters.clients)
-
-    @property
-    def electorate(self) -> Electorate:
-        return Electorate(DOMAIN, 1, self.registry, self.trainers, self.committee)
-
-    def distance(self, client: ClientId, member: ClientId) -> float:
-        return squared_distance(self.updates.vectors[client], self.updates.vectors[member])
-
-    def vector(self, member: ClientId) -> ScoreVector:
+    def vector(self, member: int, clients: Sequence[ClientId] | None = None) -> ScoreVector:
         """Return the true score vector of a member."""
-        usable = self.updates.vectors
-        trainers = tuple(c for c in self.trainers if c in usable)
-        others = tuple(c for c in self.committee if c in usable and c != member)
-        return ScoreVector(
-            1,
-            member,
-            trainers,
-            np.array([self.distance(client, member) for client in trainers]),
-            others,
-            np.array([self.distance(other, member) for other in others]),
+        about = self.usable if clients is None else clients
+        vector = score_updates(self.inputs, self.evidence, about, ClientId(member))
+        assert vector is not None
+        return vector
+
+    def claim(self, member: int, data: bytes, key: int | None = None) -> SignedScores:
+        """Return the member's signed claim of a vector for all usable updates."""
+        clients = encoding.set_digest(self.usable)
+        base, number = self.inputs.closing.base, self.inputs.round
+        scores = Scores(number, ClientId(member), base, clients, encoding.sha256(data))
+        signer = signers()[member if key is None else key]
+        return SignedScores(scores, sign(signer, self.inputs.domain, scores))
+
+    def publish(self, member: int, vector: ScoreVector | bytes) -> SmallRound:
+        """Return the round with one more signed vector."""
+        data = vector if isinstance(vector, bytes) else encode_vector(vector)
+        claim = self.claim(member, data)
+        vectors = dict(self.evidence.vectors) | {claim.scores.digest: data}
+        return replace(
+            self, evidence=replace(self.evidence, vectors=vectors), claims=(*self.claims, claim)
         )
 
-    def counted(self) -> dict[ClientId, CountedScores]:
-        vectors = (self.vector(member) for member in self.committee)
-        return {
-            vector.member: CountedScores(vector, encoding.sha256(encode_score_vector(vector)))
-            for vector in vectors
-        }
+    def scored(self, *members: int) -> SmallRound:
+        """Return the round with true vectors of these members; of all that can without one."""
+        told = self
+        for member in members or self.members:
+            vector = score_updates(self.inputs, self.evidence, self.usable, ClientId(member))
+            if vector is not None:
+                told = told.publish(member, vector)
+        return told
+
+    def compose(self) -> RoundRecord:
+        return compose_record(self.inputs, self.evidence, self.claims)
+
+    def judge(
+        self, record: RoundRecord | None = None
+    ) -> tuple[Judgement | None, tuple[Doubt, ...]]:
+        return judge(self.inputs, record or self.compose(), self.evidence)
+
+    def judged(self) -> Judgement:
+        """Return what follows from the record composed of everything that was published."""
+        judgement, doubts = self.judge()
+        assert not doubts
+        assert judgement is not None
+        return judgement
 
 
 def small_round(
-    parameters: Parameters, values: Mapping[int, float], missing: Iterable[int] = ()
+    updates: Mapping[int, Sequence[float] | bytes | float],
+    *,
+    parameters: Parameters = PENCIL,
+    layout: Layout = (("w", (1,)),),
+    model: Sequence[float] = (0.0,),
+    uncommitted: Collection[int] = (),
+    unpublished: Collection[int] = (),
+    banned: Collection[int] = (),
+    **changes: Any,
 ) -> SmallRound:
-    """Return the round in which client i's update is values[i] (0.0 if not given)."""
-    left_out = set(missing)
-    vectors = {
-        ClientId(i): f32(values.get(i, 0.0)) for i in range(parameters.clients) if i not in left_out
+    """Return a closed round.
+
+    Args:
+        updates: update of each client, or the bytes of its payload; 0.0 if not given.
+        parameters: of the run.
+        layout: of its model.
+        model: w_1.
+        uncommitted: clients without a commitment.
+        unpublished: clients that committed and published nothing.
+        banned: members whose seat is empty; they have committed nothing either.
+        changes: of the parameters.
+    """
+    parameters = replace(parameters, dimension=len(model), **changes)
+    missing = {*uncommitted, *banned}
+    payloads = {
+        ClientId(i): payload_of(updates.get(i, 0.0), len(model))
+        for i in range(parameters.clients)
+        if i not in missing
     }
-    payloads = {c: encoding.sha256(encoding.vector_bytes(v)) for c, v in vectors.items()}
-    dropouts = tuple((ClientId(i), "no commitment") for i in sorted(left_out))
-    return SmallRound(parameters, Updates(vectors, payloads, dropouts))
+    commitments = {c: encoding.commitment_of(c, encoding.sha256(p)) for c, p in payloads.items()}
+    registry = tuple(
+        replace(client, banned_in=1 if i in banned else 0)
+        for i, client in enumerate(registry_of(parameters.clients))
+    )
+    inputs = Inputs(
+        parameters=parameters,
+        layout=layout,
+        domain=DOMAIN,
+        registry=registry,
+        round=2,
+        seed=SEED,
+        participants=Participants(
+            ids(*range(parameters.members)),
+            ids(*range(parameters.members, parameters.clients)),
+            frozenset(ids(*banned)),
+        ),
+        closing=Closing(9, encoding.commitments_chain(commitments.items()), commitments),
+    )
+    held = {client: data for client, data in payloads.items() if client not in set(unpublished)}
+    return SmallRound(inputs, Evidence(f32(*model), held, {}))
 
 
-def signed_scores(
-    shelf: Shelf, vector: ScoreVector, *, key: int | None = None, round_number: int = 1
-) -> SignedScores:
-    """Return the signed claim of a vector, which lies on the shelf."""
-    scores = Scores(round_number, vector.member, shelf.put(encode_score_vector(vector)))
-    signer = signers()[vector.member if key is None else key]
-    return SignedScores(scores, sign(signer, DOMAIN, scores))
+def payload_of(update: Sequence[float] | bytes | float, dimension: int) -> bytes:
+    """Return the bytes of an update; one number stands for as many as the model has."""
+    if isinstance(update, bytes):
+        return update
+    values = [update] * dimension if isinstance(update, (int, float)) else update
+    return encoding.vector_bytes(f32(*values))

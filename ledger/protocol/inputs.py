@@ -1,0 +1,170 @@
+"""What a round's decision rests on: inputs that the chain has closed, and published evidence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+from ledger.protocol.rules.payload import update_of
+from ledger.protocol.sampling import sample_trainers
+from ledger.protocol.types import ClientId
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ledger.protocol.closing import Closing
+    from ledger.protocol.ledger_state import ClientBanned
+    from ledger.protocol.parameters import Parameters
+    from ledger.protocol.rules.distance.rule import Layout
+    from ledger.protocol.types import Digest, Domain, RegisteredClient
+
+
+class Sizes(Protocol):
+    """How many take part in a round; a run's parameters and its deployment both say it."""
+
+    @property
+    def clients(self) -> int:
+        """K, registered clients."""
+
+    @property
+    def trainers(self) -> int:
+        """The number n of training clients in a round."""
+
+
+@dataclass(frozen=True, slots=True)
+class Participants:
+    """Who takes part in a round, as chain and seed have it.
+
+    Attributes:
+        committee: S_c, by places.
+        trainers: S_b, ascending.
+        banned: members that were banned when the round opened: their seats are empty.
+    """
+
+    committee: tuple[ClientId, ...]
+    trainers: tuple[ClientId, ...]
+    banned: frozenset[ClientId]
+
+    @property
+    def active(self) -> tuple[ClientId, ...]:
+        """Trainers and members, ascending."""
+        return tuple(sorted({*self.trainers, *self.committee}))
+
+    @property
+    def expected(self) -> frozenset[ClientId]:
+        """The active clients whose commitment is waited for."""
+        return frozenset(self.active) - self.banned
+
+    @property
+    def members(self) -> tuple[ClientId, ...]:
+        """The members who may vote and score, by places."""
+        return tuple(member for member in self.committee if member not in self.banned)
+
+
+def registry_with_bans(
+    registry: Sequence[RegisteredClient], bans: Iterable[ClientBanned]
+) -> tuple[RegisteredClient, ...]:
+    """Return the clients as registered, with the bans that the chain holds.
+
+    Args:
+        registry: all clients as registered.
+        bans: every ban.
+    """
+    found = list(registry)
+    for ban in bans:
+        found[ban.client] = replace(found[ban.client], banned_in=ban.round)
+    return tuple(found)
+
+
+def participants_of(
+    parameters: Sizes,
+    registry: Sequence[RegisteredClient],
+    round_number: int,
+    seed: Digest,
+    committee: tuple[ClientId, ...],
+) -> Participants:
+    """Return who takes part in a round.
+
+    Args:
+        parameters: of the run or its deployment, for K and n.
+        registry: all clients with their bans.
+        round_number: t.
+        seed: seed_t.
+        committee: S_c, by places.
+    """
+    banned = {
+        ClientId(index)
+        for index, client in enumerate(registry)
+        if client.is_banned_in(round_number)
+    }
+    excluded = banned.union(committee)
+    trainers = sample_trainers(seed, parameters.clients, excluded, parameters.trainers)
+    return Participants(committee, trainers, frozenset(banned.intersection(committee)))
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What the chain fixed of a round before anybody votes.
+
+    Attributes:
+        parameters: of the run.
+        layout: of its model.
+        domain: the contract and chain that signatures are bound to.
+        registry: all clients.
+        round: t.
+        seed: seed_t.
+        participants: who takes part.
+        closing: base, and the commitments that count.
+    """
+
+    parameters: Parameters
+    layout: Layout
+    domain: Domain
+    registry: tuple[RegisteredClient, ...]
+    round: int
+    seed: Digest
+    participants: Participants
+    closing: Closing
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What was published of a round, as far as one has it.
+
+    Attributes:
+        model: w_t, shape (d,); None if it cannot be had.
+        payloads: bytes of each client's payload, whose digest opens the client's commitment.
+        vectors: bytes of score vectors, by sha256.
+        dimension: d, which has to be said only where the model is not to be had.
+    """
+
+    model: NDArray[np.float32] | None
+    payloads: Mapping[ClientId, bytes]
+    vectors: Mapping[Digest, bytes]
+    dimension: int = 0
+
+    def __post_init__(self) -> None:
+        """Take the dimension from the model.
+
+        Raises:
+            ValueError: there is neither a model nor a dimension, or they differ.
+        """
+        length = self.dimension if self.model is None else len(self.model)
+        if not length or self.dimension not in {0, length}:
+            raise ValueError(f"a model of {length} numbers, and d = {self.dimension}")
+        object.__setattr__(self, "dimension", length)
+
+    def with_vectors(self, vectors: Mapping[Digest, bytes]) -> Evidence:
+        """Return the same payloads with other vectors; no payload is looked at again."""
+        evidence = replace(self, vectors=vectors)
+        evidence.__dict__["updates"] = self.updates
+        return evidence
+
+    @cached_property
+    def updates(self) -> Mapping[ClientId, NDArray[np.float32] | None]:
+        """Δ of each client with a payload, shape (d,); None where it is malformed."""
+        return {client: update_of(data, self.dimension) for client, data in self.payloads.items()}

@@ -1,0 +1,388 @@
+"""What follows from a record: the one composition of distances, ranking, sets, roots and model.
+
+A primary composes a record, the other members judge it before they reply, and the audit judges it
+again: all by the functions of this module, which can also be compared stage by stage where some
+of the evidence is gone.
+
+    record -> claims      who is in it, commitments opened, signatures        `doubts.judge_claims`
+           -> updates     each payload usable, or rightly left out            `doubts.judge_updates`
+           -> scores      each vector true, or rightly refused                `doubts.judge_scores`
+           -> ranking     distances to the committee, threshold, both sets    `rank_trainers`
+           -> roots       over updates and vectors, and the reveal            `opening_of`
+           -> model       the aggregate of S_a                                `next_model`
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from ledger.protocol import encoding, merkle
+from ledger.protocol.documents.record import (
+    NOBODY,
+    Dropout,
+    RefusedScores,
+    RoundRecord,
+    UsableUpdate,
+    encode_record,
+)
+from ledger.protocol.documents.vector import ScoreVector
+from ledger.protocol.doubts import (
+    Doubt,
+    Objection,
+    doubt_claim,
+    judge_claims,
+    judge_scores,
+    judge_updates,
+)
+from ledger.protocol.election import elect
+from ledger.protocol.parameters import accepted_size
+from ledger.protocol.ranking import rank
+from ledger.protocol.rules.aggregation import aggregate
+from ledger.protocol.rules.distance.rule import plain_distances
+from ledger.protocol.rules.registry import SCORINGS, SELECTIONS, THRESHOLDS
+from ledger.protocol.scores import PRIMARY_LINE, DistanceTable, fault_of, parse_vector
+from ledger.protocol.types import DropoutReason, Phase, RefusalReason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from ledger.protocol.inputs import Evidence, Inputs
+    from ledger.protocol.parameters import Parameters
+    from ledger.protocol.rules.distance.rule import Distances
+    from ledger.protocol.types import ClientId, Digest, Form, SignedScores
+
+
+class SetSizes(Protocol):
+    """What sets follow from beside the ranking; a deployment and a run's parameters have it."""
+
+    @property
+    def form(self) -> Form:
+        """How S_a follows from the ranking."""
+
+    @property
+    def aggregation_ppm(self) -> int:
+        """α in parts per million."""
+
+    @property
+    def members(self) -> int:
+        """C."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Who lies how near, and the sets that follow.
+
+    Attributes:
+        words: ranking words of the trainers, best first.
+        threshold_bits: float64 bits of the certified threshold, 0 without one.
+        accepted: S_a, in ranking order.
+        next_committee: S_c of the next round, in ranking order.
+    """
+
+    words: tuple[int, ...]
+    threshold_bits: int
+    accepted: tuple[ClientId, ...]
+    next_committee: tuple[ClientId, ...]
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Everything that follows from a record.
+
+    Attributes:
+        record: what it follows from.
+        ranking: order and sets.
+        model: w_{t+1}, shape (d,).
+        opening: what the result binds.
+    """
+
+    record: RoundRecord
+    ranking: Ranking
+    model: NDArray[np.float32]
+    opening: encoding.Opening
+
+    @property
+    def result(self) -> Digest:
+        """What is voted on beside the sets, in both phases."""
+        return encoding.aggregation_result(self.opening)
+
+    def set_digest(self, phase: Phase) -> Digest:
+        """Return the digest of the set that is voted on in a phase."""
+        ranking = self.ranking
+        chosen = ranking.accepted if phase is Phase.AGGREGATION else ranking.next_committee
+        return encoding.set_digest(chosen)
+
+
+def sets_of(
+    sizes: SetSizes, ranking: Sequence[int], threshold_bits: int
+) -> tuple[tuple[ClientId, ...], tuple[ClientId, ...]]:
+    """Return S_a and the next committee, as the contract derives them from a ranking.
+
+    Args:
+        sizes: form, α and C.
+        ranking: ranking words, best first; at least C of them.
+        threshold_bits: float64 bits of the certified threshold, 0 without one.
+    """
+    rule = next(rule for rule in SELECTIONS.values() if rule.form is sizes.form)
+    size = accepted_size(sizes.aggregation_ppm, len(ranking))
+    return rule.select(ranking, size, threshold_bits), elect(ranking, sizes.members)
+
+
+def judge(
+    inputs: Inputs,
+    record: RoundRecord,
+    evidence: Evidence,
+    distances: Distances = plain_distances,
+) -> tuple[Judgement | None, tuple[Doubt, ...]]:
+    """Return what follows from a record, or every doubt about it.
+
+    Args:
+        inputs: what the chain has closed.
+        record: what the decision is said to rest on.
+        evidence: payloads and vectors that one holds.
+        distances: how true distances are computed.
+
+    Returns:
+        The judgement and no doubts, or None and at least one.
+    """
+    doubts = [*judge_claims(inputs, record), *judge_updates(record, evidence)]
+    if doubts:
+        return None, tuple(doubts)
+    updates = _usable(record, evidence)
+    table = DistanceTable(inputs, updates, distances)
+    doubts = judge_scores(inputs, record, evidence, table)
+    if doubts:
+        return None, tuple(doubts)
+    if evidence.model is None:
+        return None, (Doubt(Objection.MODEL_UNKNOWN),)
+    ranking = rank_trainers(inputs.parameters, counted_vectors(record, evidence))
+    model = next_model(inputs, evidence.model, ranking.accepted, updates)
+    if not np.isfinite(model).all():
+        return None, (Doubt(Objection.MODEL_NOT_FINITE),)
+    opening = opening_of(record, ranking, encoding.sha256(encoding.vector_bytes(model)))
+    return Judgement(record, ranking, model, opening), ()
+
+
+def compose_record(
+    inputs: Inputs,
+    evidence: Evidence,
+    claims: Iterable[SignedScores],
+    distances: Distances = plain_distances,
+) -> RoundRecord:
+    """Return the record that a primary makes of what it holds.
+
+    Args:
+        inputs: what the chain has closed.
+        evidence: payloads and vectors that it holds.
+        claims: signed vectors that it holds; those for another set are passed over.
+        distances: how true distances are computed.
+    """
+    updates = tuple(
+        UsableUpdate(client, encoding.sha256(evidence.payloads[client]))
+        for client in usable_clients(inputs, evidence)
+    )
+    clients = tuple(update.client for update in updates)
+    dropouts = tuple(
+        _dropout(inputs, evidence, client)
+        for client in inputs.participants.active
+        if client not in set(clients)
+    )
+    base, wanted = inputs.closing.base, encoding.set_digest(clients)
+    mine = {
+        (signed.scores.member, signed.scores.digest): signed
+        for signed in claims
+        if (signed.scores.round, signed.scores.base, signed.scores.clients)
+        == (inputs.round, base, wanted)
+        and signed.scores.digest in evidence.vectors
+        and not doubt_claim(inputs, signed)
+    }
+    vectors = {client: evidence.updates[client] for client in clients}
+    table = DistanceTable(inputs, {c: v for c, v in vectors.items() if v is not None}, distances)
+    scores: list[SignedScores] = []
+    refused: list[RefusedScores] = []
+    for member in sorted({member for member, _ in mine}):
+        signed_by = [mine[key] for key in sorted(mine) if key[0] == member]
+        if len(signed_by) > 1:
+            refused += [RefusedScores(s, RefusalReason.TWO_VECTORS) for s in signed_by[:2]]
+            continue
+        (signed,) = signed_by
+        vector = parse_vector(evidence.vectors[signed.scores.digest])
+        fault = fault_of(inputs, clients, signed.scores, vector, table, PRIMARY_LINE)
+        if fault is None:
+            scores.append(signed)
+        else:
+            named = fault.client if fault.client is not None else NOBODY
+            refused.append(RefusedScores(signed, fault.reason, named))
+    return RoundRecord(inputs.round, base, updates, dropouts, tuple(scores), tuple(refused))
+
+
+def score_updates(
+    inputs: Inputs,
+    evidence: Evidence,
+    clients: Sequence[ClientId],
+    member: ClientId,
+    distances: Distances = plain_distances,
+) -> ScoreVector | None:
+    """Return a member's score vector for a set of updates (Algorithm 1, lines 1-4).
+
+    Args:
+        inputs: what the chain has closed.
+        evidence: payloads that it holds: at least the set's.
+        clients: the set, ascending.
+        member: who scores.
+        distances: how distances are computed.
+
+    Returns:
+        The vector; None for a member without an own update that tells anything.
+    """
+    updates = {client: evidence.updates[client] for client in clients}
+    held = {client: update for client, update in updates.items() if update is not None}
+    table = DistanceTable(inputs, held, distances)
+    if not table.can_score(member):
+        return None
+    seats = set(inputs.participants.committee)
+    trainers = tuple(client for client in clients if client not in seats)
+    others = tuple(c for c in clients if c in seats and c != member)
+    return ScoreVector(
+        round=inputs.round,
+        member=member,
+        base=inputs.closing.base,
+        trainers=trainers,
+        distances=np.array([table.between(client, member) for client in trainers]),
+        members=others,
+        member_distances=np.array([table.between(other, member) for other in others]),
+    )
+
+
+def usable_clients(inputs: Inputs, evidence: Evidence) -> tuple[ClientId, ...]:
+    """Return the active clients whose usable update one holds, ascending."""
+    updates = evidence.updates
+    committed = inputs.closing.commitments
+    return tuple(
+        client
+        for client in inputs.participants.active
+        if client in committed and updates.get(client) is not None
+    )
+
+
+def counted_vectors(record: RoundRecord, evidence: Evidence) -> list[ScoreVector]:
+    """Return the vectors that a record counts, ascending by member, as far as one holds them."""
+    found = []
+    for signed in record.scores:
+        data = evidence.vectors.get(signed.scores.digest)
+        vector = parse_vector(data) if data is not None else None
+        if vector is not None:
+            found.append(vector)
+    return found
+
+
+def rank_trainers(parameters: Parameters, vectors: Sequence[ScoreVector]) -> Ranking:
+    """Return ranking, threshold and both sets (Algorithm 1, line 6).
+
+    Args:
+        parameters: the rules, α and C.
+        vectors: those that count, ascending by member, all of the same trainers.
+    """
+    scoring = SCORINGS[parameters.scoring]
+    combined = scoring.combine(np.array([vector.distances for vector in vectors]))
+    words = rank(zip(vectors[0].trainers, combined.tolist(), strict=True))
+    find = THRESHOLDS[parameters.threshold].find
+    threshold_bits = 0
+    if find is not None:
+        counted = {vector.member for vector in vectors}
+        rows = [
+            vector.member_distances[[member in counted for member in vector.members]]
+            for vector in vectors
+        ]
+        threshold_bits = encoding.float_bits(find(rows, scoring))
+    return Ranking(words, threshold_bits, *sets_of(parameters, words, threshold_bits))
+
+
+def next_model(
+    inputs: Inputs,
+    model: NDArray[np.float32],
+    accepted: Sequence[ClientId],
+    updates: Mapping[ClientId, NDArray[np.float32]],
+) -> NDArray[np.float32]:
+    """Return w_{t+1}, the aggregate of the accepted updates.
+
+    Args:
+        inputs: for n_k and η.
+        model: w_t, shape (d,).
+        accepted: S_a.
+        updates: Δ of at least these.
+    """
+    return aggregate(
+        model,
+        {client: updates[client] for client in accepted},
+        {client: inputs.registry[client].samples for client in accepted},
+        inputs.parameters.server_rate,
+    )
+
+
+def opening_of(record: RoundRecord, ranking: Ranking, model: Digest) -> encoding.Opening:
+    """Return what the result binds.
+
+    Args:
+        record: what it rests on.
+        ranking: what follows from it.
+        model: digest of the model that follows.
+    """
+    payloads = record.payloads()
+    ranked = [encoding.word_client(word) for word in ranking.words]
+    return encoding.Opening(
+        model=model,
+        updates_root=merkle.root(
+            merkle.UPDATE_LEAF, update_leaves(ranking.words, ranking.accepted, payloads)
+        ),
+        scores_root=merkle.root(merkle.SCORES_LEAF, score_leaves(record)),
+        ranking_digest=encoding.ranking_digest(ranking.words),
+        threshold_bits=ranking.threshold_bits,
+        reveal=encoding.reveal_of(payloads, ranked),
+        record=encoding.sha256(encode_record(record)),
+    )
+
+
+def update_leaves(
+    ranking: Sequence[int], accepted: Sequence[ClientId], payloads: Mapping[ClientId, Digest]
+) -> list[merkle.Leaf]:
+    """Return the leaves of the updates root: one per ranked trainer, by rank.
+
+    Args:
+        ranking: ranking words, best first.
+        accepted: S_a.
+        payloads: payload digest of each ranked trainer.
+
+    Returns:
+        (client, payload, rank, distance bits, accepted) of each.
+    """
+    chosen = set(accepted)
+    clients = [encoding.word_client(word) for word in ranking]
+    return [
+        (client, payloads[client], place, word >> 32, client in chosen)
+        for place, (word, client) in enumerate(zip(ranking, clients, strict=True))
+    ]
+
+
+def score_leaves(record: RoundRecord) -> list[merkle.Leaf]:
+    """Return the leaves of the scores root: (member, digest of its vector) of those that count."""
+    return [(signed.scores.member, signed.scores.digest) for signed in record.scores]
+
+
+def _usable(record: RoundRecord, evidence: Evidence) -> dict[ClientId, NDArray[np.float32]]:
+    found = {client: evidence.updates.get(client) for client in record.clients}
+    return {client: update for client, update in found.items() if update is not None}
+
+
+def _dropout(inputs: Inputs, evidence: Evidence, client: ClientId) -> Dropout:
+    if client not in inputs.closing.commitments:
+        return Dropout(client, DropoutReason.NO_COMMITMENT)
+    data = evidence.payloads.get(client)
+    if data is None:
+        return Dropout(client, DropoutReason.PAYLOAD_MISSING)
+    return Dropout(client, DropoutReason.PAYLOAD_MALFORMED, encoding.sha256(data))

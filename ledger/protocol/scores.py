@@ -1,0 +1,141 @@
+"""Which signed score vectors count, and why others do not (Algorithm 1, lines 1-5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ledger.protocol.documents.vector import decode_vector
+from ledger.protocol.errors import EncodingError
+from ledger.protocol.rules.distance.rule import plain_distances
+from ledger.protocol.rules.registry import DISTANCES
+from ledger.protocol.types import RefusalReason
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ledger.protocol.documents.vector import ScoreVector
+    from ledger.protocol.inputs import Inputs
+    from ledger.protocol.rules.distance.rule import Distances
+    from ledger.protocol.types import ClientId, Scores
+
+REFUSED_FROM = 1.0
+"""From this many margins on a distance may be refused."""
+
+PRIMARY_LINE = 1.5
+"""Where a primary draws the line, so that others' sums on either side agree with it."""
+
+COUNTED_TO = 2.0
+"""Up to this many margins a distance may be counted; beyond it an audit names the member."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why one score vector does not count, and which client's distance is false, if any is."""
+
+    reason: RefusalReason
+    client: ClientId | None = None
+
+
+class DistanceTable:
+    """True distances among the usable updates of a round, computed when first asked for."""
+
+    def __init__(
+        self,
+        inputs: Inputs,
+        updates: Mapping[ClientId, NDArray[np.float32]],
+        distances: Distances = plain_distances,
+    ) -> None:
+        self._rule = DISTANCES[inputs.parameters.distance]
+        self._layout = inputs.layout
+        self._updates = updates
+        self._distances = distances
+        self._members = tuple(m for m in sorted(inputs.participants.members) if m in updates)
+        self._columns = {client: place for place, client in enumerate(sorted(updates))}
+        self._rows = {member: place for place, member in enumerate(self._members)}
+        self._measure = self._rule.among([updates[c] for c in sorted(updates)], self._layout)
+        self._matrix: NDArray[np.float64] | None = None
+
+    def between(self, client: ClientId, member: ClientId) -> float:
+        """Return the distance of a client's update from a member's."""
+        if self._matrix is None:
+            self._matrix = self._distances(self._rule, self._layout, self._updates, self._members)
+        return float(self._matrix[self._rows[member], self._columns[client]])
+
+    def is_off(self, client: ClientId, member: ClientId, claim: float, margins: float) -> bool:
+        """Say whether a published distance is at least so many margins from the true one."""
+        truth = self.between(client, member)
+        return (
+            abs(claim - truth) >= margins * self._measure.tolerance(self._updates[client], truth)
+            and claim != truth
+        )
+
+    def can_score(self, member: ClientId) -> bool:
+        """Say whether the member has a usable update with distances that tell anything."""
+        return member in self._rows and self._measure.can_score(self._updates[member])
+
+
+def parse_vector(data: bytes) -> ScoreVector | None:
+    """Return the vector behind bytes, None if they are not one (reason 1)."""
+    try:
+        return decode_vector(data)
+    except EncodingError:
+        return None
+
+
+def fault_of(
+    inputs: Inputs,
+    clients: Sequence[ClientId],
+    claim: Scores,
+    vector: ScoreVector | None,
+    table: DistanceTable | None,
+    margins: float,
+) -> Fault | None:
+    """Say why a signed vector cannot count for a set of usable updates; the lowest reason.
+
+    Args:
+        inputs: of the round.
+        clients: the usable updates, ascending, that the claim names.
+        claim: what its member signed.
+        vector: what that stands for; None if it is not a vector.
+        table: true distances; None where the updates are not to be had, so that reason 6, and
+            whether an update is only zeros, are not asked.
+        margins: how many margins a distance may be off before it is false.
+
+    Returns:
+        The fault, or None.
+    """
+    simple = _simple_fault(inputs, clients, claim, vector)
+    if simple is not None and simple <= RefusalReason.NO_USABLE_UPDATE:
+        return Fault(simple)
+    if table is not None and not table.can_score(claim.member):
+        return Fault(RefusalReason.NO_USABLE_UPDATE)
+    if simple is not None:
+        return Fault(simple)
+    if vector is None or table is None or not inputs.parameters.scores_checked:
+        return None
+    for client, published in vector.claims().items():
+        if table.is_off(client, claim.member, published, margins):
+            return Fault(RefusalReason.FALSE_DISTANCE, client)
+    return None
+
+
+def _simple_fault(
+    inputs: Inputs, clients: Sequence[ClientId], claim: Scores, vector: ScoreVector | None
+) -> RefusalReason | None:
+    """Return the lowest reason that needs no update, None if none of them holds."""
+    if vector is None:
+        return RefusalReason.NOT_A_VECTOR
+    if (vector.round, vector.member, vector.base) != (claim.round, claim.member, claim.base):
+        return RefusalReason.OF_ANOTHER
+    if claim.member not in clients:
+        return RefusalReason.NO_USABLE_UPDATE
+    members = set(inputs.participants.committee)
+    trainers = tuple(client for client in clients if client not in members)
+    others = tuple(c for c in clients if c in members and c != claim.member)
+    if (vector.trainers, vector.members) != (trainers, others):
+        return RefusalReason.OTHER_CLIENTS
+    return None if vector.is_in_range else RefusalReason.OUT_OF_RANGE

@@ -1,0 +1,92 @@
+"""What a decision rests on: who takes part, and what was published."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ledger.protocol.encoding import sha256, vector_bytes
+from ledger.protocol.inputs import (
+    Evidence,
+    Participants,
+    participants_of,
+    registry_with_bans,
+)
+from ledger.protocol.ledger_state import ClientBanned
+from ledger.protocol.types import ClientId
+from tests.protocol.support import PENCIL, SEED, f32, ids, registry_of
+
+
+def test_members_and_trainers_are_active_and_the_banned_are_not_waited_for() -> None:
+    found = Participants(ids(7, 2, 5), ids(1, 3), frozenset(ids(2)))
+    assert found.active == ids(1, 2, 3, 5, 7)
+    assert found.members == ids(7, 5)
+    assert found.expected == {1, 3, 5, 7}
+
+
+def test_trainers_are_sampled_outside_committee_and_bans() -> None:
+    parameters = replace(PENCIL, clients=12, active_ppm=750_000)
+    registry = list(registry_of(12))
+    found = participants_of(parameters, registry, 4, SEED, ids(0, 1, 2))
+    assert len(found.trainers) == 6
+    assert not found.banned
+    out = found.trainers[0]
+    for client in (out, ClientId(1)):
+        registry[client] = replace(registry[client], banned_in=3)
+    again = participants_of(parameters, registry, 4, SEED, ids(0, 1, 2))
+    assert out not in again.trainers
+    assert set(found.trainers) - {out} < set(again.trainers)
+    assert (again.committee, again.banned) == (ids(0, 1, 2), frozenset(ids(1)))
+
+
+def test_who_is_banned_within_a_round_still_takes_part_in_it() -> None:
+    registry = list(registry_of(9))
+    fresh = participants_of(PENCIL, registry, 4, SEED, ids(0, 1, 2))
+    registry[1] = registry[5] = replace(registry[5], banned_in=4)
+    assert participants_of(PENCIL, registry, 4, SEED, ids(0, 1, 2)) == fresh
+    later = participants_of(PENCIL, registry, 5, SEED, ids(0, 1, 2))
+    assert later.banned == {1}
+    assert 5 not in later.trainers
+
+
+def test_bans_are_written_beside_the_clients_that_they_are_of() -> None:
+    registry = registry_of(4)
+    bans = [ClientBanned(3, ClientId(2), SEED), ClientBanned(5, ClientId(0), SEED)]
+    assert [client.banned_in for client in registry_with_bans(registry, bans)] == [5, 0, 3, 0]
+    assert registry_with_bans(registry, []) == registry
+
+
+GOOD, SHORT = vector_bytes(f32(1.0, 2.0)), vector_bytes(f32(1.0))
+PAYLOADS = {ClientId(1): GOOD, ClientId(2): SHORT, ClientId(3): vector_bytes(f32(1.0, np.nan))}
+
+
+def test_a_payload_of_another_length_or_not_finite_is_malformed() -> None:
+    updates = Evidence(f32(0.0, 0.0), PAYLOADS, {}).updates
+    assert {client for client, update in updates.items() if update is None} == {2, 3}
+    found = updates[ClientId(1)]
+    assert found is not None
+    assert found.tolist() == [1.0, 2.0]
+
+
+def test_other_vectors_leave_the_updates_as_they_were_read() -> None:
+    evidence = Evidence(f32(0.0, 0.0), PAYLOADS, {})
+    other = evidence.with_vectors({sha256(b"x"): b"x"})
+    assert other.updates is evidence.updates
+    assert other.vectors == {sha256(b"x"): b"x"}
+    assert not evidence.vectors
+
+
+def test_without_a_model_the_dimension_says_how_long_an_update_is() -> None:
+    updates = Evidence(None, PAYLOADS, {}, dimension=2).updates
+    assert {client for client, update in updates.items() if update is None} == {2, 3}
+    assert Evidence(f32(0.0, 0.0), PAYLOADS, {}).dimension == 2
+
+
+@pytest.mark.parametrize("dimension", [1, 3])
+def test_a_dimension_that_is_not_the_models_is_a_mistake(dimension: int) -> None:
+    with pytest.raises(ValueError, match="a model of 2 numbers"):
+        Evidence(f32(0.0, 0.0), PAYLOADS, {}, dimension=dimension)
+    with pytest.raises(ValueError, match="d = 0"):
+        Evidence(None, PAYLOADS, {})

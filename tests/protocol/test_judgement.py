@@ -1,0 +1,455 @@
+"""What follows from a record: by pencil, then for any round, then that every field tells."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ledger.protocol import encoding, merkle
+from ledger.protocol.documents.record import (
+    Dropout,
+    RefusedScores,
+    RoundRecord,
+    decode_record,
+    encode_record,
+)
+from ledger.protocol.documents.vector import encode_vector
+from ledger.protocol.doubts import Doubt, Objection
+from ledger.protocol.judgement import (
+    compose_record,
+    counted_vectors,
+    judge,
+    next_model,
+    opening_of,
+    rank_trainers,
+    score_leaves,
+    score_updates,
+    sets_of,
+    update_leaves,
+    usable_clients,
+)
+from ledger.protocol.ranking import rank
+from ledger.protocol.rules.distance.rule import plain_distances
+from ledger.protocol.rules.registry import DISTANCES, SCORINGS, SELECTIONS, THRESHOLDS
+from ledger.protocol.types import ClientId, Digest, DropoutReason, Phase, RefusalReason
+from tests.protocol.support import (
+    PENCIL,
+    SmallRound,
+    digests,
+    f32,
+    ids,
+    malleated,
+    small_round,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from ledger.protocol.rules.distance.rule import DistanceRule, Layout
+
+# Members 0, 1, 2 have -1, 0, 1; trainers 3 to 8 have 1, 2, 3, 4, 5, 60.
+VALUES = {0: -1.0, 1: 0.0, 2: 1.0, 3: 1.0, 4: 2.0, 5: 3.0, 6: 4.0, 7: 5.0, 8: 60.0}
+
+
+def told(**changes: Any) -> SmallRound:
+    return small_round(VALUES, **changes).scored()
+
+
+def clients(words: Sequence[int]) -> list[int]:
+    return [encoding.word_client(word) for word in words]
+
+
+def test_a_round_by_pencil() -> None:
+    judged = told().judged()
+    # A trainer at x is at mean ((x+1)^2 + x^2 + (x-1)^2) / 3 = x^2 + 2/3.
+    assert clients(judged.ranking.words) == [3, 4, 5, 6, 7, 8]
+    distances = [encoding.word_distance(word) for word in judged.ranking.words]
+    assert distances == [5 / 3, 14 / 3, 29 / 3, 50 / 3, 77 / 3, 10802 / 3]
+    assert judged.ranking.accepted == ids(3, 4, 5)
+    assert judged.ranking.next_committee == ids(4, 5, 6)
+    assert judged.ranking.threshold_bits == 0
+    # Equal samples: 0 - (1 + 2 + 3) / 3.
+    assert judged.model.tolist() == [-2.0]
+
+
+def test_strategy_two_takes_the_farthest() -> None:
+    judged = told(strategy=2).judged()
+    assert judged.ranking.accepted == ids(6, 7, 8)
+    assert judged.model.tolist() == [-23.0]
+
+
+def test_strategy_three_takes_what_lies_within_the_spread() -> None:
+    judged = told(strategy=3, threshold="spread").judged()
+    # Means of members' distances to one another: (1 + 4) / 2, (1 + 1) / 2, (4 + 1) / 2.
+    # Median 2.5, deviations 0, 1.5, 0: the threshold is 2.5, and 5/3 alone is within.
+    assert encoding.float_from_bits(judged.ranking.threshold_bits) == 2.5
+    assert judged.ranking.accepted == ids(3)
+
+
+def test_only_members_whose_vectors_count_are_in_the_spread() -> None:
+    small = small_round(VALUES, strategy=3, threshold="spread").scored(0, 2)
+    # 0 and 2 are at 4 from one another; what they say of 1 does not count.
+    assert encoding.float_from_bits(small.judged().ranking.threshold_bits) == 4.0
+    banned = small_round(VALUES, strategy=3, threshold="spread", banned=[1]).scored()
+    assert banned.judged().ranking.threshold_bits == small.judged().ranking.threshold_bits
+
+
+def test_a_right_angle_takes_who_points_the_same_way() -> None:
+    rows = {i: (1.0, 0.1 * i) for i in range(9)} | {4: (-1.0, 0.0), 7: (0.0, 0.0)}
+    robust: dict[str, Any] = {"strategy": 3, "threshold": "direction", "distance": "direction"}
+    small = small_round(rows, model=(0.0, 0.0), scoring="median", **robust).scored()
+    judged = small.judged()
+    assert judged.ranking.threshold_bits == 0x3FFF_FFFF_FFFF_FFFF
+    assert set(judged.ranking.accepted) == {3, 5, 6, 8}
+
+
+def test_updates_weigh_by_samples() -> None:
+    small = told()
+    registry = list(small.inputs.registry)
+    registry[3] = replace(registry[3], samples=40)
+    weighted = replace(small, inputs=replace(small.inputs, registry=tuple(registry)))
+    # Shares of 40, 10 and 10 in 60: the sum is 90 / 60.
+    assert weighted.judged().model.tolist() == [-1.5]
+
+
+def test_the_server_rate_scales_the_step() -> None:
+    assert told(server_rate=0.5).judged().model.tolist() == [-1.0]
+
+
+def test_dropouts_leave_a_shorter_ranking_from_which_all_follows() -> None:
+    small = told(uncommitted=[3], unpublished=[4])
+    record, judged = small.compose(), small.judged()
+    assert record.dropouts == (
+        Dropout(ClientId(3), DropoutReason.NO_COMMITMENT),
+        Dropout(ClientId(4), DropoutReason.PAYLOAD_MISSING),
+    )
+    assert clients(judged.ranking.words) == [5, 6, 7, 8]
+    assert judged.ranking.accepted == ids(5, 6)
+    assert judged.ranking.next_committee == ids(5, 6, 7)
+
+
+def test_a_malformed_payload_is_named_with_its_digest() -> None:
+    record = small_round(VALUES | {4: b"odd"}).scored().compose()
+    malformed = DropoutReason.PAYLOAD_MALFORMED
+    assert record.dropouts == (Dropout(ClientId(4), malformed, encoding.sha256(b"odd")),)
+
+
+def test_a_banned_members_seat_is_empty() -> None:
+    small = told(banned=[1])
+    record = small.compose()
+    assert record.dropouts == (Dropout(ClientId(1), DropoutReason.NO_COMMITMENT),)
+    assert [signed.scores.member for signed in record.scores] == [0, 2]
+    assert small.judge()[1] == ()
+
+
+def test_the_election_is_voted_with_the_aggregations_result() -> None:
+    judged = told().judged()
+    assert judged.set_digest(Phase.AGGREGATION) == encoding.set_digest(ids(3, 4, 5))
+    assert judged.set_digest(Phase.ELECTION) == encoding.set_digest(ids(4, 5, 6))
+    assert judged.result == encoding.aggregation_result(judged.opening)
+
+
+def test_the_opening_binds_model_ranking_payloads_vectors_and_record() -> None:
+    small = told()
+    judged, record = small.judged(), small.compose()
+    opening, payloads = judged.opening, record.payloads()
+    assert opening.model == encoding.sha256(encoding.vector_bytes(judged.model))
+    assert opening.ranking_digest == encoding.ranking_digest(judged.ranking.words)
+    assert opening.threshold_bits == judged.ranking.threshold_bits
+    assert opening.reveal == encoding.keccak256(b"".join(payloads[c] for c in ids(*range(3, 9))))
+    assert opening.record == encoding.sha256(encode_record(record))
+    leaves = update_leaves(judged.ranking.words, judged.ranking.accepted, payloads)
+    assert leaves[2] == (5, payloads[ClientId(5)], 2, encoding.float_bits(29 / 3), True)
+    assert [leaf[4] for leaf in leaves] == [True] * 3 + [False] * 3
+    assert opening.updates_root == merkle.root(merkle.UPDATE_LEAF, leaves)
+    scores = [(c, encoding.sha256(encode_vector(small.vector(c)))) for c in (0, 1, 2)]
+    assert score_leaves(record) == scores
+    assert opening.scores_root == merkle.root(merkle.SCORES_LEAF, scores)
+
+
+def test_sets_follow_as_the_contract_derives_them() -> None:
+    ranking = rank((ClientId(c), float(c)) for c in range(3, 9))
+    assert sets_of(PENCIL, ranking, 0) == (ids(3, 4, 5), ids(4, 5, 6))
+    last = replace(PENCIL, strategy=2)
+    assert sets_of(last, ranking[:5], 0) == (ids(5, 6, 7), ids(4, 5, 6))
+
+
+def test_a_record_that_is_doubted_has_no_judgement() -> None:
+    small = told()
+    record = replace(small.compose(), dropouts=(), updates=())
+    judgement, doubts = small.judge(record)
+    assert judgement is None
+    assert Objection.NOT_THE_ACTIVE_CLIENTS in {doubt.objection for doubt in doubts}
+    fewer = replace(small.compose(), scores=small.compose().scores[:1])
+    assert small.judge(fewer) == (None, (Doubt(Objection.TOO_FEW_SCORES),))
+
+
+def test_without_the_model_before_it_nothing_follows() -> None:
+    small = told()
+    blind = replace(small, evidence=replace(small.evidence, model=None))
+    assert blind.judge() == (None, (Doubt(Objection.MODEL_UNKNOWN),))
+    assert blind.compose() == small.compose()
+
+
+def test_a_model_that_is_not_finite_is_refused() -> None:
+    small = small_round(dict.fromkeys(range(9), 3e38), model=(-3e38,)).scored()
+    assert small.judge() == (None, (Doubt(Objection.MODEL_NOT_FINITE),))
+    half = small_round(dict.fromkeys(range(9), 3e38), model=(-3e38,), server_rate=0.1).scored()
+    assert half.judge()[1] == ()
+
+
+def test_distances_can_be_handed_in() -> None:
+    small, asked = told(), []
+
+    def counted(
+        rule: DistanceRule,
+        layout: Layout,
+        updates: Mapping[ClientId, NDArray[np.float32]],
+        members: Sequence[ClientId],
+    ) -> NDArray[np.float64]:
+        asked.append((rule.name, tuple(sorted(updates)), tuple(members)))
+        return plain_distances(rule, layout, updates, members)
+
+    record = compose_record(small.inputs, small.evidence, small.claims, counted)
+    judgement, doubts = judge(small.inputs, record, small.evidence, counted)
+    assert not doubts
+    assert judgement is not None
+    assert asked == [("squared", ids(*range(9)), ids(0, 1, 2))] * 2, "once for each"
+
+
+def test_a_member_without_an_update_that_tells_anything_has_no_vector() -> None:
+    small = small_round(VALUES | {1: b"odd"})
+    assert score_updates(small.inputs, small.evidence, small.usable, ClientId(1)) is None
+    zeros = small_round(VALUES, distance="direction")
+    assert score_updates(zeros.inputs, zeros.evidence, zeros.usable, ClientId(1)) is None
+    assert score_updates(zeros.inputs, zeros.evidence, zeros.usable, ClientId(0)) is not None
+
+
+def test_an_update_is_usable_only_if_its_client_is_active_and_has_committed() -> None:
+    small = small_round(VALUES, uncommitted=[3])
+    payloads = dict(small.evidence.payloads) | {
+        ClientId(3): encoding.vector_bytes(f32(1.0)),
+        ClientId(12): encoding.vector_bytes(f32(1.0)),
+    }
+    evidence = replace(small.evidence, payloads=payloads)
+    assert usable_clients(small.inputs, evidence) == ids(0, 1, 2, 4, 5, 6, 7, 8)
+
+
+def test_claims_for_another_set_or_without_a_signature_are_passed_over() -> None:
+    small = told()
+    honest = small.compose()
+    scores = small.claims[0].scores
+    strays = [
+        replace(small.claims[0], scores=replace(scores, clients=Digest(bytes(32)))),
+        replace(small.claims[0], scores=replace(scores, base=Digest(bytes(32)))),
+        replace(small.claims[0], scores=replace(scores, round=9)),
+        replace(small.claims[0], scores=replace(scores, digest=Digest(bytes(32)))),
+        replace(small.claims[0], signature=bytes(65)),
+        small.claim(0, b"forged", key=1),
+        small.claim(3, b"a trainer's"),
+    ]
+    vectors = dict(small.evidence.vectors)
+    vectors |= {encoding.sha256(data): data for data in (b"forged", b"a trainer's")}
+    noisy = replace(
+        small, claims=(*strays, *small.claims), evidence=small.evidence.with_vectors(vectors)
+    )
+    assert noisy.compose() == honest
+
+
+def test_vectors_that_one_does_not_hold_are_left_out_of_what_is_compared() -> None:
+    small = told()
+    record = small.compose()
+    assert [vector.member for vector in counted_vectors(record, small.evidence)] == [0, 1, 2]
+    vectors = dict(small.evidence.vectors)
+    del vectors[record.scores[1].scores.digest]
+    vectors[record.scores[2].scores.digest] = b"damaged"
+    found = counted_vectors(record, small.evidence.with_vectors(vectors))
+    assert [vector.member for vector in found] == [0]
+
+
+def rules() -> list[dict[str, Any]]:
+    """Return every combination of rules that a run can have."""
+    found = []
+    for strategy, selection in SELECTIONS.items():
+        for threshold, limit in THRESHOLDS.items():
+            if selection.needs_threshold != limit.is_certified:
+                continue
+            for distance in DISTANCES:
+                if limit.distance not in {None, distance}:
+                    continue
+                found += [
+                    {
+                        "strategy": strategy,
+                        "threshold": threshold,
+                        "distance": distance,
+                        "scoring": scoring,
+                    }
+                    for scoring in SCORINGS
+                ]
+    return found
+
+
+COMBINATIONS = rules()
+LAYOUT: Layout = (("weight", (2, 1)), ("bias", (1,)))
+numbers = st.integers(-8, 8).map(lambda value: value / 4)
+plain_rows = st.tuples(numbers, numbers, numbers)
+rows = plain_rows | st.sampled_from(
+    [(0.0, 0.0, 0.0), (1e30, 0.0, 1.0), b"", b"odd", np.full(3, np.nan, "<f4").tobytes()]
+)
+LIES = ("silent", "false", "near", "garbage", "range", "other", "twice", "thrice")
+
+
+def few(clients: st.SearchStrategy[int]) -> st.SearchStrategy[set[int]]:
+    """Return nobody, or one."""
+    return st.just(set[int]()) | st.just(set[int]()) | clients.map(lambda client: {client})
+
+
+@st.composite
+def rounds(draw: st.DrawFn) -> SmallRound:
+    """Return rounds with dropouts, liars and double vectors, under any rules."""
+    small = small_round(
+        {i: draw(plain_rows if i % 4 else rows) for i in range(9)},
+        layout=LAYOUT,
+        model=(1.0, -2.0, 0.5),
+        uncommitted=draw(few(st.integers(0, 8))),
+        unpublished=draw(few(st.integers(0, 8))),
+        banned=draw(few(st.integers(0, 2))),
+        scores_checked=draw(st.booleans()),
+        **draw(st.sampled_from(COMBINATIONS)),
+    )
+    for member in small.members:
+        vector = score_updates(small.inputs, small.evidence, small.usable, member)
+        if vector is None:
+            continue
+        lie = draw(st.just("honest") | st.just("honest") | st.sampled_from(LIES))
+        if lie in {"honest", "twice", "thrice"}:
+            small = small.publish(member, vector)
+        if lie in {"garbage", "twice", "thrice"}:
+            small = small.publish(member, b"garbage")
+        if lie == "false":
+            small = small.publish(member, replace(vector, distances=vector.distances * 3))
+        if lie == "near":
+            nearly = vector.distances * (1 + draw(st.floats(-3e-9, 3e-9)))
+            small = small.publish(member, replace(vector, distances=nearly))
+        if lie == "range":
+            small = small.publish(member, replace(vector, distances=-1 - vector.distances))
+        if lie in {"other", "thrice"}:
+            small = small.publish(member, replace(vector, round=7))
+    return small
+
+
+EXPECTED = {Objection.TOO_FEW_SCORES, Objection.TOO_FEW_TRAINERS, Objection.MODEL_NOT_FINITE}
+"""What no primary can help; everything else would be a fault of its own."""
+
+
+@settings(max_examples=300)
+@given(small=rounds())
+def test_what_a_primary_composes_nobody_doubts(small: SmallRound) -> None:
+    record = small.compose()
+    assert decode_record(encode_record(record)) == record
+    judgement, doubts = small.judge(record)
+    assert {doubt.objection for doubt in doubts} <= EXPECTED
+    assert (judgement is None) == bool(doubts)
+    if judgement is None:
+        return
+    ranked, accepted = clients(judgement.ranking.words), judgement.ranking.accepted
+    assert set(ranked) == set(record.clients) & set(small.inputs.participants.trainers)
+    assert 1 <= len(accepted) <= len(ranked)
+    assert set(accepted) <= set(ranked)
+    assert len(set(judgement.ranking.next_committee)) == 3
+    again, _ = small.judge(decode_record(encode_record(record)))
+    assert again is not None
+    assert again.result == judgement.result
+
+
+@pytest.mark.parametrize("rules", COMBINATIONS, ids=lambda each: "-".join(map(str, each.values())))
+def test_every_combination_of_rules_decides_a_plain_round(rules: dict[str, Any]) -> None:
+    rows = {i: (1.0, 0.5 * i, float(i % 3)) for i in range(9)}
+    small = small_round(rows, layout=LAYOUT, model=(0.0, 0.0, 0.0), **rules).scored()
+    judged = small.judged()
+    assert len(judged.ranking.words) == 6
+    assert (judged.ranking.threshold_bits > 0) == (rules["strategy"] == 3)
+
+
+@given(small=rounds(), order=st.randoms(use_true_random=False))
+def test_the_order_in_which_claims_arrive_changes_no_byte(small: SmallRound, order: Any) -> None:
+    claims = list(small.claims)
+    order.shuffle(claims)
+    shuffled = replace(small, claims=tuple(claims))
+    assert encode_record(shuffled.compose()) == encode_record(small.compose())
+
+
+SMALL = told(unpublished=[8]).publish(1, b"another")
+CHANGED_RECORDS: dict[str, RoundRecord] = {
+    "round": replace(SMALL.compose(), round=9),
+    "base": replace(SMALL.compose(), base=Digest(bytes(32))),
+    "updates": replace(SMALL.compose(), updates=SMALL.compose().updates[1:]),
+    "dropouts": replace(
+        SMALL.compose(), dropouts=(Dropout(ClientId(8), DropoutReason.NO_COMMITMENT),)
+    ),
+    "scores": replace(
+        SMALL.compose(),
+        scores=tuple(
+            replace(signed, signature=malleated(signed.signature))
+            for signed in SMALL.compose().scores
+        ),
+    ),
+    "refused": replace(
+        SMALL.compose(),
+        refused=tuple(
+            RefusedScores(entry.signed, RefusalReason.NOT_A_VECTOR)
+            for entry in SMALL.compose().refused
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("field", [field.name for field in fields(RoundRecord)])
+def test_a_record_with_another_field_is_another_result(field: str) -> None:
+    honest, changed = SMALL.compose(), CHANGED_RECORDS[field]
+    ranking, model = SMALL.judged().ranking, SMALL.judged().opening.model
+    if field == "updates":
+        ranking = replace(ranking, words=ranking.words[1:])
+
+    def result(record: RoundRecord) -> Digest:
+        return encoding.aggregation_result(opening_of(record, ranking, model))
+
+    assert result(honest) == result(decode_record(encode_record(honest)))
+    assert result(changed) != result(honest)
+
+
+@given(digest=digests, bits=st.integers(1, 2**64 - 1))
+def test_an_opening_with_another_field_is_another_result(digest: Digest, bits: int) -> None:
+    judged = SMALL.judged()
+    for field in fields(encoding.Opening):
+        value: object = bits if field.name == "threshold_bits" else digest
+        changed = replace(judged.opening, **{field.name: value})  # type: ignore[arg-type]
+        assert encoding.aggregation_result(changed) != judged.result
+
+
+def test_stages_can_be_taken_one_by_one() -> None:
+    small = told()
+    record, judged = small.compose(), small.judged()
+    ranking = rank_trainers(small.inputs.parameters, counted_vectors(record, small.evidence))
+    assert ranking == judged.ranking
+    updates = {client: f32(VALUES[client]) for client in ranking.accepted}
+    model = next_model(small.inputs, f32(0.0), ranking.accepted, updates)
+    assert model.tobytes() == judged.model.tobytes()
+    digest = encoding.sha256(encoding.vector_bytes(model))
+    assert opening_of(record, ranking, digest) == judged.opening
+
+
+def test_one_wild_reference_turns_a_ranking_of_means_but_not_of_medians() -> None:
+    # Member 0 commits -100 and scores honestly: no check of scores finds it, and trainer 3 at -30
+    # is the nearest to the members' mean.
+    wild = VALUES | {0: -100.0, 3: -30.0}
+    assert clients(small_round(wild).scored().judged().ranking.words)[0] == 3
+    median = small_round(wild, scoring="median").scored().judged()
+    assert clients(median.ranking.words) == [4, 5, 6, 7, 3, 8]

@@ -1,0 +1,246 @@
+"""Which signed score vectors count: each reason by itself, then the lowest of several."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from ledger.protocol.documents.vector import ScoreVector, encode_vector
+from ledger.protocol.encoding import set_digest
+from ledger.protocol.scores import (
+    COUNTED_TO,
+    PRIMARY_LINE,
+    REFUSED_FROM,
+    DistanceTable,
+    Fault,
+    fault_of,
+    parse_vector,
+)
+from ledger.protocol.types import ClientId, RefusalReason
+from tests.protocol.support import BASE, SmallRound, ids, small_round
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ledger.protocol.inputs import Evidence
+
+# Members 0, 1, 2 and trainers 3 to 8, each with its index as its update.
+ROUND = small_round({i: float(i + 1) for i in range(9)})
+DIRECTION = small_round({0: 0.0, **{i: float(i) for i in range(1, 9)}}, distance="direction")
+
+
+def table_of(told: SmallRound) -> DistanceTable:
+    return DistanceTable(told.inputs, usable(told.evidence))
+
+
+def usable(evidence: Evidence) -> dict[ClientId, NDArray[np.float32]]:
+    return {client: update for client, update in evidence.updates.items() if update is not None}
+
+
+def fault(
+    told: SmallRound,
+    vector: ScoreVector | bytes,
+    member: int = 0,
+    *,
+    margins: float = PRIMARY_LINE,
+    checked: bool = True,
+) -> Fault | None:
+    """Return why a vector that the member signed for all usable updates does not count."""
+    data = vector if isinstance(vector, bytes) else encode_vector(vector)
+    claim = told.claim(member, data).scores
+    table = table_of(told) if checked else None
+    return fault_of(told.inputs, told.usable, claim, parse_vector(data), table, margins)
+
+
+def moved(vector: ScoreVector, place: int, factor: float) -> ScoreVector:
+    distances = vector.distances.copy()
+    distances[place] *= factor
+    return replace(vector, distances=distances)
+
+
+def test_true_vectors_count() -> None:
+    for member in ROUND.members:
+        assert fault(ROUND, ROUND.vector(member), member) is None
+
+
+def test_a_table_has_the_distances_of_all_to_the_members() -> None:
+    table = table_of(ROUND)
+    assert table.between(ClientId(8), ClientId(0)) == 64.0
+    assert table.between(ClientId(0), ClientId(2)) == 4.0
+    assert table.can_score(ClientId(2))
+    assert not table.can_score(ClientId(3)), "a trainer scores nobody"
+
+
+def test_a_table_computes_nothing_before_it_is_asked() -> None:
+    def never(*_: object) -> NDArray[np.float64]:
+        raise AssertionError("computed")
+
+    table = DistanceTable(ROUND.inputs, usable(ROUND.evidence), never)
+    assert table.can_score(ClientId(0))
+    with pytest.raises(AssertionError, match="computed"):
+        table.between(ClientId(3), ClientId(0))
+
+
+def test_one_is_bytes_that_are_no_vector() -> None:
+    assert fault(ROUND, b"nothing") == Fault(RefusalReason.NOT_A_VECTOR)
+    assert parse_vector(encode_vector(ROUND.vector(0))) is not None
+    assert parse_vector(encode_vector(ROUND.vector(0))[:-1]) is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"round": 3}, {"member": ClientId(1)}, {"base": BASE}],
+    ids=["round", "member", "base"],
+)
+def test_two_is_a_vector_of_another_round_member_or_base(change: dict[str, object]) -> None:
+    vector = replace(ROUND.vector(0), **change)  # type: ignore[arg-type]
+    assert fault(ROUND, vector) == Fault(RefusalReason.OF_ANOTHER)
+
+
+def test_three_is_a_member_without_a_usable_update() -> None:
+    told = small_round({0: b"short"})
+    vector = replace(
+        told.vector(1), member=ClientId(0), members=ids(1, 2), member_distances=np.ones(2)
+    )
+    assert fault(told, vector) == Fault(RefusalReason.NO_USABLE_UPDATE)
+    assert fault(told, told.vector(1), 1) is None
+
+
+def test_three_is_also_a_member_with_only_zeros_where_directions_count() -> None:
+    zeros = replace(
+        DIRECTION.vector(1),
+        member=ClientId(0),
+        distances=np.full(6, 4.0),
+        members=ids(1, 2),
+        member_distances=np.full(2, 4.0),
+    )
+    assert fault(DIRECTION, zeros) == Fault(RefusalReason.NO_USABLE_UPDATE)
+    assert fault(DIRECTION, DIRECTION.vector(1), 1) is None
+    squared = small_round({0: 0.0, **{i: float(i) for i in range(1, 9)}})
+    assert fault(squared, squared.vector(0)) is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"trainers": ids(3, 4, 5, 6, 7), "distances": np.ones(5)},
+        {"trainers": ids(3, 4, 5, 6, 7, 9)},
+        {"trainers": ids(2, 3, 4, 5, 6, 7, 8), "distances": np.ones(7)},
+        {"members": ids(1), "member_distances": np.ones(1)},
+        {"members": ids(0, 1, 2), "member_distances": np.ones(3)},
+        {"members": ids(), "member_distances": np.ones(0)},
+    ],
+)
+def test_four_is_a_vector_of_other_clients_than_its_claim_names(
+    change: dict[str, object],
+) -> None:
+    vector = replace(ROUND.vector(0), **change)  # type: ignore[arg-type]
+    assert fault(ROUND, vector) == Fault(RefusalReason.OTHER_CLIENTS)
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, -1.0, -0.0, np.nextafter(1e300, 2e300)])
+@pytest.mark.parametrize("field", ["distances", "member_distances"])
+def test_five_is_a_distance_out_of_range(value: float, field: str) -> None:
+    vector = ROUND.vector(0)
+    values = getattr(vector, field).copy()
+    values[-1] = value
+    assert fault(ROUND, replace(vector, **{field: values})) == Fault(RefusalReason.OUT_OF_RANGE)
+    values[-1] = 1e300
+    largest = fault(ROUND, replace(vector, **{field: values}), checked=False)
+    assert largest is None, "the largest that counts, if nobody computes it again"
+
+
+def test_six_is_a_false_distance_and_names_its_client() -> None:
+    vector = ROUND.vector(0)
+    assert fault(ROUND, moved(vector, 2, 1.01)) == Fault(RefusalReason.FALSE_DISTANCE, ClientId(5))
+    to_members = replace(vector, member_distances=vector.member_distances + 1)
+    assert fault(ROUND, to_members) == Fault(RefusalReason.FALSE_DISTANCE, ClientId(1))
+
+
+def test_six_is_not_used_where_nobody_computes_again() -> None:
+    blind = small_round({i: float(i) for i in range(9)}, scores_checked=False)
+    assert fault(blind, moved(blind.vector(0), 2, 5.0)) is None
+    assert fault(ROUND, moved(ROUND.vector(0), 2, 5.0), checked=False) is None
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize(
+    ("margins", "counted", "refused"),
+    [
+        (REFUSED_FROM, 0.99, 1.01),
+        (PRIMARY_LINE, 1.49, 1.51),
+        (COUNTED_TO, 1.99, 2.01),
+    ],
+)
+def test_the_line_is_at_one_one_and_a_half_or_two_margins(
+    sign: int, margins: float, counted: float, refused: float
+) -> None:
+    # The margin is relative: 1e-9 of the distance.
+    vector = ROUND.vector(0)
+    near, far = (moved(vector, 0, 1 + sign * part * 1e-9) for part in (counted, refused))
+    assert fault(ROUND, near, margins=margins) is None
+    assert fault(ROUND, far, margins=margins) == Fault(RefusalReason.FALSE_DISTANCE, ClientId(3))
+
+
+def test_the_lines_are_one_one_and_a_half_and_two() -> None:
+    assert (REFUSED_FROM, PRIMARY_LINE, COUNTED_TO) == (1.0, 1.5, 2.0)
+
+
+def test_at_no_distance_only_no_distance_is_true() -> None:
+    # A margin of nothing: equal is true, the least number above it is false.
+    told = small_round({0: 5.0, 3: 5.0})
+    vector = told.vector(0)
+    assert vector.distances[0] == 0.0
+    assert fault(told, vector, margins=REFUSED_FROM) is None
+    least = replace(vector, distances=np.array([5e-324, *vector.distances[1:]]))
+    for margins in (REFUSED_FROM, PRIMARY_LINE, COUNTED_TO):
+        found = fault(told, least, margins=margins)
+        assert found == Fault(RefusalReason.FALSE_DISTANCE, ClientId(3))
+
+
+def test_near_no_distance_of_direction_there_is_an_absolute_margin() -> None:
+    told = small_round({0: 2.0, **dict.fromkeys(range(1, 9), 3.0)}, distance="direction")
+    vector = told.vector(0)
+    assert vector.distances[0] == 0.0
+    for claim, true in ((1.4e-12, True), (1.6e-12, False)):
+        claimed = replace(vector, distances=np.array([claim, *vector.distances[1:]]))
+        assert (fault(told, claimed) is None) == true
+
+
+def test_of_several_reasons_the_lowest_holds() -> None:
+    worst = replace(
+        DIRECTION.vector(1),
+        round=9,
+        member=ClientId(0),
+        trainers=ids(3, 4),
+        distances=np.array([np.nan, 1.0]),
+        members=ids(1, 2),
+    )
+    assert fault(DIRECTION, worst) == Fault(RefusalReason.OF_ANOTHER)
+    worst = replace(worst, round=2)
+    assert fault(DIRECTION, worst) == Fault(RefusalReason.NO_USABLE_UPDATE)
+    other = replace(worst, member=ClientId(1), members=ids(0, 2))
+    assert fault(DIRECTION, other, 1) == Fault(RefusalReason.OTHER_CLIENTS)
+    ranged = replace(other, trainers=ids(*range(3, 9)), distances=np.full(6, np.nan))
+    assert fault(DIRECTION, ranged, 1) == Fault(RefusalReason.OUT_OF_RANGE)
+    false = replace(ranged, distances=np.full(6, 3.5))
+    assert fault(DIRECTION, false, 1) == Fault(RefusalReason.FALSE_DISTANCE, ClientId(3))
+
+
+def test_without_the_updates_only_what_needs_none_is_asked() -> None:
+    zeros = replace(DIRECTION.vector(1), member=ClientId(0), members=ids(1, 2))
+    assert fault(DIRECTION, zeros, checked=False) is None
+    assert fault(ROUND, b"", checked=False) == Fault(RefusalReason.NOT_A_VECTOR)
+
+
+def test_a_vector_for_fewer_updates_names_fewer() -> None:
+    # A vector is for one set: what is wrong for all usable updates is right for those it names.
+    fewer = ids(0, 1, 2, 3, 4)
+    vector = ROUND.vector(0, fewer)
+    data = encode_vector(vector)
+    claim = replace(ROUND.claim(0, data).scores, clients=set_digest(fewer))
+    assert fault_of(ROUND.inputs, fewer, claim, vector, table_of(ROUND), PRIMARY_LINE) is None
+    assert fault(ROUND, vector) == Fault(RefusalReason.OTHER_CLIENTS)
