@@ -1,38 +1,31 @@
 """Algorithms 1, 2 and 3 of the paper, one function each, in the paper's line order.
 
 The numbers in the margin are the paper's lines. What the paper leaves to "each client" and "each
-member" are the methods of `Clients` and `Member`: a simulation plays them all in one process, a
-worker plays one of them. `Ledger` is the contract, which refuses whatever does not follow.
+member" are the methods of `Clients` and `VotingMember`; `Ledger` is the contract, which refuses
+whatever does not follow. This is the readable schedule: everybody is in one place and acts when
+its line comes. `ledger/actors` does the same with messages and time-outs, and a test holds both
+to the same certificates and heads.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from ledger.protocol.consensus import Certificate, primary_place, quorum
-from ledger.protocol.documents import Incident
+from ledger.protocol.consensus import MAX_VIEWS, Certificate, primary_place
 from ledger.protocol.errors import ConsensusError
-from ledger.protocol.sampling import sample_trainers
-from ledger.protocol.types import ClientId, Digest, Phase, SignedVote, Vote, VoteKind
+from ledger.protocol.types import ClientId, Digest, Phase, SignedVote, Slot, Vote, VoteKind
 
 if TYPE_CHECKING:
-    from ledger.protocol.decision import Decision
+    from ledger.protocol.inputs import Participants
+    from ledger.protocol.judgement import Judgement
 
 IsSigned = Callable[[SignedVote], bool]
 """Says whether a vote carries its member's signature."""
 
-SILENT = "silent"
-EQUIVOCATION = "equivocation"
-WRONG_PROPOSAL = "wrong proposal"
-NO_QUORUM = "no quorum"
 
-MAX_VIEWS = 256
-"""Views after which a committee gives up and the round waits for its deadline."""
-
-
-class Member(Protocol):
+class VotingMember(Protocol):
     """One member of the committee; everything that it sends is broadcast to all members.
 
     A message that does not come is an empty tuple; more than one in the same view is
@@ -41,17 +34,17 @@ class Member(Protocol):
 
     client: ClientId
 
-    def broadcast_scores(self) -> None:
+    def publish_scores(self) -> None:
         """Publish the signed score vector of the round."""
-
-    def decide(self) -> Decision:
-        """Return this member's own decision from the scores that all have published."""
 
     def request(self, phase: Phase, view: int) -> tuple[SignedVote, ...]:
         """Return the signed request of this member as primary."""
 
     def reply(self, request: SignedVote) -> tuple[SignedVote, ...]:
-        """Return the signed reply to a request, none if this member decides otherwise."""
+        """Return the signed reply to a request, none if this member judges otherwise."""
+
+    def judgement(self, result: Digest) -> Judgement | None:
+        """Return what stands behind a result, None if this member has not judged it right."""
 
 
 class Clients(Protocol):
@@ -60,31 +53,59 @@ class Clients(Protocol):
     def train(self, round_number: int, active: Sequence[ClientId]) -> None:
         """Local SGD of the active clients; each commits its update, then publishes it."""
 
-    def members(self) -> Sequence[Member]:
-        """Return the members of the open round, by their places."""
+    def members(self) -> Sequence[VotingMember | None]:
+        """Return the members of the open round by their places; None for an empty seat."""
 
 
 class Ledger(Protocol):
     """The contract, as the algorithm needs it."""
 
-    round: int
-    rounds: int
-    clients: int
-    trainers: int
-    seed: Digest
-    committee: tuple[ClientId, ...]
-    finished: bool
+    replies: int
 
-    def decide(
-        self,
-        decision: Decision,
-        certificates: tuple[Certificate, Certificate],
-        incidents: tuple[Incident, ...],
-    ) -> None:
+    @property
+    def round(self) -> int:
+        """t, the round that is open, or the last."""
+
+    @property
+    def seed(self) -> Digest:
+        """seed_t."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether no round is open any more."""
+
+    def participants(self) -> Participants:
+        """Return who trains and who serves in the open round."""
+
+    def base(self) -> Digest:
+        """Return the round's commitments digest after its closing block."""
+
+    def decide(self, judgement: Judgement, certificates: tuple[Certificate, Certificate]) -> None:
         """Record the round; the next one opens with the elected committee."""
 
-    def abandon(self, reason: ConsensusError) -> None:
+    def abandon(self) -> None:
         """End the round without a decision once its deadline is reached."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ballot:
+    """What one vote of Algorithm 2 is about, and who takes part.
+
+    Attributes:
+        round: t.
+        seed: seed_t, from which the primaries follow.
+        base: which inputs it speaks of.
+        committee: S_c by places; None for an empty seat.
+        replies: equal replies that decide.
+        is_signed: says whether a vote carries its member's signature.
+    """
+
+    round: int
+    seed: Digest
+    base: Digest
+    committee: Sequence[VotingMember | None]
+    replies: int
+    is_signed: IsSigned
 
 
 def training(ledger: Ledger, clients: Clients, is_signed: IsSigned) -> None:
@@ -107,141 +128,92 @@ def training_round(ledger: Ledger, clients: Clients, is_signed: IsSigned) -> Non
         clients: all clients.
         is_signed: says whether a vote carries its member's signature.
     """
-    trainers = sample_trainers(  # 16: S_b is drawn anew
-        ledger.seed, ledger.clients, ledger.committee, ledger.trainers
+    participants = ledger.participants()  # 16: S_b is drawn anew
+    clients.train(ledger.round, participants.active)  # 3-7, 10
+    vote = Ballot(
+        ledger.round, ledger.seed, ledger.base(), clients.members(), ledger.replies, is_signed
     )
-    clients.train(ledger.round, [*trainers, *ledger.committee])  # 3-7, 10
-    committee = clients.members()
     try:
-        outcome = committee_consensus(ledger.round, ledger.seed, committee, is_signed)  # 8-15
-    except ConsensusError as error:
-        ledger.abandon(error)
+        judgement, certificates = committee_consensus(vote)  # 8-15
+    except ConsensusError:
+        ledger.abandon()
         return
-    ledger.decide(*outcome)  # 17-19: the recorded model is what clients download next
+    ledger.decide(judgement, certificates)  # 17-19: the recorded model is what clients download
 
 
-def committee_consensus(
-    round_number: int, seed: Digest, committee: Sequence[Member], is_signed: IsSigned
-) -> tuple[Decision, tuple[Certificate, Certificate], tuple[Incident, ...]]:
+def committee_consensus(vote: Ballot) -> tuple[Judgement, tuple[Certificate, Certificate]]:
     """Let the committee agree on a round (Algorithm 1).
 
     Args:
-        round_number: t.
-        seed: seed_t.
-        committee: S_c, by places.
-        is_signed: says whether a vote carries its member's signature.
+        vote: the round, and its committee.
 
     Returns:
-        The decision, its two certificates, and what went wrong on the way.
+        What was decided, and its two certificates.
 
     Raises:
-        ConsensusError: no decision can be computed, no view brings a quorum, or nobody who
-            replied has the decision behind the certificates.
+        ConsensusError: no view brings a quorum, or nobody who replied stands behind it.
     """
-    for member in committee:  # 1-5
-        member.broadcast_scores()
-    where = (round_number, seed, committee)
-    aggregation, incidents = voting(*where, Phase.AGGREGATION, is_signed)  # 6-11
-    try:
-        election, more = voting(*where, Phase.ELECTION, is_signed)  # 12
-    except ConsensusError as error:
-        raise ConsensusError(str(error), incidents + error.incidents) from error
-    certificates, incidents = (aggregation, election), incidents + more
-    for decision in (m.decide() for m in committee if _replied(m.client, aggregation)):
-        if all(decision.voted(c.vote.phase) == _decided(c.vote) for c in certificates):
-            return decision, certificates, incidents
-    raise ConsensusError("nobody who replied has the decision that was certified", incidents)
+    for member in vote.committee:  # 1-5
+        if member is not None:
+            member.publish_scores()
+    aggregation = voting(vote, Phase.AGGREGATION)  # 6-11
+    election = voting(vote, Phase.ELECTION)  # 12
+    replied = {reply.member for reply in aggregation.replies}
+    for member in vote.committee:
+        if member is not None and member.client in replied:
+            judgement = member.judgement(election.vote.result)
+            if judgement is not None:
+                return judgement, (aggregation, election)
+    raise ConsensusError("nobody who replied stands behind what was certified")
 
 
-def voting(
-    round_number: int,
-    seed: Digest,
-    committee: Sequence[Member],
-    phase: Phase,
-    is_signed: IsSigned,
-) -> tuple[Certificate, tuple[Incident, ...]]:
+def voting(vote: Ballot, phase: Phase) -> Certificate:
     """Let the committee agree on a set of clients and a result (Algorithm 2).
 
     Args:
-        round_number: t.
-        seed: seed_t, from which the primaries follow.
-        committee: S_c, by places.
+        vote: the round, and its committee.
         phase: what is voted on: S_a and the aggregate, or the next S_c.
-        is_signed: says whether a vote carries its member's signature.
 
     Returns:
-        The certificate, and what went wrong on the way to it.
+        The certificate.
 
     Raises:
         ConsensusError: no quorum within `MAX_VIEWS` views.
     """
-    incidents: list[Incident] = []
-    caught: set[ClientId] = set()
     for view in range(MAX_VIEWS):  # 1
-        primary = committee[primary_place(seed, phase, view, len(committee))]  # 2
-        asked = primary.request(phase, view)  # 3-7
-        slot = (VoteKind.REQUEST, round_number, phase, view)
-        requests = _cast(asked, primary.client, slot, is_signed)
+        primary = vote.committee[primary_place(vote.seed, phase, view, len(vote.committee))]  # 2
+        if primary is None:
+            continue
+        slot = Slot(VoteKind.REQUEST, vote.round, phase, view, vote.base)
+        requests = _cast(primary.request(phase, view), primary.client, slot, vote)  # 3-7
         if len(requests) != 1:
-            kind = EQUIVOCATION if requests else SILENT
-            incidents.append(Incident(phase, view, primary.client, kind, requests[:2]))
             continue
         replies: list[SignedVote] = []
-        for member in committee:  # 8
-            if member is primary:
+        for member in vote.committee:  # 8
+            if member is None or member is primary:
                 continue
-            answered = member.reply(requests[0])  # 9-13
-            slot = (VoteKind.REPLY, round_number, phase, view)
-            answers = _cast(answered, member.client, slot, is_signed)
-            if len(answers) > 1 and member.client not in caught:
-                caught.add(member.client)  # one proof is enough, and bounds the record
-                incidents.append(Incident(phase, view, member.client, EQUIVOCATION, answers[:2]))
-            replies += [answer for answer in answers if _agrees(answer, requests[0])][:1]
-            if len(replies) >= quorum(len(committee)):  # 14
-                certificate = Certificate(requests[0], tuple(replies))  # 15, 18
-                return certificate, tuple(_named(incident, certificate) for incident in incidents)
-        incidents.append(Incident(phase, view, primary.client, NO_QUORUM, requests))
-    message = f"no quorum in {MAX_VIEWS} views of phase {phase.name.lower()}"
-    raise ConsensusError(message, tuple(incidents))
+            asked = replace(slot, kind=VoteKind.REPLY)
+            answers = _cast(member.reply(requests[0]), member.client, asked, vote)  # 9-13
+            replies += [answer for answer in answers if _agrees(answer, requests[0])]
+            if len(replies) == vote.replies:  # 14
+                return Certificate(requests[0], tuple(replies))  # 15, 18
+    raise ConsensusError(f"no quorum in {MAX_VIEWS} views of phase {phase.name.lower()}")
 
 
 def _cast(
-    sent: Iterable[SignedVote],
-    sender: ClientId,
-    slot: tuple[VoteKind, int, Phase, int],
-    is_signed: IsSigned,
+    sent: Iterable[SignedVote], sender: ClientId, slot: Slot, vote: Ballot
 ) -> tuple[SignedVote, ...]:
-    """Return the different votes that a member signed for one kind, round, phase and view.
+    """Return the different votes that a member signed for one slot.
 
     Another member's vote does not count again; one for another view would make a certificate
     that the contract refuses; and the same vote twice is no equivocation.
     """
     votes: dict[Vote, SignedVote] = {}
     for signed in sent:
-        vote = signed.vote
-        at = (vote.kind, vote.round, vote.phase, vote.view)
-        if signed.member == sender and at == slot and is_signed(signed):
-            votes.setdefault(vote, signed)
+        if signed.member == sender and signed.vote.slot == slot and vote.is_signed(signed):
+            votes.setdefault(signed.vote, signed)
     return tuple(votes.values())
-
-
-def _replied(client: ClientId, certificate: Certificate) -> bool:
-    return any(reply.member == client for reply in certificate.replies)
 
 
 def _agrees(answer: SignedVote, request: SignedVote) -> bool:
     return answer.vote == replace(request.vote, kind=VoteKind.REPLY)
-
-
-def _named(incident: Incident, certificate: Certificate) -> Incident:
-    """Return the incident, called a wrong proposal if the request contradicts what was decided."""
-    if incident.kind != NO_QUORUM:
-        return incident
-    if _decided(incident.votes[0].vote) == _decided(certificate.vote):
-        return incident
-    return replace(incident, kind=WRONG_PROPOSAL)
-
-
-def _decided(vote: Vote) -> tuple[Digest, Digest]:
-    """Return set digest and result, as `Decision.voted` does."""
-    return vote.set_digest, vote.result

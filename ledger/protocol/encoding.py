@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from eth_abi.abi import encode
 from eth_hash.auto import keccak
 
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.types import NO_DIGEST, Address, ClientId, Digest, RegisteredClient
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -50,6 +50,25 @@ def u32(value: int) -> bytes:
 def u64(value: int) -> bytes:
     """Return eight big-endian bytes."""
     return value.to_bytes(8)
+
+
+def word(value: int | bytes) -> bytes:
+    """Return the 32-byte word of Solidity's ABI encoding: numbers padded in front, bytes32 as is.
+
+    Args:
+        value: a number of at most 256 bits, or 32 bytes.
+    """
+    return value if isinstance(value, bytes) else value.to_bytes(32)
+
+
+def words(*values: int | bytes) -> bytes:
+    """Return the ABI encoding of static values: their words, joined."""
+    return b"".join(map(word, values))
+
+
+def array_words(values: Sequence[int]) -> bytes:
+    """Return length and elements of an array as ABI encoding has them after its offset."""
+    return words(len(values), *values)
 
 
 def client_list(clients: Iterable[ClientId]) -> bytes:
@@ -98,48 +117,81 @@ def word_distance(word: int) -> float:
 
 def set_digest(clients: Sequence[ClientId]) -> Digest:
     """Return keccak256(abi.encode(uint32[])) of the clients in ranking order."""
-    return keccak256(encode(["uint32[]"], [list(clients)]))
+    return keccak256(word(32) + array_words(clients))
 
 
 def ranking_digest(ranking: Sequence[int]) -> Digest:
     """Return keccak256(abi.encode(uint256[])) of the ranking words."""
-    return keccak256(encode(["uint256[]"], [list(ranking)]))
+    return keccak256(word(32) + array_words(ranking))
 
 
-def commitments_digest(previous: Digest, client: ClientId, payload: Digest) -> Digest:
+def commitment_of(client: ClientId, payload: Digest) -> Digest:
+    """Return what a client commits of a payload: another's commitment repeated is worth nothing."""
+    return keccak256(u32(client) + payload)
+
+
+def commitments_digest(previous: Digest, client: ClientId, commitment: Digest) -> Digest:
     """Return the running digest of a round's commitments after one more of them."""
-    return keccak256(previous + u32(client) + payload)
+    return keccak256(previous + u32(client) + commitment)
 
 
 def commitments_chain(commitments: Iterable[tuple[ClientId, Digest]]) -> Digest:
-    """Return the running digest of a whole round's commitments, in chain order."""
+    """Return the running digest of a round's commitments, in chain order."""
     digest = NO_DIGEST
-    for client, payload in commitments:
-        digest = commitments_digest(digest, client, payload)
+    for client, commitment in commitments:
+        digest = commitments_digest(digest, client, commitment)
     return digest
 
 
-def aggregation_result(
-    model: Digest,
-    updates_root: Digest,
-    scores_root: Digest,
-    ranking: Digest,
-    threshold_bits: int,
-) -> Digest:
-    """Return what the committee votes on in the aggregation phase, beside the set.
+def reveal_of(payloads: Mapping[ClientId, Digest], ranked: Iterable[ClientId]) -> Digest:
+    """Return keccak256 of the joined payload digests of the ranked trainers, ascending by client.
 
     Args:
+        payloads: payload digest of at least these.
+        ranked: the trainers in the ranking.
+    """
+    return keccak256(b"".join(payloads[client] for client in sorted(ranked)))
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What an aggregation result binds; see `aggregation_result`.
+
+    Attributes:
         model: sha256 of the next model.
         updates_root: Merkle root over the ranked updates.
         scores_root: Merkle root over the counted score vectors.
-        ranking: digest of the ranking.
+        ranking_digest: digest of the ranking.
         threshold_bits: float64 bits of strategy III's threshold, 0 for I and II.
-
-    Returns:
-        keccak256 of the ABI encoding of the five.
+        reveal: digest of the ranked trainers' payload digests.
+        record: sha256 of the round's record.
     """
-    types = ["bytes32", "bytes32", "bytes32", "bytes32", "uint64"]
-    return keccak256(encode(types, [model, updates_root, scores_root, ranking, threshold_bits]))
+
+    model: Digest
+    updates_root: Digest
+    scores_root: Digest
+    ranking_digest: Digest
+    threshold_bits: int
+    reveal: Digest
+    record: Digest
+
+
+def aggregation_result(opening: Opening) -> Digest:
+    """Return what the committee votes on beside the sets: keccak256 of the opening's ABI encoding.
+
+    The record is in it, so that no sender can put another in its place.
+    """
+    return keccak256(
+        words(
+            opening.model,
+            opening.updates_root,
+            opening.scores_root,
+            opening.ranking_digest,
+            opening.threshold_bits,
+            opening.reveal,
+            opening.record,
+        )
+    )
 
 
 def first_seed(config: Digest, beacon: Digest) -> Digest:
@@ -147,22 +199,19 @@ def first_seed(config: Digest, beacon: Digest) -> Digest:
     return keccak256(config + beacon)
 
 
-def next_seed(
-    seed: Digest, accepted: Digest, result: Digest, next_committee: Digest, beacon: Digest
-) -> Digest:
+def next_seed(seed: Digest, reveal: Digest, beacon: Digest) -> Digest:
     """Return seed_{t+1} after a decided round.
 
     Args:
         seed: seed_t.
-        accepted: digest of S_a.
-        result: aggregation result.
-        next_committee: digest of S_c of the next round.
+        reveal: of the ranked trainers' payload digests: no score, model or order of votes is in
+            it, which the last to speak could bend.
         beacon: 32 zero bytes, or the parent block's hash.
 
     Returns:
         The seed of the next round.
     """
-    return keccak256(seed + accepted + result + next_committee + beacon)
+    return keccak256(seed + reveal + beacon)
 
 
 def seed_after_abandoned(seed: Digest, beacon: Digest) -> Digest:
@@ -170,44 +219,61 @@ def seed_after_abandoned(seed: Digest, beacon: Digest) -> Digest:
     return keccak256(seed + b"abandoned" + beacon)
 
 
+def votes_digest(views: tuple[int, int], signers: tuple[int, int], incidents: Digest) -> Digest:
+    """Return the digest of how a round was voted.
+
+    Args:
+        views: of the aggregation and of the election.
+        signers: bitmaps of the places that replied.
+        incidents: digest of the incidents document, 32 zero bytes without one.
+
+    Returns:
+        keccak256 of the ABI encoding of the five.
+    """
+    return keccak256(words(*views, *signers, incidents))
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What a head extends: the head, round, seed and commitments digest that a round ends with."""
+
+    head: Digest
+    round: int
+    seed: Digest
+    commitments: Digest
+
+
 def head_after_decision(
-    head: Digest,
-    round_number: int,
-    seed: Digest,
-    commitments: Digest,
-    sets_and_result: tuple[Digest, Digest, Digest],
+    before: Before, accepted: Digest, next_committee: Digest, result: Digest, votes: Digest
 ) -> Digest:
     """Return head_t of a decided round.
 
     Args:
-        head: head_{t-1}.
-        round_number: t.
-        seed: seed_t.
-        commitments: running digest of the round's commitments.
-        sets_and_result: digest of S_a, digest of the next committee, aggregation result.
+        before: what it extends.
+        accepted: digest of S_a.
+        next_committee: digest of S_c of the next round.
+        result: aggregation result.
+        votes: `votes_digest`.
 
     Returns:
         keccak256 over all of them, joined.
     """
-    return keccak256(head + u64(round_number) + seed + commitments + b"".join(sets_and_result))
+    begin = before.head + u64(before.round) + before.seed + before.commitments
+    return keccak256(begin + accepted + next_committee + result + votes)
 
 
-def head_after_abandoned(
-    head: Digest, round_number: int, seed: Digest, commitments: Digest, committee: Digest
-) -> Digest:
+def head_after_abandoned(before: Before, committee: Digest) -> Digest:
     """Return head_t of an abandoned round.
 
     Args:
-        head: head_{t-1}.
-        round_number: t.
-        seed: seed_t.
-        commitments: running digest of the round's commitments.
-        committee: digest of the redrawn committee.
+        before: what it extends.
+        committee: set digest of the drawn committee.
 
     Returns:
         keccak256 over all of them and the word "abandoned", joined.
     """
-    return keccak256(head + u64(round_number) + seed + b"abandoned" + commitments + committee)
+    begin = before.head + u64(before.round) + before.seed
+    return keccak256(begin + b"abandoned" + before.commitments + committee)
 
 
 def head_after_ban(head: Digest, round_number: int, client: ClientId) -> Digest:
@@ -216,27 +282,27 @@ def head_after_ban(head: Digest, round_number: int, client: ClientId) -> Digest:
 
 
 def registry_word(client: RegisteredClient) -> int:
-    """Return a client as the contract takes it: address << 64 | samples."""
-    return int.from_bytes(client.address) << 64 | client.samples
+    """Return a client as the contract keeps it: u32 round of the ban ‖ address ‖ u64 samples."""
+    return client.banned_in << 224 | int.from_bytes(client.address) << 64 | client.samples
 
 
 def registered_client(word: int) -> RegisteredClient:
-    """Return the client of a registry word; bit 255 is the ban."""
+    """Return the client of a registry word."""
     address = Address((word >> 64 & (1 << 160) - 1).to_bytes(20))
-    return RegisteredClient(address, word & 0xFFFF_FFFF_FFFF_FFFF, bool(word >> 255))
+    return RegisteredClient(address, word & 0xFFFF_FFFF_FFFF_FFFF, word >> 224)
 
 
-def registry_digest(words: Sequence[int], rest: Digest) -> Digest:
+def registry_digest(batch: Sequence[int], rest: Digest) -> Digest:
     """Return the digest that one batch of clients must match.
 
     Args:
-        words: registry words of the batch.
+        batch: registry words of its clients.
         rest: the digest of the batches after it, 32 zero bytes after the last.
 
     Returns:
         keccak256(abi.encode(uint256[], bytes32)).
     """
-    return keccak256(encode(["uint256[]", "bytes32"], [list(words), rest]))
+    return keccak256(word(64) + rest + array_words(batch))
 
 
 def vector_bytes(vector: NDArray[np.float32]) -> bytes:

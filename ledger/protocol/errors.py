@@ -7,6 +7,7 @@
     ├── ConsensusError           the committee could not agree in this round
     ├── ChainError               the chain is unreachable, damaged, locked or another one
     ├── BlobError                a blob is missing, damaged or too large
+    ├── JournalError             a vote journal cannot be read or written: nothing may be signed
     ├── ConfigurationError       a configuration file or command-line setting is wrong
     └── Refusal                  the ledger refuses a transaction; `reason` is the contract's own
         └── one leaf per reason, in `REFUSALS`
@@ -16,8 +17,6 @@ executable specification (`rounds.py`) and the contract can be compared refusal 
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 
 class CmflError(Exception):
@@ -37,15 +36,7 @@ class SignatureError(CmflError):
 
 
 class ConsensusError(CmflError):
-    """The committee could not agree on a decision in this round.
-
-    Attributes:
-        incidents: what went wrong while voting, as `documents.Incident`; evidence survives.
-    """
-
-    def __init__(self, message: str, incidents: tuple[Any, ...] = ()) -> None:
-        super().__init__(message)
-        self.incidents = incidents
+    """The committee could not agree on a decision in this round."""
 
 
 class ChainError(CmflError):
@@ -58,6 +49,10 @@ class BlobError(CmflError):
 
 class BlobMissingError(BlobError):
     """No blob with this digest is in the store: it was pruned or never published."""
+
+
+class JournalError(CmflError):
+    """A vote journal cannot be read or written, so that nothing may be signed."""
 
 
 class ConfigurationError(CmflError):
@@ -109,6 +104,12 @@ class RegistryEndError(Refusal):
     fact = "registry does not end at its last client"
 
 
+class NotSentByAccountError(Refusal):
+    """The ledger refuses: transaction comes from a contract."""
+
+    fact = "transaction comes from a contract"
+
+
 class NoRoundOpenError(Refusal):
     """The ledger refuses: no round is open."""
 
@@ -139,10 +140,16 @@ class ClientBannedError(Refusal):
     fact = "client is banned"
 
 
-class RepeatedCommitmentError(Refusal):
-    """The ledger refuses: client has committed already."""
+class NothingTakenError(Refusal):
+    """The ledger refuses: every client has committed already."""
 
-    fact = "client has committed already"
+    fact = "every client has committed already"
+
+
+class CommitmentsClosedError(Refusal):
+    """The ledger refuses: commitments are closed."""
+
+    fact = "commitments are closed"
 
 
 class SignatureNotCanonicalError(Refusal):
@@ -173,6 +180,12 @@ class RankingTooShortError(Refusal):
     """The ledger refuses: fewer clients are ranked than a committee needs."""
 
     fact = "fewer clients are ranked than a committee needs"
+
+
+class RankingTooEarlyError(Refusal):
+    """The ledger refuses: fewer clients are ranked than train while commitments are open."""
+
+    fact = "fewer clients are ranked than train while commitments are open"
 
 
 class RankingNotSortedError(Refusal):
@@ -277,16 +290,28 @@ class DeadlineNotReachedError(Refusal):
     fact = "deadline is not reached"
 
 
-class VotesEqualError(Refusal):
-    """The ledger refuses: votes are the same."""
+class NotOpenedError(Refusal):
+    """The ledger refuses: no round has opened."""
 
-    fact = "votes are the same"
+    fact = "no round has opened"
 
 
-class VoteNotSignedError(Refusal):
-    """The ledger refuses: vote is not signed by the client."""
+class StatementsEqualError(Refusal):
+    """The ledger refuses: statements are the same."""
 
-    fact = "vote is not signed by the client"
+    fact = "statements are the same"
+
+
+class ScoresDifferError(Refusal):
+    """The ledger refuses: score vectors are for different clients."""
+
+    fact = "score vectors are for different clients"
+
+
+class StatementNotSignedError(Refusal):
+    """The ledger refuses: statement is not signed by the client."""
+
+    fact = "statement is not signed by the client"
 
 
 REFUSALS: dict[str, type[Refusal]] = {

@@ -17,8 +17,12 @@ from ledger.protocol.types import (
     ClientId,
     Digest,
     Domain,
+    Form,
     RegisteredClient,
-    Strategy,
+    Scores,
+    Slot,
+    Vote,
+    VoteKind,
 )
 
 if TYPE_CHECKING:
@@ -46,11 +50,12 @@ class Deployment:
         trainers: n.
         members: C.
         aggregation_ppm: α in parts per million.
-        strategy: how S_a follows from the ranking.
+        form: how S_a follows from the ranking.
         rounds: T.
+        commit_blocks: blocks after the opening one in which commitments are taken.
         deadline_blocks: blocks after which an undecided round may be abandoned.
+        replies: equal replies from others than the primary that decide.
         beacon: what else flows into the next seed.
-        committee: S_c of round 1.
         model: digest of w_1.
     """
 
@@ -60,11 +65,12 @@ class Deployment:
     trainers: int
     members: int
     aggregation_ppm: int
-    strategy: Strategy
+    form: Form
     rounds: int
+    commit_blocks: int
     deadline_blocks: int
+    replies: int
     beacon: Beacon
-    committee: tuple[ClientId, ...]
     model: Digest
 
 
@@ -105,10 +111,11 @@ class LedgerState:
 
 @dataclass(frozen=True, slots=True)
 class BlockContext:
-    """What a transaction sees of its block."""
+    """What a transaction sees of its block, and whether an account sent it itself."""
 
     number: int
     parent_hash: Digest
+    sent_by_account: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +124,6 @@ class SubmittedCertificate:
 
     Attributes:
         view: v.
-        timestamp: of the request.
         set_digest: the set that was voted on.
         request: the primary's signature.
         signers: places of those who replied, as a bitmap.
@@ -125,7 +131,6 @@ class SubmittedCertificate:
     """
 
     view: int
-    timestamp: int
     set_digest: Digest
     request: bytes
     signers: int
@@ -139,20 +144,90 @@ class SubmittedDecision:
     Attributes:
         committee: S_c, by places.
         ranking: ranking words, best first.
+        base: which inputs both certificates speak of.
         model: digest of w_{t+1}.
         updates_root: Merkle root over the ranked updates.
         scores_root: Merkle root over the counted score vectors.
         threshold_bits: of strategy III, 0 for I and II.
-        record: digest of the round's record blob, a pointer.
+        reveal: digest of the ranked trainers' payload digests.
+        record: digest of the round's record.
+        incidents: digest of the incidents document, 32 zero bytes without one; signed by nobody.
     """
 
     committee: tuple[ClientId, ...]
     ranking: tuple[int, ...]
+    base: Digest
     model: Digest
     updates_root: Digest
     scores_root: Digest
     threshold_bits: int
+    reveal: Digest
     record: Digest
+    incidents: Digest
+
+    def opening(self) -> encoding.Opening:
+        """Return what the aggregation result binds."""
+        return encoding.Opening(
+            self.model,
+            self.updates_root,
+            self.scores_root,
+            encoding.ranking_digest(self.ranking),
+            self.threshold_bits,
+            self.reveal,
+            self.record,
+        )
+
+
+class StatementKind(IntEnum):
+    """What a client signed twice, as `report_equivocation` counts them."""
+
+    REQUEST = 1
+    REPLY = 2
+    SCORES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class SignedStatement:
+    """A vote or a score claim with its signature (65 bytes r, s, v)."""
+
+    statement: Vote | Scores
+    signature: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class EquivocationReport:
+    """Two different signed statements of one client for one place: the proof that bans it.
+
+    Attributes:
+        client: the accused.
+        first: a vote or a score claim, and its signature.
+        second: another for the same slot, or the same round, base and clients.
+    """
+
+    client: ClientId
+    first: SignedStatement
+    second: SignedStatement
+
+    def __post_init__(self) -> None:
+        """Refuse what the contract's arguments cannot even say.
+
+        Raises:
+            ValueError: the statements are of two kinds, not for one place, or another's vector.
+        """
+        first, second = _place(self.first.statement), _place(self.second.statement)
+        if first != second:
+            raise ValueError("the statements are not of one kind, round, phase, view and base")
+        if isinstance(self.first.statement, Scores) and self.first.statement.member != self.client:
+            raise ValueError("the score vectors are not the accused's")
+
+    @property
+    def kind(self) -> StatementKind:
+        """What was signed twice."""
+        statement = self.first.statement
+        if isinstance(statement, Scores):
+            return StatementKind.SCORES
+        requested = statement.kind is VoteKind.REQUEST
+        return StatementKind.REQUEST if requested else StatementKind.REPLY
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +250,11 @@ class LedgerOpened:
 
 @dataclass(frozen=True, slots=True)
 class UpdatesCommitted:
-    """Event: clients committed to their updates."""
+    """Event: clients committed to their updates; those whose commitment was taken."""
 
     round: int
     clients: tuple[ClientId, ...]
-    payloads: tuple[Digest, ...]
+    commitments: tuple[Digest, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,26 +265,35 @@ class RoundDecided:
     ranking: tuple[int, ...]
     accepted: tuple[ClientId, ...]
     next_committee: tuple[ClientId, ...]
+    base: Digest
     model: Digest
     updates_root: Digest
     scores_root: Digest
     threshold_bits: int
+    reveal: Digest
     record: Digest
+    incidents: Digest
     views: tuple[int, int]
     primaries: tuple[ClientId, ClientId]
     signers: tuple[int, int]
     next_seed: Digest
     head: Digest
 
-    def aggregation_result(self) -> Digest:
-        """Return what the committee voted on beside S_a."""
-        return encoding.aggregation_result(
+    def opening(self) -> encoding.Opening:
+        """Return what the aggregation result binds."""
+        return encoding.Opening(
             self.model,
             self.updates_root,
             self.scores_root,
             encoding.ranking_digest(self.ranking),
             self.threshold_bits,
+            self.reveal,
+            self.record,
         )
+
+    def result(self) -> Digest:
+        """Return what the committee voted on beside the sets."""
+        return encoding.aggregation_result(self.opening())
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +308,7 @@ class RoundAbandoned:
 
 @dataclass(frozen=True, slots=True)
 class ClientBanned:
-    """Event: a client signed two different votes and is banned."""
+    """Event: a client signed two different statements and is banned from the next round on."""
 
     round: int
     client: ClientId
@@ -246,7 +330,6 @@ def deployment_of(
     parameters: Parameters,
     config: Digest,
     registry: Sequence[RegisteredClient],
-    committee: tuple[ClientId, ...],
     model: Digest,
 ) -> tuple[Deployment, tuple[tuple[tuple[int, ...], Digest], ...]]:
     """Return the constructor's arguments and the batches of clients to register.
@@ -255,7 +338,6 @@ def deployment_of(
         parameters: of the run.
         config: digest of its configuration.
         registry: all clients.
-        committee: S_c of round 1.
         model: digest of w_1.
 
     Returns:
@@ -269,11 +351,12 @@ def deployment_of(
         trainers=parameters.trainers,
         members=parameters.members,
         aggregation_ppm=parameters.aggregation_ppm,
-        strategy=parameters.strategy,
+        form=parameters.form,
         rounds=parameters.rounds,
+        commit_blocks=parameters.commit_blocks,
         deadline_blocks=parameters.deadline_blocks,
+        replies=parameters.replies,
         beacon=parameters.beacon,
-        committee=committee,
         model=model,
     )
     return deployment, batches
@@ -298,3 +381,10 @@ def registry_batches(
         batches.insert(0, (batch, rest))
         rest = encoding.registry_digest(batch, rest)
     return rest, tuple(batches)
+
+
+def _place(statement: Vote | Scores) -> Slot | tuple[int, ClientId, Digest]:
+    """Return where a client may sign one statement only, but for the clients of a vector."""
+    if isinstance(statement, Scores):
+        return statement.round, statement.member, statement.base
+    return statement.slot

@@ -12,13 +12,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ledger.protocol import encoding, errors
-from ledger.protocol.consensus import primary_place, quorum
-from ledger.protocol.election import elect
+from ledger.protocol.consensus import primary_place
+from ledger.protocol.judgement import sets_of
 from ledger.protocol.ledger_state import (
     BlockContext,
     ClientBanned,
     ClientsRegistered,
     Deployment,
+    EquivocationReport,
     LedgerOpened,
     LedgerState,
     RoundAbandoned,
@@ -29,18 +30,18 @@ from ledger.protocol.ledger_state import (
     SubmittedDecision,
     UpdatesCommitted,
 )
-from ledger.protocol.sampling import redrawn_committee
-from ledger.protocol.selection import accepted_size, select
+from ledger.protocol.sampling import drawn_committee
 from ledger.protocol.signing import GROUP_ORDER, is_signed_by
 from ledger.protocol.types import (
     NO_DIGEST,
     Beacon,
     ClientId,
-    Commitment,
     Digest,
     Domain,
+    Form,
     Phase,
-    Strategy,
+    Scores,
+    SignedCommitment,
     Vote,
     VoteKind,
 )
@@ -85,7 +86,7 @@ def register_clients(
 
     Args:
         state: before the transaction.
-        words: address << 64 | samples of each client, addresses ascending.
+        words: registry word of each client, addresses ascending.
         rest: digest of the batches after this one.
         block: the block that it is in.
 
@@ -96,6 +97,7 @@ def register_clients(
         Refusal: registration is over, or the batch is not the one fixed at deployment.
     """
     deployment = state.deployment
+    _require_account(block)
     if state.stage is not Stage.REGISTERING:
         raise errors.NotRegisteringError
     if encoding.registry_digest(words, rest) != state.registry_rest:
@@ -116,57 +118,69 @@ def register_clients(
     if count < deployment.clients:
         return state, (registered,)
     seed = encoding.first_seed(deployment.config, _beacon(state, block))
+    committee = drawn_committee(seed, deployment.clients, deployment.members, ())
+    stage = Stage.OPEN if len(committee) == deployment.members else Stage.FINISHED
     state = replace(
         state,
-        stage=Stage.OPEN,
+        stage=stage,
         round=1,
         opened_block=block.number,
         seed=seed,
-        committee=deployment.committee,
+        committee=committee,
     )
-    opened = LedgerOpened(deployment.config, seed, deployment.committee, deployment.model)
+    opened = LedgerOpened(deployment.config, seed, committee, deployment.model)
     return state, (registered, opened)
 
 
 def commit_updates(
-    state: LedgerState, round_number: int, signed: Sequence[tuple[ClientId, Digest, bytes]]
+    state: LedgerState, round_number: int, signed: Sequence[SignedCommitment], block: BlockContext
 ) -> Step:
     """Take signed commitments to updates; anyone may carry them.
+
+    An entry whose client has committed already is passed over, so that nobody can spoil another's
+    batch by sending one of its commitments ahead.
 
     Args:
         state: before the transaction.
         round_number: the round that they are for.
-        signed: client, payload digest and signature of each.
+        signed: the commitments; all of this round.
+        block: the block that it is in.
 
     Returns:
-        The next state and its event.
+        The next state and its event, which lists those taken.
 
     Raises:
-        Refusal: for the first commitment that is unknown, banned, repeated or not signed.
+        Refusal: it is late, nothing is taken, or the first commitment that is unknown, banned or
+            not signed.
     """
+    _require_account(block)
     _require_open(state, round_number)
+    if block.number > state.opened_block + state.deployment.commit_blocks:
+        raise errors.CommitmentsClosedError
     if not signed:
         raise errors.NoCommitmentsError
     committed, digest = set(state.committed), state.commitments
-    for client, payload, signature in signed:
+    taken: list[tuple[ClientId, Digest]] = []
+    for entry in signed:
+        client = entry.commitment.client
         if client >= state.deployment.clients:
             raise errors.UnknownClientError
         registered = state.registry[client]
-        if registered.banned:
+        if registered.is_banned_in(round_number):
             raise errors.ClientBannedError
         if client in committed:
-            raise errors.RepeatedCommitmentError
-        _require_canonical(signature)
-        commitment = Commitment(round_number, client, payload)
-        if not is_signed_by(registered.address, state.domain, commitment, signature):
+            continue
+        _require_canonical(entry.signature)
+        commitment = replace(entry.commitment, round=round_number)
+        if not is_signed_by(registered.address, state.domain, commitment, entry.signature):
             raise errors.CommitmentNotSignedError
         committed.add(client)
-        digest = encoding.commitments_digest(digest, client, payload)
-    event = UpdatesCommitted(
-        round_number,
-        tuple(client for client, _, _ in signed),
-        tuple(payload for _, payload, _ in signed),
-    )
+        taken.append((client, commitment.commitment))
+        digest = encoding.commitments_digest(digest, client, commitment.commitment)
+    if not taken:
+        raise errors.NothingTakenError
+    clients, commitments = zip(*taken, strict=True)
+    event = UpdatesCommitted(round_number, clients, commitments)
     return replace(state, committed=frozenset(committed), commitments=digest), (event,)
 
 
@@ -192,46 +206,44 @@ def decide(
     Raises:
         Refusal: the ranking is not one, or a certificate does not hold.
     """
-    deployment, ranking = state.deployment, decision.ranking
+    ranking = decision.ranking
+    _require_account(block)
     _require_open(state, round_number)
     if decision.committee != state.committee:
         raise errors.WrongCommitteeError
-    _require_ranking(state, ranking)
-    _require_threshold(deployment.strategy, decision.threshold_bits)
-    size = accepted_size(deployment.aggregation_ppm, len(ranking))
-    accepted = select(ranking, deployment.strategy, size, decision.threshold_bits)
-    next_committee = elect(ranking, deployment.members)
-    result = encoding.aggregation_result(
-        decision.model,
-        decision.updates_root,
-        decision.scores_root,
-        encoding.ranking_digest(ranking),
-        decision.threshold_bits,
-    )
+    _require_ranking(state, ranking, block)
+    _require_threshold(state.deployment.form, decision.threshold_bits)
+    accepted, next_committee = sets_of(state.deployment, ranking, decision.threshold_bits)
+    result = encoding.aggregation_result(decision.opening())
     sets = (encoding.set_digest(accepted), encoding.set_digest(next_committee))
+    about = (decision.base, result)
     if certificates[0].set_digest != sets[0]:
         raise errors.WrongAggregationSetError
-    first = _require_certificate(state, Phase.AGGREGATION, certificates[0], result)
+    first = _require_certificate(state, Phase.AGGREGATION, certificates[0], *about)
     if certificates[1].set_digest != sets[1]:
         raise errors.WrongNextCommitteeError
-    second = _require_certificate(state, Phase.ELECTION, certificates[1], NO_DIGEST)
-    head = encoding.head_after_decision(
-        state.head, round_number, state.seed, state.commitments, (*sets, result)
-    )
-    seed = encoding.next_seed(state.seed, sets[0], result, sets[1], _beacon(state, block))
+    second = _require_certificate(state, Phase.ELECTION, certificates[1], *about)
+    views = (certificates[0].view, certificates[1].view)
+    signers = (certificates[0].signers, certificates[1].signers)
+    votes = encoding.votes_digest(views, signers, decision.incidents)
+    head = encoding.head_after_decision(_before(state), *sets, result, votes)
+    seed = encoding.next_seed(state.seed, decision.reveal, _beacon(state, block))
     event = RoundDecided(
         round=round_number,
         ranking=ranking,
         accepted=accepted,
         next_committee=next_committee,
+        base=decision.base,
         model=decision.model,
         updates_root=decision.updates_root,
         scores_root=decision.scores_root,
         threshold_bits=decision.threshold_bits,
+        reveal=decision.reveal,
         record=decision.record,
-        views=(certificates[0].view, certificates[1].view),
+        incidents=decision.incidents,
+        views=views,
         primaries=(first, second),
-        signers=(certificates[0].signers, certificates[1].signers),
+        signers=signers,
         next_seed=seed,
         head=head,
     )
@@ -253,16 +265,15 @@ def abandon_round(state: LedgerState, round_number: int, block: BlockContext) ->
     Raises:
         Refusal: the round is not open, or its deadline is not reached.
     """
+    _require_account(block)
     _require_open(state, round_number)
     if block.number < state.opened_block + state.deployment.deadline_blocks:
         raise errors.DeadlineNotReachedError
     seed = encoding.seed_after_abandoned(state.seed, _beacon(state, block))
-    banned = {ClientId(i) for i, client in enumerate(state.registry) if client.banned}
+    banned = {ClientId(i) for i, client in enumerate(state.registry) if client.banned_in}
     deployment = state.deployment
-    committee = redrawn_committee(seed, deployment.clients, deployment.members, banned)
-    head = encoding.head_after_abandoned(
-        state.head, round_number, state.seed, state.commitments, encoding.set_digest(committee)
-    )
+    committee = drawn_committee(seed, deployment.clients, deployment.members, banned)
+    head = encoding.head_after_abandoned(_before(state), encoding.set_digest(committee))
     event = RoundAbandoned(round_number, committee, seed, head)
     state = _next_round(state, block, seed, committee, head)
     if len(committee) < deployment.members:
@@ -271,60 +282,53 @@ def abandon_round(state: LedgerState, round_number: int, block: BlockContext) ->
 
 
 def report_equivocation(
-    state: LedgerState,
-    client: ClientId,
-    first: tuple[Vote, bytes],
-    second: tuple[Vote, bytes],
+    state: LedgerState, report: EquivocationReport, block: BlockContext
 ) -> Step:
-    """Ban a client that signed two different votes for one round, phase and view.
+    """Ban a client that signed two different statements for one place, from the next round on.
 
-    Membership is not asked: an honest client that is no member signs no vote at all.
+    Membership is not asked: an honest client that is no member signs no vote and no vector. After
+    the last round a proof is still taken: the head is then all that it moves.
 
     Args:
         state: before the transaction.
-        client: the accused.
-        first: a vote and its signature.
-        second: another of the same kind, round, phase and view, and its signature.
+        report: the accused, and its two statements.
+        block: the block that it is in.
 
     Returns:
         The next state and its event.
 
     Raises:
-        Refusal: no such client, banned already, or the votes are no proof.
-        ValueError: the votes differ in kind, round, phase or view.
+        Refusal: no such client, banned already, or the statements are no proof.
     """
-    if _slot(first[0]) != _slot(second[0]):
-        # Not a refusal: the contract's arguments cannot even say it.
-        raise ValueError("the votes are not of one kind, round, phase and view")
-    if state.stage is not Stage.OPEN:
-        raise errors.NoRoundOpenError
+    _require_account(block)
+    if state.stage is Stage.REGISTERING:
+        raise errors.NotOpenedError
+    client = report.client
     if client >= state.deployment.clients:
         raise errors.UnknownClientError
     accused = state.registry[client]
-    if accused.banned:
+    if accused.banned_in:
         raise errors.ClientBannedError
-    if first[0] == second[0]:
-        raise errors.VotesEqualError
-    for vote, signature in (first, second):
-        _require_canonical(signature)
-        if not is_signed_by(accused.address, state.domain, vote, signature):
-            raise errors.VoteNotSignedError
+    first, second = report.first.statement, report.second.statement
+    if first == second:
+        raise errors.StatementsEqualError
+    if isinstance(first, Scores) and isinstance(second, Scores) and first.clients != second.clients:
+        raise errors.ScoresDifferError
+    for signed in (report.first, report.second):
+        _require_canonical(signed.signature)
+        if not is_signed_by(accused.address, state.domain, signed.statement, signed.signature):
+            raise errors.StatementNotSignedError
     head = encoding.head_after_ban(state.head, state.round, client)
     registry = list(state.registry)
-    registry[client] = replace(accused, banned=True)
-    state = replace(
-        state,
-        registry=tuple(registry),
-        # Without its commitment a banned trainer cannot be ranked any more.
-        committed=state.committed - {client},
-        head=head,
-    )
+    registry[client] = replace(accused, banned_in=state.round)
+    state = replace(state, registry=tuple(registry), head=head)
     return state, (ClientBanned(state.round, client, head),)
 
 
-def _slot(vote: Vote) -> tuple[VoteKind, int, Phase, int]:
-    """Return where a client may sign one vote only."""
-    return vote.kind, vote.round, vote.phase, vote.view
+def _require_account(block: BlockContext) -> None:
+    """Refuse a transaction that a contract passes on: votes are read from call data."""
+    if not block.sent_by_account:
+        raise errors.NotSentByAccountError
 
 
 def _require_open(state: LedgerState, round_number: int) -> None:
@@ -334,17 +338,21 @@ def _require_open(state: LedgerState, round_number: int) -> None:
         raise errors.WrongRoundError
 
 
-def _require_ranking(state: LedgerState, ranking: Sequence[int]) -> None:
-    if len(ranking) > state.deployment.trainers:
+def _require_ranking(state: LedgerState, ranking: Sequence[int], block: BlockContext) -> None:
+    deployment = state.deployment
+    if len(ranking) > deployment.trainers:
         raise errors.RankingTooLongError
-    if len(ranking) < state.deployment.members:
+    if len(ranking) < deployment.members:
         raise errors.RankingTooShortError
+    is_early = block.number <= state.opened_block + deployment.commit_blocks
+    if is_early and len(ranking) < deployment.trainers:  # nobody is late while there is time
+        raise errors.RankingTooEarlyError
     members, seen, previous = set(state.committee), set[int](), -1
     for word in ranking:
         if word <= previous:
             raise errors.RankingNotSortedError
         client = encoding.word_client(word)
-        if client >= state.deployment.clients:
+        if client >= deployment.clients:
             raise errors.UnknownClientError
         if client in members:
             raise errors.MemberRankedError
@@ -359,8 +367,8 @@ def _require_ranking(state: LedgerState, ranking: Sequence[int]) -> None:
         raise errors.DistanceNotFiniteError
 
 
-def _require_threshold(strategy: Strategy, threshold_bits: int) -> None:
-    if strategy is not Strategy.WITHIN_SPREAD:
+def _require_threshold(form: Form, threshold_bits: int) -> None:
+    if form is not Form.WITHIN_THRESHOLD:
         if threshold_bits:
             raise errors.ThresholdUnusedError
     elif threshold_bits >= encoding.INFINITY_BITS:
@@ -368,9 +376,13 @@ def _require_threshold(strategy: Strategy, threshold_bits: int) -> None:
 
 
 def _require_certificate(
-    state: LedgerState, phase: Phase, certificate: SubmittedCertificate, result: Digest
+    state: LedgerState,
+    phase: Phase,
+    certificate: SubmittedCertificate,
+    base: Digest,
+    result: Digest,
 ) -> ClientId:
-    """Return the primary if its request and a quorum of other members' replies are signed."""
+    """Return the primary if its request and enough other members' replies are signed."""
     committee, signers = state.committee, certificate.signers
     place = primary_place(state.seed, phase, certificate.view, len(committee))
     request = Vote(
@@ -378,7 +390,7 @@ def _require_certificate(
         state.round,
         phase,
         certificate.view,
-        certificate.timestamp,
+        base,
         certificate.set_digest,
         result,
     )
@@ -387,7 +399,7 @@ def _require_certificate(
         raise errors.SignersOutOfRangeError
     if signers >> place & 1:
         raise errors.PrimaryRepliesError
-    if len(certificate.replies) < quorum(len(committee)):
+    if len(certificate.replies) < state.deployment.replies:
         raise errors.QuorumNotReachedError
     reply = replace(request, kind=VoteKind.REPLY)
     signed = iter(certificate.replies)
@@ -404,7 +416,7 @@ def _require_certificate(
 
 def _require_vote(state: LedgerState, member: ClientId, vote: Vote, signature: bytes) -> None:
     registered = state.registry[member]
-    if registered.banned:
+    if registered.is_banned_in(state.round):
         raise errors.MemberBannedError
     _require_canonical(signature)
     if not is_signed_by(registered.address, state.domain, vote, signature):
@@ -420,6 +432,11 @@ def _require_canonical(signature: bytes) -> None:
 
 def _beacon(state: LedgerState, block: BlockContext) -> Digest:
     return block.parent_hash if state.deployment.beacon is Beacon.BLOCK else NO_DIGEST
+
+
+def _before(state: LedgerState) -> encoding.Before:
+    """Return what the next head extends."""
+    return encoding.Before(state.head, state.round, state.seed, state.commitments)
 
 
 def _next_round(

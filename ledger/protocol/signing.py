@@ -10,9 +10,8 @@ from functools import lru_cache
 from typing import Protocol
 
 import coincurve
-from eth_abi.abi import encode
 
-from ledger.protocol.encoding import keccak256
+from ledger.protocol.encoding import keccak256, words
 from ledger.protocol.errors import SignatureError
 from ledger.protocol.types import Address, Commitment, Digest, Domain, Scores, Vote
 
@@ -20,11 +19,11 @@ GROUP_ORDER = 0xFFFFFFFF_FFFFFFFF_FFFFFFFF_FFFFFFFE_BAAEDCE6_AF48A03B_BFD25E8C_D
 NAME = "CMFL Ledger"
 VERSION = "1"
 
-_VOTE_FIELDS = "uint64 round,uint8 phase,uint32 view,uint64 timestamp,bytes32 set,bytes32 result"
+_VOTE_FIELDS = "uint64 round,uint8 phase,uint32 view,bytes32 base,bytes32 set,bytes32 result"
 TYPES = {
     "EIP712Domain": "string name,string version,uint256 chainId,address verifyingContract",
-    "Commitment": "uint64 round,uint32 client,bytes32 payload",
-    "Scores": "uint64 round,uint32 member,bytes32 digest",
+    "Commitment": "uint64 round,uint32 client,bytes32 commitment",
+    "Scores": "uint64 round,uint32 member,bytes32 base,bytes32 clients,bytes32 digest",
     "Request": _VOTE_FIELDS,
     "Reply": _VOTE_FIELDS,
 }
@@ -61,8 +60,8 @@ class KeySigner:
 def domain_separator(domain: Domain) -> Digest:
     """Return the EIP-712 hash of the domain."""
     names = [keccak256(NAME.encode()), keccak256(VERSION.encode())]
-    values = [TYPE_HASHES["EIP712Domain"], *names, domain.chain_id, domain.contract]
-    return keccak256(encode(["bytes32", "bytes32", "bytes32", "uint256", "address"], values))
+    contract = int.from_bytes(domain.contract)
+    return keccak256(words(TYPE_HASHES["EIP712Domain"], *names, domain.chain_id, contract))
 
 
 def typed_digest(domain: Domain, message: Message) -> Digest:
@@ -126,21 +125,15 @@ def is_signed_by(address: Address, domain: Domain, message: Message, signature: 
 
 
 def _struct_hash(message: Message) -> Digest:
-    name, types, values = _typed_fields(message)
-    return keccak256(encode(["bytes32", *types], [TYPE_HASHES[name], *values]))
-
-
-def _typed_fields(message: Message) -> tuple[str, list[str], list[object]]:
-    """Return a message's type name and the ABI types and values of its fields."""
     if isinstance(message, Commitment):
-        types = ["uint64", "uint32", "bytes32"]
-        return "Commitment", types, [message.round, message.client, message.payload]
+        fields = (message.round, message.client, message.commitment)
+        return keccak256(words(TYPE_HASHES["Commitment"], *fields))
     if isinstance(message, Scores):
-        types = ["uint64", "uint32", "bytes32"]
-        return "Scores", types, [message.round, message.member, message.digest]
-    types = ["uint64", "uint8", "uint32", "uint64", "bytes32", "bytes32"]
-    where = [message.round, int(message.phase), message.view, message.timestamp]
-    return message.kind.value, types, [*where, message.set_digest, message.result]
+        about = (message.round, message.member, message.base, message.clients, message.digest)
+        return keccak256(words(TYPE_HASHES["Scores"], *about))
+    where = (message.round, int(message.phase), message.view, message.base)
+    kind = TYPE_HASHES[message.kind.value]
+    return keccak256(words(kind, *where, message.set_digest, message.result))
 
 
 def _address(public_key: coincurve.PublicKey) -> Address:

@@ -25,19 +25,19 @@ class Phase(IntEnum):
     ELECTION = 2
 
 
-class Strategy(IntEnum):
-    """Selection strategies: I and II of the paper, III ours (within the committee's spread)."""
+class Form(IntEnum):
+    """How the contract derives S_a from a ranking; the number in its constructor."""
 
-    NEAREST = 1
-    FARTHEST = 2
-    WITHIN_SPREAD = 3
+    FIRST = 1
+    LAST = 2
+    WITHIN_THRESHOLD = 3
 
 
-class Scoring(StrEnum):
-    """How a trainer's distances to the members become one number."""
+class Quorum(StrEnum):
+    """How many equal replies decide: the paper's majority, or a Byzantine quorum."""
 
-    MEAN = "mean"
-    MEDIAN = "median"
+    PAPER = "paper"
+    BFT = "bft"
 
 
 class Beacon(StrEnum):
@@ -54,13 +54,55 @@ class VoteKind(StrEnum):
     REPLY = "Reply"
 
 
+class DropoutReason(IntEnum):
+    """Why an active client has no usable update."""
+
+    NO_COMMITMENT = 1
+    PAYLOAD_MISSING = 2
+    PAYLOAD_MALFORMED = 3
+
+
+class RefusalReason(IntEnum):
+    """Why a signed score vector does not count; of several the lowest."""
+
+    NOT_A_VECTOR = 1
+    OF_ANOTHER = 2
+    NO_USABLE_UPDATE = 3
+    OTHER_CLIENTS = 4
+    OUT_OF_RANGE = 5
+    FALSE_DISTANCE = 6
+    TWO_VECTORS = 7
+
+
+class IncidentKind(IntEnum):
+    """What a member did wrong, or failed at, while voting."""
+
+    SILENT = 1
+    NO_QUORUM = 2
+    WRONG_PROPOSAL = 3
+    EQUIVOCATION = 4
+
+
 @dataclass(frozen=True, slots=True)
 class RegisteredClient:
-    """One client as the contract keeps it: its key's address and its claimed samples n_k."""
+    """One client as the contract keeps it.
+
+    Attributes:
+        address: of its key.
+        samples: n_k, as claimed at deployment.
+        banned_in: the round in which its ban was recorded, 0 without one.
+    """
 
     address: Address
     samples: int
-    banned: bool = False
+    banned_in: int = 0
+
+    def is_banned_in(self, round_number: int) -> bool:
+        """Say whether the client was banned when this round opened.
+
+        A ban counts from the next round on: nobody can void what is certified by banning itself.
+        """
+        return 0 < self.banned_in < round_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,33 +115,78 @@ class Domain:
 
 @dataclass(frozen=True, slots=True)
 class Commitment:
-    """A client's promise of its update: sha256 of a payload that nobody has seen yet."""
+    """A client's promise of its update, bound to the client: see `encoding.commitment_of`."""
 
     round: int
     client: ClientId
-    payload: Digest
+    commitment: Digest
 
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """A member's claim of its score vector, by sha256 of the vector's blob."""
+    """A member's claim of its score vector.
+
+    Attributes:
+        round: t.
+        member: c.
+        base: the round's commitments digest after its closing block.
+        clients: set digest, ascending, of all usable updates that the vector is for.
+        digest: sha256 of the vector's blob.
+    """
 
     round: int
     member: ClientId
+    base: Digest
+    clients: Digest
     digest: Digest
 
 
 @dataclass(frozen=True, slots=True)
-class Vote:
-    """A request or a reply of Algorithm 2: one set of clients and one result in one view."""
+class Slot:
+    """Where a member may sign one vote only, on one contract of one chain."""
 
     kind: VoteKind
     round: int
     phase: Phase
     view: int
-    timestamp: int
+    base: Digest
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """A request or a reply of Algorithm 2: one set of clients and one result in one view.
+
+    Attributes:
+        kind: request or reply.
+        round: t.
+        phase: what is voted on.
+        view: v.
+        base: the round's commitments digest after its closing block, in the place of the
+            paper's time stamp: it says which inputs the vote speaks of.
+        set_digest: digest of the set that is voted on.
+        result: digest of what else is.
+    """
+
+    kind: VoteKind
+    round: int
+    phase: Phase
+    view: int
+    base: Digest
     set_digest: Digest
     result: Digest
+
+    @property
+    def slot(self) -> Slot:
+        """Where it stands: two different votes of one member in one slot are equivocation."""
+        return Slot(self.kind, self.round, self.phase, self.view, self.base)
+
+
+@dataclass(frozen=True, slots=True)
+class SignedCommitment:
+    """A commitment with its client's signature (65 bytes r, s, v)."""
+
+    commitment: Commitment
+    signature: bytes
 
 
 @dataclass(frozen=True, slots=True)

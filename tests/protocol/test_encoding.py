@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -89,7 +90,13 @@ def test_set_and_ranking_digests_hash_the_abi_encoding_of_one_list() -> None:
     assert encoding.set_digest(ids(4, 9)) != encoding.set_digest(ids(9, 4))
 
 
-def test_the_commitments_digest_runs_over_client_and_payload() -> None:
+def test_a_commitment_is_bound_to_its_client() -> None:
+    found = encoding.commitment_of(ClientId(5), A)
+    assert found == encoding.keccak256(b"\0\0\0\5" + A)
+    assert found != encoding.commitment_of(ClientId(6), A)
+
+
+def test_the_commitments_digest_runs_over_client_and_commitment() -> None:
     one = encoding.keccak256(bytes(32) + b"\0\0\0\5" + A)
     two = encoding.keccak256(one + b"\0\0\0\2" + B)
     assert encoding.commitments_digest(NO_DIGEST, ClientId(5), A) == one
@@ -99,37 +106,52 @@ def test_the_commitments_digest_runs_over_client_and_payload() -> None:
     assert encoding.commitments_chain([]) == NO_DIGEST
 
 
-def test_the_aggregation_result_is_five_abi_words() -> None:
-    joined = A + B + C + D + word(7)
-    assert encoding.aggregation_result(A, B, C, D, 7) == encoding.keccak256(joined)
+def test_the_reveal_joins_the_ranked_trainers_payloads_by_client() -> None:
+    payloads = {ClientId(9): A, ClientId(2): B, ClientId(4): C}
+    assert encoding.reveal_of(payloads, ids(9, 2)) == encoding.keccak256(B + A)
+    assert encoding.reveal_of(payloads, ids(2, 9)) == encoding.keccak256(B + A)
+    assert encoding.reveal_of({}, ()) == encoding.keccak256(b"")
 
 
-def test_seeds_follow_from_what_was_decided() -> None:
+def test_the_aggregation_result_is_seven_abi_words() -> None:
+    joined = A + B + C + D + word(7) + E + A
+    opening = encoding.Opening(A, B, C, D, 7, E, A)
+    assert encoding.aggregation_result(opening) == encoding.keccak256(joined)
+
+
+def test_seeds_follow_from_what_nobody_who_speaks_last_can_bend() -> None:
     assert encoding.first_seed(A, B) == encoding.keccak256(A + B)
-    assert encoding.next_seed(A, B, C, D, E) == encoding.keccak256(A + B + C + D + E)
+    assert encoding.next_seed(A, B, C) == encoding.keccak256(A + B + C)
     assert encoding.seed_after_abandoned(A, B) == encoding.keccak256(A + b"abandoned" + B)
 
 
 def test_the_head_folds_in_all_that_is_recorded() -> None:
     number = b"\0\0\0\0\0\0\0\3"
-    decided = encoding.head_after_decision(A, 3, B, C, (D, E, A))
-    assert decided == encoding.keccak256(A + number + B + C + D + E + A)
-    abandoned = encoding.head_after_abandoned(A, 3, B, C, D)
+    before = encoding.Before(A, 3, B, C)
+    votes = encoding.votes_digest((1, 2), (3, 4), E)
+    assert votes == encoding.keccak256(word(1) + word(2) + word(3) + word(4) + E)
+    decided = encoding.head_after_decision(before, D, E, A, votes)
+    assert decided == encoding.keccak256(A + number + B + C + D + E + A + votes)
+    abandoned = encoding.head_after_abandoned(before, D)
     assert abandoned == encoding.keccak256(A + number + B + b"abandoned" + C + D)
     banned = encoding.head_after_ban(A, 3, ClientId(6))
     assert banned == encoding.keccak256(A + number + b"banned" + b"\0\0\0\6")
 
 
-def test_a_registry_word_is_address_then_samples_with_the_ban_on_top() -> None:
+def test_a_registry_word_is_the_bans_round_then_address_then_samples() -> None:
     client = RegisteredClient(Address(b"\0" * 19 + b"\2"), 5)
     assert encoding.registry_word(client) == 2 << 64 | 5
     assert encoding.registered_client(2 << 64 | 5) == client
-    assert encoding.registered_client(1 << 255 | 2 << 64 | 5).banned
+    assert encoding.registered_client(3 << 224 | 2 << 64 | 5) == replace(client, banned_in=3)
 
 
-@given(address=st.binary(min_size=20, max_size=20).map(Address), samples=st.integers(0, 2**64 - 1))
-def test_registry_words_can_be_read_back(address: Address, samples: int) -> None:
-    client = RegisteredClient(address, samples)
+@given(
+    address=st.binary(min_size=20, max_size=20).map(Address),
+    samples=st.integers(0, 2**64 - 1),
+    banned_in=st.integers(0, 2**32 - 1),
+)
+def test_registry_words_can_be_read_back(address: Address, samples: int, banned_in: int) -> None:
+    client = RegisteredClient(address, samples, banned_in)
     assert encoding.registered_client(encoding.registry_word(client)) == client
 
 
@@ -175,8 +197,14 @@ def test_any_bytes_are_a_vector_or_refused(data: bytes, dimension: int) -> None:
     assert np.isfinite(vector).all()
 
 
-@given(parts=st.lists(digests, min_size=5, max_size=5, unique=True), place=st.integers(0, 4))
-def test_every_part_of_a_seed_changes_it(parts: list[Digest], place: int) -> None:
+@given(parts=st.lists(digests, min_size=6, max_size=6, unique=True), place=st.integers(0, 5))
+def test_every_part_of_an_opening_changes_the_result(parts: list[Digest], place: int) -> None:
+    def result(*parts: Digest) -> Digest:
+        model, updates, scores, ranking, reveal, record = parts
+        return encoding.aggregation_result(
+            encoding.Opening(model, updates, scores, ranking, 0, reveal, record)
+        )
+
     changed = list(parts)
     changed[place] = NO_DIGEST
-    assert (encoding.next_seed(*parts) == encoding.next_seed(*changed)) == (parts == changed)
+    assert (result(*parts) == result(*changed)) == (parts == changed)

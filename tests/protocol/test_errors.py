@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from ledger.protocol import errors
 
 
@@ -31,11 +29,3 @@ def test_every_error_is_of_one_tree_and_drawn_in_the_docstring() -> None:
     leaves = errors.CmflError.__subclasses__()
     for leaf in (leaf for leaf in leaves if leaf.__module__ == errors.__name__):
         assert leaf.__name__ in drawn
-
-
-def test_a_consensus_error_keeps_the_evidence() -> None:
-    assert errors.ConsensusError("no quorum").incidents == ()
-    with pytest.raises(errors.CmflError) as caught:
-        raise errors.ConsensusError("no quorum", ("an incident",))
-    assert isinstance(caught.value, errors.ConsensusError)
-    assert caught.value.incidents == ("an incident",)

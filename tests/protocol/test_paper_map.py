@@ -52,9 +52,9 @@ def test_every_name_stands_for_something_that_can_be_called(row: Row) -> None:
 
 def test_a_name_that_stands_for_nothing_is_noticed() -> None:
     with pytest.raises(AttributeError):
-        resolved("ledger.protocol.scoring.square_distance")
+        resolved("ledger.protocol.ranking.ranked")
     with pytest.raises(AttributeError):
-        resolved("ledger.protocol.score.squared_distance")
+        resolved("ledger.protocol.rankings.rank")
 
 
 def test_the_map_names_every_transaction_and_every_event_of_the_contract() -> None:

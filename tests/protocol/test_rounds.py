@@ -6,15 +6,23 @@ That the contract does the same is tested beside the contract.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ledger.protocol import encoding, errors, ledger_state, rounds
 from ledger.protocol.consensus import primary_place
-from ledger.protocol.ledger_state import BlockContext, Stage
-from ledger.protocol.parameters import Parameters
-from ledger.protocol.selection import rank
+from ledger.protocol.ledger_state import (
+    BlockContext,
+    EquivocationReport,
+    LedgerState,
+    SignedStatement,
+    Stage,
+    SubmittedCertificate,
+    SubmittedDecision,
+)
+from ledger.protocol.ranking import rank
+from ledger.protocol.sampling import drawn_committee
 from ledger.protocol.signing import sign
 from ledger.protocol.types import (
     NO_DIGEST,
@@ -23,95 +31,102 @@ from ledger.protocol.types import (
     Commitment,
     Digest,
     Phase,
-    Strategy,
+    Quorum,
+    Scores,
+    SignedCommitment,
     Vote,
     VoteKind,
 )
-from tests.protocol.support import DOMAIN, ids, malleated, registry_of, signers
+from tests.protocol.support import BASE, DOMAIN, PENCIL, ids, malleated, registry_of, signers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# Members are clients 0, 1 and 2 by these places; clients 3 to 8 train. A quorum is two replies.
-PARAMETERS = Parameters(
-    clients=9,
-    active_rate=1.0,
-    committee_rate=0.33,
-    aggregation_rate=0.5,
-    rounds=2,
-    dimension=1,
-    deadline_blocks=10,
-)
+    from ledger.protocol.parameters import Parameters
+
 CONFIG = encoding.sha256(b"configuration")
 MODEL = encoding.sha256(b"w_1")
-BLOCK = BlockContext(7, Digest(b"\xaa" * 32))
 REGISTRY = registry_of(9)
+WORDS = [encoding.registry_word(client) for client in REGISTRY]
 
+# Registered in block 7; commitments are taken in blocks 8 to 11, a round is abandoned from 17 on.
+OPENED = BlockContext(7, Digest(b"\xaa" * 32))
+IN_TIME = BlockContext(11, Digest(b"\xbb" * 32))
+LATE = BlockContext(12, Digest(b"\xcc" * 32))
+DEADLINE = BlockContext(17, Digest(b"\xdd" * 32))
 
-def fresh(parameters: Parameters = PARAMETERS) -> ledger_state.LedgerState:
-    """Return the ledger after its constructor."""
-    deployment, _ = ledger_state.deployment_of(parameters, CONFIG, REGISTRY, ids(0, 1, 2), MODEL)
-    return rounds.deployed(deployment, DOMAIN)
+SEED_1 = encoding.first_seed(CONFIG, NO_DIGEST)
+COMMITTEE = drawn_committee(SEED_1, 9, 3, ())
+TRAINERS = tuple(ClientId(i) for i in range(9) if i not in COMMITTEE)
 
-
-def opened(parameters: Parameters = PARAMETERS) -> ledger_state.LedgerState:
-    """Return the ledger in round 1, opened in block 7."""
-    words = [encoding.registry_word(client) for client in REGISTRY]
-    return rounds.register_clients(fresh(parameters), words, NO_DIGEST, BLOCK)[0]
-
-
-def signed(
-    client: int, key: int | None = None, round_number: int = 1
-) -> tuple[ClientId, Digest, bytes]:
-    """Return a client's signed commitment."""
-    payload = encoding.sha256(b"update of %d" % client)
-    commitment = Commitment(round_number, ClientId(client), payload)
-    signature = sign(signers()[client if key is None else key], DOMAIN, commitment)
-    return ClientId(client), payload, signature
-
-
-def committed(
-    clients: Iterable[int] = range(3, 9), parameters: Parameters = PARAMETERS
-) -> ledger_state.LedgerState:
-    """Return round 1 with these clients' commitments."""
-    return rounds.commit_updates(opened(parameters), 1, [signed(c) for c in clients])[0]
-
-
-# Trainers 3 to 8 at distances 1 to 6: half are accepted, 3, 4, 5; the middle three are 4, 5, 6.
-RANKING = rank((ClientId(3 + place), 1.0 + place) for place in range(6))
-DECISION = ledger_state.SubmittedDecision(
-    committee=ids(0, 1, 2),
+# The trainers at distances 1 to 6: the first three are accepted, the middle three are elected.
+RANKING = rank((client, 1.0 + place) for place, client in enumerate(TRAINERS))
+ACCEPTED, ELECTED = TRAINERS[:3], TRAINERS[1:4]
+DECISION = SubmittedDecision(
+    committee=COMMITTEE,
     ranking=RANKING,
+    base=BASE,
     model=encoding.sha256(b"w_2"),
     updates_root=encoding.sha256(b"updates"),
     scores_root=encoding.sha256(b"scores"),
     threshold_bits=0,
+    reveal=encoding.sha256(b"reveal"),
     record=encoding.sha256(b"record"),
+    incidents=encoding.sha256(b"incidents"),
 )
 
 
-def result_of(decision: ledger_state.SubmittedDecision) -> Digest:
-    return encoding.aggregation_result(
-        decision.model,
-        decision.updates_root,
-        decision.scores_root,
-        encoding.ranking_digest(decision.ranking),
-        decision.threshold_bits,
+def fresh(parameters: Parameters = PENCIL) -> LedgerState:
+    """Return the ledger after its constructor."""
+    deployment, _ = ledger_state.deployment_of(parameters, CONFIG, REGISTRY, MODEL)
+    return rounds.deployed(deployment, DOMAIN)
+
+
+def opened(parameters: Parameters = PENCIL) -> LedgerState:
+    """Return the ledger in round 1, opened in block 7."""
+    return rounds.register_clients(fresh(parameters), WORDS, NO_DIGEST, OPENED)[0]
+
+
+def signed(client: int, key: int | None = None, round_number: int = 1) -> SignedCommitment:
+    """Return a client's signed commitment."""
+    payload = encoding.commitment_of(ClientId(client), encoding.sha256(b"update of %d" % client))
+    commitment = Commitment(round_number, ClientId(client), payload)
+    signer = signers()[client if key is None else key]
+    return SignedCommitment(commitment, sign(signer, DOMAIN, commitment))
+
+
+def committed(clients: Iterable[int] = TRAINERS, parameters: Parameters = PENCIL) -> LedgerState:
+    """Return round 1 with these clients' commitments."""
+    return rounds.commit_updates(opened(parameters), 1, [signed(c) for c in clients], IN_TIME)[0]
+
+
+def banned(state: LedgerState, *clients: int, banned_in: int) -> LedgerState:
+    """Return the state in which these clients were banned in a round."""
+    registry = tuple(
+        replace(client, banned_in=banned_in if i in clients else 0)
+        for i, client in enumerate(state.registry)
     )
+    return replace(state, registry=registry)
 
 
 def certificate(
-    state: ledger_state.LedgerState, phase: Phase, set_digest: Digest, result: Digest, view: int = 0
-) -> ledger_state.SubmittedCertificate:
-    """Return the certificate that all three members sign."""
-    place = primary_place(state.seed, phase, view, 3)
-    vote = Vote(VoteKind.REQUEST, state.round, phase, view, 1_700_000_000, set_digest, result)
-    others = [other for other in range(3) if other != place]
+    state: LedgerState,
+    phase: Phase,
+    set_digest: Digest,
+    decision: SubmittedDecision,
+    view: int = 0,
+) -> SubmittedCertificate:
+    """Return the certificate that all members sign."""
+    committee = state.committee
+    place = primary_place(state.seed, phase, view, len(committee))
+    result = encoding.aggregation_result(decision.opening())
+    where = (state.round, phase, view, decision.base)
+    vote = Vote(VoteKind.REQUEST, *where, set_digest, result)
     reply = replace(vote, kind=VoteKind.REPLY)
-    keys = [signers()[member] for member in state.committee]
-    return ledger_state.SubmittedCertificate(
+    others = [other for other in range(len(committee)) if other != place]
+    keys = [signers()[member] for member in committee]
+    return SubmittedCertificate(
         view,
-        vote.timestamp,
         set_digest,
         sign(keys[place], DOMAIN, vote),
         sum(1 << other for other in others),
@@ -119,83 +134,71 @@ def certificate(
     )
 
 
-Pair = tuple[ledger_state.SubmittedCertificate, ledger_state.SubmittedCertificate]
+Pair = tuple[SubmittedCertificate, SubmittedCertificate]
 
 
 def certificates(
-    state: ledger_state.LedgerState,
-    decision: ledger_state.SubmittedDecision = DECISION,
-    accepted: tuple[int, ...] = (3, 4, 5),
-    next_committee: tuple[int, ...] = (4, 5, 6),
+    state: LedgerState,
+    decision: SubmittedDecision = DECISION,
+    accepted: tuple[ClientId, ...] = ACCEPTED,
+    elected: tuple[ClientId, ...] = ELECTED,
 ) -> Pair:
-    sets = [encoding.set_digest(ids(*clients)) for clients in (accepted, next_committee)]
+    sets = [encoding.set_digest(clients) for clients in (accepted, elected)]
     return (
-        certificate(state, Phase.AGGREGATION, sets[0], result_of(decision)),
-        certificate(state, Phase.ELECTION, sets[1], NO_DIGEST),
+        certificate(state, Phase.AGGREGATION, sets[0], decision),
+        certificate(state, Phase.ELECTION, sets[1], decision),
     )
 
 
 def decided(
-    state: ledger_state.LedgerState,
-    decision: ledger_state.SubmittedDecision = DECISION,
+    state: LedgerState,
+    decision: SubmittedDecision = DECISION,
     pair: Pair | None = None,
+    block: BlockContext = IN_TIME,
 ) -> ledger_state.Step:
-    return rounds.decide(state, 1, decision, pair or certificates(state, decision), BLOCK)
+    pair = pair or certificates(state, decision)
+    return rounds.decide(state, state.round, decision, pair, block)
 
 
-def test_a_deployment_fixes_its_clients_by_digest() -> None:
-    deployment, batches = ledger_state.deployment_of(
-        PARAMETERS, CONFIG, REGISTRY, ids(0, 1, 2), MODEL
-    )
-    (batch,) = batches
-    words = tuple(encoding.registry_word(client) for client in REGISTRY)
-    assert batch == (words, NO_DIGEST)
-    assert deployment.registry == encoding.registry_digest(words, NO_DIGEST)
-    assert (deployment.clients, deployment.trainers, deployment.members) == (9, 6, 3)
-    assert deployment.aggregation_ppm == 500_000
-
-
-def test_many_clients_are_registered_in_batches_of_256() -> None:
-    many = replace(PARAMETERS, clients=600, active_rate=0.02)
-    registry = [replace(REGISTRY[0], samples=1 + i) for i in range(600)]
-    deployment, batches = ledger_state.deployment_of(many, CONFIG, registry, ids(0, 1, 2), MODEL)
-    assert [len(words) for words, _ in batches] == [256, 256, 88]
-    assert deployment.registry == encoding.registry_digest(*batches[0])
-    assert batches[0][1] == encoding.registry_digest(*batches[1])
-    assert batches[2][1] == NO_DIGEST
-
-
-def test_the_last_batch_opens_round_one() -> None:
-    words = [encoding.registry_word(client) for client in REGISTRY]
-    rest = encoding.registry_digest(words[4:], NO_DIGEST)
-    start = fresh()
-    state = replace(start, registry_rest=encoding.registry_digest(words[:4], rest))
-    state, events = rounds.register_clients(state, words[:4], rest, BLOCK)
-    assert events == (ledger_state.ClientsRegistered(ClientId(0), tuple(words[:4])),)
+def test_the_last_batch_opens_round_one_with_a_drawn_committee() -> None:
+    rest = encoding.registry_digest(WORDS[4:], NO_DIGEST)
+    state = replace(fresh(), registry_rest=encoding.registry_digest(WORDS[:4], rest))
+    state, events = rounds.register_clients(state, WORDS[:4], rest, OPENED)
+    assert events == (ledger_state.ClientsRegistered(ClientId(0), tuple(WORDS[:4])),)
     assert (state.stage, state.round) == (Stage.REGISTERING, 0)
-    state, events = rounds.register_clients(state, words[4:], NO_DIGEST, BLOCK)
-    seed = encoding.first_seed(CONFIG, NO_DIGEST)
+    state, events = rounds.register_clients(state, WORDS[4:], NO_DIGEST, OPENED)
     assert events == (
-        ledger_state.ClientsRegistered(ClientId(4), tuple(words[4:])),
-        ledger_state.LedgerOpened(CONFIG, seed, ids(0, 1, 2), MODEL),
+        ledger_state.ClientsRegistered(ClientId(4), tuple(WORDS[4:])),
+        ledger_state.LedgerOpened(CONFIG, SEED_1, COMMITTEE, MODEL),
     )
     assert (state.stage, state.round, state.opened_block) == (Stage.OPEN, 1, 7)
-    assert state.registry == REGISTRY
-    assert (state.seed, state.head, state.model) == (seed, CONFIG, MODEL)
+    assert (state.registry, state.committee) == (REGISTRY, COMMITTEE)
+    assert (state.seed, state.head, state.model) == (SEED_1, CONFIG, MODEL)
     with pytest.raises(errors.NotRegisteringError):
-        rounds.register_clients(state, words, NO_DIGEST, BLOCK)
+        rounds.register_clients(state, WORDS, NO_DIGEST, OPENED)
+
+
+def test_a_first_committee_that_cannot_be_drawn_finishes_the_ledger() -> None:
+    # Three of nine are always found; a deployment of one client and three members shows the end.
+    words = WORDS[:1]
+    start = fresh()
+    lone = replace(start.deployment, clients=1, registry=encoding.registry_digest(words, NO_DIGEST))
+    state, (_, event) = rounds.register_clients(
+        replace(start, deployment=lone, registry_rest=lone.registry), words, NO_DIGEST, OPENED
+    )
+    assert isinstance(event, ledger_state.LedgerOpened)
+    assert event.committee == ids(0)
+    assert (state.stage, state.round) == (Stage.FINISHED, 1)
+    with pytest.raises(errors.NoRoundOpenError):
+        rounds.commit_updates(state, 1, [signed(0)], IN_TIME)
 
 
 def test_a_beacon_of_the_block_flows_into_every_seed() -> None:
-    state = opened(replace(PARAMETERS, beacon=Beacon.BLOCK))
-    assert state.seed == encoding.first_seed(CONFIG, BLOCK.parent_hash)
-    late = BlockContext(17, Digest(b"\xbb" * 32))
-    _, (event,) = rounds.abandon_round(state, 1, late)
+    state = opened(replace(PENCIL, beacon=Beacon.BLOCK))
+    assert state.seed == encoding.first_seed(CONFIG, OPENED.parent_hash)
+    _, (event,) = rounds.abandon_round(state, 1, DEADLINE)
     assert isinstance(event, ledger_state.RoundAbandoned)
-    assert event.next_seed == encoding.seed_after_abandoned(state.seed, late.parent_hash)
-
-
-WORDS = [encoding.registry_word(client) for client in REGISTRY]
+    assert event.next_seed == encoding.seed_after_abandoned(state.seed, DEADLINE.parent_hash)
 
 
 @pytest.mark.parametrize(
@@ -216,49 +219,103 @@ def test_a_registry_that_is_none_is_refused(
 ) -> None:
     state = replace(fresh(), registry_rest=encoding.registry_digest(words, NO_DIGEST))
     with pytest.raises(refusal):
-        rounds.register_clients(state, words, NO_DIGEST, BLOCK)
+        rounds.register_clients(state, words, NO_DIGEST, OPENED)
+
+
+def test_an_address_cannot_be_registered_again_in_a_later_batch() -> None:
+    second = [WORDS[4], *WORDS[5:], WORDS[8] + (1 << 64)]
+    for first, refusal in ((WORDS[:4], None), (WORDS[:5], errors.ClientsNotAscendingError)):
+        words = second[: 9 - len(first)]
+        rest = encoding.registry_digest(words, NO_DIGEST)
+        state = replace(fresh(), registry_rest=encoding.registry_digest(first, rest))
+        state, _ = rounds.register_clients(state, first, rest, OPENED)
+        if refusal is None:
+            rounds.register_clients(state, words, NO_DIGEST, OPENED)
+            continue
+        with pytest.raises(refusal):
+            rounds.register_clients(state, words, NO_DIGEST, OPENED)
 
 
 def test_other_clients_than_those_fixed_are_refused() -> None:
     with pytest.raises(errors.RegistryMismatchError):
-        rounds.register_clients(fresh(), [*WORDS[:8], WORDS[8] + 1], NO_DIGEST, BLOCK)
+        rounds.register_clients(fresh(), [*WORDS[:8], WORDS[8] + 1], NO_DIGEST, OPENED)
     with pytest.raises(errors.RegistryMismatchError):
-        rounds.register_clients(fresh(), WORDS, Digest(b"\1" * 32), BLOCK)
+        rounds.register_clients(fresh(), WORDS, Digest(b"\1" * 32), OPENED)
 
 
 def test_commitments_are_taken_in_order() -> None:
     entries = [signed(5), signed(3)]
-    state, events = rounds.commit_updates(opened(), 1, entries)
-    payloads = tuple(payload for _, payload, _ in entries)
-    assert events == (ledger_state.UpdatesCommitted(1, ids(5, 3), payloads),)
+    state, events = rounds.commit_updates(opened(), 1, entries, IN_TIME)
+    words = tuple(entry.commitment.commitment for entry in entries)
+    assert events == (ledger_state.UpdatesCommitted(1, ids(5, 3), words),)
     assert state.committed == {5, 3}
-    assert state.commitments == encoding.commitments_chain(zip(ids(5, 3), payloads, strict=True))
-    more, _ = rounds.commit_updates(state, 1, [signed(4)])
+    assert state.commitments == encoding.commitments_chain(zip(ids(5, 3), words, strict=True))
+    more, _ = rounds.commit_updates(state, 1, [signed(4)], IN_TIME)
     assert more.committed == {3, 4, 5}
 
 
-def test_a_commitment_that_does_not_hold_is_refused() -> None:
-    client, payload, signature = signed(3)
-    banned = list(REGISTRY)
-    banned[3] = replace(REGISTRY[3], banned=True)
-    cases: list[tuple[type[errors.Refusal], ledger_state.LedgerState, list[object]]] = [
-        (errors.NoCommitmentsError, opened(), []),
-        (errors.UnknownClientError, opened(), [(ClientId(9), payload, signature)]),
-        (errors.ClientBannedError, replace(opened(), registry=tuple(banned)), [signed(3)]),
-        (errors.RepeatedCommitmentError, opened(), [signed(3), signed(3)]),
-        (errors.RepeatedCommitmentError, committed([3]), [signed(3)]),
-        (errors.SignatureNotCanonicalError, opened(), [(client, payload, malleated(signature))]),
-        (errors.CommitmentNotSignedError, opened(), [signed(3, key=4)]),
-        (errors.CommitmentNotSignedError, opened(), [signed(3, round_number=2)]),
-        (errors.CommitmentNotSignedError, opened(), [(client, NO_DIGEST, signature)]),
-        (errors.CommitmentNotSignedError, opened(), [(client, payload, signature[:64] + b"\0")]),
-        (errors.NoRoundOpenError, fresh(), [signed(3)]),
+def test_commitments_are_taken_up_to_the_windows_last_block() -> None:
+    rounds.commit_updates(opened(), 1, [signed(3)], IN_TIME)
+    with pytest.raises(errors.CommitmentsClosedError):
+        rounds.commit_updates(opened(), 1, [signed(3)], LATE)
+
+
+def test_one_that_is_taken_already_does_not_spoil_a_batch() -> None:
+    once = committed([3])
+    # Its signature is not even looked at: anybody could have sent it ahead, or spoiled it.
+    again = replace(signed(3), signature=bytes(65))
+    state, (event,) = rounds.commit_updates(once, 1, [again, signed(4), signed(4)], IN_TIME)
+    assert isinstance(event, ledger_state.UpdatesCommitted)
+    assert event.clients == ids(4)
+    assert state.commitments == encoding.commitments_digest(
+        once.commitments, ClientId(4), signed(4).commitment.commitment
+    )
+    with pytest.raises(errors.NothingTakenError):
+        rounds.commit_updates(once, 1, [again, signed(3)], IN_TIME)
+
+
+def test_who_was_banned_when_the_round_opened_cannot_commit_and_who_is_banned_in_it_can() -> None:
+    second = replace(opened(), round=2)
+    entry = signed(3, round_number=2)
+    rounds.commit_updates(banned(second, 3, banned_in=2), 2, [entry], IN_TIME)
+    with pytest.raises(errors.ClientBannedError):
+        rounds.commit_updates(banned(second, 3, banned_in=1), 2, [entry], IN_TIME)
+    taken = replace(second, committed=frozenset(ids(3)))
+    with pytest.raises(errors.ClientBannedError):  # also where it would be passed over
+        rounds.commit_updates(banned(taken, 3, banned_in=1), 2, [entry], IN_TIME)
+
+
+def test_a_batch_with_a_commitment_that_does_not_hold_is_refused_whole() -> None:
+    good = signed(4)
+    three, four = signed(3).commitment, signed(4).commitment
+    signature, unknown = signed(3).signature, replace(three, client=ClientId(9))
+    cases: list[tuple[type[errors.Refusal], SignedCommitment]] = [
+        (
+            errors.UnknownClientError,
+            SignedCommitment(unknown, signature),
+        ),
+        (errors.SignatureNotCanonicalError, SignedCommitment(three, malleated(signature))),
+        (errors.CommitmentNotSignedError, signed(3, key=4)),
+        (errors.CommitmentNotSignedError, signed(3, round_number=2)),
+        (
+            errors.CommitmentNotSignedError,
+            SignedCommitment(replace(three, commitment=four.commitment), signature),
+        ),
+        (errors.CommitmentNotSignedError, SignedCommitment(three, signature[:64] + b"\0")),
     ]
-    for refusal, state, entries in cases:
+    rounds.commit_updates(opened(), 1, [good, signed(3)], IN_TIME)
+    for refusal, bad in cases:
         with pytest.raises(refusal):
-            rounds.commit_updates(state, 1, entries)  # type: ignore[arg-type]
+            rounds.commit_updates(opened(), 1, [good, bad], IN_TIME)
+
+
+def test_commitments_are_for_the_open_round_and_not_none() -> None:
+    with pytest.raises(errors.NoCommitmentsError):
+        rounds.commit_updates(opened(), 1, [], IN_TIME)
     with pytest.raises(errors.WrongRoundError):
-        rounds.commit_updates(opened(), 2, [signed(3)])
+        rounds.commit_updates(opened(), 2, [signed(3)], IN_TIME)
+    with pytest.raises(errors.NoRoundOpenError):
+        rounds.commit_updates(fresh(), 1, [signed(3)], IN_TIME)
 
 
 def test_a_decision_is_recorded_and_the_elected_committee_takes_over() -> None:
@@ -266,56 +323,102 @@ def test_a_decision_is_recorded_and_the_elected_committee_takes_over() -> None:
     pair = certificates(before)
     state, (event,) = decided(before)
     sets = (pair[0].set_digest, pair[1].set_digest)
-    result = result_of(DECISION)
-    seed = encoding.next_seed(before.seed, sets[0], result, sets[1], NO_DIGEST)
-    head = encoding.head_after_decision(CONFIG, 1, before.seed, before.commitments, (*sets, result))
-    places = [primary_place(before.seed, phase, 0, 3) for phase in Phase]
+    signatures = (pair[0].signers, pair[1].signers)
+    votes = encoding.votes_digest((0, 0), signatures, DECISION.incidents)
+    head = encoding.head_after_decision(
+        encoding.Before(CONFIG, 1, SEED_1, before.commitments),
+        *sets,
+        encoding.aggregation_result(DECISION.opening()),
+        votes,
+    )
+    seed = encoding.next_seed(SEED_1, DECISION.reveal, NO_DIGEST)
+    places = [primary_place(SEED_1, phase, 0, 3) for phase in Phase]
     assert event == ledger_state.RoundDecided(
         round=1,
         ranking=RANKING,
-        accepted=ids(3, 4, 5),
-        next_committee=ids(4, 5, 6),
+        accepted=ACCEPTED,
+        next_committee=ELECTED,
+        base=BASE,
         model=DECISION.model,
         updates_root=DECISION.updates_root,
         scores_root=DECISION.scores_root,
         threshold_bits=0,
+        reveal=DECISION.reveal,
         record=DECISION.record,
+        incidents=DECISION.incidents,
         views=(0, 0),
-        primaries=(ClientId(places[0]), ClientId(places[1])),
+        primaries=(COMMITTEE[places[0]], COMMITTEE[places[1]]),
         signers=(0b111 ^ 1 << places[0], 0b111 ^ 1 << places[1]),
         next_seed=seed,
         head=head,
     )
-    assert (state.round, state.stage, state.committee) == (2, Stage.OPEN, ids(4, 5, 6))
-    assert (state.seed, state.head, state.model) == (seed, head, DECISION.model)
-    assert (state.committed, state.commitments) == (frozenset(), NO_DIGEST)
+    assert event.result() == encoding.aggregation_result(DECISION.opening())
+    assert (state.round, state.stage, state.committee) == (2, Stage.OPEN, ELECTED)
+    assert (state.opened_block, state.seed, state.head) == (11, seed, head)
+    assert (state.model, state.committed, state.commitments) == (
+        DECISION.model,
+        frozenset(),
+        NO_DIGEST,
+    )
 
 
-def test_after_the_last_round_nothing_is_taken() -> None:
-    state, _ = decided(committed(parameters=replace(PARAMETERS, rounds=1)))
+def test_the_seed_depends_on_the_reveal_and_the_beacon_alone() -> None:
+    state = committed()
+    bent = replace(DECISION, model=BASE, scores_root=BASE, record=BASE, incidents=NO_DIGEST)
+    seeds = {decided(state, decision)[0].seed for decision in (DECISION, bent)}
+    assert len(seeds) == 1
+    assert decided(state, replace(DECISION, reveal=BASE))[0].seed not in seeds
+    beacon = committed(parameters=replace(PENCIL, beacon=Beacon.BLOCK))
+    committee = beacon.committee
+    trainers = tuple(ClientId(i) for i in range(9) if i not in committee)
+    beacon = replace(beacon, committed=frozenset(trainers))
+    ranking = rank((client, 1.0 + place) for place, client in enumerate(trainers))
+    decision = replace(DECISION, committee=committee, ranking=ranking)
+    pair = certificates(beacon, decision, trainers[:3], trainers[1:4])
+    after, _ = decided(beacon, decision, pair)
+    assert after.seed == encoding.next_seed(beacon.seed, DECISION.reveal, IN_TIME.parent_hash)
+
+
+def test_every_part_of_a_decision_is_in_the_head() -> None:
+    state = committed()
+    fields = ("base", "model", "updates_root", "scores_root", "reveal", "record", "incidents")
+    others: list[Any] = [{field: NO_DIGEST} for field in fields]
+    heads = [decided(state, replace(DECISION, **other))[0].head for other in ({}, *others)]
+    # The base itself is not: the commitments digest of the transaction's own block stands for it.
+    assert heads[1] == heads[0]
+    assert len(set(heads)) == len(heads) - 1
+    view = certificate(state, Phase.ELECTION, encoding.set_digest(ELECTED), DECISION, view=5)
+    pair = (certificates(state)[0], view)
+    assert decided(state, pair=pair)[0].head not in heads
+
+
+def test_after_the_last_round_nothing_is_taken_but_proofs() -> None:
+    state, _ = decided(committed(parameters=replace(PENCIL, rounds=1)))
     assert (state.stage, state.round) == (Stage.FINISHED, 1)
     with pytest.raises(errors.NoRoundOpenError):
-        rounds.commit_updates(state, 1, [signed(3)])
+        rounds.commit_updates(state, 1, [signed(3)], IN_TIME)
     with pytest.raises(errors.NoRoundOpenError):
         rounds.abandon_round(state, 1, BlockContext(99, NO_DIGEST))
+    with pytest.raises(errors.NoRoundOpenError):
+        decided(state)
+    after, (event,) = rounds.report_equivocation(state, report(3), DEADLINE)
+    assert event == ledger_state.ClientBanned(1, ClientId(3), after.head)
+    assert after.head == encoding.head_after_ban(state.head, 1, ClientId(3))
 
 
 @pytest.mark.parametrize(
     ("strategy", "threshold", "accepted"),
-    [
-        (Strategy.FARTHEST, 0.0, (6, 7, 8)),
-        (Strategy.WITHIN_SPREAD, 4.0, (3, 4, 5, 6)),
-        (Strategy.WITHIN_SPREAD, 0.5, (3, 4, 5)),
-    ],
+    [(2, 0.0, TRAINERS[3:]), (3, 4.0, TRAINERS[:4]), (3, 0.5, TRAINERS[:3])],
 )
-def test_the_accepted_set_is_derived_by_strategy(
-    strategy: Strategy, threshold: float, accepted: tuple[int, ...]
+def test_the_accepted_set_is_derived_by_form(
+    strategy: int, threshold: float, accepted: tuple[ClientId, ...]
 ) -> None:
-    state = committed(parameters=replace(PARAMETERS, strategy=strategy))
+    rule = {"strategy": strategy, "threshold": "spread" if strategy == 3 else "none"}
+    state = committed(parameters=replace(PENCIL, **rule))  # type: ignore[arg-type]
     decision = replace(DECISION, threshold_bits=encoding.float_bits(threshold))
     _, (event,) = decided(state, decision, certificates(state, decision, accepted))
     assert isinstance(event, ledger_state.RoundDecided)
-    assert event.accepted == ids(*accepted)
+    assert event.accepted == accepted
 
 
 def word(client: int, distance: float) -> int:
@@ -328,72 +431,90 @@ INFINITE = encoding.INFINITY_BITS << 32
 @pytest.mark.parametrize(
     ("ranking", "refusal"),
     [
-        ((*RANKING, word(0, 7.0)), errors.RankingTooLongError),
+        ((*RANKING, word(COMMITTEE[0], 7.0)), errors.RankingTooLongError),
         (RANKING[:2], errors.RankingTooShortError),
         ((RANKING[1], RANKING[0], *RANKING[2:]), errors.RankingNotSortedError),
         ((RANKING[0], *RANKING[:4]), errors.RankingNotSortedError),
-        ((word(4, 1.0), word(3, 1.0), RANKING[2]), errors.RankingNotSortedError),
+        (
+            (word(TRAINERS[1], 1.0), word(TRAINERS[0], 1.0), RANKING[2]),
+            errors.RankingNotSortedError,
+        ),
         ((*RANKING[:3], word(9, 9.0)), errors.UnknownClientError),
-        ((*RANKING[:3], word(2, 9.0)), errors.MemberRankedError),
-        ((*RANKING[:3], word(3, 9.0)), errors.RepeatedClientError),
-        ((*RANKING[:3], INFINITE | 8), errors.DistanceNotFiniteError),
-        ((*RANKING[:3], word(8, 9.0) | 1 << 96), errors.DistanceNotFiniteError),
+        ((*RANKING[:3], word(COMMITTEE[2], 9.0)), errors.MemberRankedError),
+        ((*RANKING[:3], word(TRAINERS[0], 9.0)), errors.RepeatedClientError),
+        ((*RANKING[:3], INFINITE | TRAINERS[5]), errors.DistanceNotFiniteError),
+        ((*RANKING[:3], word(TRAINERS[5], 9.0) | 1 << 96), errors.DistanceNotFiniteError),
     ],
 )
 def test_a_ranking_that_is_none_is_refused(
     ranking: tuple[int, ...], refusal: type[errors.Refusal]
 ) -> None:
     with pytest.raises(refusal):
-        decided(committed(), replace(DECISION, ranking=ranking))
+        decided(committed(), replace(DECISION, ranking=ranking), block=LATE)
+
+
+def test_a_member_that_has_committed_is_still_not_ranked() -> None:
+    state = committed(range(9))
+    decided(state)
+    with pytest.raises(errors.MemberRankedError):
+        decided(state, replace(DECISION, ranking=(*RANKING[:5], word(COMMITTEE[0], 9.0))))
 
 
 def test_a_trainer_without_a_commitment_is_not_ranked() -> None:
+    state = committed(TRAINERS[:5])
     with pytest.raises(errors.NoCommitmentError):
-        decided(committed(range(3, 8)))
+        decided(state)
     fewer = replace(DECISION, ranking=RANKING[:5])
-    state = committed(range(3, 8))
-    decided(state, fewer, certificates(state, fewer, (3, 4, 5), (4, 5, 6)))
+    decided(state, fewer, block=LATE)
+
+
+def test_while_there_is_time_nobody_is_late() -> None:
+    state = committed()
+    decided(state, block=IN_TIME)
+    fewer = replace(DECISION, ranking=RANKING[:5])
+    with pytest.raises(errors.RankingTooEarlyError):
+        decided(state, fewer, block=IN_TIME)
+    decided(state, fewer, block=LATE)
 
 
 def test_a_threshold_is_given_where_the_strategy_uses_one_and_only_there() -> None:
     with pytest.raises(errors.ThresholdUnusedError):
         decided(committed(), replace(DECISION, threshold_bits=1))
-    spread = committed(parameters=replace(PARAMETERS, strategy=Strategy.WITHIN_SPREAD))
+    spread = committed(parameters=replace(PENCIL, strategy=3, threshold="spread"))
     infinite = replace(DECISION, threshold_bits=encoding.INFINITY_BITS)
     with pytest.raises(errors.ThresholdNotFiniteError):
         decided(spread, infinite)
     largest = replace(DECISION, threshold_bits=encoding.INFINITY_BITS - 1)
-    decided(spread, largest, certificates(spread, largest, (3, 4, 5, 6, 7, 8)))
+    decided(spread, largest, certificates(spread, largest, TRAINERS))
 
 
 def test_what_does_not_follow_from_the_ranking_is_refused_however_well_signed() -> None:
     state = committed()
     with pytest.raises(errors.WrongCommitteeError):
-        decided(state, replace(DECISION, committee=ids(1, 0, 2)))
+        decided(state, replace(DECISION, committee=COMMITTEE[::-1]))
     with pytest.raises(errors.WrongAggregationSetError):
-        decided(state, pair=certificates(state, accepted=(3, 4, 6)))
+        decided(state, pair=certificates(state, accepted=TRAINERS[1:4]))
     with pytest.raises(errors.WrongAggregationSetError):
-        decided(state, pair=certificates(state, accepted=(4, 3, 5)))
+        decided(state, pair=certificates(state, accepted=ACCEPTED[::-1]))
     with pytest.raises(errors.WrongNextCommitteeError):
-        decided(state, pair=certificates(state, next_committee=(3, 4, 5)))
+        decided(state, pair=certificates(state, elected=TRAINERS[:3]))
 
 
 def test_a_decision_is_of_the_open_round() -> None:
     state = committed()
     with pytest.raises(errors.WrongRoundError):
-        rounds.decide(state, 2, DECISION, certificates(state), BLOCK)
+        rounds.decide(state, 2, DECISION, certificates(state), IN_TIME)
     with pytest.raises(errors.NoRoundOpenError):
-        rounds.decide(fresh(), 0, DECISION, certificates(state), BLOCK)
+        rounds.decide(fresh(), 0, DECISION, certificates(state), IN_TIME)
 
 
 def test_a_certificate_that_does_not_hold_is_refused() -> None:
     state = committed()
     good, election = certificates(state)
-    place = primary_place(state.seed, Phase.AGGREGATION, 0, 3)
-    view = next(v for v in range(9) if primary_place(state.seed, Phase.AGGREGATION, v, 3) != place)
+    place = primary_place(SEED_1, Phase.AGGREGATION, 0, 3)
+    view = next(v for v in range(9) if primary_place(SEED_1, Phase.AGGREGATION, v, 3) != place)
     swapped = good.replies[::-1]
-    cases: list[tuple[type[errors.Refusal], ledger_state.SubmittedCertificate]] = [
-        (errors.RequestNotSignedError, replace(good, timestamp=good.timestamp + 1)),
+    cases: list[tuple[type[errors.Refusal], SubmittedCertificate]] = [
         (errors.RequestNotSignedError, replace(good, view=view)),
         (errors.RequestNotSignedError, replace(good, request=good.replies[0])),
         (errors.SignatureNotCanonicalError, replace(good, request=malleated(good.request))),
@@ -410,56 +531,61 @@ def test_a_certificate_that_does_not_hold_is_refused() -> None:
             decided(state, pair=(bad, election))
     with pytest.raises(errors.WrongNextCommitteeError):
         decided(state, pair=(good, good))
-    other = certificate(state, Phase.ELECTION, election.set_digest, MODEL)
-    with pytest.raises(errors.RequestNotSignedError):
-        decided(state, pair=(good, other))
+
+
+def test_both_certificates_are_for_one_base_and_one_result() -> None:
+    state = committed()
+    good, election = certificates(state)
+    other_base = replace(DECISION, base=NO_DIGEST)
+    other_record = replace(DECISION, record=NO_DIGEST)
+    for other in (other_base, other_record):
+        first, second = certificates(state, other)
+        decided(state, other, (first, second))
+        with pytest.raises(errors.RequestNotSignedError):
+            decided(state, pair=(first, election))
+        with pytest.raises(errors.RequestNotSignedError):
+            decided(state, pair=(good, second))
+
+
+def test_with_a_byzantine_quorum_one_reply_of_three_is_enough() -> None:
+    bft = committed(parameters=replace(PENCIL, quorum=Quorum.BFT))
+    first, second = certificates(bft)
+    place = primary_place(SEED_1, Phase.AGGREGATION, 0, 3)
+    other = next(member for member in range(3) if member != place)
+    one = replace(first, signers=1 << other, replies=first.replies[:1])
+    decided(bft, pair=(one, second))
+    with pytest.raises(errors.QuorumNotReachedError):
+        decided(committed(), pair=(one, second))
+    none = replace(first, signers=0, replies=())
+    with pytest.raises(errors.QuorumNotReachedError):
+        decided(bft, pair=(none, second))
 
 
 def test_fewer_signers_than_signatures_do_not_pass_for_a_quorum() -> None:
-    five = Parameters(11, 1.0, 0.45, 0.5, 1, 1)
-    registry = registry_of(11)
-    deployment, ((words, rest),) = ledger_state.deployment_of(
-        five, CONFIG, registry, ids(0, 1, 2, 3, 4), MODEL
-    )
-    state, _ = rounds.register_clients(rounds.deployed(deployment, DOMAIN), words, rest, BLOCK)
-    state, _ = rounds.commit_updates(state, 1, [signed(client) for client in range(5, 11)])
-    ranking = rank((ClientId(5 + place), 1.0 + place) for place in range(6))
-    decision = replace(DECISION, committee=ids(0, 1, 2, 3, 4), ranking=ranking)
-    place = primary_place(state.seed, Phase.AGGREGATION, 0, 5)
-    vote = Vote(
-        VoteKind.REQUEST,
-        1,
-        Phase.AGGREGATION,
-        0,
-        5,
-        encoding.set_digest(ids(5, 6, 7)),
-        result_of(decision),
-    )
-    reply = replace(vote, kind=VoteKind.REPLY)
-    others = [other for other in range(5) if other != place]
-    replies = tuple(sign(signers()[other], DOMAIN, reply) for other in others)
-    request = sign(signers()[place], DOMAIN, vote)
-    for count in range(4):
-        signing = sum(1 << other for other in others[:count])
-        bad = ledger_state.SubmittedCertificate(
-            0, 5, vote.set_digest, request, signing, replies[:3]
-        )
+    five = replace(PENCIL, clients=11, committee_ppm=450_000)
+    deployment, ((words, rest),) = ledger_state.deployment_of(five, CONFIG, registry_of(11), MODEL)
+    state, _ = rounds.register_clients(rounds.deployed(deployment, DOMAIN), words, rest, OPENED)
+    trainers = [client for client in range(11) if client not in state.committee]
+    state, _ = rounds.commit_updates(state, 1, [signed(client) for client in trainers], IN_TIME)
+    ranking = rank((ClientId(client), 1.0 + place) for place, client in enumerate(trainers))
+    decision = replace(DECISION, committee=state.committee, ranking=ranking)
+    good = certificate(state, Phase.AGGREGATION, encoding.set_digest(ids(*trainers[:3])), decision)
+    places = [place for place in range(5) if good.signers >> place & 1]
+    for count in range(5):
+        signing = sum(1 << place for place in places[:count])
+        bad = replace(good, signers=signing, replies=good.replies[:3])
         refusal = errors.WrongNextCommitteeError if count == 3 else errors.SignatureCountError
         with pytest.raises(refusal):
-            rounds.decide(state, 1, decision, (bad, bad), BLOCK)
-    four = sum(1 << other for other in others)
-    short = ledger_state.SubmittedCertificate(0, 5, vote.set_digest, request, four, replies[:3])
-    with pytest.raises(errors.SignatureCountError):
-        rounds.decide(state, 1, decision, (short, short), BLOCK)
+            rounds.decide(state, 1, decision, (bad, bad), IN_TIME)
 
 
-def test_a_banned_members_vote_does_not_count() -> None:
+def test_a_banned_members_vote_is_worth_nothing_from_the_next_round_on() -> None:
     state = committed()
-    for member in range(3):
-        registry = list(state.registry)
-        registry[member] = replace(registry[member], banned=True)
+    for member in COMMITTEE:
+        decided(banned(state, member, banned_in=1))
+        # The same committee a round later: the same votes would be of a banned member.
         with pytest.raises(errors.MemberBannedError):
-            decided(replace(state, registry=tuple(registry)))
+            decided(banned(replace(state, round=2), member, banned_in=1))
 
 
 def test_a_round_is_abandoned_at_its_deadline_and_not_before() -> None:
@@ -467,75 +593,132 @@ def test_a_round_is_abandoned_at_its_deadline_and_not_before() -> None:
     with pytest.raises(errors.DeadlineNotReachedError):
         rounds.abandon_round(state, 1, BlockContext(16, NO_DIGEST))
     with pytest.raises(errors.WrongRoundError):
-        rounds.abandon_round(state, 2, BlockContext(17, NO_DIGEST))
-    after, (event,) = rounds.abandon_round(state, 1, BlockContext(17, NO_DIGEST))
+        rounds.abandon_round(state, 2, DEADLINE)
+    after, (event,) = rounds.abandon_round(state, 1, DEADLINE)
     assert isinstance(event, ledger_state.RoundAbandoned)
-    seed = encoding.seed_after_abandoned(state.seed, NO_DIGEST)
-    digest = encoding.set_digest(event.next_committee)
-    assert len(set(event.next_committee)) == 3
+    seed = encoding.seed_after_abandoned(SEED_1, NO_DIGEST)
+    assert event.next_committee == after.committee == drawn_committee(seed, 9, 3, ())
     assert event.next_seed == after.seed == seed
-    assert event.head == encoding.head_after_abandoned(
-        CONFIG, 1, state.seed, state.commitments, digest
-    )
+    before = encoding.Before(CONFIG, 1, SEED_1, state.commitments)
+    digest = encoding.set_digest(event.next_committee)
+    assert event.head == after.head == encoding.head_after_abandoned(before, digest)
     assert (after.round, after.model, after.committed) == (2, MODEL, frozenset())
     assert after.opened_block == 17
-    assert after.committee == event.next_committee
 
 
-def test_without_three_clients_left_the_ledger_ends() -> None:
-    banned = tuple(replace(client, banned=i > 1) for i, client in enumerate(REGISTRY))
-    state = replace(opened(), registry=banned)
-    after, (event,) = rounds.abandon_round(state, 1, BlockContext(17, NO_DIGEST))
+def test_a_draw_passes_over_everybody_with_any_ban() -> None:
+    state = committed()
+    fair = rounds.abandon_round(state, 1, DEADLINE)[0].committee
+    for banned_in in (1, 7):
+        less = banned(state, fair[1], banned_in=banned_in)
+        again = rounds.abandon_round(less, 1, DEADLINE)[0].committee
+        assert fair[1] not in again
+        assert again[:2] == (fair[0], fair[2])
+
+
+def test_without_enough_clients_left_the_ledger_ends() -> None:
+    state = banned(opened(), *range(2, 9), banned_in=1)
+    after, (event,) = rounds.abandon_round(state, 1, DEADLINE)
     assert isinstance(event, ledger_state.RoundAbandoned)
     assert set(event.next_committee) == {0, 1}
     assert after.stage is Stage.FINISHED
 
 
-def votes(client: int, kind: VoteKind = VoteKind.REPLY) -> list[tuple[Vote, bytes]]:
+def test_the_last_round_can_be_abandoned_too() -> None:
+    state = opened(replace(PENCIL, rounds=1))
+    after, _ = rounds.abandon_round(state, 1, DEADLINE)
+    assert (after.stage, after.round) == (Stage.FINISHED, 1)
+
+
+def votes(client: int, kind: VoteKind = VoteKind.REPLY) -> list[SignedStatement]:
     """Return two different signed votes for one slot."""
+    where = (1, Phase.ELECTION, 3, BASE)
+    found = [Vote(kind, *where, encoding.sha256(text), NO_DIGEST) for text in (b"one", b"other")]
+    return [SignedStatement(vote, sign(signers()[client], DOMAIN, vote)) for vote in found]
+
+
+def vectors(
+    client: int, clients: tuple[bytes, bytes] = (b"same", b"same")
+) -> list[SignedStatement]:
+    """Return two different signed score claims."""
     found = [
-        Vote(kind, 1, Phase.ELECTION, 3, 5, encoding.sha256(text), NO_DIGEST)
-        for text in (b"one", b"other")
+        Scores(1, ClientId(client), BASE, encoding.sha256(about), encoding.sha256(text))
+        for about, text in zip(clients, (b"one", b"other"), strict=True)
     ]
-    return [(vote, sign(signers()[client], DOMAIN, vote)) for vote in found]
+    return [SignedStatement(scores, sign(signers()[client], DOMAIN, scores)) for scores in found]
 
 
-@pytest.mark.parametrize("kind", VoteKind)
-def test_two_different_votes_ban_their_signer(kind: VoteKind) -> None:
-    state, (event,) = rounds.report_equivocation(committed(), ClientId(3), *votes(3, kind))
+def report(client: int) -> EquivocationReport:
+    return EquivocationReport(ClientId(client), *votes(client))
+
+
+@pytest.mark.parametrize("kind", [*VoteKind, "scores"])
+def test_two_different_statements_ban_their_signer(kind: VoteKind | str) -> None:
+    statements = votes(3, kind) if isinstance(kind, VoteKind) else vectors(3)
+    accusation = EquivocationReport(ClientId(3), *statements)
+    before = committed()
+    state, (event,) = rounds.report_equivocation(before, accusation, IN_TIME)
     head = encoding.head_after_ban(CONFIG, 1, ClientId(3))
     assert event == ledger_state.ClientBanned(1, ClientId(3), head)
     assert state.head == head
-    assert [client.banned for client in state.registry] == [i == 3 for i in range(9)]
-    assert 3 not in state.committed
+    assert [client.banned_in for client in state.registry] == [int(i == 3) for i in range(9)]
     with pytest.raises(errors.ClientBannedError):
-        rounds.report_equivocation(state, ClientId(3), *votes(3, kind))
-    with pytest.raises(errors.NoCommitmentError):
-        decided(state)
+        rounds.report_equivocation(state, accusation, IN_TIME)
+
+
+def test_a_trainer_that_bans_itself_voids_nothing() -> None:
+    state, _ = rounds.report_equivocation(committed(), report(TRAINERS[0]), IN_TIME)
+    after, (event,) = decided(state)
+    assert isinstance(event, ledger_state.RoundDecided)
+    assert TRAINERS[0] in event.accepted
+    assert after.registry[TRAINERS[0]].is_banned_in(after.round)
+
+
+def test_an_elected_client_can_be_banned_and_its_seat_is_then_empty() -> None:
+    state, _ = rounds.report_equivocation(committed(), report(ELECTED[0]), IN_TIME)
+    after, _ = decided(state)
+    assert after.committee == ELECTED
+    assert after.registry[ELECTED[0]].is_banned_in(2)
 
 
 def test_an_accusation_without_proof_is_refused() -> None:
-    first, second = votes(0)
-    malleable = (second[0], malleated(second[1]))
+    one, other = votes(0)
     state = opened()
-    cases: list[tuple[type[errors.Refusal], ledger_state.LedgerState, int, tuple[Vote, bytes]]] = [
-        (errors.NoRoundOpenError, fresh(), 0, second),
-        (errors.UnknownClientError, state, 9, second),
-        (errors.VotesEqualError, state, 0, first),
-        (errors.VoteNotSignedError, state, 1, second),
-        (errors.VoteNotSignedError, state, 0, votes(1)[1]),
-        (errors.SignatureNotCanonicalError, state, 0, malleable),
+    malleable = replace(other, signature=malleated(other.signature))
+    early = replace(one, signature=malleated(one.signature))
+    cases: list[tuple[type[errors.Refusal], LedgerState, int, list[SignedStatement]]] = [
+        (errors.NotOpenedError, fresh(), 0, [one, other]),
+        (errors.UnknownClientError, state, 9, [one, other]),
+        (errors.StatementsEqualError, state, 0, [one, one]),
+        (errors.StatementNotSignedError, state, 1, [one, other]),
+        (errors.StatementNotSignedError, state, 0, [one, votes(1)[1]]),
+        (errors.StatementNotSignedError, state, 0, [votes(1)[0], other]),
+        (errors.SignatureNotCanonicalError, state, 0, [one, malleable]),
+        (errors.SignatureNotCanonicalError, state, 0, [early, other]),
     ]
-    for refusal, before, client, other in cases:
+    rounds.report_equivocation(state, EquivocationReport(ClientId(0), one, other), IN_TIME)
+    for refusal, before, client, statements in cases:
         with pytest.raises(refusal):
-            rounds.report_equivocation(before, ClientId(client), first, other)
+            rounds.report_equivocation(
+                before, EquivocationReport(ClientId(client), *statements), IN_TIME
+            )
 
 
-@pytest.mark.parametrize(
-    "other", [{"view": 4}, {"round": 2}, {"phase": Phase.AGGREGATION}, {"kind": VoteKind.REQUEST}]
-)
-def test_votes_of_different_slots_are_no_equivocation(other: dict[str, object]) -> None:
-    first, (vote, signature) = votes(0)
-    moved = replace(vote, **other)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="not of one kind, round, phase and view"):
-        rounds.report_equivocation(opened(), ClientId(0), first, (moved, signature))
+def test_vectors_for_two_sets_are_no_equivocation() -> None:
+    accusation = EquivocationReport(ClientId(0), *vectors(0, (b"some", b"others")))
+    with pytest.raises(errors.ScoresDifferError):
+        rounds.report_equivocation(opened(), accusation, IN_TIME)
+
+
+def test_no_transaction_is_taken_from_a_contract() -> None:
+    relayed = replace(IN_TIME, sent_by_account=False)
+    with pytest.raises(errors.NotSentByAccountError):
+        rounds.register_clients(fresh(), WORDS, NO_DIGEST, relayed)
+    with pytest.raises(errors.NotSentByAccountError):
+        rounds.commit_updates(opened(), 1, [signed(3)], relayed)
+    with pytest.raises(errors.NotSentByAccountError):
+        decided(committed(), block=relayed)
+    with pytest.raises(errors.NotSentByAccountError):
+        rounds.abandon_round(opened(), 1, replace(DEADLINE, sent_by_account=False))
+    with pytest.raises(errors.NotSentByAccountError):
+        rounds.report_equivocation(opened(), report(0), relayed)

@@ -35,16 +35,17 @@ votes = st.builds(
     numbers,
     st.sampled_from(Phase),
     st.integers(0, 2**32 - 1),
-    numbers,
+    digests,
     digests,
     digests,
 )
 messages = st.one_of(
     st.builds(Commitment, numbers, client_ids, digests),
-    st.builds(Scores, numbers, client_ids, digests),
+    st.builds(Scores, numbers, client_ids, digests, digests, digests),
     votes,
 )
-VOTE = Vote(VoteKind.REQUEST, 3, Phase.AGGREGATION, 1, 1_700_000_000, DIGEST, DIGEST)
+VOTE = Vote(VoteKind.REQUEST, 3, Phase.AGGREGATION, 1, DIGEST, DIGEST, DIGEST)
+SCORES = Scores(1, ClientId(0), DIGEST, DIGEST, DIGEST)
 
 
 def test_an_address_is_the_end_of_the_public_keys_hash() -> None:
@@ -54,7 +55,7 @@ def test_an_address_is_the_end_of_the_public_keys_hash() -> None:
 
 
 def test_typed_data_is_hashed_as_eip_712_says() -> None:
-    kind = keccak256(b"Commitment(uint64 round,uint32 client,bytes32 payload)")
+    kind = keccak256(b"Commitment(uint64 round,uint32 client,bytes32 commitment)")
     struct = keccak256(kind + (5).to_bytes(32) + (2).to_bytes(32) + DIGEST)
     domain = keccak256(
         keccak256(
@@ -73,8 +74,8 @@ def test_typed_data_is_hashed_as_eip_712_says() -> None:
 def test_a_request_and_a_reply_of_equal_content_have_different_digests() -> None:
     reply = replace(VOTE, kind=VoteKind.REPLY)
     assert signing.typed_digest(DOMAIN, VOTE) != signing.typed_digest(DOMAIN, reply)
-    values = [3, 1, 1, 1_700_000_000, DIGEST, DIGEST]
-    types = ["uint64", "uint8", "uint32", "uint64", "bytes32", "bytes32"]
+    values = [3, 1, 1, DIGEST, DIGEST, DIGEST]
+    types = ["uint64", "uint8", "uint32", "bytes32", "bytes32", "bytes32"]
     struct = keccak256(signing.TYPE_HASHES["Reply"] + encode(types, values))
     domain = signing.domain_separator(DOMAIN)
     assert signing.typed_digest(DOMAIN, reply) == keccak256(b"\x19\x01" + domain + struct)
@@ -139,7 +140,7 @@ def test_a_signature_is_bound_to_its_message(
         replace(VOTE, round=4),
         replace(VOTE, phase=Phase.ELECTION),
         replace(VOTE, view=2),
-        replace(VOTE, timestamp=1_700_000_001),
+        replace(VOTE, base=Digest(bytes(32))),
         replace(VOTE, set_digest=Digest(bytes(32))),
         replace(VOTE, result=Digest(bytes(32))),
     ],
@@ -151,10 +152,27 @@ def test_every_field_of_a_vote_is_signed(other: Vote) -> None:
     assert not is_signed_by(signer.address, DOMAIN, other, signature)
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(SCORES, round=2),
+        replace(SCORES, member=ClientId(1)),
+        replace(SCORES, base=Digest(bytes(32))),
+        replace(SCORES, clients=Digest(bytes(32))),
+        replace(SCORES, digest=Digest(bytes(32))),
+    ],
+)
+def test_every_field_of_a_score_claim_is_signed(other: Scores) -> None:
+    signer = signers()[0]
+    signature = sign(signer, DOMAIN, SCORES)
+    assert is_signed_by(signer.address, DOMAIN, SCORES, signature)
+    assert not is_signed_by(signer.address, DOMAIN, other, signature)
+
+
 def test_a_commitment_is_no_score_claim() -> None:
     signer = signers()[0]
     signature = sign(signer, DOMAIN, Commitment(1, ClientId(0), DIGEST))
-    assert not is_signed_by(signer.address, DOMAIN, Scores(1, ClientId(0), DIGEST), signature)
+    assert not is_signed_by(signer.address, DOMAIN, SCORES, signature)
 
 
 @pytest.mark.parametrize("length", [0, 64, 66])

@@ -9,96 +9,107 @@ import hashlib
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from ledger.protocol import encoding, merkle, sampling, signing
-from ledger.protocol.aggregation import aggregate
-from ledger.protocol.consensus import primary_place
+from ledger.protocol.closing import MinedCommitment, closing_of
+from ledger.protocol.consensus import primary_place, replies_needed
 from ledger.protocol.election import elect
 from ledger.protocol.errors import ParametersError
-from ledger.protocol.parameters import Parameters
-from ledger.protocol.scoring import committee_distances, spread_threshold
-from ledger.protocol.selection import rank, select
+from ledger.protocol.ledger_state import registry_batches
+from ledger.protocol.parameters import Parameters, parts_per_million
+from ledger.protocol.ranking import rank
+from ledger.protocol.rules.aggregation import aggregate
+from ledger.protocol.rules.distance.direction import DirectionMeasure
+from ledger.protocol.rules.distance.rule import plain_distances
+from ledger.protocol.rules.registry import DISTANCES, SCORINGS, SELECTIONS, THRESHOLDS
 from ledger.protocol.types import (
+    NO_DIGEST,
     Address,
     ClientId,
     Commitment,
     Digest,
     Domain,
     Phase,
+    Quorum,
+    RegisteredClient,
     Scores,
-    Scoring,
-    Strategy,
     Vote,
     VoteKind,
 )
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 COMMITTED = Path(__file__).parents[1] / "vectors" / "protocol-v1.json"
 VECTORS = json.loads(Path(os.environ.get("CMFL_VECTORS", COMMITTED)).read_text())
+TESTED = {"version", "commitments"}
 
 
 def cases(key: str) -> pytest.MarkDecorator:
+    TESTED.add(key)
     return pytest.mark.parametrize("case", VECTORS[key], ids=range(len(VECTORS[key])))
 
 
+def raw(text: str) -> bytes:
+    return bytes.fromhex(text.removeprefix("0x"))
+
+
 def digest(text: str) -> Digest:
-    return Digest(bytes.fromhex(text[2:]))
+    return Digest(raw(text))
 
 
 def clients(values: list[int]) -> tuple[ClientId, ...]:
     return tuple(ClientId(value) for value in values)
 
 
-def floats(values: list[str]) -> np.ndarray[Any, np.dtype[np.float64]]:
+def floats(values: list[str]) -> NDArray[np.float64]:
     return np.array([float.fromhex(value) for value in values])
 
 
 def test_no_kind_of_vector_is_left_untested() -> None:
-    tested = {"version", "sampling", "sizes", "rounds", "aggregation", "primary", "set_digest"}
-    tested |= {"merkle", "eip712", "commitments", "aggregation_result"}
-    tested |= {"first_committee", "redrawn_committee"}
-    assert set(VECTORS) == tested
+    assert set(VECTORS) == TESTED
     assert VECTORS["version"] == encoding.PROTOCOL_VERSION
+    assert all(VECTORS[key] for key in TESTED)
 
 
 @cases("sampling")
 def test_sampling_from_the_seed(case: dict[str, Any]) -> None:
-    committee = clients(case["committee"])
+    excluded = clients(case["committee"] + case["banned"])
     sampled = sampling.sample_trainers(
-        digest(case["seed"]), case["clients"], committee, case["trainers"]
+        digest(case["seed"]), case["clients"], excluded, case["trainers"]
     )
     assert list(sampled) == case["expected"]
 
 
 @cases("sizes")
 def test_sizes_of_a_round(case: dict[str, Any]) -> None:
-    def parameters() -> Parameters:
-        return Parameters(
-            clients=case["clients"],
-            active_rate=case["active_rate"],
-            committee_rate=case["committee_rate"],
-            aggregation_rate=case["aggregation_rate"],
-            rounds=1,
-            dimension=1,
-        )
-
+    rates: dict[str, Any] = {
+        f"{name}_ppm": parts_per_million(name, case[f"{name}_rate"])
+        for name in ("active", "committee", "aggregation")
+    }
     if case["refused"]:
         with pytest.raises(ParametersError):
-            parameters()
+            Parameters(clients=case["clients"], rounds=1, dimension=1, **rates)
         return
-    sizes = parameters()
+    sizes = Parameters(clients=case["clients"], rounds=1, dimension=1, **rates)
     found = (sizes.active, sizes.members, sizes.trainers, sizes.accepted)
     assert found == (case["active"], case["members"], case["trainers"], case["accepted"])
 
 
+@cases("replies")
+def test_replies_that_decide(case: dict[str, Any]) -> None:
+    for quorum in Quorum:
+        assert replies_needed(case["members"], quorum) == case[quorum.value]
+
+
 @cases("rounds")
 def test_a_rounds_distances_ranking_selection_and_election(case: dict[str, Any]) -> None:
-    expected = case["expected"]
-    distances = np.array([floats(row) for row in case["distances"]])
-    combined = committee_distances(distances, Scoring(case["scoring"]))
+    expected, scoring = case["expected"], SCORINGS[case["scoring"]]
+    combined = scoring.combine(np.array([floats(row) for row in case["distances"]]))
     assert [value.hex() for value in combined.tolist()] == expected["distance"]
 
     ranking = rank(zip(clients(case["trainers"]), combined.tolist(), strict=True))
@@ -107,25 +118,44 @@ def test_a_rounds_distances_ranking_selection_and_election(case: dict[str, Any])
     assert encoding.ranking_digest(ranking) == digest(expected["ranking_digest"])
 
     others = [np.delete(floats(row), place) for place, row in enumerate(case["member_distances"])]
-    threshold = spread_threshold(others)
+    find = THRESHOLDS["spread"].find
+    assert find is not None
+    threshold = find(others, scoring)
     assert threshold.hex() == expected["threshold"]
-    for strategy, name in (
-        (Strategy.NEAREST, "strategy_1"),
-        (Strategy.FARTHEST, "strategy_2"),
-        (Strategy.WITHIN_SPREAD, "strategy_3"),
-    ):
-        bits = encoding.float_bits(threshold)
-        chosen = select(ranking, strategy, case["accepted_size"], bits)
-        assert list(chosen) == expected[name]
+    for number in (1, 2, 3):
+        bits = encoding.float_bits(threshold) if SELECTIONS[number].needs_threshold else 0
+        chosen = SELECTIONS[number].select(ranking, case["accepted_size"], bits)
+        assert list(chosen) == expected[f"strategy_{number}"]
     assert list(elect(ranking, len(case["members"]))) == expected["next_committee"]
+
+
+@cases("direction")
+def test_distances_of_direction(case: dict[str, Any]) -> None:
+    updates = {
+        ClientId(index): np.frombuffer(raw(row), dtype="<f4")
+        for index, row in enumerate(case["updates"])
+    }
+    measure = DirectionMeasure([updates[client] for client in sorted(updates)])
+    members, trainers = clients(case["members"]), clients(case["trainers"])
+    factors = dict(zip(trainers, floats(case["f"]).tolist(), strict=True))
+    for trainer in trainers:
+        assert measure.factor(updates[trainer]) == pytest.approx(factors[trainer], rel=1e-12)
+    found = plain_distances(DISTANCES["direction"], (), updates, members)
+    for row, expected in zip(found, case["expected"], strict=True):
+        for trainer, claim in zip(trainers, floats(expected).tolist(), strict=True):
+            truth = float(row[trainer])
+            assert measure.tolerance(updates[trainer], truth) == pytest.approx(
+                1e-9 * truth + 1e-12 * factors[trainer], rel=1e-9
+            )
+            assert abs(claim - truth) <= 1e-9 * truth + 1e-12 * factors[trainer]
 
 
 @cases("aggregation")
 def test_the_aggregate_bit_for_bit(case: dict[str, Any]) -> None:
-    model = np.frombuffer(digest(case["model"]), dtype="<f4")
+    model = np.frombuffer(raw(case["model"]), dtype="<f4")
     count = len(case["samples"])
     if isinstance(case["updates"], list):
-        rows = [np.frombuffer(digest(row), dtype="<f4") for row in case["updates"]]
+        rows = [np.frombuffer(raw(row), dtype="<f4") for row in case["updates"]]
     else:
         rows = [generated_update(row, len(model)) for row in range(count)]
     joined = b"".join(row.tobytes() for row in rows)
@@ -135,14 +165,96 @@ def test_the_aggregate_bit_for_bit(case: dict[str, Any]) -> None:
     result = encoding.vector_bytes(aggregate(model, updates, samples, case["eta"]))
     assert hashlib.sha256(result).hexdigest() == case["expected_sha256"]
     if case["expected"] is not None:
-        assert result == digest(case["expected"])
+        assert result == raw(case["expected"])
 
 
-def generated_update(row: int, dimension: int) -> np.ndarray[Any, np.dtype[np.float32]]:
+def generated_update(row: int, dimension: int) -> NDArray[np.float32]:
     """Return the stated formula of updates that are too long to list."""
     column = np.arange(dimension, dtype=np.int64)
     base = ((row * 7919 + column * 104729) % 20011 - 10005) / 3001
     return (base * 10.0 ** ((row % 7) - 3)).astype(np.float32)
+
+
+def test_commitments_and_their_running_digest() -> None:
+    running = NO_DIGEST
+    for case in VECTORS["commitments"]:
+        client = ClientId(case["client"])
+        commitment = encoding.commitment_of(client, digest(case["payload"]))
+        assert commitment == digest(case["commitment"])
+        running = encoding.commitments_digest(running, client, commitment)
+        assert running == digest(case["expected"])
+
+
+@cases("closing")
+def test_the_closing_block_and_the_base(case: dict[str, Any]) -> None:
+    mined = [
+        MinedCommitment(entry["block"], ClientId(entry["client"]), digest(entry["commitment"]))
+        for entry in case["commitments"]
+    ]
+    expected = set(clients(case["active"])) - set(clients(case["banned_when_opened"]))
+    closing = closing_of(
+        case["opened_block"], case["commit_blocks"], expected, case["final_block"], mined
+    )
+    if case["expected_closing_block"] is None:
+        assert closing is None
+        assert case["expected_base"] is None
+        return
+    assert closing is not None
+    assert closing.block == case["expected_closing_block"]
+    assert closing.base == digest(case["expected_base"])
+
+
+@cases("reveal")
+def test_the_reveal(case: dict[str, Any]) -> None:
+    ranked = clients(case["ranked"])
+    payloads = dict(zip(ranked, map(digest, case["payloads"]), strict=True))
+    assert encoding.reveal_of(payloads, ranked) == digest(case["expected"])
+
+
+@cases("seeds")
+def test_seeds(case: dict[str, Any]) -> None:
+    config, seed, reveal, beacon = (digest(case[k]) for k in ("config", "seed", "reveal", "beacon"))
+    assert encoding.first_seed(config, beacon) == digest(case["expected_first"])
+    assert encoding.next_seed(seed, reveal, beacon) == digest(case["expected_next"])
+    after = encoding.seed_after_abandoned(seed, beacon)
+    assert after == digest(case["expected_after_abandoned"])
+
+
+def before(case: dict[str, Any]) -> encoding.Before:
+    return encoding.Before(
+        digest(case["head"]), case["round"], digest(case["seed"]), digest(case["commitments"])
+    )
+
+
+@cases("heads")
+def test_the_head_after_a_decision(case: dict[str, Any]) -> None:
+    (one, other), signers = case["views"], [int(bitmap, 16) for bitmap in case["signers"]]
+    incidents = digest(case["incidents"])
+    votes = encoding.votes_digest((one, other), (signers[0], signers[1]), incidents)
+    sets = digest(case["accepted_digest"]), digest(case["next_committee_digest"])
+    head = encoding.head_after_decision(before(case), *sets, digest(case["result"]), votes)
+    assert head == digest(case["expected"])
+
+
+@cases("abandoned_heads")
+def test_the_head_after_an_abandoned_round(case: dict[str, Any]) -> None:
+    committee = digest(case["drawn_committee_digest"])
+    assert encoding.head_after_abandoned(before(case), committee) == digest(case["expected"])
+
+
+@cases("ban_heads")
+def test_the_head_after_a_ban(case: dict[str, Any]) -> None:
+    head = encoding.head_after_ban(digest(case["head"]), case["round"], ClientId(case["client"]))
+    assert head == digest(case["expected"])
+
+
+@cases("registry_digest")
+def test_the_digest_of_a_registry(case: dict[str, Any]) -> None:
+    registry = [
+        RegisteredClient(Address(raw(address)), samples) for address, samples in case["registry"]
+    ]
+    found, _ = registry_batches([encoding.registry_word(client) for client in registry])
+    assert found == digest(case["expected"])
 
 
 @cases("primary")
@@ -156,6 +268,28 @@ def test_the_primary_of_a_view(case: dict[str, Any]) -> None:
 @cases("set_digest")
 def test_the_digest_of_a_set(case: dict[str, Any]) -> None:
     assert encoding.set_digest(clients(case["clients"])) == digest(case["expected"])
+
+
+@cases("aggregation_result")
+def test_the_aggregation_result(case: dict[str, Any]) -> None:
+    opening = encoding.Opening(
+        digest(case["model"]),
+        digest(case["updates_root"]),
+        digest(case["scores_root"]),
+        digest(case["ranking_digest"]),
+        int(case["threshold_bits"]),
+        digest(case["reveal"]),
+        digest(case["record"]),
+    )
+    assert encoding.aggregation_result(opening) == digest(case["expected"])
+
+
+@cases("drawn_committee")
+def test_a_drawn_committee(case: dict[str, Any]) -> None:
+    committee = sampling.drawn_committee(
+        digest(case["seed"]), case["clients"], case["members"], clients(case["banned"])
+    )
+    assert list(committee) == case["expected"]
 
 
 @cases("merkle")
@@ -179,56 +313,31 @@ def leaf_value(value: object) -> object:
 
 @cases("eip712")
 def test_typed_data_and_signatures(case: dict[str, Any]) -> None:
-    domain = Domain(case["domain"]["chainId"], Address(digest(case["domain"]["verifyingContract"])))
+    domain = Domain(case["domain"]["chainId"], Address(raw(case["domain"]["verifyingContract"])))
     assert case["domain"]["name"] == signing.NAME
     assert case["domain"]["version"] == signing.VERSION
+    fields = ",".join(f"{kind} {name}" for name, kind in map(type_and_name, case["fields"]))
+    assert signing.TYPES[case["primaryType"]] == fields
     message = message_of(case["primaryType"], case["message"])
     assert signing.typed_digest(domain, message) == digest(case["expected_digest"])
-    signer = signing.KeySigner(digest(case["private_key"]))
-    assert signing.sign(signer, domain, message) == digest(case["expected_signature"])
-    assert signer.address == Address(digest(case["signer"]))
-    assert signing.is_signed_by(signer.address, domain, message, digest(case["expected_signature"]))
+    signer = signing.KeySigner(raw(case["private_key"]))
+    assert signing.sign(signer, domain, message) == raw(case["expected_signature"])
+    assert signer.address == Address(raw(case["signer"]))
+    assert signing.is_signed_by(signer.address, domain, message, raw(case["expected_signature"]))
+
+
+def type_and_name(field: list[str]) -> tuple[str, str]:
+    name, kind = field
+    return name, kind
 
 
 def message_of(kind: str, fields: dict[str, Any]) -> signing.Message:
+    number = fields["round"]
     if kind == "Commitment":
-        return Commitment(fields["round"], ClientId(fields["client"]), digest(fields["payload"]))
+        return Commitment(number, ClientId(fields["client"]), digest(fields["commitment"]))
+    base = digest(fields["base"])
     if kind == "Scores":
-        return Scores(fields["round"], ClientId(fields["member"]), digest(fields["digest"]))
-    numbers = (fields["round"], Phase(fields["phase"]), fields["view"], fields["timestamp"])
-    return Vote(VoteKind(kind), *numbers, digest(fields["set"]), digest(fields["result"]))
-
-
-def test_the_running_digest_of_commitments() -> None:
-    running = Digest(bytes(32))
-    for case in VECTORS["commitments"]:
-        running = encoding.commitments_digest(
-            running, ClientId(case["client"]), digest(case["payload"])
-        )
-        assert running == digest(case["expected"])
-
-
-@cases("aggregation_result")
-def test_the_aggregation_result(case: dict[str, Any]) -> None:
-    result = encoding.aggregation_result(
-        digest(case["model"]),
-        digest(case["updates_root"]),
-        digest(case["scores_root"]),
-        digest(case["ranking_digest"]),
-        int(case["threshold_bits"]),
-    )
-    assert result == digest(case["expected"])
-
-
-@cases("first_committee")
-def test_the_first_committee(case: dict[str, Any]) -> None:
-    committee = sampling.first_committee(digest(case["config"]), case["clients"], case["members"])
-    assert list(committee) == case["expected"]
-
-
-@cases("redrawn_committee")
-def test_the_committee_after_an_abandoned_round(case: dict[str, Any]) -> None:
-    committee = sampling.redrawn_committee(
-        digest(case["seed"]), case["clients"], case["members"], clients(case["banned"])
-    )
-    assert list(committee) == case["expected"]
+        claimed = digest(fields["clients"]), digest(fields["digest"])
+        return Scores(number, ClientId(fields["member"]), base, *claimed)
+    where = (number, Phase(fields["phase"]), fields["view"], base)
+    return Vote(VoteKind(kind), *where, digest(fields["set"]), digest(fields["result"]))

@@ -1,0 +1,44 @@
+"""The ranking of the trainers."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledger.protocol.encoding import word_client, word_distance
+from ledger.protocol.errors import EncodingError
+from ledger.protocol.ranking import rank, score
+from ledger.protocol.types import ClientId
+from tests.protocol.support import client_ids, distances
+
+FIVE = rank([(ClientId(c), d) for c, d in ((7, 4.0), (2, 1.0), (9, 1.0), (4, 3.0), (0, 2.0))])
+rankings = st.dictionaries(client_ids, distances, min_size=1, max_size=12)
+
+
+def test_the_nearest_comes_first_and_ties_go_by_client() -> None:
+    assert [word_client(word) for word in FIVE] == [2, 9, 0, 4, 7]
+    assert [word_distance(word) for word in FIVE] == [1.0, 1.0, 2.0, 3.0, 4.0]
+
+
+@pytest.mark.parametrize("distance", [-1.0, -0.0, float("inf"), float("nan")])
+def test_what_is_no_distance_is_not_ranked(distance: float) -> None:
+    assert rank([(ClientId(1), 0.0)]) == (1,)
+    with pytest.raises(EncodingError):
+        rank([(ClientId(1), distance)])
+
+
+def test_the_papers_score_is_the_distances_inverse_and_best_at_none() -> None:
+    assert score(4.0) == 0.25
+    assert score(0.0) == float("inf")
+
+
+@given(trainers=rankings)
+def test_a_ranking_is_strictly_increasing_and_sorted_by_distance_then_client(
+    trainers: dict[ClientId, float],
+) -> None:
+    ranking = rank(trainers.items())
+    assert list(ranking) == sorted(set(ranking))
+    assert ranking == rank(reversed(trainers.items()))
+    expected = sorted((distance, client) for client, distance in trainers.items())
+    assert [(word_distance(word), word_client(word)) for word in ranking] == expected
