@@ -12,7 +12,6 @@ import argparse
 import contextlib
 import io
 import json
-import sys
 import tempfile
 import threading
 import time
@@ -147,4 +146,4 @@ def _median_ms(look_up: Callable[[int], None], numbers: Iterable[int]) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

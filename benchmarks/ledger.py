@@ -1,16 +1,18 @@
 """What the ledger costs: gas and time of a round's transactions.
 
 `python -m benchmarks.ledger` measures `commit_updates` and `decide` for four sizes of committee,
-medians over rounds from the second on: a deployment's first round pays for storage that all later
+medians over rounds from the third on: a deployment's first rounds pay for storage that all later
 ones overwrite. Every transaction is signed, run by the embedded chain and on disk (synchronous
 FULL) when its time ends; signatures of clients and members are made outside of it.
 
-In both phases the first quorum of places replies, as it does while members answer in the order of
-places; "with other repliers" is the dearest `decide`, in which the election is certified by the
-last quorum of places: the contract has to look up nearly every member.
+In both phases the same members reply; "with other repliers" is the dearest `decide`, in which the
+election is certified by the last places: the contract has to look up nearly every member.
 
 The same clients also train (softmax on digits, batches of 32) and the members score, in this
 process and with one worker, which gives the ledger's share of a round.
+
+`python -m benchmarks.ledger --gas-snapshot` writes `contracts/gas_snapshot.json` instead: the gas
+of every transaction, exact and the same on every machine, with which a test compares.
 """
 
 from __future__ import annotations
@@ -28,12 +30,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.rounds import RecordedRounds
 from ledger.chain.embedded import EmbeddedChain
-from ledger.protocol import ledger_state, rounds, sampling
-from ledger.protocol.consensus import primary_place, quorum
-from ledger.protocol.types import Digest, Phase
-from tests.contracts import support
-from tests.contracts.twins import Shape, Twins
+from ledger.protocol import sampling
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
 SIZES = ((4, 6), (7, 20), (21, 65), (43, 65))
 CLIENTS = 1075
 RESULTS = Path(__file__).parent / "results"
+GAS_SNAPSHOT = Path(__file__).parent.parent / "contracts" / "gas_snapshot.json"
 Row = dict[str, Any]
 
 
@@ -50,14 +50,57 @@ def main() -> None:
     """Measure what the command line asks for, print it and write it down."""
     arguments = _arguments()
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "chain.sqlite"
-        paths = [path.with_suffix(f".{number}") for number in range(len(SIZES))]
-        pairs = zip(paths, SIZES, strict=True)
-        rows = [round_costs(one, size, arguments) for one, size in pairs]
+        if arguments.gas_snapshot:
+            GAS_SNAPSHOT.write_text(
+                json.dumps(gas_snapshot(Path(folder)), indent=1) + "\n", "utf-8"
+            )
+            return
+        rows = [
+            round_costs(Path(folder) / f"{members}.sqlite", (members, trainers), arguments)
+            for members, trainers in SIZES
+        ]
     _show("ledger", rows)
     RESULTS.mkdir(exist_ok=True)
     found = {"machine": platform.processor() or platform.machine(), "rows": rows}
     (RESULTS / "ledger.json").write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+
+
+def gas_snapshot(folder: Path) -> dict[str, dict[str, int]]:
+    """Return the gas of every transaction, for each size "C members, n trainers".
+
+    Args:
+        folder: where to make chain files.
+    """
+    found: dict[str, dict[str, int]] = {}
+    for members, trainers in SIZES:
+        path = folder / f"{members}-{trainers}.sqlite"
+        with EmbeddedChain.create(path, synchronous="NORMAL") as chain:
+            run = RecordedRounds(chain, members, trainers, CLIENTS)
+            found[f"{members} members, {trainers} trainers"] = _gas_of(run)
+    return found
+
+
+def _gas_of(run: RecordedRounds) -> dict[str, int]:
+    deployed, *registered = (receipt.gas_used for receipt in run.registrations)
+    found = {"deployment": deployed, "registration, each client": sum(registered) // CLIENTS}
+    for name in ("first", "second", "third"):
+        commit = run.commit(run.signed_commitments(run.active)).gas_used
+        decide = run.decide(run.certified()).gas_used
+        if name != "second":
+            found[f"commit_updates, {name} round"] = commit
+            found[f"commit_updates, {name} round, each client"] = commit // len(run.active)
+            found[f"decide, {name} round"] = decide
+    run.commit(run.signed_commitments(run.active))
+    found["decide, other repliers in the election"] = run.decide(
+        run.certified(other_repliers=True)
+    ).gas_used
+    half = run.signed_commitments(run.active[::2])
+    run.commit(half)
+    found["commit_updates, half of it sent ahead"] = run.commit(
+        run.signed_commitments(run.active)
+    ).gas_used
+    found["abandon_round"] = run.abandon().gas_used
+    return found
 
 
 def round_costs(path: Path, size: tuple[int, int], arguments: argparse.Namespace) -> Row:
@@ -69,58 +112,41 @@ def round_costs(path: Path, size: tuple[int, int], arguments: argparse.Namespace
         arguments: how many rounds, clients and local steps; whether clients train.
     """
     members, trainers = size
-    shape = Shape(
-        clients=arguments.clients,
-        trainers=trainers,
-        members=members,
-        aggregation_ppm=400_000,
-        rounds=2**32 - 1,
-    )
     with EmbeddedChain.create(path) as chain:
         started = time.perf_counter()
-        twins = Twins.opened(chain, shape)
+        run = RecordedRounds(chain, members, trainers, arguments.clients)
         registration_ms = (time.perf_counter() - started) * 1e3
-        registration_gas = _registration_gas(twins)
-        measured = [_record_round(twins) for _ in range(1 + arguments.rounds)][1:]
+        deployed, *registered = (receipt.gas_used for receipt in run.registrations)
+        measured = [_record_round(run) for _ in range(2 + arguments.rounds)][2:]
         row: Row = {
             "C": members,
             "n": trainers,
-            "deploy gas": twins.deployment_receipt.gas_used,
-            "registration gas per client": round(registration_gas / shape.clients),
+            "deploy gas": deployed,
+            "registration gas per client": round(sum(registered) / arguments.clients),
             "deploy and register ms": round(registration_ms),
         }
         row |= {key: round(median(one[key] for one in measured), 1) for key in measured[0]}
-        others = [_record_round(twins, other_repliers=True) for _ in range(arguments.rounds)]
+        others = [_record_round(run, other_repliers=True) for _ in range(arguments.rounds)]
         row["decide gas with other repliers"] = round(median(one["decide gas"] for one in others))
-        few = round(median(_half_a_round(twins) for _ in range(arguments.rounds)))
+        few = round(median(_half_a_round(run) for _ in range(arguments.rounds)))
         row["gas per commitment"] = round(row["commit gas"] / (members + trainers))
         row["gas per further commitment"] = round(
             (row["commit gas"] - few) / ((members + trainers) // 2)
         )
         row["ledger ms"] = round(row["commit ms"] + row["decide ms"], 1)
         if not arguments.without_training:
-            training_ms = _training_milliseconds(twins, arguments)
+            training_ms = _training_milliseconds(run, arguments)
             row["training ms"] = round(training_ms, 1)
             row["ledger share"] = round(row["ledger ms"] / (row["ledger ms"] + training_ms), 3)
     return row
 
 
-def _record_round(twins: Twins, *, other_repliers: bool = False) -> dict[str, float]:
+def _record_round(run: RecordedRounds, *, other_repliers: bool = False) -> dict[str, float]:
     """Decide one round; return gas and milliseconds of its two transactions."""
-    ledger, state = twins.ledger, twins.state
-    active = sorted({*support.trainers_of(state), *state.committee})
-    signed = [support.commitment(twins, client) for client in active]
-    committed, commit_ms = _timed(lambda: ledger.commit_updates(state.round, signed))
-    twins.state, _ = rounds.commit_updates(state, state.round, signed)
-    found = support.proposal(twins, support.ranking_of(support.trainers_of(state)))
-    certificates = found.certificates
-    if other_repliers:
-        certificates = (certificates[0], _election_by_the_last_places(twins, found.decision))
-    decision = (found.round, found.decision, certificates)
-    head = twins.chain.head()
-    decided, decide_ms = _timed(lambda: ledger.decide(*decision))
-    block = ledger_state.BlockContext(head.number + 1, Digest(head.hash))
-    twins.state, _ = rounds.decide(twins.state, *decision, block)
+    signed = run.signed_commitments(run.active)
+    committed, commit_ms = _timed(lambda: run.commit(signed))
+    made = run.certified(other_repliers=other_repliers)
+    decided, decide_ms = _timed(lambda: run.decide(made))
     return {
         "commit gas": committed.gas_used,
         "commit ms": commit_ms,
@@ -129,53 +155,30 @@ def _record_round(twins: Twins, *, other_repliers: bool = False) -> dict[str, fl
     }
 
 
-def _election_by_the_last_places(
-    twins: Twins, decision: ledger_state.SubmittedDecision
-) -> ledger_state.SubmittedCertificate:
-    """Return the election's certificate with replies of the last quorum of places."""
-    state = twins.state
-    members = len(state.committee)
-    place = primary_place(state.seed, Phase.ELECTION, 0, members)
-    others = [other for other in range(members) if other != place]
-    voted = support.voted(twins, decision, Phase.ELECTION)
-    vote = support.request(twins, Phase.ELECTION, 0, *voted)
-    return support.certificate(twins, vote, repliers=others[-quorum(members) :])
-
-
-def _registration_gas(twins: Twins) -> int:
-    """Return the gas of all registrations."""
-    events = twins.ledger.events(0, twins.chain.head().number)
-    hashes = {recorded.transaction_hash for recorded in events}
-    receipts = [twins.chain.receipt(transaction_hash) for transaction_hash in hashes]
-    return sum(receipt.gas_used for receipt in receipts if receipt is not None)
-
-
-def _half_a_round(twins: Twins) -> int:
+def _half_a_round(run: RecordedRounds) -> int:
     """Commit for half of the active clients, abandon the round; return the commitments' gas."""
-    active = sorted({*support.trainers_of(twins.state), *twins.state.committee})
-    kept = active[: len(active) - len(active) // 2]
-    support.commit_all(twins, kept)
-    used = twins.last_receipt.gas_used
-    twins.wait()
-    twins.abandon(twins.state.round)
+    active = run.active
+    used = run.commit(run.signed_commitments(active[: len(active) - len(active) // 2])).gas_used
+    run.abandon()
     return used
 
 
-def _training_milliseconds(twins: Twins, arguments: argparse.Namespace) -> float:
+def _training_milliseconds(run: RecordedRounds, arguments: argparse.Namespace) -> float:
     """Return the median time in which the active clients train and the members score."""
     # Imported here: without training the benchmark needs no machine-learning framework.
     from clients.datasets.registry import load_dataset  # noqa: PLC0415
     from clients.local_sgd import LocalTraining, TrainingJob  # noqa: PLC0415
     from clients.models.registry import model_named  # noqa: PLC0415
-    from clients.scoring import squared_distances  # noqa: PLC0415
+    from clients.scoring import device_distances  # noqa: PLC0415
     from clients.training import TrainingEngine  # noqa: PLC0415
+    from ledger.protocol.rules.distance.squared import SQUARED  # noqa: PLC0415
 
-    rng, state = np.random.default_rng(1), twins.state
+    rng, state = np.random.default_rng(1), run.state
     data = load_dataset("digits", arguments.clients, rng)
     model = model_named("softmax", data.input_shape, data.classes)
     settings = LocalTraining(learning_rate=0.1, batch_size=32, local_steps=arguments.local_steps)
     start, found = model.initial(rng), []
-    active = (*support.trainers_of(state), *state.committee)
+    active = (*run.trainers, *state.committee)
     with TrainingEngine(model, data.train, settings) as engine:
         for _ in range(1 + arguments.rounds):
             jobs = [
@@ -183,8 +186,8 @@ def _training_milliseconds(twins: Twins, arguments: argparse.Namespace) -> float
             ]
             started = time.perf_counter()
             updates = engine.train(start, jobs)
-            trainers = updates[: len(active) - len(state.committee)]
-            squared_distances(trainers, updates[len(trainers) :])
+            by_client = dict(zip(active, updates, strict=True))
+            device_distances()(SQUARED, model.layout, by_client, state.committee)
             found.append((time.perf_counter() - started) * 1e3)
     return median(found[1:])
 
@@ -204,6 +207,7 @@ def _show(name: str, rows: list[Row]) -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--gas-snapshot", action="store_true", help="write the snapshot instead")
     parser.add_argument("--rounds", type=int, default=5, help="rounds to measure")
     parser.add_argument("--clients", type=int, default=CLIENTS, help="registered clients, K")
     parser.add_argument("--without-training", action="store_true", help="leave training out")

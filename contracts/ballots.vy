@@ -1,19 +1,13 @@
 # pragma version 0.4.3
-# @title Signatures and quorums of the committee consensus protocol (Algorithm 2)
-# @notice EIP-712 digests of everything that clients and members sign, and their recovery.
-#         Twin of ledger/protocol/signing.py and consensus.py.
-# @dev Signatures come compact (EIP-2098): r, and s with the parity of R in its top bit. So v can
-#      only be 27 or 28, and s is checked to lie in the lower half of the group order.
+"""
+@title Signatures and primaries of the committee consensus protocol (Algorithm 2)
+@notice EIP-712 digests of everything that clients and members sign, and their recovery.
+        Twin of ledger/protocol/signing.py and consensus.py.
+@dev Signatures come compact (EIP-2098): r, and s with the parity of R in its top bit. So v can
+     only be 27 or 28, and s is checked to lie in the lower half of the group order.
+"""
 
-struct Commitment:
-    client: uint256
-    payload: bytes32
-
-
-struct Signature:
-    r: bytes32
-    vs: bytes32
-
+import ICommitteeLedger
 
 NAME: constant(String[11]) = "CMFL Ledger"
 VERSION: constant(String[1]) = "1"
@@ -22,13 +16,16 @@ DOMAIN_TYPE: constant(bytes32) = keccak256(
     "EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)"
 )
 COMMITMENT_TYPE: constant(bytes32) = keccak256(
-    "Commitment(uint64 round,uint32 client,bytes32 payload)"
+    "Commitment(uint64 round,uint32 client,bytes32 commitment)"
+)
+SCORES_TYPE: constant(bytes32) = keccak256(
+    "Scores(uint64 round,uint32 member,bytes32 base,bytes32 clients,bytes32 digest)"
 )
 REQUEST_TYPE: constant(bytes32) = keccak256(
-    "Request(uint64 round,uint8 phase,uint32 view,uint64 timestamp,bytes32 set,bytes32 result)"
+    "Request(uint64 round,uint8 phase,uint32 view,bytes32 base,bytes32 set,bytes32 result)"
 )
 REPLY_TYPE: constant(bytes32) = keccak256(
-    "Reply(uint64 round,uint8 phase,uint32 view,uint64 timestamp,bytes32 set,bytes32 result)"
+    "Reply(uint64 round,uint8 phase,uint32 view,bytes32 base,bytes32 set,bytes32 result)"
 )
 
 # 0x7FFFFFFF...681B20A0: half the order of secp256k1's group
@@ -50,7 +47,11 @@ def __init__():
 
 @internal
 @view
-def _committer(round: uint64, commitment: Commitment, signature: Signature) -> uint256:
+def _committer(
+    round: uint64,
+    commitment: ICommitteeLedger.Commitment,
+    signature: ICommitteeLedger.Signature,
+) -> uint256:
     """
     @return Address of who signed this commitment, zero if nobody can have.
     """
@@ -79,7 +80,7 @@ def _vote_digest(
     round: uint64,
     phase: uint8,
     voted_view: uint32,
-    timestamp: uint64,
+    base: bytes32,
     set_digest: bytes32,
     result: bytes32,
 ) -> bytes32:
@@ -87,10 +88,16 @@ def _vote_digest(
     if is_request:
         type_hash = REQUEST_TYPE
     return self._typed(
-        keccak256(
-            abi_encode(type_hash, round, phase, voted_view, timestamp, set_digest, result)
-        )
+        keccak256(abi_encode(type_hash, round, phase, voted_view, base, set_digest, result))
     )
+
+
+@internal
+@view
+def _scores_digest(
+    round: uint64, member: uint256, base: bytes32, clients: bytes32, digest: bytes32
+) -> bytes32:
+    return self._typed(keccak256(abi_encode(SCORES_TYPE, round, member, base, clients, digest)))
 
 
 @internal
@@ -101,17 +108,17 @@ def _typed(struct_hash: bytes32) -> bytes32:
 
 @internal
 @pure
-def _signer(digest: bytes32, signature: Signature) -> uint256:
+def _signer(digest: bytes32, r: bytes32, vs: bytes32) -> uint256:
     """
     @return Address of who signed this digest, zero if nobody can have.
     """
-    s: uint256 = convert(signature.vs, uint256) & LOW_BITS
+    s: uint256 = convert(vs, uint256) & LOW_BITS
     assert s <= HALF_GROUP_ORDER, "committee_ledger: signature is not canonical"
     return convert(
         ecrecover(
             digest,
-            unsafe_add(convert(signature.vs, uint256) >> 255, 27),
-            convert(signature.r, uint256),
+            unsafe_add(convert(vs, uint256) >> 255, 27),
+            convert(r, uint256),
             s,
         ),
         uint256,

@@ -1,6 +1,8 @@
 """Compile the contract and write the committed artefact: `python -m contracts.build`.
 
-Users need no compiler: ABI and byte code are in the repository. A test recompiles and compares.
+Users need no compiler: ABI, byte code and documentation are in the repository. A test recompiles
+and compares. What transactions cost is in `gas_snapshot.json`, which
+`python -m benchmarks.ledger --gas-snapshot` writes and another test compares.
 """
 
 from __future__ import annotations
@@ -12,7 +14,9 @@ from typing import Any
 
 HERE = Path(__file__).parent
 ARTIFACT = HERE / "artifacts" / "committee_ledger.json"
-SOURCES = ("committee_ledger.vy", "ranking.vy", "ballots.vy")
+CONTRACT = "committee_ledger.vy"
+INTERFACE = "ICommitteeLedger.vyi"
+SOURCES = (CONTRACT, INTERFACE, "ranking.vy", "ballots.vy")
 COMPILER = "vyper 0.4.3"
 EVM_VERSION = "cancun"
 
@@ -20,17 +24,22 @@ EVM_VERSION = "cancun"
 def compiled() -> dict[str, Any]:
     """Return the artefact as the compiler gives it now (needs the dev extra)."""
     import vyper  # noqa: PLC0415 - only a developer has the compiler
+    from vyper.ast.natspec import parse_natspec  # noqa: PLC0415
     from vyper.compiler.input_bundle import FilesystemInputBundle  # noqa: PLC0415
+    from vyper.compiler.phases import CompilerData  # noqa: PLC0415
     from vyper.compiler.settings import OptimizationLevel, Settings  # noqa: PLC0415
 
     settings = Settings(evm_version=EVM_VERSION, optimize=OptimizationLevel.GAS)
     bundle = FilesystemInputBundle([HERE])
     outputs = vyper.compile_from_file_input(
-        bundle.load_file(SOURCES[0]),
+        bundle.load_file(CONTRACT),
         input_bundle=bundle,
         settings=settings,
         output_formats=["abi", "bytecode", "bytecode_runtime"],
     )
+    # The compiler does not hand an interface's documentation on to what implements it.
+    interface = CompilerData(bundle.load_file(INTERFACE), bundle, settings)
+    documentation = parse_natspec(interface.annotated_vyper_module)
     return {
         "contract": "committee_ledger",
         "compiler": f"vyper {vyper.__version__}",
@@ -42,6 +51,8 @@ def compiled() -> dict[str, Any]:
         "abi": outputs["abi"],
         "bytecode": outputs["bytecode"],
         "bytecode_runtime": outputs["bytecode_runtime"],
+        "userdoc": documentation.userdoc,
+        "devdoc": documentation.devdoc,
     }
 
 

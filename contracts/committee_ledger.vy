@@ -1,15 +1,19 @@
 # pragma version 0.4.3
-# @title The ledger of committee-based federated learning (CMFL)
-# @notice Enforces and records every decision of a run: registry, commitments to updates, ranking,
-#         aggregation set, model, both certificates of the vote, next committee. It has no owner,
-#         no upgrade and no pause. The executable specification is ledger/protocol/rounds.py; a
-#         refusal's reason is the sentence of the error class there.
-# @dev Layout: parameters are immutables; a round's flags are overwritten, not cleared, because a
-#      new word costs 22,100 gas and an overwritten one 5,000.
+"""
+@title The ledger of committee-based federated learning (CMFL)
+@notice Enforces and records every decision of a run: registry, commitments to updates, ranking,
+        aggregation set, model, both certificates of the vote, next committee. What its functions
+        and events are for stands in ICommitteeLedger.vyi. The executable specification is
+        ledger/protocol/rounds.py; a refusal's reason is the sentence of the error class there.
+@dev Layout: parameters are immutables; a round's flags are overwritten, not cleared, because a
+     new word costs 22,100 gas and an overwritten one 5,000.
+"""
 
+import ICommitteeLedger
 import ballots
 import ranking as rankings
 
+implements: ICommitteeLedger
 initializes: ballots
 
 MAX_CLIENTS: constant(uint256) = 12_288
@@ -18,17 +22,20 @@ MAX_MEMBERS: constant(uint256) = 160
 MAX_BATCH: constant(uint256) = 256
 MAX_COMMITMENTS: constant(uint256) = 256
 MAX_DRAWS: constant(uint256) = 4_096
+MAX_ROUNDS: constant(uint64) = 2**32 - 1
+MAX_BLOCKS: constant(uint64) = 2**32 - 1
 
 # One word of flags: the round in the upper 32 bits, 224 clients below.
 FLAGS: constant(uint256) = 224
 FLAG_WORDS: constant(uint256) = 55
-MAX_ROUNDS: constant(uint64) = 2**32 - 1
 
 CLIENT_MASK: constant(uint256) = 2**32 - 1
 SAMPLES_MASK: constant(uint256) = 2**64 - 1
+BLOCK_MASK: constant(uint256) = 2**64 - 1
+ADDRESS_MASK: constant(uint256) = 2**160 - 1
 # Bit pattern of +infinity, 0x7FF0000000000000.
 INFINITY_BITS: constant(uint256) = 2047 * 2**52
-STRATEGY_WITHIN_SPREAD: constant(uint8) = 3
+STRATEGY_WITHIN_THRESHOLD: constant(uint8) = 3
 
 REGISTERING: constant(uint8) = 0
 OPEN: constant(uint8) = 1
@@ -40,111 +47,9 @@ COMMITTED: constant(uint256) = 2**160
 AGGREGATION: constant(uint8) = 1
 ELECTION: constant(uint8) = 2
 
-
-struct Deployment:
-    config: bytes32
-    registry: bytes32
-    clients: uint256
-    trainers: uint256
-    members: uint256
-    aggregation_ppm: uint256
-    strategy: uint8
-    rounds: uint64
-    deadline_blocks: uint64
-    block_beacon: bool
-    model: bytes32
-
-
-struct Outcome:
-    model: bytes32
-    updates_root: bytes32
-    scores_root: bytes32
-    threshold_bits: uint64
-    record: bytes32
-
-
-struct Certificate:
-    voted_view: uint32
-    timestamp: uint64
-    set_digest: bytes32
-    r: bytes32
-    vs: bytes32
-    signers: uint256
-
-
-struct SignedVote:
-    timestamp: uint64
-    set_digest: bytes32
-    result: bytes32
-    r: bytes32
-    vs: bytes32
-
-
-struct State:
-    stage: uint8
-    round: uint64
-    opened_block: uint64
-    seed: bytes32
-    committee: bytes32
-    model: bytes32
-    head: bytes32
-    registered: uint256
-    registry_rest: bytes32
-    commitments: bytes32
-
-
-# Places of a ranking: from the first on, so many.
-struct Places:
-    first: uint256
-    size: uint256
-
-
-event ClientsRegistered:
-    first: uint256
-    words: DynArray[uint256, MAX_BATCH]
-
-
-event LedgerOpened:
-    config: bytes32
-    seed: bytes32
-    committee: DynArray[uint256, MAX_MEMBERS]
-    model: bytes32
-
-
-event UpdatesCommitted:
-    round: indexed(uint64)
-    commitments: DynArray[ballots.Commitment, MAX_COMMITMENTS]
-
-
-event RoundDecided:
-    round: indexed(uint64)
-    ranking: DynArray[uint256, MAX_TRAINERS]
-    accepted: Places
-    next_committee: Places
-    model: bytes32
-    updates_root: bytes32
-    scores_root: bytes32
-    threshold_bits: uint64
-    record: bytes32
-    views: uint32[2]
-    primaries: uint256[2]
-    signers: uint256[2]
-    next_seed: bytes32
-    head: bytes32
-
-
-event RoundAbandoned:
-    round: indexed(uint64)
-    next_committee: DynArray[uint256, MAX_MEMBERS]
-    next_seed: bytes32
-    head: bytes32
-
-
-event ClientBanned:
-    round: indexed(uint64)
-    client: indexed(uint256)
-    head: bytes32
-
+REQUESTS: constant(uint8) = 1
+REPLIES: constant(uint8) = 2
+SCORES: constant(uint8) = 3
 
 CONFIG: immutable(bytes32)
 REGISTRY: immutable(bytes32)
@@ -154,7 +59,9 @@ MEMBERS: immutable(uint256)
 AGGREGATION_PPM: immutable(uint256)
 STRATEGY: immutable(uint8)
 ROUNDS: immutable(uint64)
+COMMIT_BLOCKS: immutable(uint64)
 DEADLINE_BLOCKS: immutable(uint64)
+REPLIES_NEEDED: immutable(uint256)
 BLOCK_BEACON: immutable(bool)
 FIRST_MODEL: immutable(bytes32)
 
@@ -169,61 +76,59 @@ commitments: bytes32
 registry_rest: bytes32
 registered: uint256
 last_address: uint256
-first_committee: DynArray[uint256, MAX_MEMBERS]
 
-# address << 64 | samples; bit 255 is the ban.
+# round of the ban << 224 | address << 64 | samples
 registry: uint256[MAX_CLIENTS]
 committed: uint256[FLAG_WORDS]
 
 
 @deploy
-def __init__(deployment: Deployment, committee: DynArray[uint256, MAX_MEMBERS]):
+def __init__(fixed: ICommitteeLedger.Deployment):
+    """
+    @notice Fix everything that never changes; the clients come next (register_clients).
+    @param fixed The deployment; ICommitteeLedger says what each field is
+    """
     ballots.__init__()
-    assert deployment.members >= 3, "committee_ledger: a committee needs three members"
-    assert deployment.members <= MAX_MEMBERS, "committee_ledger: too many members"
-    assert deployment.trainers >= deployment.members, "committee_ledger: too few trainers"
-    assert deployment.trainers <= MAX_TRAINERS, "committee_ledger: too many trainers"
-    assert deployment.clients >= deployment.members + deployment.trainers, "committee_ledger: too few clients"
-    assert deployment.clients <= MAX_CLIENTS, "committee_ledger: too many clients"
-    assert deployment.aggregation_ppm <= 1_000_000, "committee_ledger: more are accepted than train"
-    assert deployment.strategy in [1, 2, 3], "committee_ledger: strategy is unknown"
-    assert deployment.rounds > 0, "committee_ledger: there is no round"
-    assert deployment.rounds <= MAX_ROUNDS, "committee_ledger: too many rounds"
-    assert deployment.deadline_blocks > 0, "committee_ledger: there is no deadline"
-    assert len(committee) == deployment.members, "committee_ledger: first committee has another size"
-    seen: uint256[FLAG_WORDS] = empty(uint256[FLAG_WORDS])
-    for client: uint256 in committee:
-        assert client < deployment.clients, "committee_ledger: client is unknown"
-        flag: uint256 = 1 << (client % FLAGS)
-        assert seen[client // FLAGS] & flag == 0, "committee_ledger: first committee repeats a client"
-        seen[client // FLAGS] |= flag
+    assert fixed.members >= 3, "committee_ledger: a committee needs three members"
+    assert fixed.members <= MAX_MEMBERS, "committee_ledger: too many members"
+    assert fixed.trainers >= fixed.members, "committee_ledger: too few trainers"
+    assert fixed.trainers <= MAX_TRAINERS, "committee_ledger: too many trainers"
+    assert fixed.clients >= fixed.members + fixed.trainers, "committee_ledger: too few clients"
+    assert fixed.clients <= MAX_CLIENTS, "committee_ledger: too many clients"
+    assert fixed.aggregation_ppm <= 1_000_000, "committee_ledger: more are accepted than train"
+    assert fixed.strategy in [1, 2, 3], "committee_ledger: strategy is unknown"
+    assert fixed.rounds > 0, "committee_ledger: there is no round"
+    assert fixed.rounds <= MAX_ROUNDS, "committee_ledger: too many rounds"
+    assert fixed.commit_blocks > 0, "committee_ledger: there is no block to commit in"
+    assert fixed.deadline_blocks <= MAX_BLOCKS, "committee_ledger: deadline is too late"
+    assert fixed.deadline_blocks > fixed.commit_blocks, "committee_ledger: there is no block to decide in"
+    # One block after the window, before the one that may abandon.
+    assert fixed.deadline_blocks - fixed.commit_blocks > 1, "committee_ledger: there is no block to decide in"
+    assert fixed.replies >= fixed.members // 2, "committee_ledger: too few replies decide"
+    assert fixed.replies < fixed.members, "committee_ledger: more replies decide than members can give"
 
-    CONFIG = deployment.config
-    REGISTRY = deployment.registry
-    CLIENTS = deployment.clients
-    TRAINERS = deployment.trainers
-    MEMBERS = deployment.members
-    AGGREGATION_PPM = deployment.aggregation_ppm
-    STRATEGY = deployment.strategy
-    ROUNDS = deployment.rounds
-    DEADLINE_BLOCKS = deployment.deadline_blocks
-    BLOCK_BEACON = deployment.block_beacon
-    FIRST_MODEL = deployment.model
+    CONFIG = fixed.config
+    REGISTRY = fixed.registry
+    CLIENTS = fixed.clients
+    TRAINERS = fixed.trainers
+    MEMBERS = fixed.members
+    AGGREGATION_PPM = fixed.aggregation_ppm
+    STRATEGY = fixed.strategy
+    ROUNDS = fixed.rounds
+    COMMIT_BLOCKS = fixed.commit_blocks
+    DEADLINE_BLOCKS = fixed.deadline_blocks
+    REPLIES_NEEDED = fixed.replies
+    BLOCK_BEACON = fixed.block_beacon
+    FIRST_MODEL = fixed.model
 
-    self.first_committee = committee
-    self.registry_rest = deployment.registry
-    self.model = deployment.model
-    self.head = deployment.config
+    self.registry_rest = fixed.registry
+    self.model = fixed.model
+    self.head = fixed.config
 
 
 @external
 def register_clients(words: DynArray[uint256, MAX_BATCH], rest: bytes32):
-    """
-    @notice Register the next batch of clients; the last batch opens round 1. Anyone may send it:
-            the deployment fixed the clients by digest.
-    @param words address << 64 | samples of each client, addresses strictly ascending
-    @param rest Digest of the batches after this one, zero after the last
-    """
+    self._require_account()
     assert self._stage(self.progress) == REGISTERING, "committee_ledger: registration is closed"
     assert keccak256(abi_encode(words, rest)) == self.registry_rest, "committee_ledger: clients do not match the registry digest"
     first: uint256 = self.registered
@@ -240,30 +145,31 @@ def register_clients(words: DynArray[uint256, MAX_BATCH], rest: bytes32):
     self.last_address = previous
     self.registered = count
     self.registry_rest = rest
-    log ClientsRegistered(first=first, words=words)
+    log ICommitteeLedger.ClientsRegistered(first=first, words=words)
 
     if count == CLIENTS:
         seed: bytes32 = keccak256(concat(CONFIG, self._beacon()))
-        committee: DynArray[uint256, MAX_MEMBERS] = self.first_committee
+        committee: DynArray[uint256, MAX_MEMBERS] = self._drawn_committee(seed)
         self.seed = seed
         self.committee_digest = keccak256(abi_encode(committee))
-        self.progress = self._pack(OPEN, 1, convert(block.number, uint64))
-        log LedgerOpened(config=CONFIG, seed=seed, committee=committee, model=FIRST_MODEL)
+        stage: uint8 = OPEN
+        if len(committee) < MEMBERS:
+            stage = FINISHED
+        self.progress = self._pack(stage, 1)
+        log ICommitteeLedger.LedgerOpened(
+            config=CONFIG, seed=seed, committee=committee, model=FIRST_MODEL
+        )
 
 
 @external
 def commit_updates(
     round: uint64,
-    commitments: DynArray[ballots.Commitment, MAX_COMMITMENTS],
-    signatures: DynArray[ballots.Signature, MAX_COMMITMENTS],
+    commitments: DynArray[ICommitteeLedger.Commitment, MAX_COMMITMENTS],
+    signatures: DynArray[ICommitteeLedger.Signature, MAX_COMMITMENTS],
 ):
-    """
-    @notice Take signed commitments to updates of this round; anyone may carry them.
-    @param round The round that they are for
-    @param commitments Client, and sha256 of its payload, of each
-    @param signatures The client's signature of each
-    """
+    self._require_account()
     progress: uint256 = self._require_open(round)
+    assert self._is_collecting(progress), "committee_ledger: commitments are closed"
     assert len(commitments) != 0, "committee_ledger: no commitments are given"
     assert len(signatures) == len(commitments), "committee_ledger: signatures do not match the signers"
     tag: uint256 = convert(round, uint256)
@@ -275,10 +181,12 @@ def commit_updates(
     flags: uint256 = 0
     digest: bytes32 = self._commitments(progress)
     position: uint256 = 0
-    for commitment: ballots.Commitment in commitments:
+    # Positions of those passed over, as a bitmap.
+    passed: uint256 = 0
+    for commitment: ICommitteeLedger.Commitment in commitments:
         assert commitment.client < clients, "committee_ledger: client is unknown"
         registered: uint256 = self.registry[commitment.client]
-        assert registered >> 255 == 0, "committee_ledger: client is banned"
+        assert registered >> 224 == 0 or registered >> 224 >= tag, "committee_ledger: client is banned"
         # Wraps around below `first`, and is then too large as well.
         offset: uint256 = unsafe_sub(commitment.client, first)
         if offset >= FLAGS:
@@ -288,22 +196,35 @@ def commit_updates(
             offset = commitment.client % FLAGS
             first = unsafe_sub(commitment.client, offset)
             flags = self._flags(place, tag)
-        assert flags >> offset & 1 == 0, "committee_ledger: client has committed already"
-        flags |= 1 << offset
-        assert ballots._committer(round, commitment, signatures[position]) == registered >> 64, "committee_ledger: commitment is not signed by its client"
-        digest = keccak256(
-            concat(
-                digest,
-                convert(convert(commitment.client, uint32), bytes4),
-                commitment.payload,
+        if flags >> offset & 1 == 0:
+            flags |= 1 << offset
+            assert ballots._committer(round, commitment, signatures[position]) == registered >> 64 & ADDRESS_MASK, "committee_ledger: commitment is not signed by its client"
+            digest = keccak256(
+                concat(
+                    digest,
+                    convert(convert(commitment.client, uint32), bytes4),
+                    commitment.commitment,
+                )
             )
-        )
+        else:
+            passed |= 1 << position
         position = unsafe_add(position, 1)
     self.committed[place] = flags
     self.commitments = digest
     # From the round's second transaction on this writes what is there, which is nearly free.
     self.progress = progress | COMMITTED
-    log UpdatesCommitted(round=round, commitments=commitments)
+    if passed == 0:
+        log ICommitteeLedger.UpdatesCommitted(round=round, commitments=commitments)
+    else:
+        # Not in a function: its memory would lie below what every batch uses, and be paid by all.
+        taken: DynArray[ICommitteeLedger.Commitment, MAX_COMMITMENTS] = []
+        position = 0
+        for commitment: ICommitteeLedger.Commitment in commitments:
+            if passed >> position & 1 == 0:
+                taken.append(commitment)
+            position = unsafe_add(position, 1)
+        assert len(taken) != 0, "committee_ledger: every client has committed already"
+        log ICommitteeLedger.UpdatesCommitted(round=round, commitments=taken)
 
 
 @external
@@ -311,38 +232,31 @@ def decide(
     round: uint64,
     committee: DynArray[uint256, MAX_MEMBERS],
     ranking: DynArray[uint256, MAX_TRAINERS],
-    outcome: Outcome,
-    aggregation: Certificate,
-    aggregation_replies: DynArray[ballots.Signature, MAX_MEMBERS],
-    election: Certificate,
-    election_replies: DynArray[ballots.Signature, MAX_MEMBERS],
+    base: bytes32,
+    outcome: ICommitteeLedger.Outcome,
+    incidents: bytes32,
+    aggregation: ICommitteeLedger.Certificate,
+    aggregation_replies: DynArray[ICommitteeLedger.Signature, MAX_MEMBERS],
+    election: ICommitteeLedger.Certificate,
+    election_replies: DynArray[ICommitteeLedger.Signature, MAX_MEMBERS],
 ):
-    """
-    @notice Record a round: S_a and the next committee follow from the ranking, and both must be
-            certified by the committee. Anyone may send it: the signatures speak for themselves.
-    @param round The round that is decided
-    @param committee S_c, by places
-    @param ranking Ranking words of the trainers, best first
-    @param outcome Digests that the ranking rests on and leads to
-    @param aggregation Certificate for S_a and the aggregate
-    @param aggregation_replies Its replies, by ascending place
-    @param election Certificate for the next committee
-    @param election_replies Its replies, by ascending place
-    """
-    self._require_open(round)
+    self._require_account()
+    progress: uint256 = self._require_open(round)
     assert keccak256(abi_encode(committee)) == self.committee_digest, "committee_ledger: committee is not the elected one"
-    self._require_ranking(round, committee, ranking)
+    self._require_ranking(progress, committee, ranking)
     threshold: uint256 = convert(outcome.threshold_bits, uint256)
-    if STRATEGY == STRATEGY_WITHIN_SPREAD:
+    if STRATEGY == STRATEGY_WITHIN_THRESHOLD:
         assert threshold < INFINITY_BITS, "committee_ledger: threshold is not finite"
     else:
         assert threshold == 0, "committee_ledger: threshold is given but the strategy uses none"
 
-    accepted: Places = empty(Places)
+    accepted: ICommitteeLedger.Places = empty(ICommitteeLedger.Places)
     accepted.first, accepted.size = rankings._accepted(ranking, STRATEGY, AGGREGATION_PPM, threshold)
-    elected: Places = Places(first=(len(ranking) - MEMBERS) // 2, size=MEMBERS)
-    accepted_digest: bytes32 = rankings._digest(rankings._clients(ranking, accepted.first, accepted.size))
-    next_digest: bytes32 = rankings._digest(rankings._clients(ranking, elected.first, elected.size))
+    elected: ICommitteeLedger.Places = ICommitteeLedger.Places(
+        first=(len(ranking) - MEMBERS) // 2, size=MEMBERS
+    )
+    accepted_digest: bytes32 = keccak256(abi_encode(rankings._clients(ranking, accepted.first, accepted.size)))
+    next_digest: bytes32 = keccak256(abi_encode(rankings._clients(ranking, elected.first, elected.size)))
     result: bytes32 = keccak256(
         abi_encode(
             outcome.model,
@@ -350,18 +264,21 @@ def decide(
             outcome.scores_root,
             keccak256(abi_encode(ranking)),
             outcome.threshold_bits,
+            outcome.reveal,
+            outcome.record,
         )
     )
     seed: bytes32 = self.seed
     assert aggregation.set_digest == accepted_digest, "committee_ledger: aggregation set is not the one that the ranking gives"
     first_primary: uint256 = self._require_certificate(
-        round, seed, AGGREGATION, committee, aggregation, aggregation_replies, result
+        round, seed, AGGREGATION, committee, base, result, aggregation, aggregation_replies
     )
     assert election.set_digest == next_digest, "committee_ledger: next committee is not the middle of the ranking"
     second_primary: uint256 = self._require_certificate(
-        round, seed, ELECTION, committee, election, election_replies, empty(bytes32)
+        round, seed, ELECTION, committee, base, result, election, election_replies
     )
 
+    # Somebody is ranked and so has committed: the digest of commitments is of this round.
     head: bytes32 = keccak256(
         concat(
             self.head,
@@ -371,23 +288,33 @@ def decide(
             accepted_digest,
             next_digest,
             result,
+            keccak256(
+                abi_encode(
+                    aggregation.voted_view,
+                    election.voted_view,
+                    aggregation.signers,
+                    election.signers,
+                    incidents,
+                )
+            ),
         )
     )
-    next_seed: bytes32 = keccak256(
-        concat(seed, accepted_digest, result, next_digest, self._beacon())
-    )
+    next_seed: bytes32 = keccak256(concat(seed, outcome.reveal, self._beacon()))
     self.model = outcome.model
     self._next_round(round, next_seed, next_digest, head)
-    log RoundDecided(
+    log ICommitteeLedger.RoundDecided(
         round=round,
         ranking=ranking,
         accepted=accepted,
         next_committee=elected,
+        base=base,
         model=outcome.model,
         updates_root=outcome.updates_root,
         scores_root=outcome.scores_root,
         threshold_bits=outcome.threshold_bits,
+        reveal=outcome.reveal,
         record=outcome.record,
+        incidents=incidents,
         views=[aggregation.voted_view, election.voted_view],
         primaries=[first_primary, second_primary],
         signers=[aggregation.signers, election.signers],
@@ -398,82 +325,74 @@ def decide(
 
 @external
 def abandon_round(round: uint64):
-    """
-    @notice End an undecided round after its deadline: the model stays, and a fresh committee is
-            drawn from the registry. Anyone may send it.
-    @param round The round that is abandoned
-    """
+    self._require_account()
     progress: uint256 = self._require_open(round)
-    deadline: uint256 = (progress >> 80 & SAMPLES_MASK) + convert(DEADLINE_BLOCKS, uint256)
+    deadline: uint256 = (progress >> 80 & BLOCK_MASK) + convert(DEADLINE_BLOCKS, uint256)
     assert block.number >= deadline, "committee_ledger: deadline is not reached"
     seed: bytes32 = self.seed
     next_seed: bytes32 = keccak256(concat(seed, b"abandoned", self._beacon()))
-    drawn: DynArray[uint256, MAX_MEMBERS] = []
-    # Flags of who is drawn: looking through the list would cost a large committee its gas limit.
-    taken: uint256[FLAG_WORDS] = empty(uint256[FLAG_WORDS])
-    for draw: uint256 in range(MAX_DRAWS):
-        if len(drawn) == MEMBERS:
-            break
-        word: bytes32 = keccak256(concat(next_seed, convert(convert(draw, uint32), bytes4)))
-        client: uint256 = convert(word, uint256) % CLIENTS
-        flag: uint256 = 1 << (client % FLAGS)
-        if taken[client // FLAGS] & flag == 0 and self.registry[client] >> 255 == 0:
-            taken[client // FLAGS] |= flag
-            drawn.append(client)
-    commitments: bytes32 = self._commitments(progress)
-    digest: bytes32 = keccak256(abi_encode(drawn))
+    committee: DynArray[uint256, MAX_MEMBERS] = self._drawn_committee(next_seed)
+    digest: bytes32 = keccak256(abi_encode(committee))
     head: bytes32 = keccak256(
-        concat(self.head, convert(round, bytes8), seed, b"abandoned", commitments, digest)
+        concat(
+            self.head,
+            convert(round, bytes8),
+            seed,
+            b"abandoned",
+            self._commitments(progress),
+            digest,
+        )
     )
     self._next_round(round, next_seed, digest, head)
-    if len(drawn) < MEMBERS:
+    if len(committee) < MEMBERS:
         self.progress = (self.progress & ~convert(255, uint256)) | convert(FINISHED, uint256)
-    log RoundAbandoned(round=round, next_committee=drawn, next_seed=next_seed, head=head)
+    log ICommitteeLedger.RoundAbandoned(
+        round=round, next_committee=committee, next_seed=next_seed, head=head
+    )
 
 
 @external
 def report_equivocation(
     client: uint256,
-    is_request: bool,
+    kind: uint8,
     round: uint64,
     phase: uint8,
     voted_view: uint32,
-    first: SignedVote,
-    second: SignedVote,
+    base: bytes32,
+    first: ICommitteeLedger.SignedStatement,
+    second: ICommitteeLedger.SignedStatement,
 ):
-    """
-    @notice Ban a client that signed two different votes for one round, phase and view. Anyone may
-            send it. Membership is not asked: an honest client that is no member signs no vote.
-    @param client The accused
-    @param is_request Whether both votes are requests; they are replies otherwise
-    @param round Round of both votes
-    @param phase Phase of both votes
-    @param voted_view View of both votes
-    @param first One of them
-    @param second The other
-    """
+    self._require_account()
     progress: uint256 = self.progress
-    assert self._stage(progress) == OPEN, "committee_ledger: no round is open"
+    assert self._stage(progress) != REGISTERING, "committee_ledger: no round has opened"
     assert client < CLIENTS, "committee_ledger: client is unknown"
     registered: uint256 = self.registry[client]
-    assert registered >> 255 == 0, "committee_ledger: client is banned"
-    one: bytes32 = ballots._vote_digest(
-        is_request, round, phase, voted_view, first.timestamp, first.set_digest, first.result
-    )
-    other: bytes32 = ballots._vote_digest(
-        is_request, round, phase, voted_view, second.timestamp, second.set_digest, second.result
-    )
-    assert one != other, "committee_ledger: votes are the same"
-    signer: uint256 = ballots._signer(one, ballots.Signature(r=first.r, vs=first.vs))
-    assert signer == registered >> 64, "committee_ledger: vote is not signed by the client"
-    signer = ballots._signer(other, ballots.Signature(r=second.r, vs=second.vs))
-    assert signer == registered >> 64, "committee_ledger: vote is not signed by the client"
+    assert registered >> 224 == 0, "committee_ledger: client is banned"
+    assert kind in [REQUESTS, REPLIES, SCORES], "committee_ledger: kind of statement is unknown"
+    assert first.set_digest != second.set_digest or first.result != second.result, "committee_ledger: statements are the same"
+    if kind == SCORES:
+        assert first.set_digest == second.set_digest, "committee_ledger: score vectors are for different clients"
+    for statement: ICommitteeLedger.SignedStatement in [first, second]:
+        digest: bytes32 = empty(bytes32)
+        if kind == SCORES:
+            digest = ballots._scores_digest(
+                round, client, base, statement.set_digest, statement.result
+            )
+        else:
+            digest = ballots._vote_digest(
+                kind == REQUESTS,
+                round,
+                phase,
+                voted_view,
+                base,
+                statement.set_digest,
+                statement.result,
+            )
+        signer: uint256 = ballots._signer(digest, statement.r, statement.vs)
+        assert signer == registered >> 64, "committee_ledger: statement is not signed by the client"
 
     current: uint64 = self._round(progress)
-    self.registry[client] = registered | 1 << 255
-    # Without its commitment a banned trainer cannot be ranked any more.
-    flags: uint256 = self._flags(client // FLAGS, convert(current, uint256))
-    self.committed[client // FLAGS] = flags & ~(1 << (client % FLAGS))
+    self.registry[client] = registered | convert(current, uint256) << 224
     head: bytes32 = keccak256(
         concat(
             self.head,
@@ -483,16 +402,13 @@ def report_equivocation(
         )
     )
     self.head = head
-    log ClientBanned(round=current, client=client, head=head)
+    log ICommitteeLedger.ClientBanned(round=current, client=client, head=head)
 
 
 @external
 @view
-def deployment() -> Deployment:
-    """
-    @notice Everything that was fixed at deployment, but for the first committee.
-    """
-    return Deployment(
+def deployment() -> ICommitteeLedger.Deployment:
+    return ICommitteeLedger.Deployment(
         config=CONFIG,
         registry=REGISTRY,
         clients=CLIENTS,
@@ -501,7 +417,9 @@ def deployment() -> Deployment:
         aggregation_ppm=AGGREGATION_PPM,
         strategy=STRATEGY,
         rounds=ROUNDS,
+        commit_blocks=COMMIT_BLOCKS,
         deadline_blocks=DEADLINE_BLOCKS,
+        replies=REPLIES_NEEDED,
         block_beacon=BLOCK_BEACON,
         model=FIRST_MODEL,
     )
@@ -509,15 +427,12 @@ def deployment() -> Deployment:
 
 @external
 @view
-def state() -> State:
-    """
-    @notice Where the deployment stands.
-    """
+def state() -> ICommitteeLedger.State:
     progress: uint256 = self.progress
-    return State(
+    return ICommitteeLedger.State(
         stage=self._stage(progress),
         round=self._round(progress),
-        opened_block=convert(progress >> 80 & SAMPLES_MASK, uint64),
+        opened_block=convert(progress >> 80 & BLOCK_MASK, uint64),
         seed=self.seed,
         committee=self.committee_digest,
         model=self.model,
@@ -531,9 +446,6 @@ def state() -> State:
 @external
 @view
 def client(index: uint256) -> uint256:
-    """
-    @notice A registered client: address << 64 | samples; bit 255 is the ban.
-    """
     assert index < self.registered, "committee_ledger: client is unknown"
     return self.registry[index]
 
@@ -541,15 +453,19 @@ def client(index: uint256) -> uint256:
 @external
 @view
 def has_committed(index: uint256) -> bool:
-    """
-    @notice Whether a client has committed to an update in the open round.
-    """
     assert index < CLIENTS, "committee_ledger: client is unknown"
     # After the last round its flags are still there, and nothing will overwrite them.
     progress: uint256 = self.progress
     if self._stage(progress) != OPEN:
         return False
     return self._flags(index // FLAGS, convert(self._round(progress), uint256)) & 1 << (index % FLAGS) != 0
+
+
+@internal
+@view
+def _require_account():
+    # Who verifies a round reads its votes in the call data of the transaction itself.
+    assert msg.sender == tx.origin, "committee_ledger: transaction comes from a contract"
 
 
 @internal
@@ -566,14 +482,26 @@ def _require_open(round: uint64) -> uint256:
 
 @internal
 @view
+def _is_collecting(progress: uint256) -> bool:
+    """
+    @return Whether commitments of the open round are taken in this block.
+    """
+    return block.number <= (progress >> 80 & BLOCK_MASK) + convert(COMMIT_BLOCKS, uint256)
+
+
+@internal
+@view
 def _require_ranking(
-    round: uint64,
+    progress: uint256,
     committee: DynArray[uint256, MAX_MEMBERS],
     ranking: DynArray[uint256, MAX_TRAINERS],
 ):
     assert len(ranking) <= TRAINERS, "committee_ledger: more clients are ranked than train"
     assert len(ranking) >= MEMBERS, "committee_ledger: fewer clients are ranked than a committee needs"
-    tag: uint256 = convert(round, uint256)
+    if len(ranking) < TRAINERS:
+        # Nobody is late while there is time.
+        assert not self._is_collecting(progress), "committee_ledger: fewer clients are ranked than train while commitments are open"
+    tag: uint256 = convert(self._round(progress), uint256)
     clients: uint256 = CLIENTS
     # Flags of who may still be ranked. Zero where not read yet: what was read carries the round.
     rankable: uint256[FLAG_WORDS] = empty(uint256[FLAG_WORDS])
@@ -613,30 +541,32 @@ def _require_certificate(
     seed: bytes32,
     phase: uint8,
     committee: DynArray[uint256, MAX_MEMBERS],
-    certificate: Certificate,
-    replies: DynArray[ballots.Signature, MAX_MEMBERS],
+    base: bytes32,
     result: bytes32,
+    certificate: ICommitteeLedger.Certificate,
+    replies: DynArray[ICommitteeLedger.Signature, MAX_MEMBERS],
 ) -> uint256:
     """
-    @return The primary, if its request and a quorum of other members' replies are signed.
+    @return The primary, if its request and enough other members' replies are signed.
     """
     place: uint256 = ballots._primary_place(seed, phase, certificate.voted_view, MEMBERS)
     digest: bytes32 = ballots._vote_digest(
-        True, round, phase, certificate.voted_view, certificate.timestamp, certificate.set_digest, result
+        True, round, phase, certificate.voted_view, base, certificate.set_digest, result
     )
     primary: uint256 = committee[place]
+    tag: uint256 = convert(round, uint256)
     registered: uint256 = self.registry[primary]
-    assert registered >> 255 == 0, "committee_ledger: member is banned"
-    signer: uint256 = ballots._signer(digest, ballots.Signature(r=certificate.r, vs=certificate.vs))
-    assert signer == registered >> 64, "committee_ledger: request is not signed by the primary of the view"
+    assert registered >> 224 == 0 or registered >> 224 >= tag, "committee_ledger: member is banned"
+    signer: uint256 = ballots._signer(digest, certificate.r, certificate.vs)
+    assert signer == registered >> 64 & ADDRESS_MASK, "committee_ledger: request is not signed by the primary of the view"
 
     signers: uint256 = certificate.signers
     assert signers >> MEMBERS == 0, "committee_ledger: signers are not places of the committee"
     assert signers >> place & 1 == 0, "committee_ledger: primary replies to itself"
-    assert len(replies) >= MEMBERS // 2 + 1, "committee_ledger: quorum is not reached"
+    assert len(replies) >= REPLIES_NEEDED, "committee_ledger: quorum is not reached"
 
     digest = ballots._vote_digest(
-        False, round, phase, certificate.voted_view, certificate.timestamp, certificate.set_digest, result
+        False, round, phase, certificate.voted_view, base, certificate.set_digest, result
     )
     position: uint256 = 0
     for member: uint256 in committee:
@@ -645,12 +575,35 @@ def _require_certificate(
         if signers & 1 != 0:
             assert position < len(replies), "committee_ledger: signatures do not match the signers"
             registered = self.registry[member]
-            assert registered >> 255 == 0, "committee_ledger: member is banned"
-            assert ballots._signer(digest, replies[position]) == registered >> 64, "committee_ledger: reply is not signed by its member"
+            assert registered >> 224 == 0 or registered >> 224 >= tag, "committee_ledger: member is banned"
+            reply: ICommitteeLedger.Signature = replies[position]
+            assert ballots._signer(digest, reply.r, reply.vs) == registered >> 64 & ADDRESS_MASK, "committee_ledger: reply is not signed by its member"
             position = unsafe_add(position, 1)
         signers >>= 1
     assert position == len(replies), "committee_ledger: signatures do not match the signers"
     return primary
+
+
+@internal
+@view
+def _drawn_committee(seed: bytes32) -> DynArray[uint256, MAX_MEMBERS]:
+    """
+    @return The first committee, or the one after an abandoned round; fewer than C clients only if
+            MAX_DRAWS draws do not find as many that were never banned.
+    """
+    drawn: DynArray[uint256, MAX_MEMBERS] = []
+    # Flags of who is drawn: looking through the list would cost a large committee its gas limit.
+    taken: uint256[FLAG_WORDS] = empty(uint256[FLAG_WORDS])
+    for draw: uint256 in range(MAX_DRAWS):
+        if len(drawn) == MEMBERS:
+            break
+        word: bytes32 = keccak256(concat(seed, convert(convert(draw, uint32), bytes4)))
+        client: uint256 = convert(word, uint256) % CLIENTS
+        flag: uint256 = 1 << (client % FLAGS)
+        if taken[client // FLAGS] & flag == 0 and self.registry[client] >> 224 == 0:
+            taken[client // FLAGS] |= flag
+            drawn.append(client)
+    return drawn
 
 
 @internal
@@ -659,9 +612,9 @@ def _next_round(round: uint64, seed: bytes32, committee: bytes32, head: bytes32)
     self.committee_digest = committee
     self.head = head
     if round == ROUNDS:
-        self.progress = self._pack(FINISHED, round, convert(block.number, uint64))
+        self.progress = self._pack(FINISHED, round)
     else:
-        self.progress = self._pack(OPEN, round + 1, convert(block.number, uint64))
+        self.progress = self._pack(OPEN, round + 1)
 
 
 @internal
@@ -696,13 +649,12 @@ def _beacon() -> bytes32:
 
 
 @internal
-@pure
-def _pack(stage: uint8, round: uint64, opened_block: uint64) -> uint256:
-    return (
-        convert(stage, uint256)
-        | convert(round, uint256) << 8
-        | convert(opened_block, uint256) << 80
-    )
+@view
+def _pack(stage: uint8, round: uint64) -> uint256:
+    """
+    @return The progress of a round that opens in this block.
+    """
+    return convert(stage, uint256) | convert(round, uint256) << 8 | block.number << 80
 
 
 @internal

@@ -1,15 +1,17 @@
 # pragma version 0.4.3
-# @title What follows from a ranking: order, selection, election
-# @notice A ranking is a list of words, best first: float64 bits of the distance << 32 | client.
-#         Twin of ledger/protocol/selection.py and election.py.
-# @dev For non-negative numbers the bits of a float64 sort as the number does, so a strictly
-#      increasing list of words carries order and tie rule at once.
+"""
+@title What follows from a ranking: order, selection, election
+@notice A ranking is a list of words, best first: float64 bits of the distance << 32 | client.
+        Twin of ledger/protocol/rules/selection/ and election.py.
+@dev For non-negative numbers the bits of a float64 sort as the number does, so a strictly
+     increasing list of words carries order and tie rule at once.
+"""
 
 MAX_TRAINERS: constant(uint256) = 256
 MILLION: constant(uint256) = 1_000_000
 
 STRATEGY_FARTHEST: constant(uint8) = 2
-STRATEGY_WITHIN_SPREAD: constant(uint8) = 3
+STRATEGY_WITHIN_THRESHOLD: constant(uint8) = 3
 
 CLIENT_MASK: constant(uint256) = 2**32 - 1
 
@@ -28,7 +30,7 @@ def _accepted(
     size: uint256 = max(1, (2 * aggregation_ppm * len(ranking) + MILLION) // (2 * MILLION))
     if strategy == STRATEGY_FARTHEST:
         return len(ranking) - size, size
-    if strategy == STRATEGY_WITHIN_SPREAD:
+    if strategy == STRATEGY_WITHIN_THRESHOLD:
         within: uint256 = 0
         for word: uint256 in ranking:
             if word >> 32 > threshold_bits:
@@ -45,19 +47,10 @@ def _clients(
     ranking: DynArray[uint256, MAX_TRAINERS], first: uint256, size: uint256
 ) -> DynArray[uint256, MAX_TRAINERS]:
     """
-    @return The clients at these places, in ranking order.
+    @return The clients at these places, in ranking order. As numbers of 256 bits they have the
+            same ABI encoding as the protocol's uint32[], and so the same digest.
     """
     clients: DynArray[uint256, MAX_TRAINERS] = []
     for place: uint256 in range(first, first + size, bound=MAX_TRAINERS):
         clients.append(ranking[place] & CLIENT_MASK)
     return clients
-
-
-@internal
-@pure
-def _digest(clients: DynArray[uint256, MAX_TRAINERS]) -> bytes32:
-    """
-    @return Digest of a set. As numbers of 256 bits the clients have the same ABI encoding as the
-            protocol's uint32[].
-    """
-    return keccak256(abi_encode(clients))

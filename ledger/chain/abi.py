@@ -145,6 +145,15 @@ def event_fields(event: str, topics: tuple[bytes, ...], data: bytes) -> dict[str
     return found
 
 
+@lru_cache(maxsize=16)
+def event_layout(event: str) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Return the names of an event's indexed fields, then names and types of all others."""
+    inputs = artifact().abi[event]["inputs"]
+    indexed = tuple(entry["name"] for entry in inputs if entry["indexed"])
+    plain = [entry for entry in inputs if not entry["indexed"]]
+    return indexed, tuple(e["name"] for e in plain), tuple(map(collapse_if_tuple, plain))
+
+
 def revert_reason(data: bytes) -> str | None:
     """Return the sentence of a revert, None if it gave none."""
     if data[:4] != ERROR_SELECTOR:

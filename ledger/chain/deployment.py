@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from ledger.chain import abi
 from ledger.chain.addresses import to_canonical
+from ledger.chain.calls import RegisterCall
 from ledger.chain.committee_ledger import CommitteeLedger, LedgerWriter
-from ledger.protocol import ledger_state, sampling
-from ledger.protocol.documents import RunDocument, encode_run
+from ledger.protocol import ledger_state
+from ledger.protocol.documents.run import RunDocument, encode_run
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ChainError
 from ledger.protocol.types import Address, Beacon, Domain
@@ -70,22 +71,21 @@ class Manifest:
 
 def deployment_for(
     document: RunDocument,
-) -> tuple[ledger_state.Deployment, tuple[tuple[tuple[int, ...], Any], ...]]:
-    """Return the constructor's arguments and registration batches for a run's configuration."""
+) -> tuple[ledger_state.Deployment, tuple[RegisterCall, ...]]:
+    """Return the constructor's arguments and registrations for a run's configuration."""
     config = sha256(encode_run(document))
-    parameters = document.parameters
-    committee = sampling.first_committee(config, parameters.clients, parameters.members)
-    return ledger_state.deployment_of(
-        parameters, config, document.registry, committee, document.initial_model
+    deployment, batches = ledger_state.deployment_of(
+        document.parameters, config, document.registry, document.initial_model
     )
+    return deployment, tuple(RegisterCall(words, rest) for words, rest in batches)
 
 
 def creation_data(deployment: ledger_state.Deployment) -> bytes:
     """Return the contract's creation code with a deployment's arguments."""
     d = deployment
-    head = (d.config, d.registry, d.clients, d.trainers, d.members, d.aggregation_ppm)
-    tail = (int(d.strategy), d.rounds, d.deadline_blocks, d.beacon is Beacon.BLOCK, d.model)
-    return abi.creation_data((*head, *tail), d.committee)
+    sizes = (d.config, d.registry, d.clients, d.trainers, d.members, d.aggregation_ppm)
+    times = (int(d.form), d.rounds, d.commit_blocks, d.deadline_blocks, d.replies)
+    return abi.creation_data((*sizes, *times, d.beacon is Beacon.BLOCK, d.model))
 
 
 def deploy(chain: ChainWriter, document: RunDocument, manifest_path: Path) -> Manifest:
@@ -245,21 +245,20 @@ def _require_creation(chain: ChainReader, manifest: Manifest) -> None:
         raise ChainError(f"block {receipt.block_number} created the contract, not {manifest.block}")
 
 
-def _register(ledger: LedgerWriter, batches: tuple[tuple[tuple[int, ...], Any], ...]) -> None:
+def _register(ledger: LedgerWriter, batches: tuple[RegisterCall, ...]) -> None:
     """Register what is not registered yet."""
     done = ledger.state().registered
-    for words, rest in batches:
-        if done >= len(words):
-            done -= len(words)
+    for batch in batches:
+        if done >= len(batch.words):
+            done -= len(batch.words)
             continue
-        ledger.register_clients(words, rest)
+        ledger.register_clients(batch.words, batch.rest)
 
 
 def _readable(deployment: ledger_state.Deployment) -> dict[str, Any]:
     found = asdict(deployment)
     hexed = {name: f"0x{v.hex()}" for name, v in found.items() if isinstance(v, bytes)}
-    listed = {"committee": list(deployment.committee), "beacon": str(deployment.beacon)}
-    return found | hexed | listed | {"strategy": int(deployment.strategy)}
+    return found | hexed | {"form": int(deployment.form), "beacon": str(deployment.beacon)}
 
 
 def _write(path: Path, manifest: Manifest) -> None:

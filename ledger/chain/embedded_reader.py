@@ -6,7 +6,6 @@ found by hash, logs by an index. Nothing here writes, and nothing here takes the
 
 from __future__ import annotations
 
-import functools
 import threading
 from typing import TYPE_CHECKING, Self
 
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
         SignedTransactionAPI,
         StateAPI,
     )
-    from web3 import Web3
 
     from ledger.chain.ports import Block, Log, Receipt, TopicFilter, Transaction
 
@@ -107,13 +105,6 @@ class EmbeddedReader:
                 f"{self._store.path}: begins with block 0x{self.genesis_hash.hex()}, "
                 f"expected 0x{genesis_hash.hex()}"
             )
-
-    @functools.cached_property
-    def web3(self) -> Web3:
-        """This chain behind web3's own interface, with the same answers a node gives."""
-        from ledger.chain.provider import web3_over  # noqa: PLC0415 - it serves this class
-
-        return web3_over(self)
 
     def head(self) -> Block:
         """Return the newest block."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from eth_abi.abi import encode
+
 from ledger.chain import abi
 from ledger.protocol import ledger_state
 from ledger.protocol.encoding import word_client
@@ -48,6 +50,27 @@ def decode_log(log: Log) -> Recorded:
     return Recorded(event, log.block_number, log.block_hash, log.transaction_hash, log.log_index)
 
 
+def encode_log(event: ledger_state.Event) -> tuple[tuple[bytes, ...], bytes]:
+    """Return topics and data of the log that the contract makes of an event."""
+    name = type(event).__name__
+    indexed, plain, types = abi.event_layout(name)
+    topics = (abi.topic(name), *(getattr(event, field).to_bytes(32) for field in indexed))
+    return topics, encode(types, [_logged(event, field) for field in plain])
+
+
+def _logged(event: ledger_state.Event, name: str) -> object:
+    """Return a field as the contract logs it: pairs of client and word, places of a ranking."""
+    match event:
+        case ledger_state.UpdatesCommitted(_, clients, commitments):
+            return list(zip(clients, commitments, strict=True))
+        case ledger_state.RoundDecided() if name in {"accepted", "next_committee"}:
+            clients = getattr(event, name)
+            ranked = [word_client(word) for word in event.ranking]
+            return ranked.index(clients[0]), len(clients)
+        case _:
+            return getattr(event, name)
+
+
 def _clients_registered(f: dict[str, Any]) -> ledger_state.ClientsRegistered:
     return ledger_state.ClientsRegistered(ClientId(f["first"]), f["words"])
 
@@ -60,8 +83,8 @@ def _ledger_opened(f: dict[str, Any]) -> ledger_state.LedgerOpened:
 
 def _updates_committed(f: dict[str, Any]) -> ledger_state.UpdatesCommitted:
     clients = tuple(ClientId(client) for client, _ in f["commitments"])
-    payloads = tuple(Digest(payload) for _, payload in f["commitments"])
-    return ledger_state.UpdatesCommitted(f["round"], clients, payloads)
+    commitments = tuple(Digest(commitment) for _, commitment in f["commitments"])
+    return ledger_state.UpdatesCommitted(f["round"], clients, commitments)
 
 
 def _round_decided(f: dict[str, Any]) -> ledger_state.RoundDecided:
@@ -70,11 +93,14 @@ def _round_decided(f: dict[str, Any]) -> ledger_state.RoundDecided:
         ranking=f["ranking"],
         accepted=_ranked(f["ranking"], *f["accepted"]),
         next_committee=_ranked(f["ranking"], *f["next_committee"]),
+        base=Digest(f["base"]),
         model=Digest(f["model"]),
         updates_root=Digest(f["updates_root"]),
         scores_root=Digest(f["scores_root"]),
         threshold_bits=f["threshold_bits"],
+        reveal=Digest(f["reveal"]),
         record=Digest(f["record"]),
+        incidents=Digest(f["incidents"]),
         views=(f["views"][0], f["views"][1]),
         primaries=(ClientId(f["primaries"][0]), ClientId(f["primaries"][1])),
         signers=(f["signers"][0], f["signers"][1]),

@@ -19,8 +19,6 @@ from ledger.protocol.errors import ChainError
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from web3 import Web3
-
 TopicFilter: TypeAlias = bytes | Sequence[bytes] | None
 """One position of a log filter: this topic, one of these, or (None) any."""
 
@@ -137,10 +135,6 @@ class ChainReader(Protocol):
     @property
     def genesis_hash(self) -> bytes:
         """The hash of block 0, which tells two chains with one id apart."""
-
-    @property
-    def web3(self) -> Web3:
-        """The same chain as a `web3.Web3`, for what these ports do not offer."""
 
     def head(self) -> Block:
         """Return the newest block.

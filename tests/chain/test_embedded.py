@@ -23,6 +23,7 @@ from ledger.chain.ports import (
     WrongChainIdError,
     WrongGenesisError,
 )
+from ledger.chain.provider import web3_over
 from ledger.protocol.errors import ChainError
 from tests.chain.probe import TOPIC, deploy, word, words
 
@@ -241,8 +242,8 @@ def test_an_own_key_is_funded_at_genesis(path: Path) -> None:
 
 class TestChainId:
     def test_is_ours_and_the_same_everywhere(self, chain: EmbeddedChain, path: Path) -> None:
-        assert chain.chain_id == chain.web3.eth.chain_id == DEFAULT_CHAIN_ID == 1_129_137_740
-        assert chain.web3.net.version == str(DEFAULT_CHAIN_ID)
+        assert chain.chain_id == web3_over(chain).eth.chain_id == DEFAULT_CHAIN_ID == 1_129_137_740
+        assert web3_over(chain).net.version == str(DEFAULT_CHAIN_ID)
         returned = chain.execute(None, bytes.fromhex("465f5260205ff3"))  # CHAINID, return it
         assert bytes(returned.output) == word(DEFAULT_CHAIN_ID)
         with EmbeddedReader.open(path) as reader:
@@ -250,7 +251,7 @@ class TestChainId:
 
     def test_can_be_chosen(self, path: Path) -> None:
         with EmbeddedChain.create(path, chain_id=77) as chain:
-            assert chain.web3.eth.chain_id == 77
+            assert web3_over(chain).eth.chain_id == 77
             deploy(chain)
 
     def test_must_be_the_expected_one(self, path: Path) -> None:

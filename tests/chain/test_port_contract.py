@@ -19,6 +19,7 @@ from ledger.chain.ports import (
     TransactionRefusedError,
     TransactionRevertedError,
 )
+from ledger.chain.provider import web3_over
 from ledger.chain.rpc import RpcChain, RpcSettings
 from ledger.chain.rpc_server import RpcServer
 from ledger.protocol.errors import ChainError
@@ -210,7 +211,11 @@ class TestAnyChain:
     def test_web3_sees_the_same_chain(self, chain: ChainWriter) -> None:
         probe = deploy(chain)
         receipt = chain.send(probe, words(3, 4), GAS)
-        web3 = chain.web3
+        if isinstance(chain, RpcChain):
+            web3 = chain.web3
+        else:
+            assert isinstance(chain, EmbeddedChain)
+            web3 = web3_over(chain)
         assert web3.eth.chain_id == chain.chain_id
         assert web3.eth.block_number == 2
         seen = web3.eth.get_transaction_receipt(web3.to_hex(receipt.transaction_hash))

@@ -11,32 +11,36 @@ from typing import TYPE_CHECKING
 
 from ledger.protocol import encoding, errors
 from ledger.protocol.consensus import primary_place
+from ledger.protocol.ledger_state import EquivocationReport, StatementKind
 from ledger.protocol.signing import sign
-from ledger.protocol.types import NO_DIGEST, ClientId, Phase, Strategy, VoteKind
+from ledger.protocol.types import NO_DIGEST, ClientId, Form, Phase
 from tests.contracts import support
+from tests.contracts.twins import digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ledger.protocol.errors import Refusal
-    from tests.contracts.twins import Outcome, Proposal, SignedCommitment, Twins
+    from ledger.protocol.ledger_state import SignedStatement
+    from ledger.protocol.types import SignedCommitment
+    from tests.contracts.twins import Outcome, Proposal, Twins
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A wrong transaction in a round in which some clients have committed, not all.
+    """A wrong transaction in a round in which all active clients have committed, not all.
 
     Attributes:
         sentence: what is wrong.
         refusal: what it meets if nothing else is wrong.
         act: sends it.
-        strategy: of the deployment.
+        form: of the deployment.
     """
 
     sentence: str
     refusal: type[Refusal]
     act: Callable[[Twins], Outcome]
-    strategy: Strategy = Strategy.NEAREST
+    form: Form = Form.FIRST
 
 
 def rankable(twins: Twins) -> tuple[ClientId, ...]:
@@ -72,8 +76,8 @@ def _committing(
 
 def _signed_again(change: Callable[[bytes], bytes]) -> Callable[[Twins], SignedCommitment]:
     def changed(twins: Twins) -> SignedCommitment:
-        client, payload, signature = support.commitment(twins, idle(twins))
-        return client, payload, change(signature)
+        signed = support.commitment(twins, idle(twins))
+        return replace(signed, signature=change(signed.signature))
 
     return changed
 
@@ -83,7 +87,9 @@ def _honest_commitment(twins: Twins) -> SignedCommitment:
 
 
 def _commitment_of_unknown(twins: Twins) -> SignedCommitment:
-    return (ClientId(twins.state.deployment.clients), *_honest_commitment(twins)[1:])
+    signed = _honest_commitment(twins)
+    unknown = ClientId(twins.state.deployment.clients)
+    return replace(signed, commitment=replace(signed.commitment, client=unknown))
 
 
 def _second_commitment(twins: Twins) -> SignedCommitment:
@@ -98,41 +104,111 @@ def _commitment_for_another_round(twins: Twins) -> SignedCommitment:
     return support.commitment(twins, idle(twins), round_number=twins.state.round + 1)
 
 
-def _votes_of_another(twins: Twins) -> Outcome:
-    accused, other = twins.state.committee[:2]
-    return twins.report(accused, *support.equivocation(twins, other))
+def _another_word(twins: Twins) -> SignedCommitment:
+    signed = _honest_commitment(twins)
+    return replace(signed, commitment=replace(signed.commitment, commitment=digest_of("another")))
 
 
-def _second_vote_damaged(twins: Twins) -> Outcome:
-    accused = twins.state.committee[0]
-    first, (vote, signature) = support.equivocation(twins, accused)
-    return twins.report(accused, first, (vote, support.damaged(signature)))
+def _copied_from_another(twins: Twins) -> SignedCommitment:
+    copied = _second_commitment(twins)
+    return replace(copied, commitment=replace(copied.commitment, client=idle(twins)))
 
 
-def _votes_of_another_contract(twins: Twins) -> Outcome:
-    accused, elsewhere = twins.state.committee[0], replace(twins.state.domain, chain_id=1)
-    first, (vote, _) = support.equivocation(twins, accused)
-    return twins.report(accused, first, (vote, sign(twins.keys[accused], elsewhere, vote)))
+def _late_commitment(twins: Twins) -> Outcome:
+    twins.close_commitments()
+    return _committing(_honest_commitment)(twins)
 
 
-def _one_vote_twice(twins: Twins) -> Outcome:
-    accused = twins.state.committee[0]
-    first, _ = support.equivocation(twins, accused)
-    return twins.report(accused, first, first)
+def _late_and_of_unknown(twins: Twins) -> Outcome:
+    twins.close_commitments()
+    return _committing(_commitment_of_unknown)(twins)
 
 
-def _one_vote_with_both_signatures(twins: Twins) -> Outcome:
-    accused = twins.state.committee[0]
-    first, (vote, signature) = support.equivocation(twins, accused)
-    return twins.report(accused, first, (vote, support.high_s(signature)))
+def _reporting(
+    change: Callable[[Twins, EquivocationReport], EquivocationReport],
+    kind: StatementKind = StatementKind.REQUEST,
+) -> Callable[[Twins], Outcome]:
+    """Report a member, with a proof that is changed."""
+
+    def act(twins: Twins) -> Outcome:
+        accused = twins.state.committee[0]
+        return twins.report(change(twins, support.equivocation(twins, accused, kind)))
+
+    return act
+
+
+def _first(
+    change: Callable[[Twins, SignedStatement], SignedStatement],
+) -> Callable[[Twins, EquivocationReport], EquivocationReport]:
+    return lambda twins, report: replace(report, first=change(twins, report.first))
+
+
+def _second(
+    change: Callable[[Twins, SignedStatement], SignedStatement],
+) -> Callable[[Twins, EquivocationReport], EquivocationReport]:
+    return lambda twins, report: replace(report, second=change(twins, report.second))
+
+
+def _damaged(_: Twins, signed: SignedStatement) -> SignedStatement:
+    return replace(signed, signature=support.damaged(signed.signature))
+
+
+def _with_high_s(_: Twins, signed: SignedStatement) -> SignedStatement:
+    return replace(signed, signature=support.high_s(signed.signature))
+
+
+def _by_another(twins: Twins, signed: SignedStatement) -> SignedStatement:
+    key = twins.keys[twins.state.committee[1]]
+    return replace(signed, signature=sign(key, twins.state.domain, signed.statement))
+
+
+def _for_another_chain(twins: Twins, signed: SignedStatement) -> SignedStatement:
+    elsewhere = replace(twins.state.domain, chain_id=1)
+    key = twins.keys[twins.state.committee[0]]
+    return replace(signed, signature=sign(key, elsewhere, signed.statement))
+
+
+def _one_statement_twice(twins: Twins, report: EquivocationReport) -> EquivocationReport:
+    return replace(report, second=report.first)
+
+
+def _one_statement_with_both_signatures(
+    twins: Twins, report: EquivocationReport
+) -> EquivocationReport:
+    signed = replace(report.first, signature=support.high_s(report.first.signature))
+    return replace(report, second=signed)
+
+
+def _scores_for_other_clients(twins: Twins, report: EquivocationReport) -> EquivocationReport:
+    fields = {"clients": digest_of("others")}
+    second = support.statement(twins, report.client, StatementKind.SCORES, 2, **fields)
+    return replace(report, second=second)
+
+
+def _one_vector_for_other_clients(twins: Twins, report: EquivocationReport) -> EquivocationReport:
+    fields = {"clients": digest_of("others")}
+    second = support.statement(twins, report.client, StatementKind.SCORES, 1, **fields)
+    return replace(report, second=second)
 
 
 def _report_of_unknown(twins: Twins) -> Outcome:
     unknown = ClientId(twins.state.deployment.clients)
-    return twins.report(unknown, *support.equivocation(twins, ClientId(0)))
+    return twins.report(replace(support.equivocation(twins, ClientId(0)), client=unknown))
 
 
-FAULTS = (
+def _honest_report(twins: Twins) -> Outcome:
+    return twins.report(support.equivocation(twins, twins.state.committee[0]))
+
+
+def second_ban(twins: Twins) -> Outcome:
+    """Report a client that is banned already, in this round."""
+    client = idle(twins)
+    report = support.equivocation(twins, client, StatementKind.REPLY)
+    assert isinstance(twins.report(report), tuple)
+    return twins.report(report)
+
+
+COMMITMENT_FAULTS = (
     Fault(
         "a commitment for another round",
         errors.WrongRoundError,
@@ -143,13 +219,20 @@ FAULTS = (
         errors.WrongRoundError,
         lambda t: t.commit(t.state.round - 1, [_honest_commitment(t)]),
     ),
+    Fault("a commitment after the window", errors.CommitmentsClosedError, _late_commitment),
+    Fault("a late one of nobody", errors.CommitmentsClosedError, _late_and_of_unknown),
     Fault("no commitment", errors.NoCommitmentsError, _committing()),
     Fault("a commitment of nobody", errors.UnknownClientError, _committing(_commitment_of_unknown)),
-    Fault("a second commitment", errors.RepeatedCommitmentError, _committing(_second_commitment)),
+    Fault("a second commitment", errors.NothingTakenError, _committing(_second_commitment)),
     Fault(
-        "one commitment twice",
-        errors.RepeatedCommitmentError,
-        _committing(_honest_commitment, _honest_commitment),
+        "two second commitments",
+        errors.NothingTakenError,
+        _committing(_second_commitment, _second_commitment),
+    ),
+    Fault(
+        "nobody after a second commitment",
+        errors.UnknownClientError,
+        _committing(_second_commitment, _commitment_of_unknown),
     ),
     Fault(
         "a commitment with high s",
@@ -160,6 +243,11 @@ FAULTS = (
         "a damaged commitment",
         errors.CommitmentNotSignedError,
         _committing(_signed_again(support.damaged)),
+    ),
+    Fault(
+        "a damaged commitment after a second one",
+        errors.CommitmentNotSignedError,
+        _committing(_second_commitment, _signed_again(support.damaged)),
     ),
     Fault(
         "a commitment with no signature",
@@ -177,10 +265,65 @@ FAULTS = (
         _committing(_commitment_by_another),
     ),
     Fault(
+        "another's commitment with its signature",
+        errors.CommitmentNotSignedError,
+        _committing(_copied_from_another),
+    ),
+    Fault(
+        "another word than the one signed",
+        errors.CommitmentNotSignedError,
+        _committing(_another_word),
+    ),
+    Fault(
         "a commitment signed for another round",
         errors.CommitmentNotSignedError,
         _committing(_commitment_for_another_round),
     ),
+)
+
+REPORT_FAULTS = (
+    Fault("a report of nobody", errors.UnknownClientError, _report_of_unknown),
+    Fault("one vote as two", errors.StatementsEqualError, _reporting(_one_statement_twice)),
+    Fault(
+        "one vote with two signatures",
+        errors.StatementsEqualError,
+        _reporting(_one_statement_with_both_signatures),
+    ),
+    Fault(
+        "one score vector as two",
+        errors.StatementsEqualError,
+        _reporting(_one_statement_twice, StatementKind.SCORES),
+    ),
+    Fault(
+        "score vectors for other clients",
+        errors.ScoresDifferError,
+        _reporting(_scores_for_other_clients, StatementKind.SCORES),
+    ),
+    Fault(
+        "one score vector for other clients",
+        errors.ScoresDifferError,
+        _reporting(_one_vector_for_other_clients, StatementKind.SCORES),
+    ),
+    Fault(
+        "votes of another client",
+        errors.StatementNotSignedError,
+        _reporting(lambda t, r: replace(r, client=t.state.committee[1])),
+    ),
+    *(
+        Fault(f"{name} {kind.name} {sentence}", refusal, _reporting(part(change), kind))
+        for kind in StatementKind
+        for name, part in (("a first", _first), ("a second", _second))
+        for sentence, refusal, change in (
+            ("damaged", errors.StatementNotSignedError, _damaged),
+            ("by another", errors.StatementNotSignedError, _by_another),
+            ("for another chain", errors.StatementNotSignedError, _for_another_chain),
+            ("with high s", errors.SignatureNotCanonicalError, _with_high_s),
+        )
+    ),
+    Fault("a second ban", errors.ClientBannedError, second_ban),
+)
+
+OTHER_FAULTS = (
     Fault(
         "an end before the deadline",
         errors.DeadlineNotReachedError,
@@ -189,16 +332,6 @@ FAULTS = (
     Fault(
         "an end of another round", errors.WrongRoundError, lambda t: t.abandon(t.state.round + 1)
     ),
-    Fault("a report of nobody", errors.UnknownClientError, _report_of_unknown),
-    Fault("one vote as two", errors.VotesEqualError, _one_vote_twice),
-    Fault("votes of another client", errors.VoteNotSignedError, _votes_of_another),
-    Fault("a damaged second vote", errors.VoteNotSignedError, _second_vote_damaged),
-    Fault("a second vote for another chain", errors.VoteNotSignedError, _votes_of_another_contract),
-    Fault(
-        "a second vote with high s",
-        errors.SignatureNotCanonicalError,
-        _one_vote_with_both_signatures,
-    ),
     Fault(
         "a registration after the last client",
         errors.NotRegisteringError,
@@ -206,48 +339,91 @@ FAULTS = (
     ),
 )
 
+RELAYED_FAULTS = tuple(
+    Fault(f"{sentence} through a contract", errors.NotSentByAccountError, act)
+    for sentence, act in (
+        ("clients", lambda t: t.relayed(lambda r: r.register((1 << 64 | 1,), NO_DIGEST))),
+        ("a commitment", lambda t: t.relayed(_committing(_honest_commitment))),
+        ("a decision", lambda t: t.relayed(lambda r: r.decide(honest(r)))),
+        ("an end", lambda t: t.relayed(lambda r: r.abandon(r.state.round))),
+        ("a report", lambda t: t.relayed(_honest_report)),
+    )
+)
+
+FAULTS = COMMITMENT_FAULTS + REPORT_FAULTS + OTHER_FAULTS + RELAYED_FAULTS
+
 
 def commit_of_banned(twins: Twins) -> Outcome:
+    """Commit for a client that was banned in the round before."""
     client = idle(twins)
-    twins.report(client, *support.equivocation(twins, client))
+    twins.report(support.equivocation(twins, client))
+    twins.decide(honest(twins))
     return _committing(lambda t: support.commitment(t, client))(twins)
 
 
-def second_ban(twins: Twins) -> Outcome:
+def commit_of_banned_that_committed(twins: Twins) -> Outcome:
+    """Commit twice for a client that was banned in this round, which is not told by its ban."""
+    client = min(twins.state.committed)
+    twins.report(support.equivocation(twins, client))
+    return _committing(lambda t: support.commitment(t, client))(twins)
+
+
+def banned_in_ranking(twins: Twins) -> Outcome:
+    """Rank a client that was banned in the round before, and so could not commit."""
     client = idle(twins)
-    votes = support.equivocation(twins, client, VoteKind.REPLY)
-    assert isinstance(twins.report(client, *votes), tuple)
-    return twins.report(client, *votes)
-
-
-def ranking_with_banned(twins: Twins) -> Outcome:
-    found = honest(twins)
-    client = encoding.word_client(found.decision.ranking[0])
-    twins.report(client, *support.equivocation(twins, client))
-    return twins.decide(found)
+    twins.report(support.equivocation(twins, client))
+    twins.decide(honest(twins))
+    support.commit_all(twins, support.active_of(twins.state))
+    *ranking, last = support.ranking_of(rankable(twins))
+    return twins.decide(support.proposal(twins, (*ranking, last >> 32 << 32 | client)))
 
 
 def banned_replies(twins: Twins) -> Outcome:
-    found = honest(twins)
-    signers = found.certificates[0].signers
-    place = (signers & -signers).bit_length() - 1
-    member = twins.state.committee[place]
-    twins.report(member, *support.equivocation(twins, member))
-    return twins.decide(found)
+    """Elect somebody, ban it in the same round, and count its reply in the next."""
+    member = _elect_and_ban(twins)
+    place = twins.state.committee.index(member)
+    return _decide_in_view(twins, place, is_primary=False)
 
 
 def banned_primary(twins: Twins) -> Outcome:
+    """Elect somebody, ban it in the same round, and take its request in the next."""
+    member = _elect_and_ban(twins)
+    place = twins.state.committee.index(member)
+    return _decide_in_view(twins, place, is_primary=True)
+
+
+def _elect_and_ban(twins: Twins) -> ClientId:
     found = honest(twins)
-    member = twins.state.committee[primary(twins, found.certificates[0].view)]
-    twins.report(member, *support.equivocation(twins, member))
-    return twins.decide(found)
+    middle = (len(found.decision.ranking) - twins.state.deployment.members) // 2
+    member = encoding.word_client(found.decision.ranking[middle])
+    assert isinstance(twins.report(support.equivocation(twins, member)), tuple)
+    assert isinstance(twins.decide(found), tuple)
+    support.commit_all(twins, support.active_of(twins.state))
+    return member
+
+
+def _decide_in_view(twins: Twins, banned: int, *, is_primary: bool) -> Outcome:
+    """Decide with a banned member's vote, all others honest."""
+    found, members = honest(twins), len(twins.state.committee)
+    views = (v for v in range(99) if (primary(twins, v) == banned) == is_primary)
+    view = next(views)
+    vote = support.request(twins, found.decision, Phase.AGGREGATION, view)
+    others = [place for place in range(members) if place != primary(twins, view)]
+    needed = twins.state.deployment.replies
+    repliers = others[:needed] if is_primary else sorted({banned, *others[:needed]})
+    first = support.certificate(twins, vote, repliers=repliers)
+    return twins.decide(replace(found, certificates=(first, found.certificates[1])))
 
 
 BAN_FAULTS = (
     Fault("a commitment of a banned client", errors.ClientBannedError, commit_of_banned),
-    Fault("a second ban", errors.ClientBannedError, second_ban),
-    Fault("a banned client in the ranking", errors.NoCommitmentError, ranking_with_banned),
+    Fault(
+        "a second commitment of one banned in this round",
+        errors.NothingTakenError,
+        commit_of_banned_that_committed,
+    ),
+    Fault("a banned client in the ranking", errors.NoCommitmentError, banned_in_ranking),
     Fault("a reply of a banned member", errors.MemberBannedError, banned_replies),
     Fault("a request of a banned primary", errors.MemberBannedError, banned_primary),
 )
-"""Wrong transactions that come after a ban: sending them bans somebody first."""
+"""Wrong transactions that come after a ban, in its round or in the next."""

@@ -6,18 +6,21 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ledger.protocol import encoding, ledger_state
-from ledger.protocol.consensus import primary_place, quorum
-from ledger.protocol.election import elect
+from ledger.protocol.consensus import primary_place
+from ledger.protocol.judgement import sets_of
+from ledger.protocol.ledger_state import EquivocationReport, SignedStatement, StatementKind
+from ledger.protocol.ranking import rank
 from ledger.protocol.sampling import sample_trainers
-from ledger.protocol.selection import accepted_size, rank, select
 from ledger.protocol.signing import GROUP_ORDER, sign
 from ledger.protocol.types import (
     NO_DIGEST,
     ClientId,
     Commitment,
     Digest,
+    Form,
     Phase,
-    Strategy,
+    Scores,
+    SignedCommitment,
     Vote,
     VoteKind,
 )
@@ -26,15 +29,26 @@ from tests.contracts.twins import Proposal, digest_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tests.contracts.twins import Outcome, SignedCommitment, Twins
-
-REQUEST_TIME = 1_700_000_000
+    from tests.contracts.twins import Outcome, Twins
 
 
 def trainers_of(state: ledger_state.LedgerState) -> tuple[ClientId, ...]:
     """Return S_b of the open round, ascending."""
     deployment = state.deployment
-    return sample_trainers(state.seed, deployment.clients, state.committee, deployment.trainers)
+    banned = [i for i, c in enumerate(state.registry) if c.is_banned_in(state.round)]
+    excluded = {*state.committee, *map(ClientId, banned)}
+    return sample_trainers(state.seed, deployment.clients, excluded, deployment.trainers)
+
+
+def active_of(state: ledger_state.LedgerState) -> tuple[ClientId, ...]:
+    """Return trainers and members of the open round who may commit, ascending."""
+    able = (c for c in state.committee if not state.registry[c].is_banned_in(state.round))
+    return tuple(sorted({*trainers_of(state), *able}))
+
+
+def payload_of(round_number: int, client: ClientId) -> Digest:
+    """Return the digest of a client's payload in a round."""
+    return digest_of("payload", round_number, client)
 
 
 def commitment(
@@ -49,9 +63,16 @@ def commitment(
         key: another client's key to sign with.
     """
     number = twins.state.round if round_number is None else round_number
-    payload = digest_of("payload", number, client)
-    signer = twins.keys[client if key is None else key]
-    return client, payload, sign(signer, twins.state.domain, Commitment(number, client, payload))
+    word = encoding.commitment_of(client, payload_of(number, client))
+    return signed_commitment(twins, Commitment(number, client, word), key)
+
+
+def signed_commitment(
+    twins: Twins, promised: Commitment, key: int | None = None
+) -> SignedCommitment:
+    """Return a commitment with a signature, of its own client if no other key is named."""
+    signer = twins.keys[promised.client if key is None else key]
+    return SignedCommitment(promised, sign(signer, twins.state.domain, promised))
 
 
 def commit_all(twins: Twins, clients: Iterable[ClientId]) -> Outcome:
@@ -73,38 +94,34 @@ def decision_of(
     """Return what a committee decides from a ranking; strategy III has the threshold 2.0."""
     state = twins.state
     if threshold_bits is None:
-        spread = state.deployment.strategy is Strategy.WITHIN_SPREAD
-        threshold_bits = encoding.float_bits(2.0) if spread else 0
+        certified = state.deployment.form is Form.WITHIN_THRESHOLD
+        threshold_bits = encoding.float_bits(2.0) if certified else 0
     return ledger_state.SubmittedDecision(
         committee=state.committee,
         ranking=ranking,
+        base=state.commitments,
         model=digest_of("model", state.round),
         updates_root=digest_of("updates", state.round),
         scores_root=digest_of("scores", state.round),
         threshold_bits=threshold_bits,
+        reveal=digest_of("reveal", state.round),
         record=digest_of("record", state.round),
+        incidents=digest_of("incidents", state.round),
     )
 
 
-def voted(
-    twins: Twins, decision: ledger_state.SubmittedDecision, phase: Phase
-) -> tuple[Digest, Digest]:
-    """Return set digest and result that an honest member votes for."""
+def request(
+    twins: Twins, decision: ledger_state.SubmittedDecision, phase: Phase, view: int
+) -> Vote:
+    """Return the request of the open round that an honest primary signs for a decision."""
     deployment, ranking = twins.state.deployment, decision.ranking
-    if phase is Phase.ELECTION:
-        if len(ranking) < deployment.members:
-            return NO_DIGEST, NO_DIGEST
-        return encoding.set_digest(elect(ranking, deployment.members)), NO_DIGEST
-    size = accepted_size(deployment.aggregation_ppm, len(ranking))
-    accepted = select(ranking, deployment.strategy, size, decision.threshold_bits)
-    result = encoding.aggregation_result(
-        decision.model,
-        decision.updates_root,
-        decision.scores_root,
-        encoding.ranking_digest(ranking),
-        decision.threshold_bits,
-    )
-    return encoding.set_digest(accepted), result
+    chosen = NO_DIGEST
+    if len(ranking) >= deployment.members:
+        sets = sets_of(deployment, ranking, decision.threshold_bits)
+        chosen = encoding.set_digest(sets[phase - 1])
+    result = encoding.aggregation_result(decision.opening())
+    number = twins.state.round
+    return Vote(VoteKind.REQUEST, number, phase, view, decision.base, chosen, result)
 
 
 def certificate(
@@ -118,19 +135,18 @@ def certificate(
     Args:
         twins: the contract it is for.
         vote: the request.
-        repliers: places, ascending; by default the first quorum of members beside the primary
-            who are not banned (fewer if there are not as many).
+        repliers: places, ascending; by default the first that are enough, of members beside the
+            primary who are not banned (fewer if there are not as many).
     """
     committee, state = twins.state.committee, twins.state
     place = primary_place(state.seed, vote.phase, vote.view, len(committee))
     if repliers is None:
         others = [other for other in range(len(committee)) if other != place]
-        able = [other for other in others if not state.registry[committee[other]].banned]
-        repliers = able[: quorum(len(committee))]
+        able = [other for other in others if can_vote(state, other)]
+        repliers = able[: state.deployment.replies]
     reply = replace(vote, kind=VoteKind.REPLY)
     return ledger_state.SubmittedCertificate(
         view=vote.view,
-        timestamp=vote.timestamp,
         set_digest=vote.set_digest,
         request=sign(twins.keys[committee[place]], state.domain, vote),
         signers=sum(1 << other for other in repliers),
@@ -140,16 +156,9 @@ def certificate(
     )
 
 
-def request(
-    twins: Twins,
-    phase: Phase,
-    view: int,
-    set_digest: Digest,
-    result: Digest,
-    at: int = REQUEST_TIME,
-) -> Vote:
-    """Return a request of the open round."""
-    return Vote(VoteKind.REQUEST, twins.state.round, phase, view, at, set_digest, result)
+def can_vote(state: ledger_state.LedgerState, place: int) -> bool:
+    """Say whether the member at this place was not banned when the round opened."""
+    return not state.registry[state.committee[place]].is_banned_in(state.round)
 
 
 def able_view(twins: Twins, phase: Phase) -> int:
@@ -157,8 +166,7 @@ def able_view(twins: Twins, phase: Phase) -> int:
     state = twins.state
     members = len(state.committee)
     for view in range(10 * members):
-        place = primary_place(state.seed, phase, view, members)
-        if not state.registry[state.committee[place]].banned:
+        if can_vote(state, primary_place(state.seed, phase, view, members)):
             return view
     raise AssertionError("every primary is banned")
 
@@ -170,26 +178,43 @@ def proposal(twins: Twins, ranking: tuple[int, ...], threshold_bits: int | None 
 
 def certified(twins: Twins, decision: ledger_state.SubmittedDecision) -> Proposal:
     """Return a decision with both certificates, as honest members sign them."""
-    votes = [
-        request(twins, phase, able_view(twins, phase), *voted(twins, decision, phase))
+    first, second = (
+        certificate(twins, request(twins, decision, phase, able_view(twins, phase)))
         for phase in Phase
-    ]
-    first, second = (certificate(twins, vote) for vote in votes)
+    )
     return Proposal(twins.state.round, decision, (first, second))
 
 
 def equivocation(
-    twins: Twins, client: ClientId, kind: VoteKind = VoteKind.REQUEST
-) -> tuple[tuple[Vote, bytes], tuple[Vote, bytes]]:
-    """Return two different votes of a client for one round, phase and view."""
-    votes = [
-        replace(
-            request(twins, Phase.AGGREGATION, 0, digest_of("set", number), NO_DIGEST), kind=kind
-        )
-        for number in (1, 2)
-    ]
-    first, second = ((vote, sign(twins.keys[client], twins.state.domain, vote)) for vote in votes)
-    return first, second
+    twins: Twins, client: ClientId, kind: StatementKind = StatementKind.REQUEST
+) -> EquivocationReport:
+    """Return the proof that a client signed two different statements for one place."""
+    first, second = (statement(twins, client, kind, number) for number in (1, 2))
+    return EquivocationReport(client, first, second)
+
+
+def statement(
+    twins: Twins, client: ClientId, kind: StatementKind, number: int, **fields: object
+) -> SignedStatement:
+    """Return one of a client's statements for a place, signed.
+
+    Args:
+        twins: the contract it is for.
+        client: who signs.
+        kind: what it is.
+        number: which of them; another number has another set, or vector.
+        fields: what else is different in it.
+    """
+    state, base = twins.state, digest_of("base")
+    made: Vote | Scores
+    if kind is StatementKind.SCORES:
+        made = Scores(state.round, client, base, digest_of("usable"), digest_of("vector", number))
+    else:
+        vote = VoteKind.REQUEST if kind is StatementKind.REQUEST else VoteKind.REPLY
+        chosen = digest_of("set", number)
+        made = Vote(vote, state.round, Phase.AGGREGATION, 0, base, chosen, digest_of("result"))
+    made = replace(made, **fields)  # type: ignore[arg-type]
+    return SignedStatement(made, sign(twins.keys[client], state.domain, made))
 
 
 def mirrored(signature: bytes) -> bytes:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.chain import abi, reverts
+from contracts.build import HERE, SOURCES
+from ledger.chain import abi, calls, reverts
 from ledger.chain.ports import TransactionRevertedError
 from ledger.protocol import encoding, errors
-from ledger.protocol.ledger_state import registry_batches
-from ledger.protocol.types import NO_DIGEST, ClientId, Digest, RegisteredClient, VoteKind
-from tests.contracts import faults, support, wrong_decisions
+from ledger.protocol.ledger_state import EquivocationReport, StatementKind, registry_batches
+from ledger.protocol.types import NO_DIGEST, ClientId, Digest, Phase, RegisteredClient
+from tests.contracts import faults, support, test_deployment_guards, wrong_decisions
 from tests.contracts.twins import Outcome, Shape, Twins, digest_of, registry_of, signers
 
 if TYPE_CHECKING:
@@ -21,14 +24,15 @@ if TYPE_CHECKING:
     from ledger.protocol.errors import Refusal
     from tests.contracts.faults import Fault
 
-FAULTS = faults.FAULTS + wrong_decisions.WRONG_DECISIONS + faults.BAN_FAULTS
-CLIENTS = Shape().clients
+FAULTS = faults.FAULTS + wrong_decisions.WRONG_DECISIONS
+SHAPE = Shape(commit_blocks=12, deadline_blocks=60)
+CLIENTS = SHAPE.clients
 WORDS = tuple(encoding.registry_word(client) for client in registry_of(CLIENTS))
 MORE = digest_of("more")
 
 
 def registering(chain: EmbeddedChain, registry: Digest) -> Twins:
-    return Twins(chain, Shape().deployment(registry), signers(CLIENTS))
+    return Twins(chain, SHAPE.deployment(registry), signers(CLIENTS))
 
 
 def register_in_one_batch(
@@ -48,11 +52,22 @@ def register_batches_in_disorder(chain: EmbeddedChain) -> Outcome:
     return registering(chain, registry).register(*batches[1])
 
 
+def register_in_two_batches(
+    chain: EmbeddedChain, first: Sequence[int], second: Sequence[int]
+) -> Outcome:
+    rest = encoding.registry_digest(second, NO_DIGEST)
+    twins = registering(chain, encoding.registry_digest(first, rest))
+    assert isinstance(twins.register(first, rest), tuple)
+    return twins.register(second, NO_DIGEST)
+
+
 def second_batch_starts_below_the_first(chain: EmbeddedChain) -> Outcome:
-    registry, batches = registry_batches(WORDS[6:] + WORDS[:6], 6)
-    twins = registering(chain, registry)
-    assert isinstance(twins.register(*batches[0]), tuple)
-    return twins.register(*batches[1])
+    # Each batch ascends in itself: only what the contract remembers of the first can refuse.
+    return register_in_two_batches(chain, WORDS[6:], WORDS[:6])
+
+
+def a_key_in_two_batches(chain: EmbeddedChain) -> Outcome:
+    return register_in_two_batches(chain, WORDS[:6], (WORDS[5] + 1, *WORDS[7:]))
 
 
 def commit_before_the_first_round(chain: EmbeddedChain) -> Outcome:
@@ -66,15 +81,20 @@ def abandon_after_the_last_round(chain: EmbeddedChain) -> Outcome:
 
 def decide_after_the_last_round(chain: EmbeddedChain) -> Outcome:
     twins = Twins.opened(chain, Shape(rounds=1))
-    support.commit_all(twins, support.trainers_of(twins.state))
+    support.commit_all(twins, support.active_of(twins.state))
     found = faults.honest(twins)
     assert isinstance(twins.decide(found), tuple)
     return twins.decide(found)
 
 
-def report_after_the_last_round(chain: EmbeddedChain) -> Outcome:
-    twins = finished(chain)
-    return twins.report(ClientId(0), *support.equivocation(twins, ClientId(0)))
+def report_before_the_first_round(chain: EmbeddedChain) -> Outcome:
+    twins = registering(chain, NO_DIGEST)
+    return twins.report(support.equivocation(twins, ClientId(0)))
+
+
+def clients_through_a_contract(chain: EmbeddedChain) -> Outcome:
+    twins = registering(chain, encoding.registry_digest(WORDS, NO_DIGEST))
+    return twins.relayed(lambda relayed: relayed.register(WORDS, NO_DIGEST))
 
 
 def finished(chain: EmbeddedChain) -> Twins:
@@ -99,6 +119,8 @@ STAGE_FAULTS: tuple[tuple[str, type[Refusal], Callable[[EmbeddedChain], Outcome]
      lambda chain: register_in_one_batch(chain, (7, *WORDS[1:]))),
     ("a second batch below the first", errors.ClientsNotAscendingError,
      second_batch_starts_below_the_first),
+    ("a key in two batches", errors.ClientsNotAscendingError, a_key_in_two_batches),
+    ("clients through a contract", errors.NotSentByAccountError, clients_through_a_contract),
     ("an end before the last client", errors.RegistryEndError,
      lambda chain: register_in_one_batch(chain, WORDS[:-1])),
     ("more after the last client", errors.RegistryEndError,
@@ -108,7 +130,7 @@ STAGE_FAULTS: tuple[tuple[str, type[Refusal], Callable[[EmbeddedChain], Outcome]
     ("a commitment before the first round", errors.NoRoundOpenError, commit_before_the_first_round),
     ("an end after the last round", errors.NoRoundOpenError, abandon_after_the_last_round),
     ("a decision after the last round", errors.NoRoundOpenError, decide_after_the_last_round),
-    ("a report after the last round", errors.NoRoundOpenError, report_after_the_last_round),
+    ("a report before the first round", errors.NotOpenedError, report_before_the_first_round),
 )  # fmt: skip
 
 
@@ -116,12 +138,27 @@ STAGE_FAULTS: tuple[tuple[str, type[Refusal], Callable[[EmbeddedChain], Outcome]
 def test_a_wrong_transaction_is_refused_for_its_reason_and_the_honest_one_is_not(
     chain: EmbeddedChain, fault: Fault
 ) -> None:
-    twins = Twins.opened(chain, Shape(strategy=fault.strategy, deadline_blocks=50))
-    support.commit_all(twins, support.trainers_of(twins.state))
+    twins = Twins.opened(chain, replace(SHAPE, form=fault.form))
+    support.commit_all(twins, support.active_of(twins.state))
 
     assert fault.act(twins) is fault.refusal
 
     twins.compare_clients()
+    assert isinstance(twins.decide(faults.honest(twins)), tuple)
+
+
+@pytest.mark.parametrize("fault", faults.BAN_FAULTS, ids=lambda f: f.sentence)
+def test_what_a_ban_forbids_is_refused_and_the_round_goes_on(
+    chain: EmbeddedChain, fault: Fault
+) -> None:
+    twins = Twins.opened(chain, SHAPE)
+    support.commit_all(twins, support.active_of(twins.state))
+
+    assert fault.act(twins) is fault.refusal
+
+    twins.compare_clients()
+    rest = set(support.active_of(twins.state)) - twins.state.committed
+    assert not rest or isinstance(support.commit_all(twins, rest), tuple)
     assert isinstance(twins.decide(faults.honest(twins)), tuple)
 
 
@@ -138,25 +175,63 @@ def test_what_a_stage_does_not_allow_is_refused_for_its_reason(
 
 
 def test_every_refusal_of_the_protocol_has_a_case_here() -> None:
-    given = {fault.refusal for fault in FAULTS}
+    given = {fault.refusal for fault in FAULTS + faults.BAN_FAULTS}
     assert given | {refusal for _, refusal, _ in STAGE_FAULTS} == set(errors.REFUSALS.values())
 
 
-def test_votes_that_are_not_of_one_slot_are_no_report(chain: EmbeddedChain) -> None:
-    twins = Twins.opened(chain, Shape())
+def test_the_contract_gives_no_reason_that_is_not_tested() -> None:
+    sources = "".join((HERE / name).read_text("utf-8") for name in SOURCES)
+    reasons = set(re.findall(r'"(committee_ledger: [^"<]+)"', sources))
+    constructor = {f"committee_ledger: {reason}" for _, reason in test_deployment_guards.REFUSED}
+    assert reasons == set(errors.REFUSALS) | constructor | {UNKNOWN_KIND}
+
+
+UNKNOWN_KIND = "committee_ledger: kind of statement is unknown"
+
+
+@pytest.mark.parametrize("kind", [0, 4, 255])
+def test_a_kind_of_statement_that_there_is_not_is_refused(chain: EmbeddedChain, kind: int) -> None:
+    # The specification cannot even say it, so only the contract can meet this.
+    twins = Twins.opened(chain, SHAPE)
+    report = support.equivocation(twins, ClientId(0))
+    client, _, *rest = abi.arguments_of(
+        "report_equivocation", calls.encode_call(calls.ReportCall(report))
+    )
+    data = abi.call_data("report_equivocation", client, kind, *rest)
+    with pytest.raises(TransactionRevertedError) as caught:
+        chain.send(twins.ledger.address, data, 300_000)
+    assert abi.revert_reason(caught.value.data) == UNKNOWN_KIND
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        (StatementKind.REPLY, {}),
+        (StatementKind.SCORES, {}),
+        (StatementKind.REQUEST, {"round": 2}),
+        (StatementKind.REQUEST, {"phase": Phase.ELECTION}),
+        (StatementKind.REQUEST, {"view": 1}),
+        (StatementKind.REQUEST, {"base": digest_of("another base")}),
+    ],
+)
+def test_statements_that_are_not_for_one_place_are_no_report(
+    chain: EmbeddedChain, kind: StatementKind, fields: dict[str, object]
+) -> None:
+    twins = Twins.opened(chain, SHAPE)
     client = twins.state.committee[0]
-    first, _ = support.equivocation(twins, client)
-    _, other = support.equivocation(twins, client, VoteKind.REPLY)
-    with pytest.raises(ValueError, match="one kind, round, phase and view"):
-        twins.report(client, first, other)
+    first = support.statement(twins, client, StatementKind.REQUEST, 1)
+    other = support.statement(twins, client, kind, 2, **fields)
+    with pytest.raises(ValueError, match="one kind, round, phase, view and base"):
+        EquivocationReport(client, first, other)
 
 
 def test_the_mirrored_signature_cannot_even_be_sent(chain: EmbeddedChain) -> None:
-    twins = Twins.opened(chain, Shape())
-    client, payload, signature = support.commitment(twins, ClientId(0))
+    twins = Twins.opened(chain, SHAPE)
+    signed = support.commitment(twins, ClientId(0))
+    mirrored = replace(signed, signature=support.mirrored(signed.signature))
     with pytest.raises(errors.SignatureError):
-        twins.ledger.commit_updates(1, [(client, payload, support.mirrored(signature))])
-    assert isinstance(twins.commit(1, [(client, payload, signature)]), tuple)
+        twins.ledger.commit_updates(1, [mirrored])
+    assert isinstance(twins.commit(1, [signed]), tuple)
 
 
 @pytest.mark.parametrize("signatures", [[], [(bytes(32), bytes(32))] * 2])
@@ -164,7 +239,7 @@ def test_commitments_without_a_signature_each_are_refused(
     chain: EmbeddedChain, signatures: list[tuple[bytes, bytes]]
 ) -> None:
     # The specification takes them in pairs, so only the contract can meet this.
-    twins = Twins.opened(chain, Shape())
+    twins = Twins.opened(chain, SHAPE)
     data = abi.call_data("commit_updates", 1, [(0, digest_of("payload"))], signatures)
     with pytest.raises(TransactionRevertedError) as caught:
         chain.send(twins.ledger.address, data, 1_000_000)
@@ -172,7 +247,7 @@ def test_commitments_without_a_signature_each_are_refused(
 
 
 def test_a_registered_client_is_what_was_deployed(chain: EmbeddedChain) -> None:
-    twins = Twins.opened(chain, Shape(), batch=5)
+    twins = Twins.opened(chain, SHAPE, batch=5)
     assert twins.ledger.registry() == registry_of(CLIENTS)
     assert twins.ledger.client(ClientId(11)) == RegisteredClient(twins.keys[11].address, 10 + 11)
     with pytest.raises(errors.UnknownClientError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,10 +12,11 @@ from ledger.protocol import encoding, errors, ledger_state
 from ledger.protocol.consensus import primary_place
 from ledger.protocol.ledger_state import Stage
 from ledger.protocol.parameters import MAX_MEMBERS, MAX_TRAINERS
-from ledger.protocol.selection import rank
-from ledger.protocol.types import Beacon, ClientId, Phase, Strategy
+from ledger.protocol.ranking import rank
+from ledger.protocol.sampling import drawn_committee
+from ledger.protocol.types import NO_DIGEST, Beacon, ClientId, Form, Phase
 from tests.contracts import faults, support
-from tests.contracts.twins import Outcome, Proposal, Shape, Twins
+from tests.contracts.twins import Outcome, Proposal, Shape, Twins, digest_of
 
 if TYPE_CHECKING:
     from ledger.chain.embedded import EmbeddedChain
@@ -38,21 +40,21 @@ def ranked_by_index(twins: Twins) -> tuple[int, ...]:
 
 
 @pytest.mark.parametrize(
-    ("strategy", "threshold", "accepted"),
+    ("form", "threshold", "accepted"),
     [
-        (Strategy.NEAREST, 0.0, slice(0, 3)),
-        (Strategy.FARTHEST, 0.0, slice(3, 6)),
-        (Strategy.WITHIN_SPREAD, 4.0, slice(0, 4)),
-        (Strategy.WITHIN_SPREAD, 3.9, slice(0, 3)),
-        (Strategy.WITHIN_SPREAD, 100.0, slice(0, 6)),
-        (Strategy.WITHIN_SPREAD, 0.5, slice(0, 3)),
+        (Form.FIRST, 0.0, slice(0, 3)),
+        (Form.LAST, 0.0, slice(3, 6)),
+        (Form.WITHIN_THRESHOLD, 4.0, slice(0, 4)),
+        (Form.WITHIN_THRESHOLD, 3.9, slice(0, 3)),
+        (Form.WITHIN_THRESHOLD, 100.0, slice(0, 6)),
+        (Form.WITHIN_THRESHOLD, 0.5, slice(0, 3)),
     ],
 )
 def test_accepts_by_strategy_and_elects_the_middle(
-    chain: EmbeddedChain, strategy: Strategy, threshold: float, accepted: slice
+    chain: EmbeddedChain, form: Form, threshold: float, accepted: slice
 ) -> None:
     # Six trainers at distances 1 to 6, half of them accepted, four members: places 1 to 4.
-    twins = Twins.opened(chain, Shape(members=4, strategy=strategy))
+    twins = Twins.opened(chain, Shape(members=4, form=form))
     trainers = support.trainers_of(twins.state)
     support.commit_all(twins, trainers)
     bits = encoding.float_bits(threshold)
@@ -76,7 +78,7 @@ def test_runs_from_the_first_round_to_the_last(chain: EmbeddedChain, beacon: Bea
     seeds = {twins.state.seed}
     for number in range(1, 5):
         assert twins.state.round == number
-        support.commit_all(twins, [*support.trainers_of(twins.state), *twins.state.committee])
+        support.commit_all(twins, support.active_of(twins.state))
         twins.compare_clients()
         event = decided(twins.decide(faults.honest(twins)))
         assert twins.state.committee == event.next_committee
@@ -114,28 +116,93 @@ def test_clients_of_every_word_of_flags_commit_and_are_ranked(chain: EmbeddedCha
 
 
 def test_commitments_come_in_any_number_of_transactions(chain: EmbeddedChain) -> None:
-    together, apart = Twins.opened(chain), Twins.opened(chain)
+    shape = Shape(commit_blocks=12, deadline_blocks=14)
+    together, apart = Twins.opened(chain, shape), Twins.opened(chain, shape)
     clients = support.trainers_of(together.state)
-    support.commit_all(together, clients)
+    assert isinstance(support.commit_all(together, clients), tuple)
     for client in clients:
-        support.commit_all(apart, [client])
+        assert isinstance(support.commit_all(apart, [client]), tuple)
     assert together.state.commitments == apart.state.commitments
 
 
-def test_dropouts_leave_a_smaller_ranking_and_too_many_an_abandoned_round(
+def test_dropouts_leave_a_smaller_ranking_once_commitments_are_closed(
     chain: EmbeddedChain,
 ) -> None:
     twins = Twins.opened(chain, Shape(members=4))
     trainers = support.trainers_of(twins.state)
-    support.commit_all(twins, trainers[:3])
+    support.commit_all(twins, trainers[:5])
     assert twins.decide(support.proposal(twins, ranked_by_index(twins))) is (
+        errors.RankingTooEarlyError
+    )
+    twins.close_commitments()
+    assert twins.decide(support.proposal(twins, ranked_by_index(twins)[:3])) is (
         errors.RankingTooShortError
     )
-    support.commit_all(twins, trainers[3:5])
     event = decided(twins.decide(support.proposal(twins, ranked_by_index(twins))))
     # Of five that are left, floor(5/2 + 1/2) = 3 are accepted and places 0 to 3 elected.
     assert event.accepted == trainers[:3]
     assert event.next_committee == trainers[:4]
+
+
+def test_the_window_ends_with_its_last_block(chain: EmbeddedChain) -> None:
+    twins = Twins.opened(chain, Shape(commit_blocks=2, deadline_blocks=6))
+    opened, (first, second, *_) = twins.state.opened_block, support.trainers_of(twins.state)
+    chain.mine(1)
+    assert isinstance(support.commit_all(twins, [first]), tuple)
+    assert chain.head().number == opened + 2
+    assert support.commit_all(twins, [second]) is errors.CommitmentsClosedError
+    assert twins.state.committed == {first}
+
+
+def test_a_short_ranking_stands_from_the_first_block_after_the_window(
+    chain: EmbeddedChain,
+) -> None:
+    twins = Twins.opened(chain, Shape(commit_blocks=2, deadline_blocks=6))
+    opened = twins.state.opened_block
+    support.commit_all(twins, support.trainers_of(twins.state)[:5])
+    found = faults.honest(twins)
+    assert twins.decide(found) is errors.RankingTooEarlyError
+    assert chain.head().number == opened + 2
+    assert isinstance(twins.decide(found), tuple)
+
+
+def test_the_first_committee_is_drawn_when_the_registry_is_complete(chain: EmbeddedChain) -> None:
+    twins = Twins.opened(chain, Shape(), batch=5)
+    opening = twins.ledger.opening(1)
+    assert opening is not None
+    assert opening.seed == encoding.first_seed(twins.state.deployment.config, NO_DIGEST)
+    assert opening.committee == drawn_committee(opening.seed, 13, 5, ())
+    assert (opening.round, opening.opened_block) == (1, chain.head().number)
+    assert twins.ledger.opening(1, chain.head().number - 1) is None
+    assert twins.ledger.opening(2) is None
+
+
+def test_every_number_of_replies_from_half_to_all_others_can_decide(chain: EmbeddedChain) -> None:
+    for replies in (2, 3, 4):
+        twins = Twins.opened(chain, Shape(replies=replies))
+        support.commit_all(twins, support.trainers_of(twins.state))
+        found = faults.honest(twins)
+        first = found.certificates[0]
+        fewer = replace(
+            first, signers=first.signers & (first.signers - 1), replies=first.replies[1:]
+        )
+        few = replace(found, certificates=(fewer, found.certificates[1]))
+        assert twins.decide(few) is errors.QuorumNotReachedError
+        event = decided(twins.decide(found))
+        assert [signers.bit_count() for signers in event.signers] == [replies, replies]
+
+
+def test_incidents_are_recorded_though_nobody_signs_them(chain: EmbeddedChain) -> None:
+    heads = set()
+    for incidents in (NO_DIGEST, digest_of("incidents")):
+        twins = Twins.opened(chain, Shape())
+        support.commit_all(twins, support.trainers_of(twins.state))
+        found = faults.honest(twins)
+        with_them = replace(found.decision, incidents=incidents)
+        event = decided(twins.decide(replace(found, decision=with_them)))
+        assert event.incidents == incidents
+        heads.add(event.head)
+    assert len(heads) == 2
 
 
 def test_an_abandoned_round_keeps_the_model_and_draws_a_committee(chain: EmbeddedChain) -> None:
@@ -154,14 +221,18 @@ def test_an_abandoned_round_keeps_the_model_and_draws_a_committee(chain: Embedde
 
 
 def test_a_banned_client_is_never_drawn_again(chain: EmbeddedChain) -> None:
-    # Six of eight are left and three are drawn, again and again.
-    shape = Shape(clients=8, trainers=3, members=3, deadline_blocks=1, rounds=9)
+    # Six of eight are left and three are drawn, again and again; one ban is of the round itself.
+    shape = Shape(clients=8, trainers=3, members=3, commit_blocks=1, deadline_blocks=3, rounds=9)
     twins = Twins.opened(chain, shape)
-    for client in ids(2, 5):
-        assert isinstance(twins.report(client, *support.equivocation(twins, client)), tuple)
+    twins.report(support.equivocation(twins, ClientId(2)))
     for number in range(1, 9):
+        if number == 3:
+            assert isinstance(twins.report(support.equivocation(twins, ClientId(5))), tuple)
+        twins.wait()
         assert isinstance(twins.abandon(number), tuple)
-        assert not {2, 5} & set(twins.state.committee)
+        banned = {2, 5} if number >= 3 else {2}
+        assert not banned & set(twins.state.committee)
+        assert not banned & set(support.trainers_of(twins.state))
     twins.compare_clients()
 
 
@@ -177,7 +248,7 @@ def test_ends_when_no_committee_can_be_drawn(
 ) -> None:
     twins = Twins.opened(chain, shape)
     for client in ids(*range(banned)):
-        twins.report(client, *support.equivocation(twins, client))
+        twins.report(support.equivocation(twins, client))
     twins.wait()
     assert isinstance(twins.abandon(1), tuple)
     assert twins.state.stage is Stage.FINISHED
@@ -190,9 +261,7 @@ def test_a_replaced_primary_decides_in_a_later_view(chain: EmbeddedChain) -> Non
     support.commit_all(twins, support.trainers_of(twins.state))
     decision = faults.honest(twins).decision
     first, second = (
-        support.certificate(
-            twins, support.request(twins, phase, view, *support.voted(twins, decision, phase))
-        )
+        support.certificate(twins, support.request(twins, decision, phase, view))
         for phase, view in ((Phase.AGGREGATION, 3), (Phase.ELECTION, 2**32 - 1))
     )
     event = decided(twins.decide(Proposal(1, decision, (first, second))))
@@ -206,7 +275,7 @@ def test_every_member_beside_the_primary_may_reply(chain: EmbeddedChain) -> None
     found = []
     for phase in Phase:
         place = primary_place(twins.state.seed, phase, 0, 5)
-        vote = support.request(twins, phase, 0, *support.voted(twins, decision, phase))
+        vote = support.request(twins, decision, phase, 0)
         others = [other for other in range(5) if other != place]
         found.append(support.certificate(twins, vote, repliers=others))
     event = decided(twins.decide(Proposal(1, decision, (found[0], found[1]))))
@@ -225,19 +294,6 @@ def test_decides_with_the_largest_committee_and_most_trainers(chain: EmbeddedCha
     twins.wait()
     assert isinstance(twins.abandon(2), tuple)
     assert twins.last_receipt.gas_used < 2**24
-
-
-def test_a_round_of_86_clients_stays_within_its_gas(chain: EmbeddedChain) -> None:
-    twins = Twins.opened(chain, Shape(clients=1075, trainers=65, members=21))
-    commitments = 0
-    for _ in range(2):
-        # A deployment's first round pays for new words of storage, later ones overwrite them.
-        active = {*support.trainers_of(twins.state), *twins.state.committee}
-        support.commit_all(twins, sorted(active))
-        commitments = twins.last_receipt.gas_used
-        twins.decide(faults.honest(twins))
-    assert commitments < 86 * 9_500
-    assert twins.last_receipt.gas_used < 320_000
 
 
 def test_the_code_on_chain_is_the_artefact_and_the_immutables(chain: EmbeddedChain) -> None:

@@ -20,11 +20,12 @@ from hypothesis.stateful import (
 
 from ledger.chain.embedded import EmbeddedChain
 from ledger.protocol import encoding
-from ledger.protocol.ledger_state import Stage
-from ledger.protocol.selection import rank
-from ledger.protocol.types import Beacon, ClientId, Strategy, VoteKind
+from ledger.protocol.consensus import primary_place, replies_needed
+from ledger.protocol.ledger_state import Stage, StatementKind
+from ledger.protocol.ranking import rank
+from ledger.protocol.types import Beacon, ClientId, Form, Phase, Quorum
 from tests.contracts import faults, support, wrong_decisions
-from tests.contracts.twins import Shape, Twins
+from tests.contracts.twins import Proposal, Shape, Twins
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,11 +35,12 @@ SIZES = ((7, 4, 3), (13, 6, 5), (460, 20, 7))
 DISTANCES = st.one_of(
     st.floats(0, 1e300, allow_subnormal=True).map(abs), st.sampled_from([0.0, 1.0, 2.0])
 )
+VIEWS = st.tuples(st.integers(0, 9), st.integers(0, 9))
 FLAG_WORD_ENDS = (0, 223, 224, 447, 448, 459)
 
 
 class TwinsMachine(RuleBasedStateMachine):
-    """The five transactions in any order, with whoever has committed and is not banned."""
+    """The five transactions in any order, windows, bans and relays among them."""
 
     folder: Path
     shape: Shape
@@ -52,20 +54,36 @@ class TwinsMachine(RuleBasedStateMachine):
 
     @initialize(
         sizes=st.sampled_from(SIZES),
-        strategy=st.sampled_from(Strategy),
+        form=st.sampled_from(Form),
         beacon=st.sampled_from(Beacon),
         aggregation_ppm=st.sampled_from([0, 400_000, 1_000_000]),
-        rounds=st.integers(2, 9),
+        rounds=st.integers(4, 20),
+        commit_blocks=st.sampled_from([3, 12, 40]),
+        blocks_to_decide=st.integers(2, 6),
+        bft=st.booleans(),
     )
     def open(
         self,
         sizes: tuple[int, int, int],
-        strategy: Strategy,
+        form: Form,
         beacon: Beacon,
         aggregation_ppm: int,
         rounds: int,
+        commit_blocks: int,
+        blocks_to_decide: int,
+        bft: bool,
     ) -> None:
-        self.shape = Shape(*sizes, aggregation_ppm, strategy, rounds, 3, beacon)
+        quorum = Quorum.BFT if bft else Quorum.PAPER
+        self.shape = Shape(
+            *sizes,
+            aggregation_ppm,
+            form,
+            rounds,
+            commit_blocks,
+            deadline_blocks=commit_blocks + blocks_to_decide,
+            replies=replies_needed(sizes[2], quorum),
+            beacon=beacon,
+        )
         self.twins = Twins.opened(self.chain, self.shape, batch=150)
 
     def is_open(self) -> bool:
@@ -73,15 +91,16 @@ class TwinsMachine(RuleBasedStateMachine):
 
     def can_be_decided(self) -> bool:
         state = self.twins.state
-        able = [member for member in state.committee if not state.registry[member].banned]
+        able = [place for place in range(len(state.committee)) if support.can_vote(state, place)]
         rankable = faults.rankable(self.twins)
-        return self.is_open() and len(able) > 2 and len(rankable) >= state.deployment.members
+        return (
+            self.is_open()
+            and len(able) > state.deployment.replies
+            and len(rankable) >= state.deployment.members
+        )
 
     def active(self) -> list[ClientId]:
-        state = self.twins.state
-        clients = {*support.trainers_of(state), *state.committee}
-        able = (client for client in clients if not state.registry[client].banned)
-        return sorted(set(able) - state.committed)
+        return sorted(set(support.active_of(self.twins.state)) - self.twins.state.committed)
 
     @precondition(lambda self: self.is_open() and self.active())
     @rule(data=st.data())
@@ -89,11 +108,17 @@ class TwinsMachine(RuleBasedStateMachine):
         chosen = data.draw(st.lists(st.sampled_from(self.active()), min_size=1, max_size=8))
         support.commit_all(self.twins, chosen)
 
+    @precondition(lambda self: self.is_open() and self.active())
+    @rule(data=st.data())
+    def commit_with_some_sent_ahead(self, data: st.DataObject) -> None:
+        sent = sorted(self.twins.state.committed)[:2]
+        support.commit_all(self.twins, data.draw(st.permutations([*self.active()[:3], *sent])))
+
     @precondition(is_open)
     @rule(data=st.data())
     def commit_for_anybody(self, data: st.DataObject) -> None:
         everybody = st.integers(0, self.twins.state.deployment.clients - 1).map(ClientId)
-        support.commit_all(self.twins, data.draw(st.lists(everybody, max_size=3, unique=True)))
+        support.commit_all(self.twins, data.draw(st.lists(everybody, max_size=3)))
 
     @precondition(lambda self: self.is_open() and self.active())
     @rule(dropouts=st.sampled_from([0, 0, 1]))
@@ -104,20 +129,43 @@ class TwinsMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def decide(self, data: st.DataObject) -> None:
         state, able = self.twins.state, faults.rankable(self.twins)
-        size = data.draw(st.integers(state.deployment.members, len(able)))
+        sizes = st.just(len(able)) | st.integers(state.deployment.members, len(able))
+        size = data.draw(sizes)
         trainers = data.draw(st.permutations(able))[:size]
         distances = data.draw(st.lists(DISTANCES, min_size=size, max_size=size))
         ranking = rank(zip(trainers, distances, strict=True))
-        spread = state.deployment.strategy is Strategy.WITHIN_SPREAD
-        threshold = encoding.float_bits(data.draw(DISTANCES)) if spread else 0
+        certified = state.deployment.form is Form.WITHIN_THRESHOLD
+        threshold = encoding.float_bits(data.draw(DISTANCES)) if certified else 0
         self.twins.decide(support.proposal(self.twins, ranking, threshold))
 
+    @precondition(can_be_decided)
+    @rule(data=st.data())
+    def decide_once_the_window_has_passed(self, data: st.DataObject) -> None:
+        self.twins.close_commitments()
+        self.decide(data)
+
+    @precondition(can_be_decided)
+    @rule(data=st.data(), views=VIEWS)
+    def decide_with_any_votes(self, data: st.DataObject, views: tuple[int, int]) -> None:
+        state, decision = self.twins.state, faults.honest(self.twins).decision
+        size, found = len(state.committee), []
+        for phase, view in zip(Phase, views, strict=True):
+            # The banned are among them, and now and then there are too few.
+            others = set(range(size)) - {primary_place(state.seed, phase, view, size)}
+            absent = data.draw(st.sets(st.sampled_from(sorted(others)), max_size=2))
+            vote = support.request(self.twins, decision, phase, view)
+            repliers = sorted(others - absent)
+            found.append(support.certificate(self.twins, vote, repliers=repliers))
+        self.twins.decide(Proposal(state.round, decision, (found[0], found[1])))
+
     @precondition(lambda self: self.is_open() and self.active())
-    @rule(dropouts=st.sampled_from([0, 0, 1]), data=st.data())
-    def take_a_whole_round(self, dropouts: int, data: st.DataObject) -> None:
-        self.commit_the_rest(dropouts)
-        if self.can_be_decided():
-            self.decide(data)
+    @rule(rounds=st.integers(1, 3), dropouts=st.sampled_from([0, 0, 1]), data=st.data())
+    def take_whole_rounds(self, rounds: int, dropouts: int, data: st.DataObject) -> None:
+        for _ in range(rounds):
+            if self.is_open() and self.active()[dropouts:]:
+                self.commit_the_rest(dropouts)
+            if self.can_be_decided():
+                self.decide(data)
 
     @precondition(
         lambda self: (
@@ -136,22 +184,36 @@ class TwinsMachine(RuleBasedStateMachine):
             self.twins.wait()
         self.twins.abandon(self.twins.state.round)
 
-    @precondition(is_open)
-    @rule(data=st.data(), kind=st.sampled_from(VoteKind))
-    def report(self, data: st.DataObject, kind: VoteKind) -> None:
+    @rule(data=st.data(), kind=st.sampled_from(StatementKind))
+    def report(self, data: st.DataObject, kind: StatementKind) -> None:
         state = self.twins.state
         everybody = st.integers(0, state.deployment.clients - 1).map(ClientId)
         client = data.draw(everybody | st.sampled_from([*state.committee, *state.committed]))
-        first, second = support.equivocation(self.twins, client, kind)
+        report = support.equivocation(self.twins, client, kind)
         # Few bans, or there would soon be nobody left to decide anything.
         guilty = data.draw(st.booleans()) and len(self.banned()) < 3
-        self.twins.report(client, first, second if guilty else first)
+        self.twins.report(report if guilty else replace(report, second=report.first))
+
+    @precondition(lambda self: self.can_be_decided() and len(self.banned()) < 3)
+    @rule(place=st.integers(0, 2), kind=st.sampled_from(StatementKind), data=st.data())
+    def ban_who_is_elected(self, place: int, kind: StatementKind, data: st.DataObject) -> None:
+        found = faults.honest(self.twins)
+        middle = (len(found.decision.ranking) - self.shape.members) // 2
+        client = encoding.word_client(found.decision.ranking[middle + place])
+        self.twins.report(support.equivocation(self.twins, client, kind))
+        self.twins.decide(found)
+        if self.is_open() and self.active():
+            self.commit_the_rest(0)
+        if self.can_be_decided():
+            self.decide_with_any_votes(data, data.draw(VIEWS))
 
     @precondition(lambda self: not self.is_open())
     @rule(rounds=st.integers(2, 9))
     def begin_another(self, rounds: int) -> None:
+        number = self.twins.state.round
         support.commit_all(self.twins, [ClientId(0)])
-        self.twins.abandon(self.twins.state.round)
+        self.twins.abandon(number)
+        self.twins.relayed(lambda twins: twins.abandon(number))
         self.compare_clients()
         self.shape = replace(self.shape, rounds=rounds)
         self.twins = Twins.opened(self.chain, self.shape)
@@ -168,7 +230,7 @@ class TwinsMachine(RuleBasedStateMachine):
         self.twins.compare_clients({*few, *ends, *self.banned(), *state.committed})
 
     def banned(self) -> list[int]:
-        return [i for i, client in enumerate(self.twins.state.registry) if client.banned]
+        return [i for i, client in enumerate(self.twins.state.registry) if client.banned_in]
 
 
 def test_contract_and_specification_never_differ(tmp_path: Path) -> None:

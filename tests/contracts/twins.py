@@ -15,9 +15,9 @@ from ledger.chain.committee_ledger import LedgerWriter
 from ledger.chain.deployment import creation_data
 from ledger.chain.events import decode_log
 from ledger.protocol import encoding, ledger_state, rounds
+from ledger.protocol.consensus import majority
 from ledger.protocol.errors import Refusal
 from ledger.protocol.ledger_state import Deployment, registry_batches
-from ledger.protocol.sampling import first_committee
 from ledger.protocol.signing import KeySigner
 from ledger.protocol.types import (
     NO_DIGEST,
@@ -26,10 +26,11 @@ from ledger.protocol.types import (
     ClientId,
     Digest,
     Domain,
+    Form,
     RegisteredClient,
-    Strategy,
-    Vote,
+    SignedCommitment,
 )
+from tests.contracts.relay import RelayedLedger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 Outcome = tuple[ledger_state.Event, ...] | type[Refusal]
 """What a step came to: its events, or the refusal."""
 
-SignedCommitment = tuple[ClientId, Digest, bytes]
 DEPLOYMENT_GAS = 8_000_000
 
 
@@ -65,38 +65,44 @@ def digest_of(*parts: object) -> Digest:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Sizes and rules of a deployment under test."""
+    """Sizes and rules of a deployment under test; `replies` None is the paper's majority."""
 
     clients: int = 13
     trainers: int = 6
     members: int = 5
     aggregation_ppm: int = 500_000
-    strategy: Strategy = Strategy.NEAREST
+    form: Form = Form.FIRST
     rounds: int = 5
-    deadline_blocks: int = 2
+    commit_blocks: int = 4
+    deadline_blocks: int = 8
+    replies: int | None = None
     beacon: Beacon = Beacon.NONE
 
     def deployment(self, registry: Digest) -> Deployment:
         """Return the constructor's arguments for a registry of this digest."""
-        config = digest_of("configuration", self)
         return Deployment(
-            config=config,
+            config=digest_of("configuration", self),
             registry=registry,
             clients=self.clients,
             trainers=self.trainers,
             members=self.members,
             aggregation_ppm=self.aggregation_ppm,
-            strategy=self.strategy,
+            form=self.form,
             rounds=self.rounds,
+            commit_blocks=self.commit_blocks,
             deadline_blocks=self.deadline_blocks,
+            replies=majority(self.members) if self.replies is None else self.replies,
             beacon=self.beacon,
-            committee=first_committee(config, self.clients, self.members),
             model=digest_of("first model"),
         )
 
 
 class Twins:
-    """One deployed contract and the specification's state of it."""
+    """One deployed contract and the specification's state of it.
+
+    Attributes:
+        sender: where transactions go: to the ledger itself, or to a relay before it.
+    """
 
     def __init__(
         self, chain: EmbeddedChain, deployment: Deployment, keys: tuple[KeySigner, ...]
@@ -106,6 +112,7 @@ class Twins:
         self.chain = chain
         self.keys = keys
         self.ledger = LedgerWriter(chain, receipt.contract_address, receipt.block_number)
+        self.sender = self.ledger
         self.deployment_receipt = receipt
         self.last_receipt = receipt
         domain = Domain(chain.chain_id, Address(to_canonical(receipt.contract_address)))
@@ -125,40 +132,49 @@ class Twins:
     def register(self, words: Sequence[int], rest: Digest) -> Outcome:
         return self._step(
             lambda block: rounds.register_clients(self.state, words, rest, block),
-            lambda: self.ledger.register_clients(words, rest),
+            lambda: self.sender.register_clients(words, rest),
         )
 
     def commit(self, round_number: int, signed: Sequence[SignedCommitment]) -> Outcome:
         return self._step(
-            lambda _: rounds.commit_updates(self.state, round_number, signed),
-            lambda: self.ledger.commit_updates(round_number, signed),
+            lambda block: rounds.commit_updates(self.state, round_number, signed, block),
+            lambda: self.sender.commit_updates(round_number, signed),
         )
 
     def decide(self, proposal: Proposal) -> Outcome:
         arguments = (proposal.round, proposal.decision, proposal.certificates)
         return self._step(
             lambda block: rounds.decide(self.state, *arguments, block),
-            lambda: self.ledger.decide(*arguments),
+            lambda: self.sender.decide(*arguments),
         )
 
     def abandon(self, round_number: int) -> Outcome:
         return self._step(
             lambda block: rounds.abandon_round(self.state, round_number, block),
-            lambda: self.ledger.abandon_round(round_number),
+            lambda: self.sender.abandon_round(round_number),
         )
 
-    def report(
-        self, client: ClientId, first: tuple[Vote, bytes], second: tuple[Vote, bytes]
-    ) -> Outcome:
+    def report(self, report: ledger_state.EquivocationReport) -> Outcome:
         return self._step(
-            lambda _: rounds.report_equivocation(self.state, client, first, second),
-            lambda: self.ledger.report_equivocation(client, first, second),
+            lambda block: rounds.report_equivocation(self.state, report, block),
+            lambda: self.sender.report_equivocation(report),
         )
+
+    def relayed(self, act: Callable[[Twins], Outcome]) -> Outcome:
+        """Do something through a contract that passes every call on."""
+        self.sender = RelayedLedger(self.chain, self.ledger)
+        try:
+            return act(self)
+        finally:
+            self.sender = self.ledger
 
     def wait(self) -> None:
-        """Let the deadline of the open round pass."""
-        deadline = self.state.opened_block + self.state.deployment.deadline_blocks
-        self.chain.mine(max(0, deadline - self.chain.head().number - 1))
+        """Let blocks pass, so that the next may abandon the open round."""
+        self._mine_before(self.state.opened_block + self.state.deployment.deadline_blocks)
+
+    def close_commitments(self) -> None:
+        """Let blocks pass, so that the next is the first in which nothing is committed any more."""
+        self._mine_before(self.state.opened_block + self.state.deployment.commit_blocks + 1)
 
     def compare(self) -> None:
         """Assert that the contract's storage is the specification's state."""
@@ -184,13 +200,16 @@ class Twins:
             assert self.ledger.client(client) == self.state.registry[client]
             assert self.ledger.has_committed(client) == (client in self.state.committed)
 
+    def _mine_before(self, block: int) -> None:
+        self.chain.mine(max(0, block - self.chain.head().number - 1))
+
     def _step(
         self,
         specified: Callable[[ledger_state.BlockContext], ledger_state.Step],
         send: Callable[[], Receipt],
     ) -> Outcome:
-        head = self.chain.head()
-        block = ledger_state.BlockContext(head.number + 1, Digest(head.hash))
+        head, direct = self.chain.head(), self.sender is self.ledger
+        block = ledger_state.BlockContext(head.number + 1, Digest(head.hash), direct)
         refused: type[Refusal] | None = None
         events: tuple[ledger_state.Event, ...] = ()
         try:

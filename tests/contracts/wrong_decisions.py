@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ledger.protocol import encoding, errors
 from ledger.protocol.signing import sign
-from ledger.protocol.types import Phase, Strategy
+from ledger.protocol.types import NO_DIGEST, Form, Phase
 from tests.contracts import support
 from tests.contracts.faults import Fault, honest, idle, primary, rankable
 from tests.contracts.twins import digest_of
@@ -58,12 +58,22 @@ def _resigned(phase: Phase, **fields: object) -> Callable[[Twins], Outcome]:
     def act(twins: Twins) -> Outcome:
         found = honest(twins)
         view = support.able_view(twins, phase)
-        vote = support.request(twins, phase, view, *support.voted(twins, found.decision, phase))
+        vote = support.request(twins, found.decision, phase, view)
         certificates = list(found.certificates)
         certificates[phase - 1] = support.certificate(twins, replace(vote, **fields))  # type: ignore[arg-type]
         return twins.decide(replace(found, certificates=(certificates[0], certificates[1])))
 
     return act
+
+
+def _swapped(field: str) -> Callable[[Twins], Outcome]:
+    """Send an honest decision in which one digest is another than the committee voted on."""
+    return _deciding(
+        lambda _, p: replace(
+            p,
+            decision=replace(p.decision, **{field: digest_of("another")}),  # type: ignore[arg-type]
+        )
+    )
 
 
 def _first_reply(change: Callable[[bytes], bytes]) -> Callable[[Twins], Outcome]:
@@ -74,10 +84,17 @@ def _with_last_client(ranking: tuple[int, ...], client: int) -> tuple[int, ...]:
     return (*ranking[:-1], ranking[-1] >> 32 << 32 | client)
 
 
+def _with_member(place: int, member: int) -> Callable[[Twins, tuple[int, ...]], tuple[int, ...]]:
+    def changed(twins: Twins, ranking: tuple[int, ...]) -> tuple[int, ...]:
+        at = place % len(ranking)
+        word = ranking[at] >> 32 << 32 | twins.state.committee[member]
+        return (*ranking[:at], word, *ranking[at + 1 :])
+
+    return changed
+
+
 def _request_from_another_place(twins: Twins, c: SubmittedCertificate) -> SubmittedCertificate:
-    vote = support.request(
-        twins, Phase.AGGREGATION, c.view, *support.voted(twins, honest(twins).decision, Phase(1))
-    )
+    vote = support.request(twins, honest(twins).decision, Phase.AGGREGATION, c.view)
     committee = twins.state.committee
     place = (primary(twins, c.view) + 1) % len(committee)
     return replace(c, request=sign(twins.keys[committee[place]], twins.state.domain, vote))
@@ -144,6 +161,11 @@ WRONG_DECISIONS = (
     ),
     Fault("no ranking", errors.RankingTooShortError, _ranked(lambda _, r: r[:0])),
     Fault(
+        "a trainer less while there is time",
+        errors.RankingTooEarlyError,
+        _ranked(lambda _, r: r[:-1]),
+    ),
+    Fault(
         "a ranking in another order",
         errors.RankingNotSortedError,
         _ranked(lambda _, r: (r[1], r[0], *r[2:])),
@@ -169,10 +191,14 @@ WRONG_DECISIONS = (
         errors.UnknownClientError,
         _ranked(lambda _, r: (*r[:-1], 2**256 - 1)),
     ),
-    Fault(
-        "a member in the ranking",
-        errors.MemberRankedError,
-        _ranked(lambda t, r: _with_last_client(r, t.state.committee[-1])),
+    *(
+        Fault(
+            f"a member that has committed, at place {place} of the ranking",
+            errors.MemberRankedError,
+            _ranked(_with_member(place, member)),
+        )
+        for place in range(6)
+        for member in (0, -1)
     ),
     Fault(
         "a client twice in the ranking",
@@ -193,7 +219,7 @@ WRONG_DECISIONS = (
         "a threshold for strategy II",
         errors.ThresholdUnusedError,
         lambda t: t.decide(support.proposal(t, support.ranking_of(rankable(t)), 1)),
-        Strategy.FARTHEST,
+        Form.LAST,
     ),
     Fault(
         "an infinite threshold",
@@ -201,7 +227,7 @@ WRONG_DECISIONS = (
         lambda t: t.decide(
             support.proposal(t, support.ranking_of(rankable(t)), encoding.INFINITY_BITS)
         ),
-        Strategy.WITHIN_SPREAD,
+        Form.WITHIN_THRESHOLD,
     ),
     Fault(
         "a set that does not follow from the ranking",
@@ -218,17 +244,36 @@ WRONG_DECISIONS = (
         errors.WrongNextCommitteeError,
         _resigned(Phase.ELECTION, set_digest=digest_of("another committee")),
     ),
-    Fault(
-        "another model than the one voted on",
-        errors.RequestNotSignedError,
-        _deciding(
-            lambda _, p: replace(p, decision=replace(p.decision, model=digest_of("another model")))
-        ),
+    *(
+        Fault(
+            f"another {field} than the one voted on", errors.RequestNotSignedError, _swapped(field)
+        )
+        for field in ("base", "model", "updates_root", "scores_root", "reveal", "record")
     ),
     Fault(
-        "another result of the election",
+        "another threshold than the one voted on",
         errors.RequestNotSignedError,
-        _resigned(Phase.ELECTION, result=digest_of("a result")),
+        _deciding(
+            lambda _, p: replace(
+                p, decision=replace(p.decision, threshold_bits=p.decision.threshold_bits + 1)
+            )
+        ),
+        Form.WITHIN_THRESHOLD,
+    ),
+    Fault(
+        "an election without the aggregation's result",
+        errors.RequestNotSignedError,
+        _resigned(Phase.ELECTION, result=NO_DIGEST),
+    ),
+    Fault(
+        "an aggregation for another base than the election's",
+        errors.RequestNotSignedError,
+        _resigned(Phase.AGGREGATION, base=digest_of("another base")),
+    ),
+    Fault(
+        "an election for another base than the aggregation's",
+        errors.RequestNotSignedError,
+        _resigned(Phase.ELECTION, base=digest_of("another base")),
     ),
     Fault(
         "a request of the other phase",
@@ -236,8 +281,9 @@ WRONG_DECISIONS = (
         _certificate(
             lambda t, _: support.certificate(
                 t,
-                support.request(
-                    t, Phase.AGGREGATION, 0, *support.voted(t, honest(t).decision, Phase.ELECTION)
+                replace(
+                    support.request(t, honest(t).decision, Phase.ELECTION, 0),
+                    phase=Phase.AGGREGATION,
                 ),
             ),
             Phase.ELECTION,
@@ -257,11 +303,6 @@ WRONG_DECISIONS = (
         "a request with high s",
         errors.SignatureNotCanonicalError,
         _certificate(lambda _, c: replace(c, request=support.high_s(c.request))),
-    ),
-    Fault(
-        "another time than the one signed",
-        errors.RequestNotSignedError,
-        _certificate(lambda _, c: replace(c, timestamp=c.timestamp + 1)),
     ),
     Fault(
         "another view than the one signed",

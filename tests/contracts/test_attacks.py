@@ -1,0 +1,194 @@
+"""What was done to the first version by its own participants, and is worth nothing now."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ledger.chain.calls import CommitCall
+from ledger.protocol import encoding, errors, ledger_state
+from ledger.protocol.ledger_state import Stage, StatementKind
+from ledger.protocol.types import ClientId, Commitment
+from tests.contracts import faults, support
+from tests.contracts.twins import Outcome, Shape, Twins
+
+if TYPE_CHECKING:
+    from ledger.chain.embedded import EmbeddedChain
+
+SHAPE = Shape(commit_blocks=12, deadline_blocks=60)
+
+
+def taken(outcome: Outcome) -> tuple[ClientId, ...]:
+    assert isinstance(outcome, tuple)
+    (event,) = outcome
+    assert isinstance(event, ledger_state.UpdatesCommitted)
+    return event.clients
+
+
+def playing(chain: EmbeddedChain, shape: Shape = SHAPE) -> Twins:
+    """Return twins in whose round 1 all active clients have committed."""
+    twins = Twins.opened(chain, shape)
+    support.commit_all(twins, support.active_of(twins.state))
+    return twins
+
+
+@pytest.mark.parametrize("kind", StatementKind)
+def test_a_ranked_trainer_that_bans_itself_does_not_void_the_decision(
+    chain: EmbeddedChain, kind: StatementKind
+) -> None:
+    twins = playing(chain)
+    found = faults.honest(twins)
+    for word in found.decision.ranking[:2]:
+        client = encoding.word_client(word)
+        assert isinstance(twins.report(support.equivocation(twins, client, kind)), tuple)
+    assert isinstance(twins.decide(found), tuple)
+    twins.compare_clients()
+
+
+def test_members_that_ban_themselves_do_not_void_their_votes(chain: EmbeddedChain) -> None:
+    twins = playing(chain)
+    found = faults.honest(twins)
+    for member in twins.state.committee:
+        assert isinstance(twins.report(support.equivocation(twins, member)), tuple)
+    assert isinstance(twins.decide(found), tuple)
+    assert all(twins.state.registry[m].banned_in == 1 for m in found.decision.committee)
+
+
+def test_a_client_banned_in_the_round_still_commits_in_it(chain: EmbeddedChain) -> None:
+    twins = Twins.opened(chain, SHAPE)
+    client = support.trainers_of(twins.state)[0]
+    twins.report(support.equivocation(twins, client))
+    assert taken(support.commit_all(twins, [client])) == (client,)
+
+
+def test_a_trainer_that_is_late_cannot_commit_once_the_decision_is_in_sight(
+    chain: EmbeddedChain,
+) -> None:
+    twins = Twins.opened(chain, SHAPE)
+    late, *others = support.trainers_of(twins.state)
+    support.commit_all(twins, others)
+    twins.close_commitments()
+    before = twins.state.commitments
+    assert support.commit_all(twins, [late]) is errors.CommitmentsClosedError
+    assert twins.state.commitments == before
+    assert isinstance(twins.decide(faults.honest(twins)), tuple)
+
+
+def test_a_copied_commitment_opens_nothing_of_who_copies_it(chain: EmbeddedChain) -> None:
+    twins = Twins.opened(chain, SHAPE)
+    author, thief = support.trainers_of(twins.state)[:2]
+    original = support.commitment(twins, author)
+    word = original.commitment.commitment
+    # With the author's signature it is refused; with the thief's own it is its word, of no payload.
+    copied = replace(original, commitment=Commitment(1, thief, word))
+    assert twins.commit(1, [copied]) is errors.CommitmentNotSignedError
+    stolen = support.signed_commitment(twins, Commitment(1, thief, word))
+    assert taken(twins.commit(1, [original, stolen])) == (author, thief)
+    payload = support.payload_of(1, author)
+    mined = {c.client: c.commitment for c in twins.ledger.commitments(1)}
+    assert mined[author] == encoding.commitment_of(author, payload)
+    assert mined[thief] != encoding.commitment_of(thief, payload)
+
+
+def test_a_commitment_sent_ahead_does_not_spoil_the_batch_that_carries_it(
+    chain: EmbeddedChain,
+) -> None:
+    twins = Twins.opened(chain, SHAPE)
+    clients = support.active_of(twins.state)
+    support.commit_all(twins, [clients[3]])
+    assert taken(support.commit_all(twins, clients)) == clients[:3] + clients[4:]
+    assert twins.state.committed == set(clients)
+    twins.compare_clients()
+
+
+def test_nobody_looks_at_the_signature_of_what_is_passed_over(chain: EmbeddedChain) -> None:
+    twins = Twins.opened(chain, SHAPE)
+    first, second = support.trainers_of(twins.state)[:2]
+    support.commit_all(twins, [first])
+    again = support.commitment(twins, first)
+    spoilt = replace(again, signature=support.high_s(again.signature))
+    fresh = support.commitment(twins, second)
+    assert taken(twins.commit(1, [spoilt, fresh, spoilt, fresh])) == (second,)
+
+
+def test_of_two_commitments_in_one_batch_the_first_is_taken(chain: EmbeddedChain) -> None:
+    twins = Twins.opened(chain, SHAPE)
+    client = support.trainers_of(twins.state)[0]
+    first = support.commitment(twins, client)
+    other = support.signed_commitment(twins, Commitment(1, client, support.payload_of(1, client)))
+    word = first.commitment.commitment
+    event = ledger_state.UpdatesCommitted(1, (client,), (word,))
+    assert twins.commit(1, [first, other]) == (event,)
+
+
+def test_the_largest_batch_may_begin_with_one_that_was_sent_ahead(chain: EmbeddedChain) -> None:
+    shape = Shape(clients=300, trainers=250, members=6, commit_blocks=12, deadline_blocks=60)
+    twins = Twins.opened(chain, shape)
+    clients = support.active_of(twins.state)
+    support.commit_all(twins, [clients[0], clients[255]])
+    assert taken(support.commit_all(twins, clients)) == clients[1:255]
+
+
+def test_a_relay_carries_nothing_and_its_batch_can_be_sent_directly(chain: EmbeddedChain) -> None:
+    twins = Twins.opened(chain, SHAPE)
+    batch = [support.commitment(twins, client) for client in support.active_of(twins.state)]
+    relayed = twins.relayed(lambda r: r.commit(1, batch))
+    assert relayed is errors.NotSentByAccountError
+    assert isinstance(twins.commit(1, batch), tuple)
+    call = twins.ledger.call_of(twins.last_receipt.transaction_hash)
+    assert call == CommitCall(1, tuple(batch))
+
+
+def test_no_draw_and_no_later_round_seats_who_is_banned(chain: EmbeddedChain) -> None:
+    # A third of all clients; before, banned clients were still sampled and drawn.
+    shape = Shape(20, 6, 5, rounds=9, commit_blocks=12, deadline_blocks=40)
+    twins = Twins.opened(chain, shape)
+    banned = set(map(ClientId, range(0, 18, 3)))
+    for client in sorted(banned):
+        twins.report(support.equivocation(twins, client))
+    twins.wait()
+    assert isinstance(twins.abandon(1), tuple)
+    for number in range(2, 9):
+        active = support.active_of(twins.state)
+        assert not banned & {*active, *twins.state.committee}
+        assert len(active) == 11
+        assert taken(support.commit_all(twins, active)) == active
+        assert isinstance(twins.decide(faults.honest(twins)), tuple), number
+
+
+def test_equivocation_is_still_recorded_after_the_last_round(chain: EmbeddedChain) -> None:
+    twins = playing(chain, replace(SHAPE, rounds=1))
+    member = twins.state.committee[0]
+    assert isinstance(twins.decide(faults.honest(twins)), tuple)
+    assert twins.state.stage is Stage.FINISHED
+    before = twins.state.head
+    for kind, accused in zip(StatementKind, (member, ClientId(0), ClientId(1)), strict=True):
+        if not twins.state.registry[accused].banned_in:
+            assert isinstance(twins.report(support.equivocation(twins, accused, kind)), tuple)
+    assert twins.state.head != before
+    assert {ban.client for ban in twins.ledger.bans()} == {member, 0, 1}
+    twins.compare_clients()
+
+
+def test_votes_are_proof_for_any_phase_and_view_of_one_base(chain: EmbeddedChain) -> None:
+    twins = playing(chain)
+    for client, fields in enumerate(({"phase": 7}, {"view": 2**32 - 1}, {"round": 2**64 - 1})):
+        first, second = (
+            support.statement(twins, ClientId(client), StatementKind.REPLY, number, **fields)
+            for number in (1, 2)
+        )
+        report = ledger_state.EquivocationReport(ClientId(client), first, second)
+        assert isinstance(twins.report(report), tuple)
+
+
+def test_votes_with_one_set_and_two_results_are_proof(chain: EmbeddedChain) -> None:
+    twins = playing(chain)
+    client = twins.state.committee[0]
+    first, second = (
+        support.statement(twins, client, StatementKind.REQUEST, 1, result=result)
+        for result in (support.payload_of(1, client), support.payload_of(2, client))
+    )
+    report = ledger_state.EquivocationReport(client, first, second)
+    assert isinstance(twins.report(report), tuple)
