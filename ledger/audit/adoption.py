@@ -1,132 +1,228 @@
-"""Going on after a transaction that does not do what its event says: the event is believed.
+"""Going on after a transaction whose call data cannot be read, or do not do what its event says.
 
-The contradiction has been written down by then. Believing the event lets the rounds after it be
-checked against their own record, instead of reporting the same fault for all of them.
+The event is believed as far as it follows: head, seed and drawn committees are recomputed from
+it, only signatures are not. Believing it lets the rounds after it be checked against their own
+record, instead of reporting the same fault for all of them.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
+from ledger.audit.codes import Step
 from ledger.protocol import encoding, ledger_state
-from ledger.protocol.types import NO_DIGEST, Address, ClientId, Digest, RegisteredClient
+from ledger.protocol.consensus import primary_place
+from ledger.protocol.sampling import drawn_committee
+from ledger.protocol.types import (
+    NO_DIGEST,
+    Address,
+    Beacon,
+    ClientId,
+    Digest,
+    Phase,
+    RegisteredClient,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ledger.protocol.ledger_state import BlockContext, Event, LedgerState
 
 
-def adopted(
-    state: ledger_state.LedgerState, event: ledger_state.Event, block_number: int
-) -> tuple[ledger_state.LedgerState, bool]:
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """A field of an event that does not follow from the state before it."""
+
+    step: Step
+    name: str
+    recorded: object
+    true: object
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """The state that an event claims.
+
+    Attributes:
+        state: after it.
+        fits: whether the event speaks of the round that was open.
+    """
+
+    state: LedgerState
+    fits: bool = True
+
+
+def adopted(state: LedgerState, event: Event, block_number: int) -> Adopted:
     """Return the state that an event claims, whatever led to it.
 
     Args:
         state: before it.
         event: as logged.
         block_number: the block that holds it.
-
-    Returns:
-        The state after it, and whether it fits the state before.
     """
     match event:
         case ledger_state.ClientsRegistered(_, words):
-            room = state.deployment.clients - len(state.registry)
-            joined = tuple(encoding.registered_client(word) for word in words[:room])
-            return replace(state, registry=state.registry + joined), True
+            left = state.deployment.clients - len(state.registry)
+            joined = tuple(encoding.registered_client(word) for word in words[:left])
+            return Adopted(replace(state, registry=state.registry + joined))
         case ledger_state.LedgerOpened(_, seed, committee, model):
             state = replace(state, stage=ledger_state.Stage.OPEN, round=1, seed=seed, model=model)
             state = replace(_padded(state), committee=_known(state, committee))
-            return replace(state, opened_block=block_number), True
-        case ledger_state.UpdatesCommitted(number, clients, payloads):
-            return _committed(state, clients, payloads), number == state.round
-        case ledger_state.ClientBanned(_, client, head):
-            return _banned(state, client, head), True
-        case ledger_state.RoundDecided():
-            known = event.round == state.round
-            state = replace(state, model=event.model)
-            return _opened(state, event, block_number), known
-        case ledger_state.RoundAbandoned():
-            return _opened(state, event, block_number), event.round == state.round
+            return Adopted(replace(state, opened_block=block_number, registry_rest=NO_DIGEST))
+        case ledger_state.UpdatesCommitted(number, clients, commitments):
+            taken = zip(clients, commitments, strict=True)
+            return Adopted(_committed(state, taken), number == state.round)
+        case ledger_state.ClientBanned(number, client, head):
+            return Adopted(_banned(state, client, head), number == state.round)
+        case _:
+            return Adopted(_opened(state, event, block_number), event.round == state.round)
 
 
-def true_end(
-    state: ledger_state.LedgerState, event: ledger_state.Event, beacon: Digest
-) -> tuple[Digest, Digest] | None:
-    """Return the head and the seed that follow from what an event says, None if it moves neither.
+def mismatches(state: LedgerState, event: Event, block: BlockContext) -> Iterator[Mismatch]:
+    """Yield the fields of an event that do not follow from the state and the event's others.
 
     Args:
         state: before it.
         event: as logged.
-        beacon: what else flows into the seed.
+        block: the block that holds it.
 
-    Returns:
-        Head and seed after it.
+    Yields:
+        One mismatch for each such field.
     """
-    number, seed = state.round, state.seed
+    for step, name, true in _expected(state, event, block):
+        recorded = getattr(event, name)
+        if recorded != true:
+            yield Mismatch(step, name, recorded, true)
+    if isinstance(event, ledger_state.LedgerOpened):
+        words = [encoding.registry_word(client) for client in state.registry]
+        registered, _ = ledger_state.registry_batches(words)
+        if registered != state.deployment.registry:
+            yield Mismatch(Step.DEPLOYMENT, "registry", registered, state.deployment.registry)
+
+
+def _expected(
+    state: LedgerState, event: Event, block: BlockContext
+) -> Iterator[tuple[Step, str, object]]:
+    """Yield step, name and value of the fields of an event that follow from the rest."""
     match event:
-        case ledger_state.ClientBanned(_, client, _) if client < state.deployment.clients:
-            return encoding.head_after_ban(state.head, number, client), seed
-        case ledger_state.RoundAbandoned(_, committee, _, _):
-            drawn = encoding.set_digest(_known(state, committee))
-            head = encoding.head_after_abandoned(state.head, number, seed, state.commitments, drawn)
-            return head, encoding.seed_after_abandoned(seed, beacon)
+        case ledger_state.ClientsRegistered():
+            yield Step.DEPLOYMENT, "first", len(state.registry)
+            left = state.deployment.clients - len(state.registry)
+            yield Step.DEPLOYMENT, "words", event.words[:left]
+        case ledger_state.LedgerOpened():
+            yield from _expected_opening(state, block)
+        case ledger_state.UpdatesCommitted():
+            yield Step.COMPLETENESS, "round", state.round
+        case ledger_state.ClientBanned():
+            client = ClientId(min(event.client, state.deployment.clients - 1))
+            yield Step.COMPLETENESS, "round", state.round
+            yield Step.COMPLETENESS, "client", client
+            yield Step.HEAD, "head", encoding.head_after_ban(state.head, state.round, client)
         case ledger_state.RoundDecided():
-            sets = (
-                encoding.set_digest(event.accepted),
-                encoding.set_digest(event.next_committee),
-            )
-            result = event.aggregation_result()
-            head = encoding.head_after_decision(
-                state.head, number, seed, state.commitments, (*sets, result)
-            )
-            return head, encoding.next_seed(seed, sets[0], result, sets[1], beacon)
+            yield from _expected_decision(state, event, block)
         case _:
-            return None
+            yield from _expected_abandonment(state, block)
 
 
-def _known(state: ledger_state.LedgerState, clients: tuple[ClientId, ...]) -> tuple[ClientId, ...]:
+def _expected_opening(
+    state: LedgerState, block: BlockContext
+) -> Iterator[tuple[Step, str, object]]:
+    deployment = state.deployment
+    seed = encoding.first_seed(deployment.config, _beacon(state, block))
+    drawn = drawn_committee(seed, deployment.clients, deployment.members, ())
+    yield Step.DEPLOYMENT, "config", deployment.config
+    yield Step.HEAD, "seed", seed
+    yield Step.SAMPLING, "committee", drawn
+    yield Step.DEPLOYMENT, "model", deployment.model
+
+
+def _expected_decision(
+    state: LedgerState, event: ledger_state.RoundDecided, block: BlockContext
+) -> Iterator[tuple[Step, str, object]]:
+    yield Step.COMPLETENESS, "round", state.round
+    beacon = _beacon(state, block)
+    yield Step.HEAD, "next_seed", encoding.next_seed(state.seed, event.reveal, beacon)
+    votes = encoding.votes_digest(event.views, event.signers, event.incidents)
+    sets = encoding.set_digest(event.accepted), encoding.set_digest(event.next_committee)
+    head = encoding.head_after_decision(_before(state), *sets, event.result(), votes)
+    yield Step.HEAD, "head", head
+    committee = state.committee
+    if committee:
+        places = (
+            primary_place(state.seed, phase, event.views[phase - 1], len(committee))
+            for phase in Phase
+        )
+        yield Step.CERTIFICATES, "primaries", tuple(committee[place] for place in places)
+
+
+def _expected_abandonment(
+    state: LedgerState, block: BlockContext
+) -> Iterator[tuple[Step, str, object]]:
+    deployment = state.deployment
+    seed = encoding.seed_after_abandoned(state.seed, _beacon(state, block))
+    banned = {ClientId(i) for i, client in enumerate(state.registry) if client.banned_in}
+    drawn = drawn_committee(seed, deployment.clients, deployment.members, banned)
+    yield Step.COMPLETENESS, "round", state.round
+    yield Step.HEAD, "next_seed", seed
+    yield Step.SAMPLING, "next_committee", drawn
+    head = encoding.head_after_abandoned(_before(state), encoding.set_digest(drawn))
+    yield Step.HEAD, "head", head
+
+
+def _beacon(state: LedgerState, block: BlockContext) -> Digest:
+    return block.parent_hash if state.deployment.beacon is Beacon.BLOCK else NO_DIGEST
+
+
+def _before(state: LedgerState) -> encoding.Before:
+    return encoding.Before(state.head, state.round, state.seed, state.commitments)
+
+
+def _known(state: LedgerState, clients: tuple[ClientId, ...]) -> tuple[ClientId, ...]:
     """Return the clients if all of them exist, else nobody."""
     return clients if all(client < state.deployment.clients for client in clients) else ()
 
 
-def _padded(state: ledger_state.LedgerState) -> ledger_state.LedgerState:
+def _padded(state: LedgerState) -> LedgerState:
     """Return the state with a nobody in the place of each client that was never registered."""
     missing = state.deployment.clients - len(state.registry)
     nobody = RegisteredClient(Address(bytes(20)), 1)
     return replace(state, registry=state.registry + (nobody,) * missing)
 
 
-def _committed(
-    state: ledger_state.LedgerState, clients: tuple[ClientId, ...], payloads: tuple[Digest, ...]
-) -> ledger_state.LedgerState:
+def _committed(state: LedgerState, taken: Iterable[tuple[ClientId, Digest]]) -> LedgerState:
     digest, committed = state.commitments, set(state.committed)
-    for client, payload in zip(clients, payloads, strict=False):
+    for client, commitment in taken:
         if client < state.deployment.clients:
-            digest = encoding.commitments_digest(digest, client, payload)
+            digest = encoding.commitments_digest(digest, client, commitment)
             committed.add(client)
     return replace(state, commitments=digest, committed=frozenset(committed))
 
 
-def _banned(
-    state: ledger_state.LedgerState, client: ClientId, head: Digest
-) -> ledger_state.LedgerState:
+def _banned(state: LedgerState, client: ClientId, head: Digest) -> LedgerState:
     registry = list(state.registry)
     if client < len(registry):
-        registry[client] = replace(registry[client], banned=True)
-    committed = state.committed - {client}
-    return replace(state, registry=tuple(registry), committed=committed, head=head)
+        registry[client] = replace(registry[client], banned_in=state.round)
+    return replace(state, registry=tuple(registry), head=head)
 
 
 def _opened(
-    state: ledger_state.LedgerState,
+    state: LedgerState,
     event: ledger_state.RoundDecided | ledger_state.RoundAbandoned,
     block_number: int,
-) -> ledger_state.LedgerState:
-    last = event.round >= state.deployment.rounds
+) -> LedgerState:
+    deployment = state.deployment
+    is_last = event.round >= deployment.rounds
+    ended = isinstance(event, ledger_state.RoundAbandoned)
+    is_short = ended and len(event.next_committee) < deployment.members
     return replace(
         _padded(state),
-        stage=ledger_state.Stage.FINISHED if last else ledger_state.Stage.OPEN,
-        round=event.round if last else event.round + 1,
+        stage=ledger_state.Stage.FINISHED if is_last or is_short else ledger_state.Stage.OPEN,
+        round=event.round if is_last else event.round + 1,
         opened_block=block_number,
         seed=event.next_seed,
         committee=_known(state, event.next_committee),
+        model=event.model if isinstance(event, ledger_state.RoundDecided) else state.model,
         head=event.head,
         committed=frozenset(),
         commitments=NO_DIGEST,

@@ -2,49 +2,68 @@
 
 The backbone is a replay: every transaction to the contract goes through the executable
 specification again (`replay.py`), which must give the recorded events and the contract's state.
-What the chain cannot enforce - distances, means, the model - is recomputed from the blobs.
+What the chain cannot enforce - distances, means, the model - is judged from the round's record and
+its blobs by the functions that members call before they vote (`ledger.protocol.judgement`).
 
 The ten steps, each passed, failed with its first contradiction, or not checkable:
 
-     1 deployment and parameters       `opening.py`
-     2 head chain and seeds            `replay.py`, `opening.py`
-     3 certificates and signatures     `replay.py`, `accusations.py`
-     4 sampling from the seed          `replay.py`, `completeness.py`
-     5 blobs equal to commitments      `evidence.py`
-     6 each member's distances         `distances.py`
-     7 means and medians               `outcome.py`
-     8 ranking, accepted set, election `replay.py`, `outcome.py`
-     9 the model                       `outcome.py`
-    10 nothing missing in between      `replay.py`, `completeness.py`
+     1 deployment and parameters       `steps/deployment.py`
+     2 head chain and seeds            `replay.py`, `steps/heads.py`
+     3 certificates, signatures, base  `replay.py`, `steps/certificates.py`
+     4 sampling from the seed          `replay.py`, `steps/sampling.py`
+     5 blobs equal to commitments      `archive.py`, `steps/blobs.py`
+     6 each member's distances         `steps/distances.py`
+     7 means and medians               `steps/means.py`
+     8 ranking, accepted set, election `replay.py`, `steps/ranking.py`
+     9 the model                       `steps/model.py`
+    10 nothing missing in between      `replay.py`, `steps/completeness.py`
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ledger.audit import report
-from ledger.audit.accusations import check_accusations, find_bans
-from ledger.audit.completeness import check_completeness, check_sampling
-from ledger.audit.distances import check_distances
-from ledger.audit.evidence import Archive, gather
-from ledger.audit.opening import check_state, read_opening, verify_file
-from ledger.audit.outcome import ModelChain, check_means, check_ranking, is_sane
+from ledger.audit.archive import Archive
+from ledger.audit.codes import Count, Fact, FindingKind, Need, Step
+from ledger.audit.evidence import closing_in, gather, participants_in
+from ledger.audit.findings import AuditLog
+from ledger.audit.incidents import find_incidents
 from ledger.audit.replay import Replay
-from ledger.audit.report import REPORT_VERSION, AuditReport, Finding, Notebook, readable
+from ledger.audit.report import REPORT_VERSION, AuditReport, Contradiction, Finding, Missing
+from ledger.audit.sentences import hexed
+from ledger.audit.steps.blobs import check_record
+from ledger.audit.steps.certificates import check_base
+from ledger.audit.steps.completeness import account_for_commitments, find_absent
+from ledger.audit.steps.deployment import read_start
+from ledger.audit.steps.distances import check_distances
+from ledger.audit.steps.heads import check_head_block, check_state, read_snapshot, verify_file
+from ledger.audit.steps.means import check_means
+from ledger.audit.steps.model import ModelChain
+from ledger.audit.steps.ranking import check_ranking, check_sets, is_sane
+from ledger.audit.steps.sampling import check_sampling
 from ledger.chain.ports import ChainUnreachableError
-from ledger.protocol import ledger_state, rounds
+from ledger.protocol import rounds
 from ledger.protocol.errors import ChainError
+from ledger.protocol.inputs import Inputs
+from ledger.protocol.ledger_state import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ledger.audit.opening import Opening
+    from ledger.audit.evidence import RoundEvidence
     from ledger.audit.replay import ReplayedRound
+    from ledger.audit.steps.deployment import RunStart
     from ledger.blobs.store import BlobReader
     from ledger.chain.committee_ledger import CommitteeLedger, Snapshot
-    from ledger.protocol.documents import RunDocument
 
-__all__ = ["AuditReport", "audit", "readable"]
+_NEED_ROUND_BEFORE = (
+    Step.SAMPLING,
+    Step.DISTANCES,
+    Step.MEANS,
+    Step.RANKING,
+    Step.MODEL,
+    Step.COMPLETENESS,
+)
 
 
 def audit(
@@ -65,22 +84,22 @@ def audit(
     Raises:
         ChainUnreachableError: the node went away, so that nothing can be said.
     """
-    run = _Audit(ledger, blobs, progress)
+    auditor = Auditor(ledger, blobs, progress)
     try:
-        run.check()
+        auditor.check()
     except ChainUnreachableError:
         raise
     except ChainError as error:
-        run.notes.contradict(report.HEAD, "the chain can be read", str(error))
-        run.stop("the chain cannot be read any further")
-    return run.report()
+        auditor.log.contradict(Step.HEAD, Contradiction(Fact.CHAIN_UNREADABLE, true=str(error)))
+        auditor.log.lack(Missing(Need.CHAIN), *Step)
+    return auditor.report()
 
 
-class _Audit:
+class Auditor:
     """One audit while it runs.
 
     Attributes:
-        notes: what was found so far.
+        log: what was found so far.
     """
 
     def __init__(
@@ -89,14 +108,14 @@ class _Audit:
         blobs: BlobReader,
         progress: Callable[[int, int], None] | None,
     ) -> None:
-        self.notes = Notebook()
+        self.log = AuditLog()
         self._ledger = ledger
-        self._desk = Archive(blobs, self.notes)
+        self._archive = Archive(blobs, self.log)
         self._progress = progress
         self._facts: dict[str, Any] = {
             "address": ledger.address,
             "chain_id": ledger.chain.chain_id,
-            "genesis_hash": report.shown(ledger.chain.genesis_hash),
+            "genesis_hash": hexed(ledger.chain.genesis_hash),
             "head_block": 0,
             "head_block_hash": "",
             "config": "",
@@ -106,136 +125,127 @@ class _Audit:
 
     def check(self) -> None:
         """Go through the whole run."""
-        head = self._ledger.chain.head()
-        self._facts |= {"head_block": head.number, "head_block_hash": report.shown(head.hash)}
-        verify_file(self._ledger, self.notes)
-        opening = read_opening(self._ledger, self._desk)
-        if opening is None:
-            self.stop("what was deployed is not known")
+        ledger, log = self._ledger, self.log
+        head = ledger.chain.head()
+        self._facts |= {"head_block": head.number, "head_block_hash": hexed(head.hash)}
+        verify_file(ledger, log)
+        start = read_start(ledger, self._archive)
+        if start is None:
+            log.lack(Missing(Need.DEPLOYMENT), *Step)
             return
-        self._facts |= _deployment_facts(opening)
-        snapshot = self._snapshot(head.number)
-        replay = Replay(
-            self._ledger, rounds.deployed(opening.deployment, opening.domain), self.notes
-        )
-        model = ModelChain(opening.deployment.model)
-        if opening.document is not None:
-            dimension = opening.document.parameters.dimension
-            model.load(opening.deployment.model, dimension, 0, self._desk)
-        for facts in replay.ended_rounds(head.number):
-            self._check_round(facts, opening, model)
+        self._facts |= _deployment_facts(start)
+        snapshot = read_snapshot(ledger, head.number, log)
+        replay = Replay(ledger, rounds.deployed(start.deployment, start.domain), log)
+        model = self._first_model(start)
+        for replayed in replay.ended_rounds(head.number):
+            self._check_round(replayed, start, model)
             if self._progress is not None:
-                self._progress(facts.round, _ended(snapshot, self._rounds))
-        self._facts |= {"head": report.shown(replay.state.head), "round": replay.state.round}
+                self._progress(replayed.round, _ended(snapshot, self._rounds))
+        self._facts |= {"head": hexed(replay.state.head), "round": replay.state.round}
         self._facts["stage"] = replay.state.stage.name.lower()
+        log.counts[Count.OPEN_COMMITMENTS] = replay.open_commitments()
         if snapshot is not None:
-            check_state(snapshot, replay.state, self.notes)
-        again = self._ledger.chain.block(head.number)
-        if again.hash != head.hash:
-            true = "the chain was reorganised during the audit, or answers as it likes"
-            what = f"block {head.number} is {report.shown(head.hash)}"
-            self.notes.contradict(report.HEAD, what, true)
-
-    def stop(self, why: str) -> None:
-        """Write down that no step could be finished.
-
-        Args:
-            why: the reason.
-        """
-        for step in report.TITLES:
-            self.notes.lack(step, why)
+            check_state(snapshot, replay, log)
+        check_head_block(ledger, head, log)
 
     def report(self) -> AuditReport:
         """Return the report of what was found."""
+        log = self.log
         return AuditReport(
             version=REPORT_VERSION,
             deployment=self._facts,
             rounds=self._rounds,
-            steps=self.notes.steps(),
-            findings=tuple(self.notes.findings),
-            finding_counts=dict(sorted(self.notes.finding_counts.items())),
-            counts=dict(sorted(self.notes.counts.items())),
+            steps=log.steps(),
+            findings=tuple(log.findings),
+            finding_counts={str(kind): n for kind, n in sorted(log.finding_counts.items())},
+            counts={str(count): n for count, n in sorted(log.counts.items())},
         )
 
-    def _snapshot(self, block_number: int) -> Snapshot | None:
-        try:
-            return self._ledger.state(block_number)
-        except ChainUnreachableError:
-            raise
-        except (ChainError, ValueError) as error:
-            self.notes.contradict(report.HEAD, "the contract says where it stands", str(error))
-            return None
+    def _first_model(self, start: RunStart) -> ModelChain:
+        model = ModelChain(start.deployment.model)
+        if start.document is not None:
+            parameters = start.document.parameters
+            model.load(start.deployment.model, parameters.dimension, None, self._archive)
+            if not parameters.scores_checked:
+                kind = FindingKind.SCORES_UNCHECKED
+                self.log.find(Finding(kind, None, (), (), proven=True))
+        return model
 
-    def _check_round(self, facts: ReplayedRound, opening: Opening, model: ModelChain) -> None:
-        notes = self.notes
+    def _check_round(self, replayed: ReplayedRound, start: RunStart, model: ModelChain) -> None:
+        log, at = self.log, replayed.round
         self._rounds += 1
-        if facts.round != self._rounds:
-            what = f"round {facts.round} is the {self._rounds}. that ended"
-            notes.contradict(report.COMPLETENESS, what, f"round {self._rounds} should", facts.round)
-        find_bans(facts, opening.domain, notes)
-        if not facts.known:
-            why = f"round {facts.round}: seed and committee are not known without the round before"
-            for step in (report.SAMPLING, report.DISTANCES, report.MEANS, report.RANKING):
-                notes.lack(step, why)
-            notes.lack(report.MODEL, why)
-            notes.lack(report.COMPLETENESS, why)
+        if at != self._rounds:
+            values = str(at), str(self._rounds)
+            contradiction = Contradiction(Fact.ROUND_ORDER, at, (), "", *values)
+            log.contradict(Step.COMPLETENESS, contradiction)
+        if not replayed.known:
+            log.lack(Missing(Need.ROUND_BEFORE, at), *_NEED_ROUND_BEFORE)
             return
-        check_sampling(facts, opening.deployment, notes)
-        if facts.decided is None:
-            self._abandoned(facts, opening.document)
-        elif is_sane(facts.decided, opening.deployment, notes):
-            notes.counts["rounds decided"] += 1
-            if opening.document is not None:
-                self._check_decision(facts, facts.decided, opening, opening.document, model)
+        decided = replayed.decided
+        log.counts[Count.ROUNDS_ABANDONED if decided is None else Count.ROUNDS_DECIDED] += 1
+        if decided is None:
+            evidence = (hexed(replayed.transaction),)
+            log.find(Finding(FindingKind.ABANDONED_ROUND, at, (), evidence, proven=True))
+        elif not is_sane(decided, start.deployment, log):
+            return
+        else:
+            check_sets(decided, start.deployment, log)
+        self._check_inputs(replayed, start, model)
 
-    def _check_decision(
-        self,
-        facts: ReplayedRound,
-        event: ledger_state.RoundDecided,
-        opening: Opening,
-        document: RunDocument,
-        model: ModelChain,
-    ) -> None:
-        notes, parameters = self.notes, document.parameters
-        evidence = gather(facts, event, opening, document, self._desk)
-        check_accusations(evidence, notes)
-        check_distances(evidence, self._desk)
-        check_means(evidence, parameters, notes)
-        check_ranking(evidence, opening.deployment, notes)
-        model.check(evidence, parameters, self._desk)
-        check_completeness(evidence, parameters.dimension, self._desk)
-
-    def _abandoned(self, facts: ReplayedRound, document: RunDocument | None) -> None:
-        self.notes.counts["rounds abandoned"] += 1
-        sentence = "the round ended at its deadline without a decision; the model stayed"
-        evidence = (facts.transaction.hex(),)
-        self.notes.find(
-            Finding("abandoned round", facts.round, (), sentence, evidence, proven=True)
+    def _check_inputs(self, replayed: ReplayedRound, start: RunStart, model: ModelChain) -> None:
+        log, event = self.log, replayed.decided
+        participants = participants_in(replayed)
+        closing = closing_in(replayed, participants)
+        account_for_commitments(replayed, participants, closing, log)
+        if event is None:
+            return
+        check_base(replayed, event, closing, log)
+        check_sampling(event, participants, log)
+        if start.document is None:
+            return
+        inputs = Inputs(
+            parameters=start.document.parameters,
+            layout=start.document.layout,
+            domain=start.domain,
+            registry=replayed.before.registry,
+            round=replayed.round,
+            seed=replayed.before.seed,
+            participants=participants,
+            closing=closing,
         )
-        if document is None:
-            return
-        # Nothing rests on these payloads, and a missing one may be why the round was abandoned.
-        for client, payload in facts.payloads.items():
-            self._desk.payload(payload, 4 * document.parameters.dimension, facts.round, client)
+        self._judge(gather(inputs, event, self._archive), model)
+
+    def _judge(self, found: RoundEvidence, model: ModelChain) -> None:
+        """Judge a round by the functions that members call."""
+        log = self.log
+        check_record(found, log)
+        doubts = check_distances(found, log)
+        check_means(found, doubts, log)
+        check_ranking(found, log)
+        find_incidents(found, model.vector, self._archive)
+        find_absent(found, log)
+        model.check(found, self._archive)
 
 
 def _ended(snapshot: Snapshot | None, rounds_so_far: int) -> int:
     """Return how many rounds have ended, as the contract says."""
     if snapshot is None:
         return rounds_so_far
-    return snapshot.round if snapshot.stage is ledger_state.Stage.FINISHED else snapshot.round - 1
+    return snapshot.round if snapshot.stage is Stage.FINISHED else snapshot.round - 1
 
 
-def _deployment_facts(opening: Opening) -> dict[str, Any]:
-    d = opening.deployment
+def _deployment_facts(start: RunStart) -> dict[str, Any]:
+    d = start.deployment
     return {
-        "config": report.shown(d.config),
+        "config": hexed(d.config),
         "clients": d.clients,
         "trainers": d.trainers,
         "members": d.members,
         "rounds": d.rounds,
-        "strategy": int(d.strategy),
+        "form": int(d.form),
         "aggregation_ppm": d.aggregation_ppm,
+        "commit_blocks": d.commit_blocks,
         "deadline_blocks": d.deadline_blocks,
+        "replies": d.replies,
         "beacon": str(d.beacon),
     }

@@ -7,17 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 from eth_utils.address import to_checksum_address
 
-from ledger.protocol import ledger_state
 from ledger.protocol.encoding import word_client, word_distance
+from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
 from ledger.protocol.types import ClientId
-
-EndedRound = tuple[tuple[ClientId, ...], ledger_state.RoundDecided | ledger_state.RoundAbandoned]
-"""A round's committee, and how it ended."""
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ledger.chain.committee_ledger import CommitteeLedger
+
+
+@dataclass(frozen=True, slots=True)
+class EndedRound:
+    """A round that has ended: its committee, and how."""
+
+    committee: tuple[ClientId, ...]
+    event: RoundDecided | RoundAbandoned
 
 
 @dataclass(slots=True)
@@ -31,7 +36,8 @@ class Participation:
         trained: rounds in which it was ranked.
         accepted: rounds in which its update entered the model.
         served: rounds in which it was a member.
-        banned: whether it is banned.
+        banned_in_round: the round in whose course its ban was recorded, which counts from the
+            next one on; None without one.
     """
 
     client: ClientId
@@ -40,7 +46,7 @@ class Participation:
     trained: int = 0
     accepted: int = 0
     served: int = 0
-    banned: bool = False
+    banned_in_round: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the counts as plain data."""
@@ -81,17 +87,16 @@ def participation(ledger: CommitteeLedger, ended: Iterable[EndedRound]) -> list[
         Participation(ClientId(index), to_checksum_address(client.address), client.samples)
         for index, client in enumerate(ledger.registry())
     ]
-    for committee, event in ended:
-        for member in committee:
+    for one in ended:
+        for member in one.committee:
             found[member].served += 1
-        if isinstance(event, ledger_state.RoundDecided):
-            for word in event.ranking:
+        if isinstance(one.event, RoundDecided):
+            for word in one.event.ranking:
                 found[word_client(word)].trained += 1
-            for client in event.accepted:
+            for client in one.event.accepted:
                 found[client].accepted += 1
-    for recorded in ledger.bans():
-        if isinstance(recorded.event, ledger_state.ClientBanned):
-            found[recorded.event.client].banned = True
+    for ban in ledger.bans():
+        found[ban.client].banned_in_round = ban.round
     return found
 
 
@@ -103,12 +108,15 @@ def client_rounds(ended: Iterable[EndedRound], client: int) -> list[ClientRound]
         client: its index.
     """
     found = []
-    for committee, event in ended:
-        if client in committee:
+    for one in ended:
+        event = one.event
+        if client in one.committee:
             found.append(ClientRound(event.round, "member", None, None, accepted=False))
-        for rank, word in enumerate(getattr(event, "ranking", ())):
+        if not isinstance(event, RoundDecided):
+            continue
+        for rank, word in enumerate(event.ranking):
             if word_client(word) == client:
-                accepted = isinstance(event, ledger_state.RoundDecided) and client in event.accepted
+                accepted = client in event.accepted
                 row = ClientRound(event.round, "trainer", rank, word_distance(word), accepted)
                 found.append(row)
     return found
@@ -121,10 +129,10 @@ def ended_rounds(ledger: CommitteeLedger) -> list[EndedRound]:
         ledger: the contract.
     """
     opening = ledger.opening(1)
-    committee = opening[0] if opening else ()
+    committee = opening.committee if opening else ()
     found: list[EndedRound] = []
     for recorded in ledger.outcomes(limit=2**31, descending=False):
-        if isinstance(recorded.event, ledger_state.RoundDecided | ledger_state.RoundAbandoned):
-            found.append((committee, recorded.event))
+        if isinstance(recorded.event, RoundDecided | RoundAbandoned):
+            found.append(EndedRound(committee, recorded.event))
             committee = recorded.event.next_committee
     return found

@@ -1,16 +1,30 @@
-"""What an audit found: ten steps with their outcomes, and who was caught at what.
+"""What an audit found, as plain data: ten steps with their outcomes, and who was caught at what.
 
-A report is plain data: the CLI renders it with `readable`, the API sends `as_dict`.
+Codes and numbers are compared, sentences are made from them when they are read: the CLI prints
+`readable`, the API sends `as_dict`.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ledger.audit import sentences
+from ledger.audit.codes import (
+    BlobKind,
+    Fact,
+    FindingKind,
+    Need,
+    Outcome,
+    Step,
+    StepOutcome,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from ledger.protocol.ledger_state import StatementKind
+    from ledger.protocol.types import ClientId, DropoutReason, Phase, RefusalReason
 
 REPORT_VERSION = 1
 MOST_NAMED = 50
@@ -18,50 +32,80 @@ MOST_NAMED = 50
 MOST_FINDINGS = 10_000
 """Findings that are kept; of the others only the number by kind is."""
 
-Outcome = Literal["passed", "failed", "incomplete"]
-StepOutcome = Literal["passed", "failed", "not checkable"]
-
-DEPLOYMENT, HEAD, CERTIFICATES, SAMPLING, BLOBS = 1, 2, 3, 4, 5
-DISTANCES, MEANS, RANKING, MODEL, COMPLETENESS = 6, 7, 8, 9, 10
-
-TITLES = {
-    DEPLOYMENT: "deployment and parameters",
-    HEAD: "head chain and seeds",
-    CERTIFICATES: "certificates and signatures",
-    SAMPLING: "sampling from the seed",
-    BLOBS: "blobs equal to their commitments",
-    DISTANCES: "each member's distances",
-    MEANS: "means and medians, bit for bit",
-    RANKING: "ranking, accepted set and election",
-    MODEL: "the model, bit for bit",
-    COMPLETENESS: "nothing missing in between",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Contradiction:
     """Where the record and the truth part.
 
     Attributes:
+        fact: what is contradicted.
         round: t; None where it concerns no round.
         clients: clients or members whom it concerns.
-        recorded: what the record says.
-        true: what follows from the rest of the record.
+        subject: of what exactly: a field's name, a hash, a block.
+        recorded: the recorded value, if there is one.
+        true: the true value, or the error that stands for it.
     """
 
-    round: int | None
-    clients: tuple[int, ...]
-    recorded: str
-    true: str
+    fact: Fact
+    round: int | None = None
+    clients: tuple[ClientId, ...] = ()
+    subject: str = ""
+    recorded: str = ""
+    true: str = ""
 
     @property
     def sentence(self) -> str:
         """All of it as one sentence."""
-        who = [f"round {self.round}"] if self.round is not None else []
-        if self.clients:
-            who.append(f"client{'s' * (len(self.clients) > 1)} {listed(self.clients)}")
-        place = f"{', '.join(who)}: " if who else ""
-        return f"{place}the record says that {self.recorded}; in truth {self.true}"
+        said, so = sentences.recorded_and_true(self.fact, self.subject, self.recorded, self.true)
+        return f"{_whom(self.round, self.clients)}the record says that {said}; in truth {so}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain data for JSON."""
+        return {
+            "fact": str(self.fact),
+            "round": self.round,
+            "clients": list(self.clients),
+            "subject": self.subject,
+            "recorded": self.recorded,
+            "true": self.true,
+            "sentence": self.sentence,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """What could not be checked, or for want of what.
+
+    Attributes:
+        need: what is missing.
+        round: t; None where it concerns no round.
+        clients: whose it is.
+        subject: the kind of blob, where one is missing.
+        detail: the digest of a blob, or the hash of a transaction.
+    """
+
+    need: Need
+    round: int | None = None
+    clients: tuple[ClientId, ...] = ()
+    subject: BlobKind | None = None
+    detail: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """All of it as one sentence."""
+        what = sentences.missing(self.need, self.subject, self.detail)
+        return f"{_whom(self.round, self.clients)}{what}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain data for JSON."""
+        return {
+            "need": str(self.need),
+            "round": self.round,
+            "clients": list(self.clients),
+            "subject": None if self.subject is None else str(self.subject),
+            "detail": self.detail,
+            "sentence": self.sentence,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,22 +113,47 @@ class StepReport:
     """One of the ten steps over the whole run.
 
     Attributes:
-        number: 1 to 10.
-        title: what is checked.
+        number: which.
         outcome: how it ended.
         contradiction: the first one, if it failed.
         contradictions: how many there are.
-        missing: what could not be checked, and for want of what; the first of them.
+        missing: the first things that could not be checked.
         missing_count: how many things could not be checked.
     """
 
-    number: int
-    title: str
+    number: Step
     outcome: StepOutcome
     contradiction: Contradiction | None
     contradictions: int
-    missing: tuple[str, ...]
+    missing: tuple[Missing, ...]
     missing_count: int
+
+    @property
+    def title(self) -> str:
+        """What is checked."""
+        return sentences.TITLES[self.number]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain data for JSON."""
+        first = self.contradiction
+        return {
+            "number": int(self.number),
+            "title": self.title,
+            "outcome": str(self.outcome),
+            "contradiction": None if first is None else first.as_dict(),
+            "contradictions": self.contradictions,
+            "missing": [missing.as_dict() for missing in self.missing],
+            "missing_count": self.missing_count,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class VotePlace:
+    """Where a vote was signed; the phase may be one that does not exist."""
+
+    round: int
+    phase: Phase | int
+    view: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,22 +161,51 @@ class Finding:
     """Misbehaviour or misfortune that the record names; it does not make the audit fail.
 
     Attributes:
-        kind: "false scores", "refused scores", "wrong proposal", "no quorum", "equivocation",
-            "ban", "silent member", "unexplained view", "dropout", "stray commitment" or
-            "abandoned round".
-        round: t.
+        kind: what happened.
+        round: t; None where it concerns the whole run.
         clients: who.
-        sentence: what happened.
-        evidence: digests that prove it, hex: of blobs, signed messages or transactions.
+        evidence: 0x-hex digests that prove it: of blobs, signed messages or transactions.
         proven: whether the evidence proves it; silence, for one, cannot be proven.
+        reason: why something was left out, or what was signed twice.
+        named: the client whose distance is false.
+        place: in which view.
     """
 
-    kind: str
-    round: int
-    clients: tuple[int, ...]
-    sentence: str
+    kind: FindingKind
+    round: int | None
+    clients: tuple[ClientId, ...]
     evidence: tuple[str, ...]
     proven: bool
+    reason: DropoutReason | RefusalReason | StatementKind | None = None
+    named: ClientId | None = None
+    place: VotePlace | None = None
+
+    @property
+    def sentence(self) -> str:
+        """What happened, in words."""
+        place, reason = self.place, sentences.why(self.reason)
+        at = "" if place is None else sentences.where(place.round, int(place.phase), place.view)
+        named = "" if self.named is None else str(self.named)
+        return sentences.happened(
+            self.kind, reason=reason, named=named, place=at, statements=reason
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain data for JSON."""
+        place = self.place
+        return {
+            "kind": str(self.kind),
+            "round": self.round,
+            "clients": list(self.clients),
+            "evidence": list(self.evidence),
+            "proven": self.proven,
+            "reason": None if self.reason is None else int(self.reason),
+            "named": self.named,
+            "place": None
+            if place is None
+            else {"round": place.round, "phase": int(place.phase), "view": place.view},
+            "sentence": self.sentence,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,112 +234,30 @@ class AuditReport:
     def outcome(self) -> Outcome:
         """Failed if a step failed, else incomplete if something could not be checked."""
         found = {step.outcome for step in self.steps}
-        if "failed" in found:
-            return "failed"
-        return "incomplete" if "not checkable" in found else "passed"
+        if StepOutcome.FAILED in found:
+            return Outcome.FAILED
+        return Outcome.INCOMPLETE if StepOutcome.NOT_CHECKABLE in found else Outcome.PASSED
 
-    @property
-    def ok(self) -> bool:
-        """Whether nothing failed; an incomplete audit is no failure."""
-        return self.outcome != "failed"
+    def step(self, number: Step) -> StepReport:
+        """Return one of the ten steps."""
+        return self.steps[number - 1]
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report as plain data for JSON."""
         return {
             "version": self.version,
-            "outcome": self.outcome,
-            "ok": self.ok,
+            "outcome": str(self.outcome),
             "deployment": dict(self.deployment),
             "rounds": self.rounds,
-            "steps": [_step_dict(step) for step in self.steps],
-            "findings": [_finding_dict(finding) for finding in self.findings],
+            "steps": [step.as_dict() for step in self.steps],
+            "findings": [finding.as_dict() for finding in self.findings],
             "finding_counts": dict(self.finding_counts),
             "counts": dict(self.counts),
         }
 
 
-@dataclass
-class Notebook:
-    """What the audit writes down while it reads; `report` makes the steps of it."""
-
-    counts: Counter[str] = field(default_factory=Counter)
-    findings: list[Finding] = field(default_factory=list)
-    finding_counts: Counter[str] = field(default_factory=Counter)
-    _contradictions: dict[int, Contradiction] = field(default_factory=dict)
-    _contradiction_counts: Counter[int] = field(default_factory=Counter)
-    _missing: dict[int, dict[str, None]] = field(default_factory=dict)
-    _missing_counts: Counter[int] = field(default_factory=Counter)
-
-    def contradict(
-        self,
-        step: int,
-        recorded: str,
-        true: str,
-        round_number: int | None = None,
-        clients: tuple[int, ...] = (),
-    ) -> None:
-        """Write down a contradiction.
-
-        Args:
-            step: 1 to 10.
-            recorded: what the record says, to follow "the record says that".
-            true: what is true, to follow "in truth".
-            round_number: t.
-            clients: whom it concerns.
-        """
-        self._contradiction_counts[step] += 1
-        first = Contradiction(round_number, clients, recorded, true)
-        self._contradictions.setdefault(step, first)
-
-    def lack(self, step: int, what: str) -> None:
-        """Write down what could not be checked and for want of what."""
-        named = self._missing.setdefault(step, {})
-        if what in named:
-            return
-        self._missing_counts[step] += 1
-        if len(named) < MOST_NAMED:
-            named[what] = None
-
-    def find(self, finding: Finding) -> None:
-        """Write down who was caught at what."""
-        self.finding_counts[finding.kind] += 1
-        if len(self.findings) < MOST_FINDINGS:
-            self.findings.append(finding)
-
-    def steps(self) -> tuple[StepReport, ...]:
-        """Return the ten steps as they stand."""
-        return tuple(self._step(number) for number in TITLES)
-
-    def _step(self, number: int) -> StepReport:
-        outcome: StepOutcome = "passed"
-        if self._missing_counts[number]:
-            outcome = "not checkable"
-        if self._contradiction_counts[number]:
-            outcome = "failed"
-        return StepReport(
-            number=number,
-            title=TITLES[number],
-            outcome=outcome,
-            contradiction=self._contradictions.get(number),
-            contradictions=self._contradiction_counts[number],
-            missing=tuple(self._missing.get(number, ())),
-            missing_count=self._missing_counts[number],
-        )
-
-
-def listed(values: tuple[int, ...], most: int = 20) -> str:
-    """Return numbers as text, the first of them if there are many."""
-    shown = ", ".join(str(value) for value in values[:most])
-    return shown if len(values) <= most else f"{shown} and {len(values) - most} more"
-
-
-def shown(digest: bytes) -> str:
-    """Return a digest as 0x-hex."""
-    return f"0x{digest.hex()}"
-
-
 def readable(report: AuditReport) -> list[str]:
-    """Return a report as lines of text.
+    """Return a report as lines of text, without anything that could be markup.
 
     Args:
         report: of an audit.
@@ -269,67 +285,42 @@ def readable(report: AuditReport) -> list[str]:
     return [*lines, "", _verdict(report)]
 
 
+def _whom(round_number: int | None, clients: tuple[ClientId, ...]) -> str:
+    """Return the round and the clients that a sentence is about."""
+    who = [f"round {round_number}"] if round_number is not None else []
+    if clients:
+        who.append(f"client{'s' * (len(clients) > 1)} {sentences.listed(clients)}")
+    return f"{', '.join(who)}: " if who else ""
+
+
 def _step_lines(step: StepReport) -> list[str]:
     lines = [f"{step.number:2d} {step.title:<36} {step.outcome}"]
     if step.contradiction is not None:
         lines.append(f"     {step.contradiction.sentence}")
         if step.contradictions > 1:
             lines.append(f"     and {step.contradictions - 1} more contradictions")
-    lines += [f"     not checkable: {what}" for what in step.missing[:5]]
+    lines += [f"     not checkable: {what.sentence}" for what in step.missing[:5]]
     if step.missing_count > 5:
         lines.append(f"     and {step.missing_count - 5} more things that could not be checked")
     return lines
 
 
 def _finding_line(finding: Finding) -> str:
-    who = f", client {listed(finding.clients)}" if finding.clients else ""
-    proof = "" if finding.proven else " (not proven)"
-    evidence = f" [{' '.join(digest[:18] for digest in finding.evidence)}]"
+    evidence = f" ({' '.join(digest[:18] for digest in finding.evidence)})"
     return (
-        f"round {finding.round}{who}: {finding.kind}{proof}: {finding.sentence}"
+        f"{_whom(finding.round, finding.clients) or 'the run: '}{finding.kind}"
+        f"{'' if finding.proven else ' (not proven)'}: {finding.sentence}"
         f"{evidence if finding.evidence else ''}"
     )
 
 
 def _verdict(report: AuditReport) -> str:
-    if report.outcome == "passed":
+    if report.outcome is Outcome.PASSED:
         return f"PASSED: all ten steps hold for all {report.rounds} rounds"
-    names = [str(step.number) for step in report.steps if step.outcome == "failed"]
-    if names:
-        if len(names) == 1:
-            return f"FAILED: step {names[0]} contradicts the record"
-        return f"FAILED: steps {', '.join(names)} contradict the record"
-    names = [str(step.number) for step in report.steps if step.outcome == "not checkable"]
-    return f"INCOMPLETE: nothing contradicts, but step {', '.join(names)} lacks what it checks by"
-
-
-def _step_dict(step: StepReport) -> dict[str, Any]:
-    found = step.contradiction
-    return {
-        "number": step.number,
-        "title": step.title,
-        "outcome": step.outcome,
-        "contradiction": None
-        if found is None
-        else {
-            "round": found.round,
-            "clients": list(found.clients),
-            "recorded": found.recorded,
-            "true": found.true,
-            "sentence": found.sentence,
-        },
-        "contradictions": step.contradictions,
-        "missing": list(step.missing),
-        "missing_count": step.missing_count,
-    }
-
-
-def _finding_dict(finding: Finding) -> dict[str, Any]:
-    return {
-        "kind": finding.kind,
-        "round": finding.round,
-        "clients": list(finding.clients),
-        "sentence": finding.sentence,
-        "evidence": list(finding.evidence),
-        "proven": finding.proven,
-    }
+    failed = [str(int(s.number)) for s in report.steps if s.outcome is StepOutcome.FAILED]
+    if failed:
+        if len(failed) == 1:
+            return f"FAILED: step {failed[0]} contradicts the record"
+        return f"FAILED: steps {', '.join(failed)} contradict the record"
+    lacking = [str(int(s.number)) for s in report.steps if s.outcome is StepOutcome.NOT_CHECKABLE]
+    return f"INCOMPLETE: nothing contradicts, but step {', '.join(lacking)} lacks what it checks by"

@@ -4,15 +4,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.audit.play import Game, honest_run
+from tests.audit.honest import honest_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tests.audit.runs import Run
+
 
 @pytest.fixture(scope="session")
-def honest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Game]:
+def honest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     """One honest run for all tests; nobody may change it."""
-    game = honest_run(tmp_path_factory.mktemp("honest"))
-    with game.chain:
-        yield game
+    run = honest_run(tmp_path_factory.mktemp("honest"))
+    with run.chain:
+        yield run

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from types import TracebackType
 
-    from web3 import Web3
-
     from ledger.chain.ports import TopicFilter
 
 
@@ -57,10 +55,6 @@ class ForgedChain:
     @property
     def genesis_hash(self) -> bytes:
         return self.chain.genesis_hash
-
-    @property
-    def web3(self) -> Web3:
-        return self.chain.web3
 
     def head(self) -> Block:
         self._count()

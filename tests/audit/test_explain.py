@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ledger.audit.explain import explain_round
-from ledger.audit.history import RoundHistory, read_round
-from ledger.protocol.consensus import primary_place
-from ledger.protocol.documents import Incident, RefusedScores, RoundRecord
+from ledger.audit.history import RoundHistory, RoundStatus, read_round
+from ledger.protocol.documents.incidents import Incident, Incidents
+from ledger.protocol.documents.record import Dropout, RefusedScores, RoundRecord, UsableUpdate
 from ledger.protocol.encoding import float_bits, keccak256, ranking_word, sha256
 from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
-from ledger.protocol.types import ClientId, Digest, Phase, Scores, SignedScores
+from ledger.protocol.types import (
+    ClientId,
+    Digest,
+    DropoutReason,
+    IncidentKind,
+    Phase,
+    RefusalReason,
+    Scores,
+    SignedScores,
+)
+from tests.audit.runs import PARAMETERS, document_of
 
 if TYPE_CHECKING:
-    from tests.audit.play import Game
+    from tests.audit.runs import Run
 
-SEED = keccak256(b"a seed")
-COMMITTEE = tuple(ClientId(client) for client in (6, 7, 8))
+COMMITTEE = tuple(ClientId(client) for client in (6, 7, 8, 10))
 TRAINERS = tuple(ClientId(client) for client in (0, 1, 2, 3, 4))
 NOTHING = Digest(bytes(32))
 RANKING = tuple(
@@ -27,114 +36,149 @@ RANKING = tuple(
 
 
 def signed(member: int) -> SignedScores:
-    return SignedScores(Scores(2, ClientId(member), sha256(b"%d" % member)), bytes(65))
-
-
-def primary(phase: Phase, view: int) -> ClientId:
-    return COMMITTEE[primary_place(SEED, phase, view, 3)]
+    scores = Scores(2, ClientId(member), NOTHING, NOTHING, sha256(b"%d" % member))
+    return SignedScores(scores, bytes(65))
 
 
 RECORD = RoundRecord(
     round=2,
+    base=NOTHING,
+    updates=tuple(UsableUpdate(ClientId(client), NOTHING) for client in (0, 1, 3, 4, 6, 7)),
+    dropouts=(
+        Dropout(ClientId(2), DropoutReason.PAYLOAD_MALFORMED, NOTHING),
+        Dropout(ClientId(8), DropoutReason.NO_COMMITMENT),
+        Dropout(ClientId(10), DropoutReason.NO_COMMITMENT),
+    ),
     scores=(signed(6),),
-    refused=(RefusedScores(signed(7), "false distance to client 0: 9 published, 1 true"),),
-    dropouts=((ClientId(2), "payload malformed"),),
-    incidents=(
-        Incident(Phase.AGGREGATION, 0, primary(Phase.AGGREGATION, 0), "silent", ()),
-        Incident(Phase.ELECTION, 0, ClientId(8), "equivocation", ()),
+    refused=(RefusedScores(signed(7), RefusalReason.FALSE_DISTANCE, ClientId(1)),),
+)
+INCIDENTS = Incidents(
+    2,
+    NOTHING,
+    (
+        Incident(Phase.AGGREGATION, 0, ClientId(7), IncidentKind.SILENT),
+        Incident(Phase.ELECTION, 0, ClientId(8), IncidentKind.EQUIVOCATION),
     ),
 )
 DECIDED = RoundDecided(
     round=2,
     ranking=RANKING,
     accepted=(ClientId(3), ClientId(0)),
-    next_committee=(ClientId(3), ClientId(0), ClientId(4)),
+    next_committee=(ClientId(3), ClientId(0), ClientId(4), ClientId(1)),
+    base=NOTHING,
     model=NOTHING,
     updates_root=NOTHING,
     scores_root=NOTHING,
     threshold_bits=0,
+    reveal=NOTHING,
     record=NOTHING,
+    incidents=NOTHING,
     views=(1, 0),
-    primaries=(primary(Phase.AGGREGATION, 1), primary(Phase.ELECTION, 0)),
-    signers=(0b011, 0b110),
+    primaries=(ClientId(8), ClientId(6)),
+    signers=(0b0011, 0b0110),
     next_seed=NOTHING,
     head=NOTHING,
 )
 HISTORY = RoundHistory(
     round=2,
-    status="decided",
-    seed=SEED,
+    status=RoundStatus.DECIDED,
+    seed=keccak256(b"a seed"),
     committee=COMMITTEE,
     trainers=TRAINERS,
+    empty_seats=(ClientId(10),),
     commitments=dict.fromkeys([*TRAINERS, ClientId(6), ClientId(7), ClientId(9)], NOTHING),
     decided=DECIDED,
     abandoned=None,
     banned=(ClientId(5),),
     ended=None,
     record=RECORD,
+    incidents=INCIDENTS,
 )
 
 
 def test_explains_a_decided_round_by_pencil() -> None:
-    failed, first = primary(Phase.AGGREGATION, 0), primary(Phase.AGGREGATION, 1)
-    assert explain_round(HISTORY, None) == [
-        "Round 2 was decided, with 5 trainers and 3 members.",
-        "Trainers are 0, 1, 2, 3, 4; members are 6, 7, 8.",
+    assert explain_round(HISTORY, document_of(PARAMETERS, NOTHING)) == [
+        "Round 2 was decided, with 5 trainers and 4 members.",
+        "Trainers are 0, 1, 2, 3, 4; members are 6, 7, 8, 10.",
+        "Banned, so that their seats are empty: 10.",
         "7 of 8 of them committed to an update.",
         "No commitment came from 8.",
         "9 committed though neither trainer nor member, to no effect.",
-        "Client 5 was banned during the round.",
-        "Client 2 was left out: payload malformed.",
-        "The scores of 1 of 3 members count: 6.",
-        "The scores of member 7 were left out: false distance to client 0: 9 published, 1 true.",
-        "No scores are recorded of 8.",
-        "4 trainers were ranked by their squared distances to the members; the 2 nearest were "
-        "accepted, up to distance 1.",
+        "Client 5 was banned during the round, from the next one on.",
+        "Client 2 was left out: its payload is no update of the model.",
+        "Client 8 was left out: it had not committed by the closing block.",
+        "The scores of 1 of 4 members count: 6.",
+        "The scores of member 7 were left out: its distance to client 1 is false.",
+        "4 trainers were ranked by the mean of their squared distances to the members; the 2 "
+        "nearest were accepted, up to distance 1.",
         "  rank   1 of 4: client 3, distance 0.5: accepted",
         "  rank   2 of 4: client 0, distance 1: accepted",
         "  rank   3 of 4: client 4, distance 1.5: refused",
         "  rank   4 of 4: client 1, distance 2.25: refused",
-        f"View 0 of the aggregation, with primary {failed}, failed: silent.",
-        f"View 1 decided the aggregation: primary {first} asked, and 2 members (2 are needed) "
-        "replied: 6, 7.",
-        "Member 8 signed two different votes in view 0 of the election.",
-        f"View 0 decided the election: primary {primary(Phase.ELECTION, 0)} asked, and 2 members "
-        "(2 are needed) replied: 7, 8.",
-        "The next committee is the middle of the ranking, ranks 1 to 3: 3, 0, 4.",
+        "Whoever sent the decision says of view 0 of the aggregation: member 7 sent no request as "
+        "primary.",
+        "View 1 decided the aggregation: primary 8 asked, and 2 members (3 are needed) replied: "
+        "6, 7.",
+        "Whoever sent the decision says of view 0 of the election: member 8 signed two different "
+        "votes.",
+        "View 0 decided the election: primary 6 asked, and 2 members (3 are needed) replied: 7, 8.",
+        "The next committee is the middle of the ranking, ranks 1 to 4: 3, 0, 4, 1.",
     ]
 
 
-def test_says_what_the_rule_of_the_cut_off_was() -> None:
-    def rule(**changes: object) -> str:
-        decided = replace(DECIDED, **changes)  # type: ignore[arg-type]
-        lines = explain_round(replace(HISTORY, decided=decided), None)
-        return next(line for line in lines if "ranked by" in line)
+def rule(settings: dict[str, Any], **changes: Any) -> str:
+    history = replace(HISTORY, decided=replace(DECIDED, **changes))
+    document = document_of(replace(PARAMETERS, **settings), NOTHING)
+    return next(line for line in explain_round(history, document) if "ranked by" in line)
 
+
+def test_says_what_the_rule_of_the_cut_off_was() -> None:
     last_two = (ClientId(4), ClientId(1))
-    assert rule(accepted=last_two).endswith("the 2 farthest were accepted, from distance 1.5 on.")
-    within = rule(threshold_bits=float_bits(1.25))
+    farthest = rule({"strategy": 2}, accepted=last_two)
+    assert farthest.endswith("the 2 farthest were accepted, from distance 1.5 on.")
+    spread = {"strategy": 3, "threshold": "spread", "scoring": "median"}
+    within = rule(spread, threshold_bits=float_bits(1.25))
     assert within.endswith("the 2 within the committee's own spread of 1.25 were accepted.")
-    none = rule(threshold_bits=float_bits(0.25))
+    assert "the median of their squared distances" in within
+    none = rule(spread, threshold_bits=float_bits(0.25))
     assert none.endswith("spread of 0.25, so the 2 nearest were accepted.")
+    direction = {"strategy": 3, "threshold": "direction", "distance": "direction"}
+    angle = rule(direction, threshold_bits=float_bits(2.0))
+    assert "the mean of their distances of direction" in angle
+    assert angle.endswith("the 2 within a right angle of 2 were accepted.")
+
+
+def test_leaves_out_what_only_the_configuration_says() -> None:
+    lines = explain_round(HISTORY, None)
+    assert "4 trainers were ranked by their distances to the members; 2 were accepted." in lines
+    assert not any("are needed" in line for line in lines)
 
 
 def test_says_so_if_the_record_is_missing() -> None:
-    lines = explain_round(replace(HISTORY, record=None), None)
+    lines = explain_round(replace(HISTORY, record=None, incidents=None), None)
     assert sum("record is missing" in line for line in lines) == 1
-    assert any("failed: the record does not say why" in line for line in lines)
+    assert not any("Whoever sent" in line for line in lines)
+
+
+def test_names_members_whose_scores_are_not_recorded() -> None:
+    record = replace(RECORD, refused=(RefusedScores(signed(6), RefusalReason.TWO_VECTORS),) * 2)
+    lines = explain_round(replace(HISTORY, record=record), None)
+    assert "No scores are recorded of 7." in lines
+    twice = "The scores of member 6 were left out: it signed two different vectors."
+    assert lines.count(twice) == 1
 
 
 def test_explains_rounds_without_a_decision() -> None:
     abandoned = RoundAbandoned(2, (ClientId(1), ClientId(2), ClientId(3)), NOTHING, NOTHING)
-    ended = replace(HISTORY, status="abandoned", decided=None, abandoned=abandoned, record=None)
+    ended = replace(HISTORY, status=RoundStatus.ABANDONED, decided=None, abandoned=abandoned)
     lines = explain_round(ended, None)
-    assert lines[0] == "Round 2, with 5 trainers and 3 members, was abandoned at its deadline."
+    assert lines[0] == "Round 2, with 5 trainers and 4 members, was abandoned at its deadline."
     assert lines[-1].endswith("drew a new committee: 1, 2, 3.")
-    waiting = replace(HISTORY, status="open", decided=None, record=None)
-    assert explain_round(waiting, None)[0] == "Round 2 is open, with 5 trainers and 3 members."
+    waiting = replace(HISTORY, status=RoundStatus.OPEN, decided=None, record=None)
+    assert explain_round(waiting, None)[0] == "Round 2 is open, with 5 trainers and 4 members."
 
 
-def test_explains_every_round_of_a_run(honest: Game) -> None:
+def test_explains_every_round_of_a_run(honest: Run) -> None:
     sizes = honest.ledger.deployment()
     for number in range(1, 6):
         history = read_round(honest.ledger, sizes, number, honest.blobs)
@@ -143,6 +187,4 @@ def test_explains_every_round_of_a_run(honest: Game) -> None:
         assert lines[0].startswith(f"Round {number}")
     history = read_round(honest.ledger, sizes, 2, honest.blobs)
     assert history is not None
-    lines = explain_round(history, honest.document)
-    assert any("failed: wrong proposal." in line for line in lines)
-    assert any("ranked by the mean of" in line for line in lines)
+    assert any("signed a wrong request." in line for line in explain_round(history, None))

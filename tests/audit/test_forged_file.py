@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.audit.audit import audit, readable
+from ledger.audit.audit import audit
+from ledger.audit.codes import Outcome, Step
+from ledger.audit.report import readable
 from ledger.chain.deployment import connect
 from ledger.chain.embedded_reader import EmbeddedReader
 from ledger.protocol.errors import ChainError
-from tests.audit.play import honest_run
+from tests.audit.honest import honest_run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from ledger.audit.report import AuditReport
-    from tests.audit.play import Game
+    from tests.audit.runs import Run
 
 
 RECORD = "instr(key, CAST('to-score' AS BLOB)) = 0 AND instr(key, CAST('gaps' AS BLOB)) = 0"
@@ -30,7 +32,7 @@ RECORD = "instr(key, CAST('to-score' AS BLOB)) = 0 AND instr(key, CAST('gaps' AS
 class ClosedRun:
     """A run whose chain file can be copied."""
 
-    game: Game
+    run: Run
     file: Path
 
     def forged(self, folder: Path, statement: str, *values: object) -> AuditReport | ChainError:
@@ -43,7 +45,7 @@ class ClosedRun:
         assert changed > 0, statement
         try:
             with EmbeddedReader.open(path) as chain:
-                return audit(connect(chain, self.game.manifest), self.game.blobs)
+                return audit(connect(chain, self.run.manifest), self.run.blobs)
         except ChainError as error:
             return error
 
@@ -57,9 +59,9 @@ class ClosedRun:
 @pytest.fixture(scope="module")
 def closed(tmp_path_factory: pytest.TempPathFactory) -> ClosedRun:
     folder = tmp_path_factory.mktemp("closed")
-    game = honest_run(folder)
-    game.chain.close()
-    return ClosedRun(game, folder / "chain.sqlite")
+    run = honest_run(folder)
+    run.chain.close()
+    return ClosedRun(run, folder / "chain.sqlite")
 
 
 def require_named(found: AuditReport | ChainError) -> None:
@@ -67,14 +69,14 @@ def require_named(found: AuditReport | ChainError) -> None:
     if isinstance(found, ChainError):
         assert str(found)
         return
-    assert found.outcome == "failed", readable(found)
-    assert found.steps[1].contradiction is not None, readable(found)
+    assert found.outcome is Outcome.FAILED, readable(found)
+    assert found.step(Step.HEAD).contradiction is not None, readable(found)
 
 
 def test_the_unchanged_file_passes(closed: ClosedRun, tmp_path: Path) -> None:
     found = closed.forged(tmp_path, "UPDATE logs SET data = data")
     assert not isinstance(found, ChainError)
-    assert found.outcome == "passed", readable(found)
+    assert found.outcome is Outcome.PASSED, readable(found)
 
 
 @pytest.mark.parametrize("column", ["data", "topic0", "topic1", "transaction_hash", "address"])

@@ -2,91 +2,69 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.audit.audit import audit, readable
-from ledger.blobs.store import MAX_BLOB_BYTES
-from ledger.protocol.documents import decode_record, encode_run
-from ledger.protocol.errors import BlobMissingError
-from ledger.protocol.ledger_state import RoundDecided, UpdatesCommitted
+from ledger.audit.audit import audit
+from ledger.audit.codes import BlobKind, Fact, FindingKind, Need, Outcome, Step, StepOutcome
+from ledger.audit.report import readable
+from ledger.protocol.documents.record import decode_record
+from ledger.protocol.documents.run import encode_run
+from ledger.protocol.encoding import sha256, vector_bytes
+from ledger.protocol.ledger_state import RoundDecided
+from tests.audit import deviations as dev
+from tests.audit.blobs import ChangedBlobs
+from tests.audit.runs import DIMENSION, PARAMETERS, Deviation, Run
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ledger.audit.report import AuditReport
-    from ledger.blobs.store import BlobReader
+    from ledger.protocol.judgement import Judgement
     from ledger.protocol.types import ClientId, Digest
-    from tests.audit.play import Game
 
 
-@dataclass
-class ChangedBlobs:
-    """A store that gives other bytes for some blobs, unverified; None for a deleted one."""
-
-    blobs: BlobReader
-    changed: dict[Digest, bytes | None]
-
-    def get(self, digest: Digest, limit: int = MAX_BLOB_BYTES) -> bytes:
-        if digest not in self.changed:
-            return self.blobs.get(digest, limit)
-        data = self.changed[digest]
-        if data is None:
-            raise BlobMissingError(f"blob {digest.hex()} is missing")
-        return data
-
-    def has(self, digest: Digest) -> bool:
-        return self.changed.get(digest, b"") is not None and self.blobs.has(digest)
-
-
-def kinds(game: Game) -> dict[str, list[Digest]]:
+def kinds(run: Run) -> dict[BlobKind | str, list[Digest]]:
     """Return the blobs of each kind that the audit reads, in the order of rounds."""
-    recorded = game.ledger.events(0, game.chain.head().number)
+    recorded = run.ledger.events(0, run.chain.head().number)
     events = [r.event for r in recorded if isinstance(r.event, RoundDecided)]
-    commits = [r.event for r in recorded if isinstance(r.event, UpdatesCommitted)]
-    records = [decode_record(game.blobs.get(event.record)) for event in events]
-    dropped = {c for c, why in records[0].dropouts if why == "payload malformed"}
-    stray = {c for event in commits for c in event.clients[-1:] if event.round == 2}
-    committed = [
-        (event.round, client, payload)
-        for event in commits
-        for client, payload in zip(event.clients, event.payloads, strict=True)
-        if not (event.round == 2 and client in stray)
-    ]
+    records = [decode_record(run.blobs.get(event.record)) for event in events]
     return {
-        "configuration": [game.ledger.deployment().config],
-        "first model": [game.document.initial_model],
-        "model": [event.model for event in events],
-        "record": [event.record for event in events],
-        "payload": [p for t, c, p in committed if t != 3 and not (t == 1 and c in dropped)],
-        "malformed payload": [p for t, c, p in committed if t == 1 and c in dropped],
-        "score vector": [s.scores.digest for record in records for s in record.scores],
+        BlobKind.CONFIGURATION: [run.ledger.deployment().config],
+        "first model": [run.document.initial_model],
+        BlobKind.MODEL: [event.model for event in events],
+        BlobKind.RECORD: [event.record for event in events],
+        BlobKind.PAYLOAD: [u.payload for record in records for u in record.updates],
+        "malformed payload": [d.payload for r in records for d in r.dropouts if d.payload],
+        BlobKind.VECTOR: [s.scores.digest for record in records for s in record.scores],
         "refused score vector": [r.signed.scores.digest for rec in records for r in rec.refused],
     }
 
 
 KINDS = (
-    "configuration",
+    BlobKind.CONFIGURATION,
     "first model",
-    "model",
-    "record",
-    "payload",
+    BlobKind.MODEL,
+    BlobKind.RECORD,
+    BlobKind.PAYLOAD,
     "malformed payload",
-    "score vector",
+    BlobKind.VECTOR,
     "refused score vector",
 )
 
 
-def with_blob(game: Game, digest: Digest, data: bytes | None) -> AuditReport:
-    return audit(game.ledger, ChangedBlobs(game.blobs, {digest: data}))
+def with_blob(run: Run, digest: Digest, data: bytes | None) -> AuditReport:
+    return audit(run.ledger, ChangedBlobs(run.blobs, {digest: data}))
 
 
 def failing(report: AuditReport) -> set[int]:
-    return {step.number for step in report.steps if step.outcome == "failed"}
+    return {step.number for step in report.steps if step.outcome is StepOutcome.FAILED}
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_changed_blob_of_any_kind_fails_step_5_and_is_named(honest: Game, kind: str) -> None:
+def test_a_changed_blob_of_any_kind_fails_step_5_and_is_named(honest: Run, kind: str) -> None:
     digests = kinds(honest)[kind]
     assert digests
     for number, digest in enumerate(digests):
@@ -95,19 +73,22 @@ def test_a_changed_blob_of_any_kind_fails_step_5_and_is_named(honest: Game, kind
         others = (data[:-1], data + b"\0", b"", bytes(len(data)))
         for wrong in (flipped, *others)[: 5 if number < 2 else 1]:
             report = with_blob(honest, digest, wrong)
-            assert failing(report) == {5}, readable(report)
-            contradiction = report.steps[4].contradiction
+            assert failing(report) == {Step.BLOBS}, readable(report)
+            contradiction = report.step(Step.BLOBS).contradiction
             assert contradiction is not None
+            assert contradiction.fact is Fact.BLOB
             assert digest.hex() in contradiction.sentence
 
 
-@pytest.mark.parametrize("kind", ["model", "record", "payload", "score vector"])
-def test_a_blob_in_the_place_of_another_of_its_kind_fails_step_5(honest: Game, kind: str) -> None:
+@pytest.mark.parametrize(
+    "kind", [BlobKind.MODEL, BlobKind.RECORD, BlobKind.PAYLOAD, BlobKind.VECTOR]
+)
+def test_a_blob_in_the_place_of_another_of_its_kind_fails_step_5(honest: Run, kind: str) -> None:
     one, other = kinds(honest)[kind][:2]
     assert failing(with_blob(honest, one, honest.blobs.get(other))) == {5}
 
 
-def test_another_configuration_in_the_place_of_the_true_one_fails_step_5(honest: Game) -> None:
+def test_another_configuration_in_the_place_of_the_true_one_fails_step_5(honest: Run) -> None:
     parameters = replace(honest.document.parameters, server_rate=2.0)
     other = encode_run(replace(honest.document, parameters=parameters))
     assert failing(with_blob(honest, honest.ledger.deployment().config, other)) == {5}
@@ -115,52 +96,120 @@ def test_another_configuration_in_the_place_of_the_true_one_fails_step_5(honest:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_deleted_blob_of_any_kind_makes_the_audit_incomplete_and_is_named(
-    honest: Game, kind: str
+    honest: Run, kind: str
 ) -> None:
     for digest in kinds(honest)[kind]:
         report = with_blob(honest, digest, None)
-        assert (report.outcome, report.ok) == ("incomplete", True), readable(report)
-        missing = " ".join(report.steps[4].missing)
-        if kind != "malformed payload":
-            assert digest.hex() in missing
-        assert "missing" in missing
+        assert report.outcome is Outcome.INCOMPLETE, readable(report)
+        missing = [m for m in report.step(Step.BLOBS).missing if m.need is Need.BLOB]
+        assert [m.detail for m in missing] == [f"0x{digest.hex()}"]
+        assert "is missing" in missing[0].sentence
         assert readable(report)[-1].startswith("INCOMPLETE")
 
 
-def test_a_missing_payload_leaves_only_its_own_steps_open(honest: Game) -> None:
-    event = next(
-        r.event
-        for r in honest.ledger.events(0, honest.chain.head().number)
-        if isinstance(r.event, RoundDecided) and r.event.round == 4
-    )
+def lacking(report: AuditReport) -> set[int]:
+    return {s.number for s in report.steps if s.outcome is StepOutcome.NOT_CHECKABLE}
+
+
+def test_a_missing_payload_leaves_only_its_own_steps_open(honest: Run) -> None:
+    event = honest.outcome(4)
     client = event.accepted[0]
-    payload = _payload(honest, 4, client)
-    report = with_blob(honest, payload, None)
-    outcomes = {step.number: step.outcome for step in report.steps}
-    open_steps = {number for number, outcome in outcomes.items() if outcome == "not checkable"}
-    assert open_steps == {5, 6, 9}
-    assert any(f"client {client}" in what for what in report.steps[5].missing)
-    assert any(str(client) in what for what in report.steps[8].missing)
+    report = with_blob(honest, payload_of(honest, 4, client), None)
+    assert lacking(report) == {Step.BLOBS, Step.DISTANCES, Step.MODEL}
+    for step in (Step.BLOBS, Step.DISTANCES, Step.MODEL):
+        assert any(missing.clients == (client,) for missing in report.step(step).missing)
 
 
-def test_a_missing_model_is_recomputed_where_its_parts_are_there(honest: Game) -> None:
-    second = kinds(honest)["model"][1]
-    report = with_blob(honest, second, None)
-    open_steps = {s.number for s in report.steps if s.outcome == "not checkable"}
-    assert open_steps == {5}
+def test_a_false_distance_is_named_though_another_payload_is_missing(tmp_path: Path) -> None:
+    run = Run.opened(tmp_path)
+    with run.chain:
+        liar, missing = dev.first_member(run), run.trainers[-1]
+        run.play(Deviation(vectors=dev.scaled(2.0), record=dev.lies_count))
+        gone = {payload_of(run, 1, missing): None}
+        report = audit(run.ledger, ChangedBlobs(run.blobs, gone))
+    contradiction = report.step(Step.DISTANCES).contradiction
+    assert contradiction is not None, readable(report)
+    assert contradiction.clients[0] == liar
+    assert report.step(Step.DISTANCES).missing
 
 
-def test_without_any_blob_the_chain_alone_still_holds(honest: Game) -> None:
+def test_without_a_member_s_payload_its_distances_are_not_named_false(tmp_path: Path) -> None:
+    run = Run.opened(tmp_path)
+    with run.chain:
+        liar = dev.first_member(run)
+        run.play(Deviation(vectors=dev.scaled(2.0), record=dev.lies_count))
+        gone = {payload_of(run, 1, liar): None}
+        report = audit(run.ledger, ChangedBlobs(run.blobs, gone))
+    assert lacking(report) == {Step.BLOBS, Step.DISTANCES}, readable(report)
+
+
+def test_no_direction_can_be_recomputed_while_a_payload_is_missing(tmp_path: Path) -> None:
+    """One distance of direction depends on all updates, by their median length."""
+    settings = {"strategy": 3, "scoring": "median", "distance": "direction"}
+    run = Run.opened(tmp_path, replace(PARAMETERS, threshold="direction", **settings))  # type: ignore[arg-type]
+    with run.chain:
+        run.play(Deviation(vectors=dev.scaled(2.0), record=dev.lies_count))
+        gone = {payload_of(run, 1, run.outcome().accepted[-1]): None}
+        report = audit(run.ledger, ChangedBlobs(run.blobs, gone))
+    assert lacking(report) == {Step.BLOBS, Step.DISTANCES, Step.MODEL}, readable(report)
+
+
+def test_a_refusal_that_needs_a_missing_payload_cannot_be_judged(tmp_path: Path) -> None:
+    run = Run.opened(tmp_path)
+    with run.chain:
+        liar, missing = dev.first_member(run), run.trainers[-1]
+        run.play(Deviation(vectors=dev.scaled(2.0)))
+        gone = {payload_of(run, 1, missing): None}
+        report = audit(run.ledger, ChangedBlobs(run.blobs, gone))
+    assert report.outcome is Outcome.INCOMPLETE, readable(report)
+    needs = {(m.need, m.clients) for m in report.step(Step.DISTANCES).missing}
+    assert needs == {(Need.UPDATES, (missing,)), (Need.REFUSAL, (liar,))}
+    [finding] = [f for f in report.findings if f.kind is FindingKind.FALSE_SCORES]
+    assert not finding.proven
+
+
+def test_a_missing_vector_leaves_what_follows_from_it_open(honest: Run) -> None:
+    vector = kinds(honest)[BlobKind.VECTOR][0]
+    report = with_blob(honest, vector, None)
+    assert lacking(report) == {Step.BLOBS, Step.DISTANCES, Step.MEANS, Step.RANKING}
+
+
+def test_a_missing_model_is_recomputed_where_its_parts_are_there(honest: Run) -> None:
+    assert lacking(with_blob(honest, kinds(honest)[BlobKind.MODEL][1], None)) == {Step.BLOBS}
+
+
+def test_without_any_blob_the_chain_alone_still_holds(honest: Run) -> None:
     everything = [digest for digests in kinds(honest).values() for digest in digests]
     report = audit(honest.ledger, ChangedBlobs(honest.blobs, dict.fromkeys(everything)))
     outcomes = [step.outcome for step in report.steps]
-    assert outcomes[1:4] == ["passed"] * 3
-    assert report.outcome == "incomplete"
+    assert outcomes[1:4] == [StepOutcome.PASSED] * 3
+    assert report.outcome is Outcome.INCOMPLETE
     assert report.rounds == 5
 
 
-def _payload(game: Game, round_number: int, client: ClientId) -> Digest:
-    for recorded in game.ledger.round_events(round_number):
-        if isinstance(recorded.event, UpdatesCommitted):
-            return dict(zip(recorded.event.clients, recorded.event.payloads, strict=True))[client]
-    raise AssertionError
+@pytest.mark.parametrize(("size", "step"), [(4 * DIMENSION + 4, 1), (4 * DIMENSION - 4, 1)])
+def test_a_first_model_of_another_size_is_named(tmp_path: Path, size: int, step: int) -> None:
+    run = Run.opened(tmp_path, initial=bytes(size))
+    with run.chain:
+        report = audit(run.ledger, run.blobs)
+    assert failing(report) == {step}, readable(report)
+
+
+def test_a_later_model_of_another_size_is_named(tmp_path: Path) -> None:
+    def short(judged: Judgement, _run: Run) -> Judgement:
+        model = judged.model[:-1]
+        return replace(
+            judged, model=model, opening=replace(judged.opening, model=sha256(vector_bytes(model)))
+        )
+
+    run = Run.opened(tmp_path)
+    with run.chain:
+        run.play(Deviation(judgement=short))
+        report = audit(run.ledger, run.blobs)
+    assert failing(report) == {Step.MODEL}, readable(report)
+    assert report.step(Step.MODEL).contradictions == 2
+
+
+def payload_of(run: Run, round_number: int, client: ClientId) -> Digest:
+    record = decode_record(run.blobs.get(run.outcome(round_number).record))
+    return record.payloads()[client]

@@ -12,11 +12,21 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from eth_abi.abi import decode, encode
 
-from ledger.audit.audit import audit, readable
-from ledger.audit.report import MOST_FINDINGS, MOST_NAMED, Finding, Notebook
+from ledger.audit.audit import audit
+from ledger.audit.codes import BlobKind, FindingKind, Need, Outcome, Step, StepOutcome
+from ledger.audit.findings import AuditLog
+from ledger.audit.report import MOST_FINDINGS, MOST_NAMED, Finding, Missing, readable
 from ledger.blobs.store import MemoryBlobs
 from ledger.chain import abi
+from ledger.chain.calls import decode_call, encode_call
+from ledger.chain.events import decode_log, encode_log
 from ledger.chain.ports import ChainDamagedError, ChainUnreachableError
+from ledger.protocol.documents.record import decode_record, encode_record
+from ledger.protocol.encoding import keccak256
+from ledger.protocol.errors import ChainError
+from ledger.protocol.ledger_state import RoundDecided
+from ledger.protocol.types import ClientId
+from tests.audit.blobs import ChangedBlobs
 from tests.audit.forged_chain import (
     answer_types,
     field_names,
@@ -32,28 +42,31 @@ if TYPE_CHECKING:
 
     from ledger.audit.report import AuditReport
     from ledger.chain.ports import Block, Log, Transaction
-    from tests.audit.play import Game
+    from tests.audit.runs import Run
 
-DEPLOYMENT, HEAD, CERTIFICATES, SAMPLING = {1}, {2}, {3}, {4}
-RANKING, COMPLETENESS = {8}, {10}
-ANY = set(range(1, 11))
+DEPLOYMENT, HEAD, CERTIFICATES = {Step.DEPLOYMENT}, {Step.HEAD}, {Step.CERTIFICATES}
+SAMPLING, RANKING, COMPLETENESS = {Step.SAMPLING}, {Step.RANKING}, {Step.COMPLETENESS}
+ANY = set(Step)
 
-EVENT_FIELDS: dict[tuple[str, str], set[int]] = {
+EVENT_FIELDS: dict[tuple[str, str], set[Step]] = {
     ("ClientsRegistered", "first"): DEPLOYMENT,
     ("ClientsRegistered", "words"): DEPLOYMENT,
     ("LedgerOpened", "config"): DEPLOYMENT,
     ("LedgerOpened", "seed"): HEAD,
-    ("LedgerOpened", "committee"): DEPLOYMENT,
+    ("LedgerOpened", "committee"): SAMPLING,
     ("LedgerOpened", "model"): DEPLOYMENT,
     ("UpdatesCommitted", "commitments"): CERTIFICATES,
     ("RoundDecided", "ranking"): CERTIFICATES,
     ("RoundDecided", "accepted"): RANKING | CERTIFICATES,
     ("RoundDecided", "next_committee"): RANKING | CERTIFICATES,
+    ("RoundDecided", "base"): CERTIFICATES,
     ("RoundDecided", "model"): CERTIFICATES,
     ("RoundDecided", "updates_root"): CERTIFICATES,
     ("RoundDecided", "scores_root"): CERTIFICATES,
     ("RoundDecided", "threshold_bits"): CERTIFICATES,
+    ("RoundDecided", "reveal"): CERTIFICATES,
     ("RoundDecided", "record"): CERTIFICATES,
+    ("RoundDecided", "incidents"): CERTIFICATES,
     ("RoundDecided", "views"): CERTIFICATES,
     ("RoundDecided", "primaries"): CERTIFICATES,
     ("RoundDecided", "signers"): CERTIFICATES,
@@ -64,7 +77,8 @@ EVENT_FIELDS: dict[tuple[str, str], set[int]] = {
     ("RoundAbandoned", "head"): HEAD,
     ("ClientBanned", "head"): HEAD,
 }
-CALL_ARGUMENTS: dict[tuple[str, int], set[int]] = {
+SIGNED = {"UpdatesCommitted", "RoundDecided", "ClientBanned"}
+CALL_ARGUMENTS: dict[tuple[str, int], set[Step]] = {
     ("register_clients", 0): DEPLOYMENT,
     ("register_clients", 1): DEPLOYMENT,
     ("commit_updates", 0): COMPLETENESS,
@@ -73,11 +87,13 @@ CALL_ARGUMENTS: dict[tuple[str, int], set[int]] = {
     ("decide", 0): COMPLETENESS,
     ("decide", 1): SAMPLING,
     ("decide", 2): CERTIFICATES | RANKING | SAMPLING | COMPLETENESS,
-    ("decide", 3): CERTIFICATES | RANKING,
+    ("decide", 3): CERTIFICATES,
     ("decide", 4): CERTIFICATES | RANKING,
     ("decide", 5): CERTIFICATES,
     ("decide", 6): CERTIFICATES | RANKING,
     ("decide", 7): CERTIFICATES,
+    ("decide", 8): CERTIFICATES | RANKING,
+    ("decide", 9): CERTIFICATES,
     ("abandon_round", 0): COMPLETENESS,
     ("report_equivocation", 0): CERTIFICATES,
     ("report_equivocation", 1): CERTIFICATES,
@@ -86,28 +102,38 @@ CALL_ARGUMENTS: dict[tuple[str, int], set[int]] = {
     ("report_equivocation", 4): CERTIFICATES,
     ("report_equivocation", 5): CERTIFICATES,
     ("report_equivocation", 6): CERTIFICATES,
+    ("report_equivocation", 7): CERTIFICATES,
 }
 
 
-def failing(report: AuditReport) -> set[int]:
-    return {step.number for step in report.steps if step.outcome == "failed"}
+def failing(report: AuditReport) -> set[Step]:
+    return {step.number for step in report.steps if step.outcome is StepOutcome.FAILED}
 
 
-def require_failure(report: AuditReport, steps: set[int]) -> None:
+def require_failure(report: AuditReport, steps: set[Step]) -> None:
     """The audit fails, and in one of these steps; each failure says what contradicts what."""
-    assert report.outcome == "failed", readable(report)
+    assert report.outcome is Outcome.FAILED, readable(report)
     assert failing(report) & steps, readable(report)
     for step in report.steps:
-        if step.outcome == "failed":
+        if step.outcome is StepOutcome.FAILED:
             assert step.contradiction is not None
-            assert step.contradiction.recorded
-            assert step.contradiction.true
+            assert "the record says that" in step.contradiction.sentence
+            assert "in truth" in step.contradiction.sentence
     assert readable(report)[-1].startswith("FAILED")
+    assert not any("[" in line for line in readable(report)), "nothing there is markup"
 
 
-def logs_of(game: Game) -> list[Log]:
-    head = game.chain.head().number
-    return game.chain.logs(game.ledger.address, [], 0, head)
+def require_open(report: AuditReport) -> None:
+    """Nothing contradicts, but signatures cannot be checked."""
+    assert report.outcome is Outcome.INCOMPLETE, readable(report)
+    step = report.step(Step.CERTIFICATES)
+    assert step.outcome is StepOutcome.NOT_CHECKABLE, readable(report)
+    assert {missing.need for missing in step.missing} == {Need.CALL_DATA}
+
+
+def logs_of(run: Run) -> list[Log]:
+    head = run.chain.head().number
+    return run.chain.logs(run.ledger.address, [], 0, head)
 
 
 def named(log: Log) -> str:
@@ -115,26 +141,34 @@ def named(log: Log) -> str:
     return next(event for event in events if abi.topic(event) == log.topics[0])
 
 
-def with_log(game: Game, wrong: Log) -> AuditReport:
+def with_log(run: Run, wrong: Log) -> AuditReport:
     """Audit with one log in the place of the true one."""
     place = (wrong.block_number, wrong.log_index)
 
     def change(logs: list[Log]) -> list[Log]:
         return [wrong if (log.block_number, log.log_index) == place else log for log in logs]
 
-    return audit(forged(game.ledger, logs_of=change), game.blobs)
+    return audit(forged(run.ledger, logs_of=change), run.blobs)
 
 
-def with_logs(game: Game, change: Callable[[list[Log]], list[Log]]) -> AuditReport:
-    return audit(forged(game.ledger, logs_of=change), game.blobs)
+def with_logs(run: Run, change: Callable[[list[Log]], list[Log]]) -> AuditReport:
+    return audit(forged(run.ledger, logs_of=change), run.blobs)
 
 
-def with_input(game: Game, transaction_hash: bytes, data: bytes) -> AuditReport:
+def with_input(run: Run, transaction_hash: bytes, data: bytes) -> AuditReport:
     def change(transaction: Transaction) -> Transaction:
         mine = transaction.hash == transaction_hash
         return replace(transaction, input=data) if mine else transaction
 
-    return audit(forged(game.ledger, transaction_of=change), game.blobs)
+    return audit(forged(run.ledger, transaction_of=change), run.blobs)
+
+
+def is_call(data: bytes) -> bool:
+    try:
+        decode_call(data)
+    except ChainError:
+        return False
+    return True
 
 
 def test_the_tables_name_every_field_and_every_argument() -> None:
@@ -150,13 +184,13 @@ def test_the_tables_name_every_field_and_every_argument() -> None:
     assert arguments == set(CALL_ARGUMENTS)
 
 
-def test_a_chain_that_passes_everything_on_unchanged_passes(honest: Game) -> None:
+def test_a_chain_that_passes_everything_on_unchanged_passes(honest: Run) -> None:
     assert audit(forged(honest.ledger), honest.blobs).outcome == "passed"
 
 
 @pytest.mark.parametrize(("event", "name"), EVENT_FIELDS)
 def test_a_wrong_field_of_an_event_contradicts_its_transaction(
-    honest: Game, event: str, name: str
+    honest: Run, event: str, name: str
 ) -> None:
     types, place = field_types(event), field_names(event).index(name)
     logs = [log for log in logs_of(honest) if named(log) == event]
@@ -168,7 +202,7 @@ def test_a_wrong_field_of_an_event_contradicts_its_transaction(
             require_failure(with_log(honest, replace(log, data=data)), EVENT_FIELDS[event, name])
 
 
-def test_a_wrong_topic_of_an_event_contradicts_its_transaction(honest: Game) -> None:
+def test_a_wrong_topic_of_an_event_contradicts_its_transaction(honest: Run) -> None:
     for log in logs_of(honest):
         for place, topic in enumerate(log.topics):
             wrong = (topic[:-1] + bytes([topic[-1] ^ 1]),)
@@ -177,7 +211,7 @@ def test_a_wrong_topic_of_an_event_contradicts_its_transaction(honest: Game) -> 
         require_failure(with_log(honest, replace(log, topics=log.topics[:-1])), ANY)
 
 
-def test_a_log_with_other_bytes_of_the_same_meaning_is_not_the_contract_s(honest: Game) -> None:
+def test_a_log_with_other_bytes_of_the_same_meaning_is_not_the_contract_s(honest: Run) -> None:
     log = logs_of(honest)[-1]
     require_failure(with_log(honest, replace(log, data=log.data + bytes(32))), CERTIFICATES)
 
@@ -188,17 +222,15 @@ def test_a_log_with_other_bytes_of_the_same_meaning_is_not_the_contract_s(honest
         ("address", HEAD),
         ("block_number", ANY),
         ("block_hash", HEAD),
-        ("transaction_hash", CERTIFICATES),
     ],
 )
-def test_a_log_that_claims_another_place_is_found(honest: Game, name: str, steps: set[int]) -> None:
+def test_a_log_that_claims_another_place_is_found(honest: Run, name: str, steps: set[Step]) -> None:
     for log in logs_of(honest):
         value: Any = getattr(log, name)
         wrong: Any = {
             "address": "0x" + "11" * 20,
             "block_number": log.block_number + 1,
             "block_hash": bytes(32),
-            "transaction_hash": bytes(32),
         }[name]
         assert wrong != value
         changes: dict[str, Any] = {name: wrong}
@@ -213,7 +245,7 @@ def test_a_log_that_claims_another_place_is_found(honest: Game, name: str, steps
         require_failure(report, steps)
 
 
-def test_a_hidden_a_repeated_and_a_swapped_log_are_found(honest: Game) -> None:
+def test_a_hidden_a_repeated_and_a_swapped_log_are_found(honest: Run) -> None:
     whole = logs_of(honest)
     for place in range(len(whole)):
         require_failure(with_logs(honest, lambda logs, at=place: logs[:at] + logs[at + 1 :]), ANY)  # type: ignore[misc]
@@ -227,7 +259,7 @@ def test_a_hidden_a_repeated_and_a_swapped_log_are_found(honest: Game) -> None:
 
 
 @pytest.mark.parametrize("missing", [1, 2, 3, 4, 5])
-def test_a_missing_round_and_a_cut_off_end_are_found(honest: Game, missing: int) -> None:
+def test_a_missing_round_and_a_cut_off_end_are_found(honest: Run, missing: int) -> None:
     topics = (abi.topic("RoundDecided"), abi.topic("RoundAbandoned"), abi.topic("UpdatesCommitted"))
 
     def of_round(log: Log) -> int:
@@ -240,7 +272,7 @@ def test_a_missing_round_and_a_cut_off_end_are_found(honest: Game, missing: int)
     assert cut.rounds < 5
 
 
-def test_two_swapped_rounds_are_found(honest: Game) -> None:
+def test_two_swapped_rounds_are_found(honest: Run) -> None:
     first, second = [log for log in logs_of(honest) if named(log) == "RoundDecided"][:2]
     swapped = {
         first.block_number: replace(first, topics=second.topics, data=second.data),
@@ -252,7 +284,7 @@ def test_two_swapped_rounds_are_found(honest: Game) -> None:
 
 @pytest.mark.parametrize(("function", "place"), CALL_ARGUMENTS)
 def test_a_wrong_argument_in_call_data_is_refused_or_contradicts_the_event(
-    honest: Game, function: str, place: int
+    honest: Run, function: str, place: int
 ) -> None:
     types = input_types(function)
     transactions: dict[bytes, Transaction] = {}
@@ -266,16 +298,20 @@ def test_a_wrong_argument_in_call_data_is_refused_or_contradicts_the_event(
         wrong = list(wrong_values(types, values, place))
         assert wrong
         for data in wrong:
-            report = with_input(honest, transaction.hash, transaction.input[:4] + data)
-            require_failure(report, CALL_ARGUMENTS[function, place])
+            call = transaction.input[:4] + data
+            report = with_input(honest, transaction.hash, call)
+            if is_call(call):
+                require_failure(report, CALL_ARGUMENTS[function, place])
+            else:
+                require_open(report)
 
 
-def test_every_signature_of_a_decision_counts(honest: Game) -> None:
+def test_every_signature_of_a_decision_counts(honest: Run) -> None:
     log = [log for log in logs_of(honest) if named(log) == "RoundDecided"][1]
     data = honest.chain.transaction(log.transaction_hash).input
     types = input_types("decide")
     values = decode(types, data[4:])
-    for certificate in (4, 6):
+    for certificate in (6, 8):
         for field, value in enumerate(values[certificate]):
             for wrong in variants(value):
                 arguments = [*values]
@@ -298,16 +334,41 @@ def test_every_signature_of_a_decision_counts(honest: Game) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\0\0\0\0", bytes(200)])
-def test_call_data_that_call_nothing_are_found(honest: Game, data: bytes) -> None:
+def test_call_data_that_call_nothing_leave_signatures_open(honest: Run, data: bytes) -> None:
     for log in logs_of(honest):
-        require_failure(with_input(honest, log.transaction_hash, data), CERTIFICATES)
+        report = with_input(honest, log.transaction_hash, data)
+        if named(log) in SIGNED:
+            require_open(report)
+        else:
+            assert report.outcome is Outcome.PASSED, readable(report)
 
 
-@pytest.mark.parametrize(
-    ("name", "wrong"), [("hash", bytes(32)), ("to", "0x" + "22" * 20), ("block_number", 1)]
-)
+def test_transactions_that_were_not_sent_to_the_ledger_leave_signatures_open(honest: Run) -> None:
+    """An account with code of its own can call the ledger from a transaction to itself."""
+
+    def relayed(transaction: Transaction) -> Transaction:
+        return replace(transaction, to=transaction.sender, input=b"execute()")
+
+    report = audit(forged(honest.ledger, transaction_of=relayed), honest.blobs)
+    require_open(report)
+    assert report.rounds == 5
+    assert {step.number for step in report.steps if step.outcome is not StepOutcome.PASSED} == {3}
+    bans = [found for found in report.findings if found.kind is FindingKind.BAN]
+    assert [found.proven for found in bans] == [False, False]
+
+
+def test_a_transaction_that_the_chain_has_dropped_leaves_signatures_open(honest: Run) -> None:
+    def dropped(_transaction: Transaction) -> Transaction:
+        raise ChainError("no block holds it")
+
+    require_open(audit(forged(honest.ledger, transaction_of=dropped), honest.blobs))
+    log = next(log for log in logs_of(honest) if named(log) == "RoundDecided")
+    require_open(with_log(honest, replace(log, transaction_hash=bytes(32))))
+
+
+@pytest.mark.parametrize(("name", "wrong"), [("hash", bytes(32)), ("block_number", 1)])
 def test_another_transaction_than_the_log_names_is_found(
-    honest: Game, name: str, wrong: object
+    honest: Run, name: str, wrong: object
 ) -> None:
     for log in logs_of(honest):
 
@@ -320,7 +381,7 @@ def test_another_transaction_than_the_log_names_is_found(
 
 
 @pytest.mark.parametrize("name", ["number", "hash", "parent_hash"])
-def test_another_block_than_the_log_names_is_found(honest: Game, name: str) -> None:
+def test_another_block_than_the_log_names_is_found(honest: Run, name: str) -> None:
     def change(block: Block) -> Block:
         wrong: dict[str, Any] = {"number": 0, "hash": bytes(32), "parent_hash": bytes(32)}
         mine = block.number == logs_of(honest)[-1].block_number
@@ -331,9 +392,7 @@ def test_another_block_than_the_log_names_is_found(honest: Game, name: str) -> N
 
 
 @pytest.mark.parametrize("function", ["deployment", "state"])
-def test_a_wrong_answer_of_the_contract_contradicts_its_history(
-    honest: Game, function: str
-) -> None:
+def test_a_wrong_answer_of_the_contract_contradicts_its_history(honest: Run, function: str) -> None:
     types = answer_types(function)
     right = honest.chain.call(honest.ledger.address, abi.call_data(function))
     values = decode(types, right)
@@ -350,9 +409,9 @@ def _instead(function: str, data: bytes) -> Callable[[str, bytes], bytes]:
     return lambda name, true: data if name == function else true
 
 
-def test_other_code_or_another_chain_is_found(honest: Game) -> None:
+def test_other_code_or_another_chain_is_found(honest: Run) -> None:
     code = honest.chain.code(honest.ledger.address)
-    for place in (0, 1000, len(code) - 384, len(code) - 1):
+    for place in (0, 1000, len(code) - 448, len(code) - 1):
         wrong = bytearray(code)
         wrong[place] ^= 1
         report = audit(forged(honest.ledger, code_of=lambda _, w=bytes(wrong): w), honest.blobs)
@@ -364,7 +423,7 @@ def test_other_code_or_another_chain_is_found(honest: Game) -> None:
     require_failure(report, CERTIFICATES)
 
 
-def test_a_node_that_goes_away_is_no_contradiction(honest: Game) -> None:
+def test_a_node_that_goes_away_is_no_contradiction(honest: Run) -> None:
     for calls in range(12):
         with pytest.raises(ChainUnreachableError):
             audit(forged(honest.ledger, most_calls=calls), honest.blobs)
@@ -372,7 +431,7 @@ def test_a_node_that_goes_away_is_no_contradiction(honest: Game) -> None:
 
 @pytest.mark.parametrize(("event", "name"), EVENT_FIELDS)
 def test_an_event_forged_together_with_its_transaction_is_found_too(
-    honest: Game, event: str, name: str
+    honest: Run, event: str, name: str
 ) -> None:
     """The log is then all that is left to go on with, and it may hold anything."""
     types, place = field_types(event), field_names(event).index(name)
@@ -382,27 +441,18 @@ def test_an_event_forged_together_with_its_transaction_is_found_too(
         require_failure(report, ANY)
 
 
-def test_a_log_of_the_largest_numbers_and_a_log_of_nothing_are_found(honest: Game) -> None:
+def test_a_log_of_the_largest_numbers_and_a_log_of_nothing_are_found(honest: Run) -> None:
     for log in logs_of(honest):
         types = field_types(named(log))
         wildest = encode(types, list(map(_largest, types, decode(types, log.data))))
         for data in (wildest, b"", bytes(32), b"\xff" * len(log.data)):
             require_failure(_forged_together(honest, replace(log, data=data)), ANY)
         far = tuple(b"\xff" * 24 + topic[24:] if n else topic for n, topic in enumerate(log.topics))
-        require_failure(_forged_together(honest, replace(log, topics=far)), ANY)
+        if far != log.topics:
+            require_failure(_forged_together(honest, replace(log, topics=far)), ANY)
 
 
-def test_a_chain_whose_transactions_are_all_unreadable_fails_but_is_read_to_its_end(
-    honest: Game,
-) -> None:
-    report = audit(
-        forged(honest.ledger, transaction_of=lambda true: replace(true, input=b"")), honest.blobs
-    )
-    assert failing(report) == {1, 3}, "the head follows from the events alone"
-    assert report.rounds == 5
-
-
-def _forged_together(game: Game, wrong: Log) -> AuditReport:
+def _forged_together(run: Run, wrong: Log) -> AuditReport:
     place = (wrong.block_number, wrong.log_index)
 
     def logs_of_chain(logs: list[Log]) -> list[Log]:
@@ -412,8 +462,8 @@ def _forged_together(game: Game, wrong: Log) -> AuditReport:
         mine = true.hash == wrong.transaction_hash
         return replace(true, input=b"") if mine else true
 
-    ledger = forged(game.ledger, logs_of=logs_of_chain, transaction_of=transaction_of)
-    return audit(ledger, game.blobs)
+    ledger = forged(run.ledger, logs_of=logs_of_chain, transaction_of=transaction_of)
+    return audit(ledger, run.blobs)
 
 
 def _largest(kind: str, value: Any) -> Any:
@@ -425,7 +475,68 @@ def _largest(kind: str, value: Any) -> Any:
     return 2 ** int(kind.removeprefix("uint")) - 1 if kind.startswith("uint") else b"\xff" * 32
 
 
-def test_a_chain_that_answers_with_errors_is_named(honest: Game) -> None:
+def test_a_whitewashed_record_does_not_belong_to_the_result(honest: Run) -> None:
+    """The record is bound by the result: by the signatures over it, and by the head."""
+    log = next(log for log in logs_of(honest) if named(log) == "RoundDecided")
+    event = decode_log(log).event
+    assert isinstance(event, RoundDecided)
+    record = decode_record(honest.blobs.get(event.record))
+    assert record.refused, "there is a liar to whitewash"
+    blobs = MemoryBlobs()
+    data = encode_record(replace(record, refused=()))
+    other = blobs.put(data)
+    topics, wrong = encode_log(replace(event, record=other))
+    whitewashed = replace(log, topics=topics, data=wrong)
+    call = honest.ledger.decide_call(log.transaction_hash)
+    forged_call = encode_call(replace(call, decision=replace(call.decision, record=other)))
+    store = ChangedBlobs(honest.blobs, {other: data})
+
+    def logs(chain: list[Log]) -> list[Log]:
+        return [whitewashed if one == log else one for one in chain]
+
+    def signed(transaction: Transaction) -> Transaction:
+        mine = transaction.hash == log.transaction_hash
+        return replace(transaction, input=forged_call) if mine else transaction
+
+    def relayed(transaction: Transaction) -> Transaction:
+        mine = transaction.hash == log.transaction_hash
+        return replace(transaction, to=transaction.sender) if mine else transaction
+
+    with_call = forged(honest.ledger, logs_of=logs, transaction_of=signed)
+    require_failure(audit(with_call, store), CERTIFICATES)
+    without_call = forged(honest.ledger, logs_of=logs, transaction_of=relayed)
+    require_failure(audit(without_call, store), HEAD)
+
+
+def test_a_seed_that_does_not_follow_from_the_reveal_is_found(honest: Run) -> None:
+    """Not in the log alone, and not if the signatures cannot be checked either."""
+    log = next(log for log in logs_of(honest) if named(log) == "RoundDecided")
+    event = decode_log(log).event
+    assert isinstance(event, RoundDecided)
+    for change in ("next_seed", "reveal"):
+        wrong: dict[str, Any] = {change: keccak256(b"another")}
+        topics, data = encode_log(replace(event, **wrong))
+        require_failure(_forged_together(honest, replace(log, topics=topics, data=data)), HEAD)
+
+
+def test_a_ban_of_a_client_that_does_not_exist_is_found(honest: Run) -> None:
+    log = next(log for log in logs_of(honest) if named(log) == "ClientBanned")
+    topics = (*log.topics[:2], bytes([0]) * 30 + b"\xff\xff")
+    require_failure(_forged_together(honest, replace(log, topics=topics)), COMPLETENESS)
+
+
+def test_markup_in_a_node_s_answer_stays_text(honest: Run) -> None:
+    def hostile(*_: object) -> Any:
+        raise ChainDamagedError("[/] [bold]all is well[/bold]\x1b[2J\n{true}" + "x" * 1000)
+
+    report = audit(forged(honest.ledger, block_of=hostile), honest.blobs)
+    require_failure(report, HEAD)
+    text = " ".join(readable(report))
+    assert "(/) (bold)all is well(/bold)?(2J?{true}" in text
+    assert len(max(readable(report), key=len)) < 500
+
+
+def test_a_chain_that_answers_with_errors_is_named(honest: Run) -> None:
     def broken(*_: object) -> Any:
         raise ChainDamagedError("block 3: is gone")
 
@@ -436,7 +547,7 @@ def test_a_chain_that_answers_with_errors_is_named(honest: Game) -> None:
 
 
 def test_a_contract_of_impossible_sizes_fails_even_without_its_configuration(
-    honest: Game,
+    honest: Run,
 ) -> None:
     types = answer_types("deployment")
     right = honest.chain.call(honest.ledger.address, abi.call_data("deployment"))
@@ -449,22 +560,27 @@ def test_a_contract_of_impossible_sizes_fails_even_without_its_configuration(
     assert report.rounds == 0
 
 
-def test_a_report_names_only_so_much_and_counts_the_rest(honest: Game) -> None:
-    notes = Notebook()
-    notes.lack(5, "blob 0 is missing")
+def test_a_report_names_only_so_much_and_counts_the_rest(honest: Run) -> None:
+    log = AuditLog()
+
+    def missing(number: int) -> Missing:
+        return Missing(Need.BLOB, number, (), BlobKind.PAYLOAD, "0x00")
+
+    log.lack(missing(0), Step.BLOBS)
     for number in range(MOST_FINDINGS + 1):
-        notes.lack(5, f"blob {number} is missing")
-        notes.find(Finding("dropout", number, tuple(range(30)), "why", (), proven=True))
-    step = notes.steps()[4]
+        log.lack(missing(number), Step.BLOBS)
+        clients = tuple(map(ClientId, range(30)))
+        log.find(Finding(FindingKind.DROPOUT, number, clients, (), proven=True))
+    step = log.steps()[4]
     assert (len(step.missing), step.missing_count) == (MOST_NAMED, MOST_FINDINGS + 1)
-    assert len(notes.findings) == MOST_FINDINGS
-    assert notes.finding_counts["dropout"] == MOST_FINDINGS + 1
+    assert len(log.findings) == MOST_FINDINGS
+    assert log.finding_counts[FindingKind.DROPOUT] == MOST_FINDINGS + 1
     report = audit(honest.ledger, honest.blobs)
     report = replace(
         report,
-        steps=notes.steps(),
-        findings=tuple(notes.findings),
-        finding_counts=dict(notes.finding_counts),
+        steps=log.steps(),
+        findings=tuple(log.findings),
+        finding_counts=dict(log.finding_counts),
     )
     text = readable(report)
     assert "     and 9996 more things that could not be checked" in text

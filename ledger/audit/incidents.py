@@ -1,0 +1,190 @@
+"""What the incidents document accuses members of, as far as their own signatures prove it.
+
+Nobody signs the document: one that is missing, or accuses without proof, changes no outcome.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ledger.audit.codes import Count, FindingKind
+from ledger.audit.evidence import named_payloads
+from ledger.audit.report import Finding, VotePlace
+from ledger.audit.sentences import hexed
+from ledger.blobs.store import MAX_BLOB_BYTES
+from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
+from ledger.protocol.consensus import primary_place
+from ledger.protocol.documents.incidents import decode_incidents
+from ledger.protocol.documents.record import decode_record
+from ledger.protocol.documents.vector import MAX_VECTOR_BYTES
+from ledger.protocol.doubts import Objection
+from ledger.protocol.encoding import aggregation_result, sha256
+from ledger.protocol.errors import EncodingError
+from ledger.protocol.inputs import Evidence
+from ledger.protocol.judgement import judge
+from ledger.protocol.signing import is_signed_by, typed_digest
+from ledger.protocol.types import NO_DIGEST, IncidentKind, VoteKind
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ledger.audit.archive import Archive
+    from ledger.audit.evidence import RoundEvidence
+    from ledger.protocol.documents.incidents import Incident
+    from ledger.protocol.documents.record import RoundRecord
+    from ledger.protocol.judgement import Judgement
+    from ledger.protocol.types import Digest
+
+_KINDS = {
+    IncidentKind.SILENT: FindingKind.SILENT_PRIMARY,
+    IncidentKind.NO_QUORUM: FindingKind.NO_QUORUM,
+    IncidentKind.WRONG_PROPOSAL: FindingKind.WRONG_PROPOSAL,
+    IncidentKind.EQUIVOCATION: FindingKind.EQUIVOCATION,
+}
+_UNPROVEN = {IncidentKind.SILENT, IncidentKind.NO_QUORUM}
+_WANTING = {Objection.UPDATE_MISSING, Objection.VECTOR_MISSING}
+"""Objections for want of a blob, which prove nothing against a proposal."""
+
+
+def find_incidents(
+    found: RoundEvidence, model: NDArray[np.float32] | None, archive: Archive
+) -> None:
+    """Name the members whom a round's incidents accuse, and say whether that is proven.
+
+    Args:
+        found: of a decided round.
+        model: w_t, shape (d,); None if it is not known.
+        archive: where the document is, and where findings are written down.
+    """
+    log, at = archive.log, found.event.round
+    incidents = read_incidents(found, archive)
+    proposals = _Proposals(found, model, archive)
+    for incident in incidents:
+        if not _holds(incident, found, proposals):
+            log.counts[Count.IGNORED_INCIDENTS] += 1
+            continue
+        votes = (typed_digest(found.inputs.domain, signed.vote) for signed in incident.votes)
+        log.find(
+            Finding(
+                _KINDS[incident.kind],
+                at,
+                (incident.member,),
+                tuple(map(hexed, votes)),
+                proven=incident.kind not in _UNPROVEN,
+                place=VotePlace(at, incident.phase, incident.view),
+            )
+        )
+
+
+def read_incidents(found: RoundEvidence, archive: Archive) -> tuple[Incident, ...]:
+    """Return the incidents of a round; none if the document is missing, bogus or of another.
+
+    Args:
+        found: of a decided round.
+        archive: where the document is.
+    """
+    digest = found.event.incidents
+    data = archive.peek(digest, MAX_DOCUMENT_BYTES) if digest != NO_DIGEST else None
+    if data is None:
+        return ()
+    try:
+        document = decode_incidents(data)
+    except EncodingError:
+        return ()
+    about = document.round, document.base
+    return document.incidents if about == (found.event.round, found.event.base) else ()
+
+
+def _holds(incident: Incident, found: RoundEvidence, proposals: _Proposals) -> bool:
+    """Say whether an accusation is proven, or one that nobody could prove."""
+    inputs = found.inputs
+    if incident.member >= len(inputs.registry):
+        return False
+    if incident.kind in _UNPROVEN:
+        committee = inputs.participants.committee
+        place = primary_place(inputs.seed, incident.phase, incident.view, len(committee))
+        has_failed = incident.view < found.event.views[incident.phase - 1]
+        return has_failed and committee[place] == incident.member
+    address = inputs.registry[incident.member].address
+    if not all(
+        is_signed_by(address, inputs.domain, signed.vote, signed.signature)
+        for signed in incident.votes
+    ):
+        return False
+    if incident.kind is IncidentKind.EQUIVOCATION:
+        one, other = (signed.vote for signed in incident.votes)
+        return one.slot == other.slot and one != other
+    return proposals.is_wrong(incident)
+
+
+class _Proposals:
+    """Judges the records of requests that did not become decisions, each record once."""
+
+    def __init__(
+        self, found: RoundEvidence, model: NDArray[np.float32] | None, archive: Archive
+    ) -> None:
+        self._found = found
+        self._model = model
+        self._archive = archive
+        self._judged: dict[Digest, Judgement | bool] = {}
+
+    def is_wrong(self, incident: Incident) -> bool:
+        """Say whether a signed request contradicts the chain, its record or what follows."""
+        vote, opening = incident.votes[0].vote, incident.opening
+        if vote.kind is not VoteKind.REQUEST or opening is None:
+            return False
+        if aggregation_result(opening) != vote.result:
+            return False
+        if vote.base != self._found.inputs.closing.base:
+            return True
+        judged = self._judgement(opening.record)
+        if isinstance(judged, bool):
+            return judged
+        # Without w_t all but the next model can still be compared.
+        true = judged.opening
+        true = replace(true, model=opening.model) if self._model is None else true
+        return true != opening or judged.set_digest(incident.phase) != vote.set_digest
+
+    def _judgement(self, digest: Digest) -> Judgement | bool:
+        """Return what follows from a record; else whether it is wrong in itself."""
+        # Each member can be a primary once and more; whoever fills the document with more
+        # records than that wants to keep auditors busy.
+        most = len(self._found.inputs.participants.committee)
+        if digest not in self._judged and len(self._judged) < most:
+            self._judged[digest] = self._judge(digest)
+        return self._judged.get(digest, False)
+
+    def _judge(self, digest: Digest) -> Judgement | bool:
+        data = self._archive.peek(digest, MAX_DOCUMENT_BYTES)
+        if data is None:
+            return False
+        try:
+            record = decode_record(data)
+        except EncodingError:
+            return True
+        judgement, doubts = judge(self._found.inputs, record, self._evidence(record))
+        if judgement is not None:
+            return judgement
+        wanting = _WANTING if self._model is not None else _WANTING | {Objection.MODEL_NOT_FINITE}
+        return any(doubt.objection not in wanting for doubt in doubts)
+
+    def _evidence(self, record: RoundRecord) -> Evidence:
+        """Return payloads and vectors of a record as far as they can be had."""
+        archive, held = self._archive, self._found.evidence
+        payloads = {}
+        for client, digest in named_payloads(record).items():
+            data = held.payloads.get(client)
+            if data is None or sha256(data) != digest:
+                data = archive.peek(digest, MAX_BLOB_BYTES)
+            if data is not None:
+                payloads[client] = data
+        vectors = {}
+        for signed in (*record.scores, *(entry.signed for entry in record.refused)):
+            digest = signed.scores.digest
+            data = held.vectors.get(digest) or archive.peek(digest, MAX_VECTOR_BYTES)
+            if data is not None:
+                vectors[digest] = data
+        model = held.model if self._model is None else self._model
+        return Evidence(model, payloads, vectors)

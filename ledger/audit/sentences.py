@@ -1,0 +1,302 @@
+"""The words for an audit's codes: sentences are made here, when they are read.
+
+Values are put into the sentences as `plain` text, so that nothing that others wrote, a node's
+error for one, can be more than text where a sentence is shown.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ledger.audit.codes import BlobKind, Fact, FindingKind, Need, Step
+from ledger.protocol.ledger_state import StatementKind
+from ledger.protocol.types import DropoutReason, IncidentKind, Phase, RefusalReason
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MOST_CHARACTERS = 300
+"""Of a text that others wrote, a sentence holds no more."""
+
+TITLES: dict[Step, str] = {
+    Step.DEPLOYMENT: "deployment and parameters",
+    Step.HEAD: "head chain and seeds",
+    Step.CERTIFICATES: "certificates, signatures and bases",
+    Step.SAMPLING: "sampling from the seed",
+    Step.BLOBS: "blobs equal to their commitments",
+    Step.DISTANCES: "each member's distances",
+    Step.MEANS: "means and medians, bit for bit",
+    Step.RANKING: "ranking, accepted set and election",
+    Step.MODEL: "the model, bit for bit",
+    Step.COMPLETENESS: "nothing missing in between",
+}
+
+DROPOUTS: dict[DropoutReason, str] = {
+    DropoutReason.NO_COMMITMENT: "it had not committed by the closing block",
+    DropoutReason.PAYLOAD_MISSING: "its payload was missing",
+    DropoutReason.PAYLOAD_MALFORMED: "its payload is no update of the model",
+}
+
+REFUSALS: dict[RefusalReason, str] = {
+    RefusalReason.NOT_A_VECTOR: "what it published is no score vector",
+    RefusalReason.OF_ANOTHER: "its vector is of another round, member or base",
+    RefusalReason.NO_USABLE_UPDATE: "it has no update to score by",
+    RefusalReason.OTHER_CLIENTS: "its vector scores other clients than it claims",
+    RefusalReason.OUT_OF_RANGE: "a distance is out of range",
+    RefusalReason.FALSE_DISTANCE: "a distance is false",
+    RefusalReason.TWO_VECTORS: "it signed two different vectors",
+}
+
+PHASES: dict[Phase, str] = {Phase.AGGREGATION: "the aggregation", Phase.ELECTION: "the election"}
+
+INCIDENTS: dict[IncidentKind, str] = {
+    IncidentKind.SILENT: "sent no request as primary",
+    IncidentKind.NO_QUORUM: "found no quorum for its request",
+    IncidentKind.WRONG_PROPOSAL: "signed a wrong request",
+    IncidentKind.EQUIVOCATION: "signed two different votes",
+}
+
+_STATEMENTS: dict[StatementKind, str] = {
+    StatementKind.REQUEST: "requests",
+    StatementKind.REPLY: "replies",
+    StatementKind.SCORES: "score vectors",
+}
+
+_CONTRADICTIONS: dict[Fact, tuple[str, str]] = {
+    Fact.CHAIN_UNREADABLE: ("the chain can be read", "it cannot: {true}"),
+    Fact.CHAIN_FILE: ("the chain file is what the EVM made of it", "it is not: {true}"),
+    Fact.HEAD_BLOCK: (
+        "block {subject} is {recorded}",
+        "it is {true}: the chain was reorganised during the audit, or answers as it likes",
+    ),
+    Fact.STATE_UNREADABLE: ("the contract says where it stands", "it does not: {true}"),
+    Fact.STATE: (
+        "the contract's {subject} is {recorded}",
+        "its transactions lead to {true}",
+    ),
+    Fact.LOGS_UNREADABLE: ("blocks {subject} are whole", "they are not: {true}"),
+    Fact.LOG_ORDER: ("{recorded} follows {subject}", "a chain has its logs in ascending order"),
+    Fact.LOG_ADDRESS: ("a log is of this contract", "it is of {true}"),
+    Fact.BLOCK_UNREADABLE: ("block {subject} holds an event", "it cannot be read: {true}"),
+    Fact.LOG_BLOCK: ("a log of block {subject} lies in {recorded}", "that block is {true}"),
+    Fact.PARENT_BLOCK: ("block {subject} follows {recorded}", "the block before it is {true}"),
+    Fact.DEPLOYMENT_UNREADABLE: (
+        "the contract names its parameters",
+        "it does not: {true}",
+    ),
+    Fact.DEPLOYMENT_IMPOSSIBLE: (
+        "the contract has {recorded} clients, trainers and members",
+        "no contract of this code can",
+    ),
+    Fact.DEPLOYMENT: (
+        "the contract's {subject} is {recorded}",
+        "the configuration gives {true}",
+    ),
+    Fact.CODE: ("the code at {subject} is the contract's", "{true}"),
+    Fact.CONFIGURATION: ("blob {recorded} is a configuration", "it is not: {true}"),
+    Fact.FIRST_MODEL: ("blob {recorded} is the first model", "it is not: {true}"),
+    Fact.TRANSACTION: ("transaction {subject} made an event", "{true}"),
+    Fact.REFUSED_CALL: (
+        "the contract took transaction {subject}",
+        "it refuses it: {true}",
+    ),
+    Fact.EVENT_COUNT: (
+        "transaction {subject} made {recorded} events",
+        "it made {true}",
+    ),
+    Fact.EVENT_MALFORMED: ("a log is an event of the contract", "it is not: {true}"),
+    Fact.EVENT_KIND: ("the event is {recorded}", "its transaction made {true}"),
+    Fact.EVENT_FIELD: ("{subject} is {recorded}", "its transaction gives {true}"),
+    Fact.EVENT_UNFOUNDED: ("{subject} is {recorded}", "it follows as {true}"),
+    Fact.ROUND_ORDER: ("round {recorded} is the next that ended", "round {true} is due"),
+    Fact.INPUTS_OPEN: (
+        "the round was decided in block {recorded}",
+        "its inputs close with block {true}",
+    ),
+    Fact.BASE: (
+        "the base is {recorded}",
+        "the commitments up to the closing block {subject} make it {true}",
+    ),
+    Fact.REVEAL: (
+        "the reveal is {recorded}",
+        "the payloads of the ranked trainers give {true}",
+    ),
+    Fact.NOT_SAMPLED: ("sampled trainers only are ranked", "the seed samples {true}"),
+    Fact.BLOB: ("the {subject} is blob {recorded}", "it is not: {true}"),
+    Fact.RECORD_MALFORMED: ("blob {recorded} is the round's record", "it is not: {true}"),
+    Fact.RECORD_OF_ANOTHER: (
+        "the record is of this round and base",
+        "it is of another round or base",
+    ),
+    Fact.RECORD_CLIENTS: (
+        "the record tells of all who were active, and of nobody else",
+        "of these it does not, or they were not active",
+    ),
+    Fact.OPENS_NO_COMMITMENT: (
+        "the payload opens its commitment on the chain",
+        "it opens no commitment that its client made in time",
+    ),
+    Fact.HAS_COMMITTED: ("it had not committed", "its commitment is on the chain in time"),
+    Fact.HAS_NOT_COMMITTED: (
+        "its payload is missing or malformed",
+        "it had not even committed in time",
+    ),
+    Fact.UPDATE_MALFORMED: ("its update is usable", "its payload is no update of the model"),
+    Fact.UPDATE_USABLE: ("its payload is malformed", "it is a usable update"),
+    Fact.NO_MEMBER: (
+        "its score vector is one of the committee's",
+        "it is no member, or its seat is empty",
+    ),
+    Fact.CLAIM_NOT_SIGNED: ("it claims a score vector", "the claim is not signed by it"),
+    Fact.SCORES_COUNTED: ("its scores count", "{true}"),
+    Fact.SCORES_REFUSED: ("its scores do not count: {recorded}", "that does not hold"),
+    Fact.TOO_FEW_SCORES: (
+        "{recorded} score vectors suffice",
+        "the protocol needs {true}",
+    ),
+    Fact.TOO_FEW_TRAINERS: ("the trainers suffice", "fewer than a committee remain"),
+    Fact.DISTANCE: ("its distance is {recorded}", "the counted scores make it {true}"),
+    Fact.RANKING_RANGE: (
+        "there is a ranking",
+        "its words, clients or length are out of range, or it is not sorted",
+    ),
+    Fact.RANKED: (
+        "those are ranked who have a usable update",
+        "of these only one of both is true",
+    ),
+    Fact.THRESHOLD: ("the threshold is {recorded}", "the counted scores make it {true}"),
+    Fact.ACCEPTED_SET: ("the accepted set is {recorded}", "the ranking gives {true}"),
+    Fact.NEXT_COMMITTEE: ("the next committee is {recorded}", "the ranking gives {true}"),
+    Fact.UPDATES_ROOT: ("the updates root is {recorded}", "the record's updates have {true}"),
+    Fact.SCORES_ROOT: ("the scores root is {recorded}", "the record's scores have {true}"),
+    Fact.MODEL: ("the model is {recorded}", "the accepted updates make it {true}"),
+    Fact.MODEL_MALFORMED: ("blob {recorded} is a model", "it is not: {true}"),
+    Fact.MODEL_NOT_FINITE: ("the model is usable", "it is not finite"),
+}
+
+_NEEDS: dict[Need, str] = {
+    Need.DEPLOYMENT: "what was deployed is not known",
+    Need.CHAIN: "the chain cannot be read any further",
+    Need.PARAMETERS: "the parameters are not known without configuration {detail}",
+    Need.CALL_DATA: "the signatures of transaction {detail}: its call data are not the ledger's",
+    Need.ROUND_BEFORE: "seed and committee are not known without the round before",
+    Need.BLOB: "the {subject} {detail} is missing",
+    Need.RECORD: "there is no readable record",
+    Need.UPDATES: "there is no update",
+    Need.VECTORS: "there is no score vector",
+    Need.REFUSAL: "whether the scores were rightly refused",
+    Need.RIGHT_VECTORS: "the counted score vectors cannot be put together",
+    Need.MODEL_BEFORE: "the model before it is not known",
+}
+
+_FINDINGS: dict[FindingKind, str] = {
+    FindingKind.FALSE_SCORES: "it published a false distance to client {named}, and was left out",
+    FindingKind.REFUSED_SCORES: "its scores were left out: {reason}",
+    FindingKind.TWO_VECTORS: "it signed two different score vectors for the same updates",
+    FindingKind.SCORES_UNCHECKED: (
+        "members of this run do not check scores: a false distance is counted like a true one"
+    ),
+    FindingKind.WRONG_PROPOSAL: "it signed a wrong request{place}",
+    FindingKind.EQUIVOCATION: "it signed two different votes{place}",
+    FindingKind.SILENT_PRIMARY: "as primary it is said to have sent no request{place}",
+    FindingKind.NO_QUORUM: "its request is said to have found no quorum{place}",
+    FindingKind.BAN: "it was banned for two different {statements}{place}",
+    FindingKind.EMPTY_SEAT: "its seat is empty: it was banned before the round",
+    FindingKind.SILENT_MEMBER: "no scores of this member are recorded",
+    FindingKind.DROPOUT: "it was left out: {reason}",
+    FindingKind.STRAY_COMMITMENT: "it committed though it was neither trainer nor member",
+    FindingKind.LATE_COMMITMENT: "it committed after the closing block, to no effect",
+    FindingKind.EQUAL_PAYLOADS: "they committed to one and the same payload",
+    FindingKind.ABANDONED_ROUND: (
+        "the round ended at its deadline without a decision; the model stayed"
+    ),
+}
+
+
+def recorded_and_true(fact: Fact, subject: str, recorded: str, true: str) -> tuple[str, str]:
+    """Return what the record says, and what is so, as two clauses.
+
+    Args:
+        fact: what is contradicted.
+        subject: of what exactly.
+        recorded: the recorded value.
+        true: the true one.
+
+    Returns:
+        Clauses to follow "the record says that" and "in truth".
+    """
+    values = {"subject": plain(subject), "recorded": plain(recorded), "true": plain(true)}
+    one, other = _CONTRADICTIONS[fact]
+    return one.format(**values), other.format(**values)
+
+
+def missing(need: Need, subject: BlobKind | None, detail: str) -> str:
+    """Return what could not be checked, or for want of what.
+
+    Args:
+        need: what is missing.
+        subject: the kind of blob, if it is one.
+        detail: digest or hash of what is missing.
+    """
+    return _NEEDS[need].format(subject=subject or "", detail=plain(detail))
+
+
+def happened(
+    kind: FindingKind, *, reason: str = "", named: str = "", place: str = "", statements: str = ""
+) -> str:
+    """Return what a finding says.
+
+    Args:
+        kind: of the finding.
+        reason: why, for what was left out.
+        named: the client whose distance is false.
+        place: in which view, to follow a sentence; empty if that is not known.
+        statements: what was signed twice; empty if that is not known.
+    """
+    signed = statements or "statements"
+    return _FINDINGS[kind].format(reason=reason, named=named, place=place, statements=signed)
+
+
+def why(code: DropoutReason | RefusalReason | StatementKind | None) -> str:
+    """Return a reason, or what was signed twice, in words."""
+    if isinstance(code, DropoutReason):
+        return DROPOUTS[code]
+    if isinstance(code, RefusalReason):
+        return REFUSALS[code]
+    return "" if code is None else _STATEMENTS[code]
+
+
+def where(round_number: int, phase: int, view: int) -> str:
+    """Return where something was signed, to follow a sentence; a score vector has phase 0."""
+    if phase == 0:
+        return f" in round {round_number}"
+    # Two votes for a phase that does not exist are two votes as well.
+    known = {int(one): name for one, name in PHASES.items()}
+    return f" in view {view} of {known.get(phase, f'phase {phase}')} of round {round_number}"
+
+
+def listed(values: Sequence[int], most: int = 20) -> str:
+    """Return numbers as text, the first of them if there are many."""
+    text = ", ".join(str(value) for value in values[:most])
+    return text if len(values) <= most else f"{text} and {len(values) - most} more"
+
+
+def hexed(digest: bytes) -> str:
+    """Return bytes as 0x-hex."""
+    return f"0x{digest.hex()}"
+
+
+def text_of(value: object, most: int = 16) -> str:
+    """Return a recorded value as text: bytes as 0x-hex, tuples up to so many entries."""
+    if isinstance(value, bytes):
+        return hexed(value)
+    if isinstance(value, tuple):
+        rest = f", ... {len(value)} in all" if len(value) > most else ""
+        return f"({', '.join(text_of(entry) for entry in value[:most])}{rest})"
+    return str(value)
+
+
+def plain(text: str) -> str:
+    """Return text without line ends, control characters and the brackets of markup."""
+    kept = "".join(c if c.isascii() and c.isprintable() else "?" for c in text[:MOST_CHARACTERS])
+    return kept.replace("[", "(").replace("]", ")")

@@ -1,0 +1,1 @@
+"""The ten steps of an audit, each comparing what is recorded with what members call."""

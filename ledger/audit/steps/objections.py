@@ -1,0 +1,74 @@
+"""Where each objection of the protocol's judges belongs among the steps: the one table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ledger.audit.codes import Fact, Need, Step
+from ledger.audit.report import Contradiction, Missing
+from ledger.audit.sentences import why
+from ledger.protocol.consensus import majority
+from ledger.protocol.doubts import Objection
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ledger.audit.evidence import RoundEvidence
+    from ledger.audit.findings import AuditLog
+    from ledger.protocol.doubts import Doubt
+
+CONTRADICTED: dict[Objection, tuple[Step, Fact]] = {
+    Objection.OTHER_ROUND_OR_BASE: (Step.CERTIFICATES, Fact.RECORD_OF_ANOTHER),
+    Objection.NOT_THE_ACTIVE_CLIENTS: (Step.COMPLETENESS, Fact.RECORD_CLIENTS),
+    Objection.OPENS_NO_COMMITMENT: (Step.BLOBS, Fact.OPENS_NO_COMMITMENT),
+    Objection.HAS_COMMITTED: (Step.COMPLETENESS, Fact.HAS_COMMITTED),
+    Objection.HAS_NOT_COMMITTED: (Step.COMPLETENESS, Fact.HAS_NOT_COMMITTED),
+    Objection.UPDATE_MALFORMED: (Step.COMPLETENESS, Fact.UPDATE_MALFORMED),
+    Objection.UPDATE_USABLE: (Step.COMPLETENESS, Fact.UPDATE_USABLE),
+    Objection.NO_MEMBER: (Step.DISTANCES, Fact.NO_MEMBER),
+    Objection.CLAIM_NOT_SIGNED: (Step.DISTANCES, Fact.CLAIM_NOT_SIGNED),
+    Objection.SCORES_DO_NOT_COUNT: (Step.DISTANCES, Fact.SCORES_COUNTED),
+    Objection.REFUSAL_UNFOUNDED: (Step.DISTANCES, Fact.SCORES_REFUSED),
+    Objection.TOO_FEW_SCORES: (Step.DISTANCES, Fact.TOO_FEW_SCORES),
+    Objection.TOO_FEW_TRAINERS: (Step.RANKING, Fact.TOO_FEW_TRAINERS),
+}
+"""Objections that contradict the record: the step that fails, and what is not so."""
+
+UNCHECKED: dict[Objection, tuple[Step, Need]] = {
+    Objection.UPDATE_MISSING: (Step.DISTANCES, Need.UPDATES),
+    Objection.VECTOR_MISSING: (Step.DISTANCES, Need.VECTORS),
+}
+"""Objections for want of a blob: the step that they leave open."""
+
+
+def note(doubts: Iterable[Doubt], found: RoundEvidence, log: AuditLog) -> None:
+    """Write down what the protocol's judges object to a record.
+
+    Args:
+        doubts: their objections.
+        found: the round.
+        log: where they are written down.
+    """
+    at = found.event.round
+    for doubt in doubts:
+        if doubt.objection in UNCHECKED:
+            step, need = UNCHECKED[doubt.objection]
+            log.lack(Missing(need, at, doubt.clients), step)
+            continue
+        step, fact = CONTRADICTED[doubt.objection]
+        recorded, true = _values(doubt, found)
+        log.contradict(step, Contradiction(fact, at, doubt.clients, "", recorded, true))
+
+
+def _values(doubt: Doubt, found: RoundEvidence) -> tuple[str, str]:
+    """Return what is recorded and what is true, for the objections that have values."""
+    match doubt.objection:
+        case Objection.SCORES_DO_NOT_COUNT:
+            return "", why(doubt.reason)
+        case Objection.REFUSAL_UNFOUNDED:
+            return why(doubt.reason), ""
+        case Objection.TOO_FEW_SCORES:
+            counted = 0 if found.record is None else len(found.record.scores)
+            return str(counted), str(majority(found.inputs.parameters.members))
+        case _:
+            return "", ""

@@ -1,0 +1,423 @@
+"""A small run whose keys are all known, so that any committee can be made to collude.
+
+Fourteen clients, five members, seven trainers, eight parameters; nothing is trained, every update
+is drawn by its round and client. What an honest committee does is computed by what members call;
+a `Deviation` says where a round departs from it, and everybody signs whatever comes of that. Keys
+are derived: PUBLIC TEST KEYS, worth nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Self, TypeVar, cast
+
+import numpy as np
+
+from ledger.blobs.store import MemoryBlobs
+from ledger.chain.committee_ledger import LedgerWriter, submitted
+from ledger.chain.deployment import Manifest, deploy
+from ledger.chain.embedded import EmbeddedChain
+from ledger.protocol.closing import closing_of
+from ledger.protocol.consensus import Certificate, primary_place
+from ledger.protocol.documents.incidents import Incident, Incidents, encode_incidents
+from ledger.protocol.documents.record import encode_record
+from ledger.protocol.documents.run import RunDocument, encode_run
+from ledger.protocol.documents.vector import decode_vector, encode_vector
+from ledger.protocol.encoding import commitment_of, keccak256, set_digest, sha256, vector_bytes
+from ledger.protocol.inputs import (
+    Evidence,
+    Inputs,
+    Participants,
+    participants_of,
+    registry_with_bans,
+)
+from ledger.protocol.judgement import (
+    Judgement,
+    compose_record,
+    counted_vectors,
+    next_model,
+    opening_of,
+    rank_trainers,
+    score_updates,
+    usable_clients,
+)
+from ledger.protocol.ledger_state import (
+    EquivocationReport,
+    RoundDecided,
+    SignedStatement,
+    SubmittedDecision,
+)
+from ledger.protocol.parameters import Parameters
+from ledger.protocol.signing import KeySigner, sign
+from ledger.protocol.types import (
+    NO_DIGEST,
+    ClientId,
+    Commitment,
+    Digest,
+    Phase,
+    RegisteredClient,
+    Scores,
+    SignedCommitment,
+    SignedScores,
+    SignedVote,
+    Vote,
+    VoteKind,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from ledger.protocol.documents.record import RoundRecord
+    from ledger.protocol.documents.vector import ScoreVector
+
+T = TypeVar("T")
+Payloads = dict[ClientId, bytes]
+Vectors = dict[ClientId, "ScoreVector"]
+DIMENSION = 8
+CLIENTS = 14
+PARAMETERS = Parameters(
+    clients=CLIENTS,
+    active_ppm=857_143,
+    committee_ppm=400_000,
+    aggregation_ppm=400_000,
+    rounds=5,
+    dimension=DIMENSION,
+    commit_blocks=3,
+    deadline_blocks=7,
+)
+LAYOUT = (("weight", (2, 3)), ("bias", (2,)))
+SIGNERS = tuple(
+    sorted(
+        (KeySigner(keccak256(b"PUBLIC TEST KEY of player %d" % i)) for i in range(CLIENTS)),
+        key=lambda signer: signer.address,
+    )
+)
+INITIAL = np.linspace(-1, 1, DIMENSION, dtype=np.float32)
+
+
+def same(value: T, _run: Run) -> T:
+    """Return it as it is: nobody departs from the protocol here."""
+    return value
+
+
+@dataclass
+class Deviation:
+    """Where a round departs from the protocol; by default nowhere.
+
+    Attributes:
+        participants: who is taken for trainers and members.
+        payloads: what each active client has made; who is missing commits nothing.
+        words: what each of them commits.
+        withheld: whose payload nobody ever gets.
+        strays: clients that commit though nobody asked them.
+        vectors: what each member scores.
+        claims: the signed claims of the members.
+        record: what is recorded.
+        record_blob: the bytes of the record that is bound and published.
+        judgement: what is decided.
+        base: which base the votes name.
+        views: in which views it is decided; None for the first whose primary's seat is not empty.
+        incidents: what the incidents document says, made of the judgement.
+        incidents_blob: the bytes of that document.
+    """
+
+    participants: Callable[[Participants, Run], Participants] = same
+    payloads: Callable[[Payloads, Run], Payloads] = same
+    words: Callable[[dict[ClientId, Digest], Run], dict[ClientId, Digest]] = same
+    withheld: Callable[[Run], tuple[ClientId, ...]] = lambda _run: ()
+    strays: tuple[ClientId, ...] = ()
+    vectors: Callable[[Vectors, Run], Vectors] = same
+    claims: Callable[[list[SignedScores], Run], list[SignedScores]] = same
+    record: Callable[[RoundRecord, Run], RoundRecord] = same
+    record_blob: Callable[[bytes, Run], bytes] = same
+    judgement: Callable[[Judgement, Run], Judgement] = same
+    base: Callable[[Digest, Run], Digest] = same
+    views: tuple[int, int] | None = None
+    incidents: Callable[[Judgement, Run], tuple[Incident, ...]] = lambda _judgement, _run: ()
+    incidents_blob: Callable[[bytes, Run], bytes] = same
+
+
+HONEST = Deviation()
+
+
+@dataclass
+class OpenRun:
+    """A run, what its open round has come to so far, and what its clients sign."""
+
+    chain: EmbeddedChain
+    blobs: MemoryBlobs
+    document: RunDocument
+    manifest: Manifest
+    ledger: LedgerWriter
+    model: NDArray[np.float32]
+    round: int = 0
+    seed: Digest = NO_DIGEST
+    participants: Participants = field(default=Participants((), (), frozenset()))
+    inputs: Inputs = field(init=False)
+    evidence: Evidence = field(init=False)
+    judged: Judgement = field(init=False)
+
+    @classmethod
+    def opened(
+        cls,
+        folder: Path,
+        parameters: Parameters = PARAMETERS,
+        initial: bytes = vector_bytes(INITIAL),
+    ) -> Self:
+        chain = EmbeddedChain.create(
+            folder / "chain.sqlite", synchronous="NORMAL", clock=lambda: 1_700_000_000
+        )
+        blobs = MemoryBlobs()
+        document = document_of(parameters, blobs.put(initial))
+        blobs.put(encode_run(document))
+        manifest = deploy(chain, document, folder / "deployment.json")
+        ledger = LedgerWriter(chain, manifest.address, manifest.block)
+        run = cls(chain, blobs, document, manifest, ledger, INITIAL)
+        run.take_up()
+        return run
+
+    @property
+    def parameters(self) -> Parameters:
+        return self.document.parameters
+
+    @property
+    def trainers(self) -> tuple[ClientId, ...]:
+        return self.participants.trainers
+
+    @property
+    def committee(self) -> tuple[ClientId, ...]:
+        return self.participants.committee
+
+    @property
+    def registry(self) -> tuple[RegisteredClient, ...]:
+        return registry_with_bans(self.document.registry, self.ledger.bans())
+
+    @property
+    def bystanders(self) -> tuple[ClientId, ...]:
+        """Clients that have no part in the round."""
+        everybody = set(map(ClientId, range(CLIENTS)))
+        return tuple(sorted(everybody.difference(self.participants.active)))
+
+    def take_up(self) -> None:
+        self.round = self.ledger.state().round
+        opening = self.ledger.opening(self.round)
+        if opening is not None:
+            self.seed = opening.seed
+            self.participants = participants_of(
+                self.parameters, self.registry, self.round, opening.seed, opening.committee
+            )
+
+    def update(self, client: ClientId) -> NDArray[np.float32]:
+        rng = np.random.default_rng([self.round, client])
+        return (rng.normal(size=DIMENSION) + 1).astype(np.float32)
+
+    def payload(self, client: ClientId) -> bytes:
+        return vector_bytes(self.update(client))
+
+    def vote(
+        self, kind: VoteKind, phase: Phase, view: int, member: ClientId, what: tuple[Digest, ...]
+    ) -> SignedVote:
+        base, set_of, result = what
+        vote = Vote(kind, self.round, phase, view, base, set_of, result)
+        return SignedVote(member, vote, sign(SIGNERS[member], self.manifest.domain(), vote))
+
+    def primary(self, phase: Phase, view: int) -> ClientId:
+        return self.committee[primary_place(self.seed, phase, view, len(self.committee))]
+
+    def commitment(self, client: ClientId, word: Digest) -> SignedCommitment:
+        commitment = Commitment(self.round, client, word)
+        signature = sign(SIGNERS[client], self.manifest.domain(), commitment)
+        return SignedCommitment(commitment, signature)
+
+    def commit(self, words: dict[ClientId, Digest]) -> None:
+        signed = [self.commitment(client, word) for client, word in words.items()]
+        self.ledger.commit_updates(self.round, signed)
+
+    def word(self, client: ClientId) -> Digest:
+        return commitment_of(client, sha256(self.payload(client)))
+
+    def claim(self, vector: ScoreVector | bytes, member: ClientId) -> SignedScores:
+        """Return a member's claim of a vector for the usable updates of the record to be."""
+        data = vector if isinstance(vector, bytes) else encode_vector(vector)
+        clients = set_digest(usable_clients(self.inputs, self.evidence))
+        scores = Scores(self.round, member, self.inputs.closing.base, clients, self.blobs.put(data))
+        return SignedScores(scores, sign(SIGNERS[member], self.manifest.domain(), scores))
+
+    def scored(self, signed: SignedScores) -> ScoreVector:
+        """Return the vector behind a claim."""
+        return decode_vector(self.blobs.get(signed.scores.digest))
+
+    def outcome(self, round_number: int = 1) -> RoundDecided:
+        """Return the decision of a round."""
+        for recorded in self.ledger.round_events(round_number):
+            if isinstance(recorded.event, RoundDecided):
+                return recorded.event
+        raise AssertionError(round_number)
+
+    def published(self, record: RoundRecord) -> Digest:
+        """Publish a record."""
+        return self.blobs.put(encode_record(record))
+
+    def incidents_of(self, base: Digest) -> bytes:
+        """Return an incidents document of these inputs that accuses nobody."""
+        return encode_incidents(Incidents(self.round, base, ()))
+
+    def ban(self, client: ClientId, phase: int = 2) -> None:
+        """Let a client sign two votes, or two score vectors (phase 0), and report it."""
+        words = (sha256(b"one"), sha256(b"other"))
+        first, second = (self._statement(client, phase, word) for word in words)
+        self.ledger.report_equivocation(EquivocationReport(client, first, second))
+
+    def _statement(self, client: ClientId, phase: int, word: Digest) -> SignedStatement:
+        statement: Vote | Scores = Scores(self.round, client, NO_DIGEST, NO_DIGEST, word)
+        if phase:
+            slot = (VoteKind.REPLY, self.round, cast("Phase", phase), 0, NO_DIGEST)
+            statement = Vote(*slot, word, NO_DIGEST)
+        return SignedStatement(statement, sign(SIGNERS[client], self.manifest.domain(), statement))
+
+
+class Run(OpenRun):
+    """A run that is played, round by round."""
+
+    def play(self, deviation: Deviation = HONEST) -> None:
+        """Play one round to its decision."""
+        self.conclude(self.prepare(deviation), deviation)
+
+    def prepare(self, deviation: Deviation = HONEST) -> RoundRecord:
+        """Play the open round up to its record."""
+        self.participants = deviation.participants(self.participants, self)
+        expected = sorted(self.participants.expected)
+        payloads = deviation.payloads({c: self.payload(c) for c in expected}, self)
+        words = {c: commitment_of(c, sha256(data)) for c, data in payloads.items()}
+        strays = {client: self.word(client) for client in deviation.strays}
+        self.commit(deviation.words(words, self) | strays)
+        held = {c: p for c, p in payloads.items() if c not in deviation.withheld(self)}
+        for payload in held.values():
+            self.blobs.put(payload)
+        self.inputs = self.closed()
+        self.evidence = Evidence(self.model, held, {})
+        clients = usable_clients(self.inputs, self.evidence)
+        found = {
+            member: score_updates(self.inputs, self.evidence, clients, member)
+            for member in sorted(self.participants.members)
+        }
+        vectors = deviation.vectors({m: v for m, v in found.items() if v is not None}, self)
+        claims = deviation.claims([self.claim(v, m) for m, v in vectors.items()], self)
+        known = {s.scores.digest: self.blobs.get(s.scores.digest) for s in claims}
+        self.evidence = self.evidence.with_vectors(known)
+        record = compose_record(self.inputs, self.evidence, claims)
+        return deviation.record(record, self)
+
+    def closed(self) -> Inputs:
+        """Let blocks pass until the round's inputs are closed."""
+        state = self.ledger.state()
+        where = (state.opened_block, self.parameters.commit_blocks, self.participants.expected)
+        mined = self.ledger.commitments(self.round)
+        if closing_of(*where, self.chain.head().number, mined) is None:
+            last = state.opened_block + self.parameters.commit_blocks
+            self.chain.mine(max(0, last - self.chain.head().number))
+        closing = closing_of(*where, self.chain.head().number, mined)
+        assert closing is not None
+        return Inputs(
+            self.parameters,
+            self.document.layout,
+            self.manifest.domain(),
+            self.registry,
+            self.round,
+            self.seed,
+            self.participants,
+            closing,
+        )
+
+    def conclude(self, record: RoundRecord, deviation: Deviation = HONEST) -> None:
+        """Decide the open round as its record says, whatever anybody may object to that."""
+        data = deviation.record_blob(encode_record(record), self)
+        judged = deviation.judgement(self.judge(record), self)
+        judged = replace(judged, opening=replace(judged.opening, record=self.blobs.put(data)))
+        self.judged = judged
+        self.blobs.put(vector_bytes(judged.model))
+        base = deviation.base(self.inputs.closing.base, self)
+        incidents = self._incidents(base, judged, deviation)
+        if len(judged.ranking.words) < self.parameters.trainers:
+            self._wait_for_the_window()
+        views = deviation.views or (self.first_view(1), self.first_view(2))
+        self.decide(judged, base, views, incidents)
+        self.model = judged.model
+        self.take_up()
+
+    def judge(self, record: RoundRecord) -> Judgement:
+        """Return what follows from a record, without asking whether it is true."""
+        ranking = rank_trainers(self.parameters, counted_vectors(record, self.evidence))
+        updates = {c: u for c, u in self.evidence.updates.items() if u is not None}
+        model = next_model(self.inputs, self.model, ranking.accepted, updates)
+        opening = opening_of(record, ranking, sha256(vector_bytes(model)))
+        return Judgement(record, ranking, model, opening)
+
+    def first_view(self, phase: int) -> int:
+        """Return the first view whose primary's seat is not empty."""
+        banned = self.participants.banned
+        return next(v for v in range(64) if self.primary(Phase(phase), v) not in banned)
+
+    def decide(
+        self,
+        judged: Judgement,
+        base: Digest,
+        views: tuple[int, int] = (0, 0),
+        incidents: Digest = NO_DIGEST,
+        record: Digest | None = None,
+    ) -> None:
+        """Send a decision; a record put in the place of the certified one is the sender's."""
+        opening = judged.opening
+        decision = SubmittedDecision(
+            committee=self.committee,
+            ranking=judged.ranking.words,
+            base=base,
+            model=opening.model,
+            updates_root=opening.updates_root,
+            scores_root=opening.scores_root,
+            threshold_bits=opening.threshold_bits,
+            reveal=opening.reveal,
+            record=opening.record if record is None else record,
+            incidents=incidents,
+        )
+        first, second = (
+            submitted(self.certificate(judged, base, phase, view), self.committee)
+            for phase, view in zip(Phase, views, strict=True)
+        )
+        self.ledger.decide(self.round, decision, (first, second))
+
+    def certificate(self, judged: Judgement, base: Digest, phase: Phase, view: int) -> Certificate:
+        primary = self.primary(phase, view)
+        what = (base, judged.set_digest(phase), judged.result)
+        request = self.vote(VoteKind.REQUEST, phase, view, primary, what)
+        voters = [m for m in self.participants.members if m != primary][: self.parameters.replies]
+        replies = [self.vote(VoteKind.REPLY, phase, view, member, what) for member in voters]
+        return Certificate(request, tuple(replies))
+
+    def abandon(self) -> None:
+        opened = self.ledger.state().opened_block
+        waited = self.chain.head().number - opened
+        self.chain.mine(max(0, self.parameters.deadline_blocks - waited - 1))
+        self.ledger.abandon_round(self.round)
+        self.take_up()
+
+    def _wait_for_the_window(self) -> None:
+        last = self.ledger.state().opened_block + self.parameters.commit_blocks
+        self.chain.mine(max(0, last - self.chain.head().number))
+
+    def _incidents(self, base: Digest, judged: Judgement, deviation: Deviation) -> Digest:
+        incidents = deviation.incidents(judged, self)
+        if not incidents and deviation.incidents_blob is same:
+            return NO_DIGEST
+        document = Incidents(self.round, base, tuple(sorted(incidents, key=lambda i: i.key)))
+        return self.blobs.put(deviation.incidents_blob(encode_incidents(document), self))
+
+
+def document_of(parameters: Parameters, initial: Digest) -> RunDocument:
+    registry = tuple(
+        RegisteredClient(signer.address, 10 + place) for place, signer in enumerate(SIGNERS)
+    )
+    return RunDocument(parameters, registry, initial, LAYOUT, {"about": "a run of these tests"})
