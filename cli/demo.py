@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import json as json_module
+import os
 import shutil
 import socket
 import sys
 import threading
 import time
 import urllib.request
-from collections import defaultdict
+from dataclasses import dataclass
+from math import sqrt
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from cli.console import console, print_table
+from cli.console import console, print_table, say
 from cli.where import Where
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from clients.comparison import Outcome
+    from clients.configuration import Configuration
     from ledger.audit.report import AuditReport
 
-SETTINGS = (
+MALICE = (
     'malice.attack="back-gradient"',
     "malice.malicious_rate=0.3",
     "malice.members.false-scores=1",
@@ -32,11 +37,52 @@ SETTINGS = (
 SHOWN_RUN = "I-attacked-seed0"
 
 
+@dataclass(frozen=True, slots=True)
+class SeedRuns:
+    """All runs of one seed, on a chain of their own.
+
+    Attributes:
+        home: of chain, blobs and runs.
+        seed: of the runs.
+        rounds: of each run.
+    """
+
+    home: Path
+    seed: int
+    rounds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What all runs of one seed came to.
+
+    Attributes:
+        outcomes: of the runs.
+        reports: the audits of those on the ledger, by run.
+    """
+
+    outcomes: list[Outcome]
+    reports: dict[str, AuditReport]
+
+
+@dataclass(frozen=True, slots=True)
+class Progressed:
+    """That one more round is over, or one more audit.
+
+    Attributes:
+        run: which run.
+        is_audit: whether it was an audit.
+    """
+
+    run: str
+    is_audit: bool
+
+
 def demo(
     home: Annotated[Path, typer.Option("--home", help="A folder that is made anew.")] = Path(
         "demo-home"
     ),
-    seeds: Annotated[int, typer.Option(min=1, max=20, help="Runs of each kind.")] = 2,
+    seeds: Annotated[int, typer.Option(min=1, max=20, help="Runs of each kind.")] = 4,
     rounds: Annotated[int, typer.Option(min=1, max=1000, help="Rounds of each run.")] = 40,
     port: Annotated[int, typer.Option(min=1, max=65535, help="Of the REST service.")] = 8000,
 ) -> None:
@@ -44,24 +90,26 @@ def demo(
     begun = time.monotonic()
     _require_own(home)
     console.print(
-        "60 clients hold non-IID parts of real digits; half are active in a round, 12 on the\n"
-        "committee. 30 % attack: they send the opposite of their update. One member lies about\n"
-        f"its scores. The contract enforces each decision, on a local EVM in {home}/chain.sqlite.\n"
+        "60 clients hold non-IID parts of real digits; half are active in a round, 12 of these as\n"
+        "its committee. In attacked runs 30 % of the clients send the opposite of their update,\n"
+        "and one other lies about its scores whenever it is a member. The contract enforces each\n"
+        f"decision, on a local EVM: {home}/chain.sqlite has the runs of seed 0"
+        f"{_where_others_are(home, seeds)}.\n"
     )
-    outcomes = _runs(home, seeds, rounds)
-    reports = _audits(home, outcomes)
+    played = _play([SeedRuns(_seed_home(home, seed), seed, rounds) for seed in range(seeds)])
+    outcomes = [outcome for one in played for outcome in one.outcomes]
+    reports = {name: report for one in played for name, report in one.reports.items()}
     console.print()
     shown = _telling_round(reports[SHOWN_RUN])
     _show_round(home, shown)
     console.print()
-    _show_table(outcomes)
+    _show_table(outcomes, _configuration(rounds))
     console.print()
     _show_audits(reports)
     console.print(f"\nAll this took {time.monotonic() - begun:.0f} s. Look further:")
     for command in ("rounds list", f"rounds explain {shown}", "clients list", "audit"):
         console.print(f"  {_program()} {command} --home {home} --run {SHOWN_RUN}")
-    if any(not report.ok for report in reports.values()):
-        raise typer.Exit(1)
+    _require_passed(reports.values())
     _serve(home, port)
 
 
@@ -77,47 +125,80 @@ def _require_own(home: Path) -> None:
     mark.touch()
 
 
-def _runs(home: Path, seeds: int, rounds: int) -> list[Outcome]:
-    from clients.comparison import METHODS, Comparison
+def _seed_home(home: Path, seed: int) -> Path:
+    """Return where a seed's runs are: those of seed 0 lie in the home itself, which is served."""
+    return home if seed == 0 else home / f"seed{seed}"
+
+
+def _where_others_are(home: Path, seeds: int) -> str:
+    if seeds == 1:
+        return ""
+    last = f" to {_seed_home(home, seeds - 1)}" if seeds > 2 else ""
+    return f",\nand the other seeds have chains of their own in {_seed_home(home, 1)}{last}"
+
+
+def _configuration(rounds: int) -> Configuration:
     from clients.configuration import load
 
-    where = Where(home)
-    configuration = load("digits", settings=(*SETTINGS, f"protocol.rounds={rounds}"))
-    columns = (TextColumn("{task.description:24}"), BarColumn(), MofNCompleteColumn())
-    with (
-        where.writer() as chain,
-        Progress(*columns, TimeElapsedColumn(), console=console) as bar,
-    ):
-        task = bar.add_task("rounds", total=len(METHODS) * 2 * seeds * rounds)
-
-        def on_round(label: str, _round: int, _total: int) -> None:
-            bar.update(task, advance=1, description=label)
-
-        comparison = Comparison(home, chain, where.blobs(), configuration, range(seeds))
-        outcomes = comparison.run(on_round)
-        bar.update(task, description="rounds")
-    return outcomes
+    return load("digits", settings=(*MALICE, f"protocol.rounds={rounds}"))
 
 
-def _audits(home: Path, outcomes: list[Outcome]) -> dict[str, AuditReport]:
-    from ledger.audit.audit import audit
+def _play(jobs: list[SeedRuns]) -> list[Played]:
+    """Run and audit everything, each seed in a process of its own, behind two progress bars."""
+    from clients.methods import METHODS, Committee
+    from clients.processes import in_processes
 
-    names = [outcome.run for outcome in outcomes if outcome.run]
-    reports = {}
-    columns = (TextColumn("{task.description:24}"), BarColumn(), MofNCompleteColumn())
+    recorded = sum(isinstance(method, Committee) for method in METHODS)
+    columns = (TextColumn("{task.description:32}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, TimeElapsedColumn(), console=console) as bar:
-        task = bar.add_task("audits", total=len(names))
-        for name in names:
-            where = Where(home, name)
-            with where.reader() as chain:
-                reports[name] = audit(where.ledger(chain), where.blobs())
-            bar.update(task, advance=1)
-    return reports
+        total = sum(2 * len(METHODS) * job.rounds for job in jobs)
+        runs = bar.add_task("rounds", total=total)
+        audits = bar.add_task("audits", total=2 * recorded * len(jobs))
+
+        def on_progress(step: Progressed) -> None:
+            kind = "audits" if step.is_audit else "rounds"
+            task = audits if step.is_audit else runs
+            bar.update(task, advance=1, description=f"{kind}: {step.run}")
+
+        processes = min(len(jobs), os.cpu_count() or 1)
+        played = in_processes(play_seed, jobs, processes, on_progress)
+        bar.update(runs, description="rounds")
+        bar.update(audits, description="audits")
+    return played
+
+
+def play_seed(job: SeedRuns, report: Callable[[Progressed], None]) -> Played:
+    """Run every method under one seed, attacked and clean, and audit what is on the ledger.
+
+    Args:
+        job: the runs.
+        report: called after each round and each audit.
+    """
+    from clients.comparison import Comparison
+    from ledger.audit.audit import audit
+    from ledger.blobs.store import FolderBlobs
+
+    where = Where(job.home)
+    with where.writer() as chain:
+        # Not durable: a demo that a power cut ends is begun anew.
+        blobs = FolderBlobs(job.home / "blobs")
+        comparison = Comparison(job.home, chain, blobs, _configuration(job.rounds))
+        outcomes = comparison.run([job.seed], lambda run: report(Progressed(run, is_audit=False)))
+    reports = {}
+    for name in (outcome.run for outcome in outcomes if outcome.run is not None):
+        run = Where(job.home, name)
+        with run.reader() as chain_as_read:
+            reports[name] = audit(run.ledger(chain_as_read), run.blobs())
+        report(Progressed(name, is_audit=True))
+    return Played(outcomes, reports)
 
 
 def _telling_round(report: AuditReport) -> int:
     """Return the last round in which a lie was caught, 1 if none was."""
-    return max((f.round for f in report.findings if f.kind == "false scores"), default=1)
+    from ledger.audit.codes import FindingKind
+
+    caught = [f.round for f in report.findings if f.kind is FindingKind.FALSE_SCORES]
+    return max((number for number in caught if number is not None), default=1)
 
 
 def _show_round(home: Path, shown: int) -> None:
@@ -132,38 +213,71 @@ def _show_round(home: Path, shown: int) -> None:
     assert history is not None, "an audited round is on the chain"
     console.print(f"[bold]Round {shown} of {SHOWN_RUN}, in plain words[/bold]")
     for line in explain_round(history, read_run(where.blobs(), sizes.config)):
-        console.print(line, markup=False)
+        say(line)
 
 
-def _show_table(outcomes: list[Outcome]) -> None:
+def _show_table(outcomes: list[Outcome], configuration: Configuration) -> None:
     from clients.comparison import LAST_ROUNDS
+    from clients.methods import METHODS
 
-    found = defaultdict(list)
-    for outcome in outcomes:
-        found[outcome.method, outcome.attacked].append(outcome.accuracy)
-    rows = [
-        (method, *(_mean_and_range(found[method, attacked]) for attacked in (False, True)))
-        for method in dict.fromkeys(outcome.method for outcome in outcomes)
-    ]
+    parameters = configuration.parameters(dimension=1)
+    rows = []
+    for method in METHODS:
+        mine = [outcome for outcome in outcomes if outcome.method == method.name]
+        attacked = [outcome for outcome in mine if outcome.attacked]
+        rows.append(
+            (
+                method.title(parameters),
+                _mean_and_error(outcome.accuracy for outcome in mine if not outcome.attacked),
+                _mean_and_error(outcome.accuracy for outcome in attacked),
+                _mean_and_error(outcome.malicious for outcome in attacked),
+            )
+        )
+    seeds = len({outcome.seed for outcome in outcomes})
+    over = f"mean ± standard error over {seeds} seeds" if seeds > 1 else "one seed"
+    last = min(LAST_ROUNDS, parameters.rounds)
     print_table(
-        f"Test accuracy, mean of the last {LAST_ROUNDS} rounds: mean (least to most) over seeds",
-        ("method", "clean", "attacked"),
+        f"Test accuracy, mean of the last {last} rounds: {over}",
+        ("method", "clean", "attacked", "accepted attackers"),
         rows,
+    )
+    console.print(
+        f"Accepted attackers: which share of the updates that entered the model came from them.\n"
+        f"Always answering the commonest class scores {fmean(o.floor for o in outcomes):.3f}."
     )
 
 
-def _mean_and_range(values: list[float]) -> str:
-    return f"{fmean(values):.3f} ({min(values):.3f} to {max(values):.3f})"
+def _mean_and_error(values: Iterable[float]) -> str:
+    listed = list(values)
+    if len(listed) == 1:
+        return f"{listed[0]:.3f}"
+    return f"{fmean(listed):.3f} ± {stdev(listed) / sqrt(len(listed)):.3f}"
 
 
 def _show_audits(reports: dict[str, AuditReport]) -> None:
+    from ledger.audit.codes import Outcome
     from ledger.audit.report import readable
 
     console.print(f"[bold]Audit of {SHOWN_RUN}, from chain and blobs alone[/bold]")
     for line in readable(reports[SHOWN_RUN]):
-        console.print(line, markup=False)
-    passed = sum(report.outcome == "passed" for report in reports.values())
+        say(line)
+    passed = sum(report.outcome is Outcome.PASSED for report in reports.values())
     console.print(f"[bold]{passed} of {len(reports)} runs on the ledger pass their audit.[/bold]")
+
+
+def _require_passed(reports: Iterable[AuditReport]) -> None:
+    """End with exit code 1 for a contradiction, and 3 for what could not be checked.
+
+    Raises:
+        typer.Exit: not everything was checked and is true.
+    """
+    from ledger.audit.codes import Outcome
+
+    found = {report.outcome for report in reports}
+    if Outcome.FAILED in found:
+        raise typer.Exit(1)
+    if Outcome.INCOMPLETE in found:
+        raise typer.Exit(3)
 
 
 def _serve(home: Path, port: int) -> None:

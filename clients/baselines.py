@@ -5,18 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from clients.attacks import AttackParameters, attack_named
+from clients.adversaries.attackers import Attackers
+from clients.adversaries.registry import attack_named
 from clients.chance import named_stream
-from clients.local_sgd import TrainingJob, Updates
+from clients.local_sgd import TrainingJob
 from clients.models.evaluation import evaluate
-from ledger.protocol.aggregation import aggregate
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.rules.aggregation import aggregate
 from ledger.protocol.sampling import training_seed
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from clients.datasets.federated import FederatedData
     from clients.models.model import ParameterVector
@@ -31,18 +32,14 @@ class AveragingSettings:
         rounds: number of rounds.
         active: clients sampled and trained in each round.
         server_rate: eta, the step along the mean update.
-        malicious: clients that attack whenever they are sampled.
-        attack: the paper's name of their attack, or None.
-        attack_parameters: what the attack leaves open.
+        attackers: clients that attack whenever they are sampled.
         device: where the model is evaluated.
     """
 
     rounds: int
     active: int
     server_rate: float = 1.0
-    malicious: tuple[int, ...] = ()
-    attack: str | None = None
-    attack_parameters: AttackParameters = field(default_factory=AttackParameters)
+    attackers: Attackers = field(default_factory=Attackers)
     device: str = "cpu"
 
 
@@ -54,7 +51,7 @@ class AveragingRound:
         round: from 1.
         accuracy: share of the global test set classified right.
         loss: mean cross-entropy on it.
-        participants: who trained, ascending.
+        participants: who trained, ascending; the updates of all of them are averaged.
         malicious: how many of them attacked.
     """
 
@@ -94,8 +91,8 @@ def federated_average(
             f"rounds = {settings.rounds}, active = {settings.active}: at least 1 of each, and "
             f"no more active than the {data.clients} clients"
         )
-    if settings.attack is not None:
-        attack_named(settings.attack)
+    if settings.attackers.attack is not None:
+        attack_named(settings.attackers.attack)
     sampling = named_stream(seed, "fedavg", "sample")
     model = initial
     rows: list[AveragingRound] = []
@@ -106,32 +103,16 @@ def federated_average(
         updates = engine.train(
             model, [TrainingJob(i, training_seed(round_seed, i)) for i in participants]
         )
-        attackers = _attack(updates, participants, settings, round_seed)
+        sent = settings.attackers.corrupt(dict(zip(participants, updates, strict=True)), round_seed)
         model = aggregate(
             model,
-            dict(zip(participants, updates, strict=True)),
+            sent,
             {client: data.sample_counts[client] for client in participants},
             settings.server_rate,
         )
         accuracy, loss = evaluate(engine.model, model, *data.test, settings.device)
-        rows.append(AveragingRound(number, accuracy, loss, participants, attackers))
+        attacked = len(settings.attackers.clients.intersection(participants))
+        rows.append(AveragingRound(number, accuracy, loss, participants, attacked))
         if progress is not None:
             progress(rows[-1])
     return tuple(rows)
-
-
-def _attack(
-    updates: Updates,
-    participants: Sequence[int],
-    settings: AveragingSettings,
-    round_seed: bytes,
-) -> int:
-    if settings.attack is None:
-        return 0
-    attack = attack_named(settings.attack)
-    attackers = set(settings.malicious).intersection(participants)
-    for row, client in enumerate(participants):
-        if client in attackers:
-            rng = named_stream(round_seed, "attack", client)
-            updates[row] = attack(updates[row], rng, settings.attack_parameters)
-    return len(attackers)

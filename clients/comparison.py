@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from clients.baselines import AveragingSettings, federated_average
 from clients.configuration import checked
+from clients.methods import METHODS, Averaging
+from clients.models.evaluation import majority_rate
 from clients.population import populate
 from clients.runs import opened
 from clients.training import TrainingEngine
@@ -21,23 +23,45 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from clients.configuration import Configuration
+    from clients.methods import Committee, Method
     from ledger.blobs.store import BlobStore
     from ledger.chain.ports import ChainWriter
 
-METHODS = ("FedAvg", "I", "II", "III")
 LAST_ROUNDS = 5
 """Rounds at the end whose mean accuracy is reported: single rounds are noisy."""
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What one method came to under one seed.
+class Trial:
+    """One run of a comparison.
 
     Attributes:
-        method: one of `METHODS`.
+        method: what is run.
+        seed: of the run.
+        attacked: whether clients attack.
+    """
+
+    method: Method
+    seed: int
+    attacked: bool
+
+    @property
+    def name(self) -> str:
+        """The name of the run."""
+        return f"{self.method.name}-{'attacked' if self.attacked else 'clean'}-seed{self.seed}"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one run came to.
+
+    Attributes:
+        method: name of what was run.
         seed: of the run.
         attacked: whether clients attacked.
         accuracy: mean of the last rounds, in [0, 1].
+        floor: accuracy of always answering the commonest class of the same test set.
+        malicious: share of the accepted updates, over all rounds, that attackers sent.
         run: name of the run on the ledger; None for FedAvg.
     """
 
@@ -45,6 +69,8 @@ class Outcome:
     seed: int
     attacked: bool
     accuracy: float
+    floor: float
+    malicious: float
     run: str | None
 
 
@@ -57,76 +83,80 @@ class Comparison:
         chain: where all contracts go.
         blobs: where everybody publishes.
         attacked: the configuration under attack; the clean one is the same without malice.
-        seeds: one run of each kind for each.
     """
 
     home: Path
     chain: ChainWriter
     blobs: BlobStore
     attacked: Configuration
-    seeds: Sequence[int]
 
-    def run(self, on_round: Callable[[str, int, int], None]) -> list[Outcome]:
-        """Run everything.
+    def run(self, seeds: Sequence[int], on_round: Callable[[str], None]) -> list[Outcome]:
+        """Run every method, attacked and clean, under each seed.
 
         Args:
-            on_round: called after each round with a label, the round and the last round.
+            seeds: of the runs.
+            on_round: called after each round with the name of the run.
 
         Returns:
             One outcome per method, seed and condition.
         """
-        grid = [
-            (method, seed, attacked)
-            for seed in self.seeds
+        return [
+            self.one(Trial(method, seed, attacked), on_round)
+            for seed in seeds
             for attacked in (True, False)
             for method in METHODS
         ]
-        return [self.one(method, seed, attacked, on_round) for method, seed, attacked in grid]
 
-    def one(
-        self, method: str, seed: int, attacked: bool, on_round: Callable[[str, int, int], None]
-    ) -> Outcome:
-        """Run one method under one seed.
+    def one(self, trial: Trial, on_round: Callable[[str], None]) -> Outcome:
+        """Run one method under one seed, or take its run up again.
 
         Args:
-            method: one of `METHODS`.
-            seed: of the run.
-            attacked: whether clients attack.
-            on_round: called after each round.
+            trial: what is run.
+            on_round: called after each round with the name of the run.
         """
-        name = f"{method}-{'attacked' if attacked else 'clean'}-seed{seed}"
-        configuration = self._configuration(method, seed, attacked)
-        total = configuration.protocol.rounds
-        if method == "FedAvg":
-            accuracies = _averaged(configuration, lambda r: on_round(name, r, total))
-            return Outcome(method, seed, attacked, fmean(accuracies[-LAST_ROUNDS:]), None)
-        with opened(self.home, name, configuration, self.chain, self.blobs) as run:
-            run.go_on(lambda row: on_round(name, row.round, total))
-            rows = run.folder.read_metrics() or []
-        accuracy = fmean(row["accuracy"] for row in rows[-LAST_ROUNDS:])
-        return Outcome(method, seed, attacked, accuracy, name)
-
-    def _configuration(self, method: str, seed: int, attacked: bool) -> Configuration:
-        values = self.attacked.model_dump(exclude_none=True)
-        values["seed"] = seed
-        if method != "FedAvg":
-            values["protocol"]["strategy"] = METHODS.index(method)
-        if not attacked:
+        values = self.attacked.model_dump(exclude_none=True) | {"seed": trial.seed}
+        if not trial.attacked:
             values.pop("malice")
-        return checked(values)
+        configuration = checked(values)
+        if isinstance(trial.method, Averaging):
+            return _averaged(trial, trial.method, configuration, on_round)
+        return self._recorded(trial, trial.method, configuration, on_round)
+
+    def _recorded(
+        self,
+        trial: Trial,
+        method: Committee,
+        configuration: Configuration,
+        on_round: Callable[[str], None],
+    ) -> Outcome:
+        ruled = method.configured(configuration)
+        with opened(self.home, trial.name, ruled, self.chain, self.blobs) as run:
+            run.go_on(lambda _: on_round(trial.name))
+            rows = run.folder.read_metrics() or []
+        return Outcome(
+            method=method.name,
+            seed=trial.seed,
+            attacked=trial.attacked,
+            accuracy=fmean(row["accuracy"] for row in rows[-LAST_ROUNDS:]),
+            floor=rows[-1]["floor"],
+            malicious=_share(
+                sum(row["malicious_accepted"] for row in rows),
+                sum(len(row["accepted"]) for row in rows),
+            ),
+            run=trial.name,
+        )
 
 
-def _averaged(configuration: Configuration, on_round: Callable[[int], None]) -> list[float]:
-    """Return FedAvg's accuracy after each round, with as many active clients as CMFL has."""
+def _averaged(
+    trial: Trial, method: Averaging, configuration: Configuration, on_round: Callable[[str], None]
+) -> Outcome:
     population = populate(configuration)
     parameters = configuration.parameters(population.model.dimension)
     settings = AveragingSettings(
         rounds=parameters.rounds,
-        active=parameters.active,
+        active=method.participants(parameters),
         server_rate=parameters.server_rate,
-        malicious=tuple(population.malicious),
-        attack=population.attack,
-        attack_parameters=population.attack_parameters,
+        attackers=population.attackers,
         device=population.device,
     )
     with TrainingEngine(
@@ -142,6 +172,20 @@ def _averaged(configuration: Configuration, on_round: Callable[[int], None]) -> 
             population.initial,
             settings,
             configuration.seed,
-            lambda row: on_round(row.round),
+            lambda _: on_round(trial.name),
         )
-    return [row.accuracy for row in rows]
+    return Outcome(
+        method=method.name,
+        seed=trial.seed,
+        attacked=trial.attacked,
+        accuracy=fmean(row.accuracy for row in rows[-LAST_ROUNDS:]),
+        floor=majority_rate(population.data.test.y),
+        malicious=_share(
+            sum(row.malicious for row in rows), sum(len(row.participants) for row in rows)
+        ),
+        run=None,
+    )
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else 0.0

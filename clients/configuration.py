@@ -13,22 +13,35 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from clients.attacks import ATTACKS, AttackParameters, MemberFault, TrainerFault
+from clients.adversaries.faults import MemberFault, TrainerFault
+from clients.adversaries.registry import ATTACKS, attack_named
+from clients.adversaries.updates.attack import AttackParameters
 from clients.datasets.registry import DATASETS
 from clients.local_sgd import LocalTraining
 from clients.models.registry import MODELS
 from ledger.protocol.errors import ConfigurationError
-from ledger.protocol.parameters import MAX_CLIENTS, Parameters
-from ledger.protocol.types import Beacon, Scoring, Strategy
+from ledger.protocol.parameters import (
+    COMMIT_BLOCKS,
+    DEADLINE_BLOCKS,
+    MAX_CLIENTS,
+    VIEW_SECONDS,
+    Parameters,
+    parts_per_million,
+)
+from ledger.protocol.rules import registry
+from ledger.protocol.types import Beacon, Quorum
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 MAX_CONFIGURATION_BYTES = 1_000_000
-PRESETS = ("digits", "digits-by-writer", "smoke")
+PRESETS = ("digits", "digits-by-writer", "robust", "smoke")
 
 # TOMLDecodeError is a ValueError; so is what a number of thousands of digits raises.
 _NOT_TOML = (ValueError, RecursionError)
+
+_BY_VALUE = Field(strict=False)
+"""An enumeration's member may be given by its value, which is all that TOML knows."""
 
 Count = Annotated[int, Field(ge=0, le=MAX_CLIENTS)]
 Rate = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
@@ -43,19 +56,57 @@ class _Section(BaseModel):
 
 
 class ProtocolSection(_Section):
-    """The protocol's parameters; see `ledger.protocol.parameters.Parameters`."""
+    """The protocol's parameters; see `ledger.protocol.parameters.Parameters`, which checks them.
+
+    Shares are decimals here and whole millionths there. Strategy, scoring, distance and threshold
+    are those of `ledger.protocol.rules.registry`. A threshold that is not given is the one made
+    for the distance, where the strategy needs one ("direction" for distance = "direction"), else
+    the first that goes with any distance ("spread"), and "none" where the strategy needs none.
+    """
 
     clients: int
     active_rate: Rate = 0.5
     committee_rate: Rate = 0.4
     aggregation_rate: Rate = 0.4
     rounds: int = 40
-    strategy: Literal[1, 2, 3] = 1
-    scoring: Literal["mean", "median"] = "mean"
+    strategy: int = 1
+    scoring: str = "mean"
+    distance: str = "squared"
+    threshold: str | None = None
+    quorum: Annotated[Quorum, _BY_VALUE] = Quorum.PAPER
     server_rate: float = 1.0
     scores_checked: bool = True
-    beacon: Literal["none", "block"] = "none"
-    deadline_blocks: int = 16
+    beacon: Annotated[Beacon, _BY_VALUE] = Beacon.NONE
+    commit_blocks: int = COMMIT_BLOCKS
+    deadline_blocks: int = DEADLINE_BLOCKS
+    view_seconds: int = VIEW_SECONDS
+
+    def parameters(self, dimension: int) -> Parameters:
+        """Return the protocol's parameters.
+
+        Args:
+            dimension: d, from the model.
+
+        Returns:
+            Shares in millionths, and the threshold that is meant where none is given.
+        """
+        values = self.model_dump()
+        for share in ("active", "committee", "aggregation"):
+            rate = values.pop(f"{share}_rate")
+            values[f"{share}_ppm"] = parts_per_million(f"{share}_rate", rate)
+        threshold = self._usual() if self.threshold is None else self.threshold
+        return Parameters(**values | {"dimension": dimension, "threshold": threshold})
+
+    def _usual(self) -> str:
+        """Return the threshold that is meant where none is given."""
+        selection = registry.SELECTIONS.get(self.strategy)
+        is_needed = selection is not None and selection.needs_threshold
+        fitting = [
+            rule
+            for rule in registry.THRESHOLDS.values()
+            if rule.is_certified == is_needed and rule.distance in {None, self.distance}
+        ]
+        return min(fitting, key=lambda rule: rule.distance is None).name
 
 
 class DataSection(_Section):
@@ -82,11 +133,14 @@ class TrainingSection(_Section):
 
 
 class MaliceSection(_Section):
-    """Who misbehaves: clients that attack their updates, members and trainers with faults."""
+    """Who misbehaves: clients that attack their updates, members and trainers with faults.
+
+    The factor is the one number that an attack may leave open; see its file.
+    """
 
     attack: str | None = None
     malicious_rate: Rate = 0.0
-    scaling_floor: Rate = 0.5
+    factor: float | None = None
     members: dict[str, Count] = {}
     trainers: dict[str, Count] = {}
 
@@ -115,16 +169,7 @@ class Configuration(_Section):
         Args:
             dimension: d, from the model.
         """
-        section = self.protocol.model_dump()
-        return Parameters(
-            **section
-            | {
-                "dimension": dimension,
-                "strategy": Strategy(section["strategy"]),
-                "scoring": Scoring(section["scoring"]),
-                "beacon": Beacon(section["beacon"]),
-            }
-        )
+        return self.protocol.parameters(dimension)
 
     def local_training(self) -> LocalTraining:
         """Return how each client trains."""
@@ -132,7 +177,7 @@ class Configuration(_Section):
 
     def attack_parameters(self) -> AttackParameters:
         """Return what the attack leaves open."""
-        return AttackParameters(self.malice.scaling_floor)
+        return AttackParameters(self.malice.factor)
 
     def recorded(self) -> dict[str, Any]:
         """Return what is recorded on the chain by digest: all but protocol and machine."""
@@ -205,18 +250,20 @@ def _require_names(configuration: Configuration) -> None:
     """
     malice = configuration.malice
     for what, name, known in (
-        ("data set", configuration.data.name, DATASETS),
-        ("model", configuration.model.name, MODELS),
+        ("data set", configuration.data.name, tuple(DATASETS)),
+        ("model", configuration.model.name, tuple(MODELS)),
         *(("attack", name, tuple(ATTACKS)) for name in [malice.attack] if name is not None),
         *(("member fault", name, tuple(MemberFault)) for name in malice.members),
         *(("trainer fault", name, tuple(TrainerFault)) for name in malice.trainers),
     ):
         if name not in known:
             raise ConfigurationError(f"unknown {what} {name!r}; known are {', '.join(known)}")
-    if malice.malicious_rate and malice.attack is None:
-        raise ConfigurationError("malice.malicious_rate is set, but malice.attack is not")
+    if malice.attack is not None:
+        attack_named(malice.attack).factor_for(configuration.attack_parameters())
+    for name in ("malicious_rate", "factor"):
+        if malice.attack is None and getattr(malice, name):
+            raise ConfigurationError(f"malice.{name} is set, but malice.attack is not")
     configuration.local_training()
-    configuration.attack_parameters()
     configuration.parameters(dimension=1)
 
 

@@ -7,18 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from clients.attacks import (
-    AttackParameters,
-    MemberFault,
-    TrainerFault,
-    assign_faults,
-    malicious_clients,
-)
+from clients.adversaries.attackers import Attackers, malicious_clients
+from clients.adversaries.faults import MemberFault, TrainerFault, assign_faults
 from clients.chance import named_stream
 from clients.datasets.registry import load_dataset
 from clients.keys import simulated_signers
 from clients.models.registry import model_named
-from ledger.protocol.documents import RunDocument
+from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.types import ClientId, RegisteredClient
 
@@ -28,6 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from clients.adversaries.updates.attack import AttackParameters
     from clients.configuration import Configuration
     from clients.datasets.federated import FederatedData
     from clients.models.model import Model
@@ -39,12 +35,12 @@ class Population:
     """Who takes part in a run.
 
     Attributes:
-        signers: the key of each client.
+        signers: the key of each client, by ascending address.
         data: its samples.
         model: what all train.
         initial: w_1, shape (d,).
         malicious: clients that attack their updates.
-        attack: the paper's name of their attack, or None.
+        attack: name of their attack, or None.
         attack_parameters: what the attack leaves open.
         member_faults: clients that misbehave whenever they are members.
         trainer_faults: clients that fail to deliver a usable update.
@@ -61,6 +57,11 @@ class Population:
     member_faults: Mapping[ClientId, MemberFault]
     trainer_faults: Mapping[ClientId, TrainerFault]
     device: str
+
+    @property
+    def attackers(self) -> Attackers:
+        """The malicious clients, as those who make the updates that are sent."""
+        return Attackers(self.malicious, self.attack, self.attack_parameters)
 
 
 def populate(configuration: Configuration) -> Population:
@@ -131,5 +132,6 @@ def run_document(configuration: Configuration, population: Population) -> RunDoc
         parameters=configuration.parameters(population.model.dimension),
         registry=registry,
         initial_model=sha256(vector_bytes(population.initial)),
+        layout=population.model.layout,
         experiment=recorded,
     )

@@ -10,17 +10,14 @@ from __future__ import annotations
 
 import math
 import multiprocessing
-import os
-import signal
-import threading
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
-from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
 from clients.devices import device_named
 from clients.local_sgd import LocalTrainer, LocalTraining, TrainingJob, Updates
+from clients.processes import follow_parent
 from ledger.protocol.errors import CmflError, ConfigurationError
 
 if TYPE_CHECKING:
@@ -149,20 +146,9 @@ class _Worker:
     def start(
         cls, model: Model, train: Sequence[Samples], settings: LocalTraining, device: str
     ) -> None:
-        # Ctrl-C reaches every process of the terminal; the parent alone decides what it means.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        threading.Thread(target=_end_with_parent, daemon=True).start()
+        follow_parent()
         cls.trainer = LocalTrainer(model, train, settings, device)
 
     @classmethod
     def updates(cls, start: ParameterVector, jobs: Sequence[TrainingJob]) -> Updates:
         return cls.trainer.updates(start, jobs)
-
-
-def _end_with_parent() -> None:
-    # A pool's workers wait for ever on a queue that they keep open themselves: a parent killed
-    # outright would leave them behind.
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        wait([parent.sentinel])
-        os._exit(1)

@@ -26,7 +26,12 @@ RULES = {
 }
 
 
-def load_digits_by_writer(clients: int, rng: np.random.Generator, path: Path) -> FederatedData:
+def load_digits_by_writer(
+    clients: int,
+    rng: np.random.Generator,
+    path: Path | None = None,
+    dirichlet_alpha: float = 0.5,  # noqa: ARG001 - one signature for all data sets
+) -> FederatedData:
     """Return the digits of K writers, drawn by `rng` and numbered in writer order.
 
     The file's own division into training and test samples is kept; the global test set is the
@@ -36,13 +41,17 @@ def load_digits_by_writer(clients: int, rng: np.random.Generator, path: Path) ->
         clients: number of clients K; each is one writer.
         rng: stream that draws the writers.
         path: the `.npz` file.
+        dirichlet_alpha: not used: the writers are the clients.
 
     Returns:
         K clients with at least one training sample each, pixels in [0, 1].
 
     Raises:
-        ConfigurationError: the file is damaged or breaks a rule, or has fewer than K writers.
+        ConfigurationError: there is no path, the file is damaged or breaks a rule, or it has
+            fewer than K writers.
     """
+    if path is None:
+        raise ConfigurationError(f"data set {NAME!r} needs the path of its .npz file")
     arrays = read_arrays(path, RULES)
     writer, is_test = arrays["writer"], arrays["is_test"].astype(bool)
     writers = np.unique(writer)

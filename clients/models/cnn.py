@@ -12,12 +12,20 @@ import torch
 import torch.nn.functional as nn
 from torch import Tensor
 
+from ledger.protocol.errors import ConfigurationError
+
 if TYPE_CHECKING:
     from clients.models.model import ParameterVector
+    from ledger.protocol.rules.distance.rule import Layout
 
 _CHANNELS = (8, 16)
 _KERNEL = 3
 _LARGEST_UNREDUCED_SIDE = 16
+_TENSORS = tuple(
+    f"{layer}.{part}"
+    for layer in ("convolution1", "convolution2", "linear")
+    for part in ("weights", "biases")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +48,11 @@ class ConvolutionalNetwork:
     def dimension(self) -> int:
         """Number of parameters of all layers."""
         return sum(math.prod(shape) for shape in self._shapes())
+
+    @property
+    def layout(self) -> Layout:
+        """Weights and biases of each layer, named after it."""
+        return tuple(zip(_TENSORS, self._shapes(), strict=True))
 
     def initial(self, rng: np.random.Generator) -> ParameterVector:
         """Return He-normal weights and zero biases.
@@ -102,3 +115,23 @@ class ConvolutionalNetwork:
         for before, after in pairwise((self.input_shape[0], *_CHANNELS)):
             shapes += [(after, before, _KERNEL, _KERNEL), (after,)]
         return [*shapes, (self.classes, _CHANNELS[-1] * height * width), (self.classes,)]
+
+
+def convolutional_network(input_shape: tuple[int, ...], classes: int) -> ConvolutionalNetwork:
+    """Return the network for images of this shape.
+
+    Args:
+        input_shape: (channels, height, width).
+        classes: number of classes.
+
+    Returns:
+        The network.
+
+    Raises:
+        ConfigurationError: the inputs are no images.
+    """
+    if len(input_shape) != 3:
+        raise ConfigurationError(
+            f"model 'cnn' needs images (channels, height, width), not shape {input_shape}"
+        )
+    return ConvolutionalNetwork(input_shape, classes)

@@ -1,7 +1,7 @@
 """What a model is here: a function of a flat parameter vector, with a gradient.
 
 There is no module object that holds state. The vector is what is trained, sent, scored,
-averaged and digested: the trainable parameters as float32, in an order that each model fixes.
+averaged and digested: the trainable parameters as float32, in the order of the model's layout.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from ledger.protocol.rules.distance.rule import Layout
+
 ParameterVector = NDArray[np.float32]
 
 
@@ -23,6 +25,10 @@ class Model(Protocol):
     @property
     def dimension(self) -> int:
         """Number of trainable parameters d."""
+
+    @property
+    def layout(self) -> Layout:
+        """Name and shape of each tensor, in the order in which the vector joins them."""
 
     def initial(self, rng: np.random.Generator) -> ParameterVector:
         """Return starting parameters drawn from `rng` alone, never from torch's own state."""

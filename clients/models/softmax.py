@@ -12,6 +12,7 @@ from torch import Tensor
 
 if TYPE_CHECKING:
     from clients.models.model import ParameterVector
+    from ledger.protocol.rules.distance.rule import Layout
 
 _INITIAL_SCALE = 0.01
 
@@ -32,6 +33,12 @@ class SoftmaxRegression:
     def dimension(self) -> int:
         """Number of parameters: (inputs + 1) times classes."""
         return self.classes * (math.prod(self.input_shape) + 1)
+
+    @property
+    def layout(self) -> Layout:
+        """W, then b."""
+        weights = (self.classes, math.prod(self.input_shape))
+        return (("weights", weights), ("biases", (self.classes,)))
 
     def initial(self, rng: np.random.Generator) -> ParameterVector:
         """Return small normal weights and zero biases.

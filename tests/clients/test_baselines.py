@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from clients.attacks import malicious_clients
-from clients.baselines import (
-    AveragingRound,
-    AveragingSettings,
-    federated_average,
-)
+from clients.adversaries.attackers import Attackers, malicious_clients
+from clients.adversaries.updates.attack import AttackParameters
+from clients.baselines import AveragingRound, AveragingSettings, federated_average
 from clients.chance import named_stream
 from clients.datasets.registry import load_dataset
 from clients.local_sgd import LocalTraining
@@ -17,11 +14,12 @@ from clients.models.evaluation import majority_rate
 from clients.models.registry import model_named
 from clients.training import TrainingEngine
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.types import ClientId
 
 DATA = load_dataset("digits", 60, named_stream(3, "data"))
 MODEL = model_named("softmax", DATA.input_shape, DATA.classes)
 INITIAL = MODEL.initial(named_stream(3, "model"))
-MALICIOUS = malicious_clients(60, 0.3, named_stream(3, "malicious"))
+MALICIOUS = frozenset(map(ClientId, malicious_clients(60, 0.3, named_stream(3, "malicious"))))
 LOCAL = LocalTraining(learning_rate=0.5, batch_size=16, local_steps=5)
 
 
@@ -32,7 +30,7 @@ def run(settings: AveragingSettings, seed: int = 3) -> tuple[AveragingRound, ...
 
 def test_a_clean_run_learns_and_back_gradient_attackers_hold_it_back() -> None:
     clean = run(AveragingSettings(60, 30))
-    attacked = run(AveragingSettings(60, 30, malicious=MALICIOUS, attack="back-gradient"))
+    attacked = run(AveragingSettings(60, 30, attackers=Attackers(MALICIOUS, "back-gradient")))
     floor = majority_rate(DATA.test.y)
     assert [row.round for row in clean] == list(range(1, 61))
     assert floor < 0.15
@@ -41,12 +39,12 @@ def test_a_clean_run_learns_and_back_gradient_attackers_hold_it_back() -> None:
     assert clean[-1].loss < clean[0].loss
     assert [row.participants for row in clean] == [row.participants for row in attacked]
     assert all(row.malicious == 0 for row in clean)
-    assert all(row.malicious == len(set(row.participants) & set(MALICIOUS)) for row in attacked)
+    assert all(row.malicious == len(MALICIOUS.intersection(row.participants)) for row in attacked)
 
 
 def test_a_run_repeats_itself_and_reports_each_round_as_it_ends() -> None:
     seen: list[AveragingRound] = []
-    settings = AveragingSettings(3, 10, malicious=MALICIOUS, attack="gradient-scaling")
+    settings = AveragingSettings(3, 10, attackers=Attackers(MALICIOUS, "gradient-scaling"))
     with TrainingEngine(MODEL, DATA.train, LOCAL) as engine:
         rows = federated_average(DATA, engine, INITIAL, settings, 3, seen.append)
     assert rows == tuple(seen) == run(settings)
@@ -67,4 +65,10 @@ def test_no_rounds_or_more_active_than_clients_are_refused(rounds: int, active: 
 
 def test_an_unknown_attack_is_refused_before_any_training() -> None:
     with pytest.raises(ConfigurationError, match="unknown attack 'noise'"):
-        run(AveragingSettings(1, 10, attack="noise"))
+        run(AveragingSettings(1, 10, attackers=Attackers(attack="noise")))
+
+
+def test_ten_times_the_opposite_from_a_third_of_the_clients_ruins_a_plain_average() -> None:
+    tenfold = Attackers(MALICIOUS, "back-gradient", AttackParameters(10))
+    ruined = run(AveragingSettings(20, 30, attackers=tenfold))
+    assert ruined[-1].accuracy < 0.3

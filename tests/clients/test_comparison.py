@@ -1,60 +1,90 @@
-"""FedAvg and the three strategies share everything but the method, and CMFL's runs are recorded."""
+"""All methods share everything but the method, and CMFL's runs are recorded."""
 
 from __future__ import annotations
 
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from clients.comparison import METHODS, Comparison
+import pytest
+
+from clients.comparison import Comparison, Trial
 from clients.configuration import load
+from clients.methods import METHODS, Committee
 from clients.runs import manifest_of
 from ledger.audit.audit import audit
+from ledger.audit.codes import Outcome
 from ledger.chain.deployment import connect
 
 if TYPE_CHECKING:
     from tests.clients.played import Player
 
-ATTACKED = load(
-    "smoke",
-    settings=(
-        "protocol.rounds=3",
-        "malice.attack=back-gradient",
-        "malice.malicious_rate=0.3",
-        "malice.members.false-scores=1",
-    ),
+SETTINGS = (
+    "protocol.rounds=3",
+    "malice.attack=back-gradient",
+    "malice.malicious_rate=0.3",
+    "malice.members.false-scores=1",
 )
+BY_NAME = {method.name: method for method in METHODS}
+
+
+@pytest.fixture
+def comparison(player: Player) -> Comparison:
+    return Comparison(player.home, player.chain, player.blobs, load("smoke", settings=SETTINGS))
 
 
 def test_each_method_runs_clean_and_attacked_and_each_recorded_run_passes_its_audit(
-    player: Player,
+    player: Player, comparison: Comparison
 ) -> None:
-    comparison = Comparison(player.home, player.chain, player.blobs, ATTACKED, [0])
-    seen: list[tuple[str, int, int]] = []
-    outcomes = comparison.run(lambda *progress: seen.append(progress))
+    seen: list[str] = []
+    outcomes = comparison.run([0], seen.append)
     assert {(o.method, o.attacked) for o in outcomes} == {
-        (method, attacked) for method in METHODS for attacked in (True, False)
+        (method, attacked) for method in BY_NAME for attacked in (True, False)
     }
-    assert len(outcomes) == 8
-    assert len(seen) == 8 * 3
-    assert seen[:3] == [("FedAvg-attacked-seed0", number, 3) for number in (1, 2, 3)]
+    assert len(outcomes) == 2 * len(METHODS)
+    assert len(seen) == 2 * len(METHODS) * 3
+    assert seen[:4] == ["FedAvg-active-attacked-seed0"] * 3 + ["FedAvg-trainers-attacked-seed0"]
     for outcome in outcomes:
-        assert (outcome.run is None) == (outcome.method == "FedAvg")
+        method = BY_NAME[outcome.method]
+        assert (outcome.run is not None) == isinstance(method, Committee)
         if outcome.run is None:
             continue
+        assert isinstance(method, Committee)
         ledger = connect(player.chain, manifest_of(player.home, outcome.run))
-        assert int(ledger.deployment().strategy) == METHODS.index(outcome.method)
-        assert audit(ledger, player.blobs).ok
+        rules = method.configured(comparison.attacked).parameters(650)
+        assert ledger.deployment().form is rules.form
+        assert audit(ledger, player.blobs).outcome is Outcome.PASSED
 
 
-def test_an_outcome_counts_every_round_of_a_run_that_was_taken_up_again(player: Player) -> None:
-    comparison = Comparison(player.home, player.chain, player.blobs, ATTACKED, [0])
-    whole = comparison.one("I", 0, attacked=True, on_round=lambda *_: None)
-    again = comparison.one("I", 0, attacked=True, on_round=lambda *_: None)
-    assert again == whole
-    played = player.play(
-        "protocol.rounds=3",
-        "malice.attack=back-gradient",
-        "malice.malicious_rate=0.3",
-        "malice.members.false-scores=1",
+def test_only_attacked_runs_accept_attackers_and_all_have_one_floor(
+    comparison: Comparison,
+) -> None:
+    attacked, clean, recorded = (
+        comparison.one(Trial(BY_NAME[name], 0, attacked=is_attacked), lambda _: None)
+        for name, is_attacked in (("FedAvg-active", True), ("FedAvg-active", False), ("I", False))
     )
+    assert attacked.floor == clean.floor == recorded.floor
+    assert 0 < recorded.floor < 0.15
+    assert clean.malicious == recorded.malicious == 0
+    # 4 of 12 clients attack, and 10 are active: in each round 2 to 4 of those averaged.
+    assert 0.2 <= attacked.malicious <= 0.4
+
+
+def test_a_run_is_the_same_as_one_of_its_configuration_alone(
+    player: Player, comparison: Comparison
+) -> None:
+    whole = comparison.one(Trial(BY_NAME["I"], 0, attacked=True), lambda _: None)
+    played = player.play(*SETTINGS)
     assert whole.accuracy == fmean(row.accuracy for row in played.rows)
+    accepted = sum(len(row.accepted) for row in played.rows)
+    assert whole.malicious == sum(row.malicious_accepted for row in played.rows) / accepted
+    assert whole.floor == played.rows[0].floor
+
+
+def test_an_outcome_counts_every_round_of_a_run_that_was_taken_up_again(
+    comparison: Comparison,
+) -> None:
+    trial = Trial(BY_NAME["III"], 0, attacked=True)
+    whole = comparison.one(trial, lambda _: None)
+    seen: list[str] = []
+    assert comparison.one(trial, seen.append) == whole
+    assert seen == [], "all its rounds are on the ledger"

@@ -14,9 +14,11 @@ from clients.configuration import (
     load,
 )
 from clients.population import populate, run_document
-from ledger.protocol.documents import encode_run
+from ledger.protocol.documents.run import decode_run, encode_run
 from ledger.protocol.errors import CmflError, ConfigurationError, ParametersError
-from ledger.protocol.types import Beacon, Scoring, Strategy
+from ledger.protocol.rules import registry
+from ledger.protocol.rules.distance.rule import DistanceRule, RelativeMeasure
+from ledger.protocol.types import Beacon, Quorum
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,9 +36,10 @@ def test_the_smallest_preset_has_the_sizes_that_its_rates_give() -> None:
     parameters = load("smoke").parameters(dimension=650)
     assert parameters.active == 10
     assert (parameters.members, parameters.trainers, parameters.accepted) == (4, 6, 3)
-    assert parameters.strategy is Strategy.NEAREST
-    assert parameters.scoring is Scoring.MEAN
-    assert parameters.beacon is Beacon.NONE
+    assert (parameters.strategy, parameters.scoring, parameters.distance) == (1, "mean", "squared")
+    assert (parameters.quorum, parameters.beacon) == (Quorum.PAPER, Beacon.NONE)
+    assert (parameters.commit_blocks, parameters.deadline_blocks) == (4, 64)
+    assert parameters.view_seconds == 10
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -57,10 +60,17 @@ def test_a_configuration_with_every_section_survives_being_written_and_read(
             "protocol.server_rate=0.75",
             "protocol.scores_checked=false",
             'protocol.beacon="block"',
+            "protocol.quorum=bft",
+            "protocol.strategy=3",
+            "protocol.distance=per_tensor",
+            "protocol.threshold=spread",
+            "protocol.commit_blocks=2",
+            "protocol.view_seconds=3",
             "training.local_steps=",
             "training.local_epochs=3",
-            "malice.attack=same-value",
+            "malice.attack=inner-product",
             "malice.malicious_rate=0.25",
+            "malice.factor=5",
             "malice.members.equivocating=2",
             "malice.trainers.not-finite=1",
         ),
@@ -92,13 +102,23 @@ def test_the_default_is_the_preset_digits() -> None:
             "trainers = 750 is over the contract's bound of 256",
         ),
         (["protocol.rounds=0"], "rounds = 0 is not in [1, 4294967295]"),
-        (["protocol.deadline_blocks=0"], "deadline_blocks = 0 is not in [1, 4294967295]"),
+        (["protocol.commit_blocks=0"], "commit_blocks = 0 is not in [1, 4294967295]"),
+        # The window's 4 blocks, one to decide in, and one that may abandon.
+        (["protocol.deadline_blocks=5"], "deadline_blocks = 5 is not in [6, 4294967295]"),
+        (["protocol.commit_blocks=63"], "deadline_blocks = 64 is not in [65, 4294967295]"),
+        (["protocol.view_seconds=0"], "view_seconds = 0 is not in [1, 1048576]"),
         (["protocol.server_rate=0"], "server_rate = 0.0 is not a positive number"),
         (["protocol.server_rate=nan"], "server_rate = nan is not a positive number"),
         (["protocol.server_rate=-inf"], "server_rate = -inf is not a positive number"),
-        (["protocol.aggregation_rate=0.1234567"], "aggregation_rate = 0.1234567 has more than six"),
-        (["protocol.active_rate=0.8333333"], "active_rate = 0.8333333 has more than six decimals"),
-        (["protocol.committee_rate=1e-7"], "committee_rate = 1e-07 has more than six decimals"),
+        (["protocol.threshold=spread"], "threshold = spread: strategy 1 has no threshold"),
+        (
+            ["protocol.strategy=3", "protocol.threshold=none"],
+            "threshold = none: strategy 3 needs a threshold",
+        ),
+        (
+            ["protocol.strategy=3", "protocol.threshold=direction"],
+            "threshold = direction goes with distance = direction, not with squared",
+        ),
     ],
 )
 def test_settings_that_break_an_invariant_are_named_with_the_rule(
@@ -113,11 +133,61 @@ def test_the_same_settings_just_inside_the_rules_are_taken() -> None:
         ("protocol.committee_rate=0.25", (3, 7)),
         ("protocol.committee_rate=0.5", (5, 5)),
         ("protocol.aggregation_rate=1.0", (4, 6)),
-        ("protocol.aggregation_rate=0.123456", (4, 6)),
+        ("protocol.deadline_blocks=6", (4, 6)),
+        ("protocol.commit_blocks=62", (4, 6)),
     ):
         parameters = load("smoke", settings=(settings,)).parameters(dimension=1)
         assert (parameters.members, parameters.trainers) == sizes
         assert parameters.accepted <= parameters.trainers
+
+
+@pytest.mark.parametrize(
+    ("settings", "threshold"),
+    [
+        (["protocol.strategy=2", "protocol.distance=direction"], "none"),
+        (["protocol.strategy=3"], "spread"),
+        (["protocol.strategy=3", "protocol.distance=l2"], "spread"),
+        (["protocol.strategy=3", "protocol.distance=direction"], "direction"),
+        (
+            ["protocol.strategy=3", "protocol.distance=direction", "protocol.threshold=spread"],
+            "spread",
+        ),
+    ],
+)
+def test_a_threshold_that_is_not_given_is_the_one_that_fits(
+    settings: list[str], threshold: str
+) -> None:
+    configuration = load("smoke", settings=tuple(settings))
+    assert configuration.parameters(dimension=1).threshold == threshold
+
+
+def test_the_robust_preset_is_digits_under_our_own_rules() -> None:
+    robust, digits = load("robust"), load("digits")
+    found = robust.parameters(650)
+    assert (found.strategy, found.distance) == (3, "direction")
+    assert (found.scoring, found.threshold) == ("median", "direction")
+    rules = {"strategy", "distance", "scoring", "threshold"}
+    assert robust.protocol.model_dump(exclude=rules) == digits.protocol.model_dump(exclude=rules)
+    assert robust.model_dump(exclude={"protocol"}) == digits.model_dump(exclude={"protocol"})
+
+
+def test_a_rule_that_is_added_to_the_registry_can_be_configured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert "distance = toy is none of" in said_of("protocol.distance=toy")
+    toy = DistanceRule("toy", lambda _updates, _layout: RelativeMeasure(lambda _k, _c: 0.0), "")
+    monkeypatch.setitem(registry.DISTANCES, "toy", toy)
+    parameters = load("smoke", settings=("protocol.distance=toy",)).parameters(dimension=1)
+    assert parameters.distance == "toy"
+
+
+@pytest.mark.parametrize(
+    ("rate", "ppm"),
+    [("0.1", 100_000), ("0.8333333", 833_333), ("0.8333335", 833_334), ("1", 10**6)],
+)
+def test_a_rate_is_rounded_to_whole_millionths(rate: str, ppm: int) -> None:
+    settings = (f"protocol.aggregation_rate={float(rate)}",)
+    assert load("smoke", settings=settings).parameters(1).aggregation_ppm == ppm
 
 
 @pytest.mark.parametrize(
@@ -127,7 +197,6 @@ def test_the_same_settings_just_inside_the_rules_are_taken() -> None:
         "protocol.committee_rate",
         "protocol.aggregation_rate",
         "malice.malicious_rate",
-        "malice.scaling_floor",
     ],
 )
 @pytest.mark.parametrize("value", ["-0.1", "1.1", "nan", "inf", '"0.5"', "true"])
@@ -143,10 +212,15 @@ def test_a_rate_that_is_no_share_is_refused_by_name(name: str, value: str) -> No
         ("data.name=mnist", "unknown data set 'mnist'; known are digits, digits-by-writer"),
         ("model.name=resnet", "unknown model 'resnet'; known are softmax, cnn"),
         ("malice.attack=bribery", "unknown attack 'bribery'; known are gradient-scaling"),
+        ("malice.factor=2", "malice.factor is set, but malice.attack is not"),
         ("malice.members.late=1", "unknown member fault 'late'; known are false-scores"),
-        ("malice.trainers.late=1", "unknown trainer fault 'late'; known are not-finite"),
-        ("protocol.strategy=4", "protocol.strategy: Input should be 1, 2 or 3 (given: 4)"),
-        ("protocol.scoring=max", "protocol.scoring: Input should be 'mean' or 'median'"),
+        ("malice.trainers.tired=1", "unknown trainer fault 'tired'; known are not-finite"),
+        ("protocol.strategy=4", "strategy = 4 is none of 1, 2, 3"),
+        ("protocol.strategy=I", "protocol.strategy: Input should be a valid integer"),
+        ("protocol.scoring=max", "scoring = max is none of mean, median"),
+        ("protocol.distance=far", "distance = far is none of squared, l2, per_tensor, direction"),
+        ("protocol.threshold=low", "threshold = low is none of none, spread, direction"),
+        ("protocol.quorum=all", "protocol.quorum: Input should be 'paper' or 'bft' (given: all)"),
         ("protocol.beacon=moon", "protocol.beacon: Input should be 'none' or 'block'"),
         ("machine.device=tpu", "machine.device: Input should be 'cpu', 'cuda' or 'auto'"),
         ("protocol.omega=0.4", "protocol.omega: there is no such setting (given: 0.4)"),
@@ -175,6 +249,22 @@ def test_a_rate_that_is_no_share_is_refused_by_name(name: str, value: str) -> No
 )
 def test_a_wrong_setting_is_named_with_what_is_known(setting: str, sentence: str) -> None:
     assert sentence in said_of(setting)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        (["malice.attack=back-gradient", "malice.factor=0"], "'back-gradient' takes 0.01 to 1000"),
+        (["malice.attack=gradient-scaling", "malice.factor=1.5"], "factor = 1.5: attack 'gradie"),
+        (["malice.attack=gradient-scaling", "malice.factor=nan"], "factor = nan: attack 'gradie"),
+        (["malice.attack=min-max", "malice.factor=1.0"], "factor = 1.0: attack 'min-max' takes no"),
+    ],
+)
+def test_a_factor_that_the_attack_does_not_take_is_refused(
+    settings: list[str], sentence: str
+) -> None:
+    assert sentence in said_of(*settings)
+    load("smoke", settings=(settings[0],))
 
 
 @pytest.mark.parametrize(
@@ -303,6 +393,18 @@ def test_as_many_clients_as_samples_are_taken() -> None:
     counts = populate(configuration).data.sample_counts
     assert len(counts) == 1438
     assert min(counts) == 1
+
+
+@pytest.mark.parametrize("model", ["softmax", "cnn"])
+def test_what_is_recorded_is_read_back_with_the_layout_of_the_model(model: str) -> None:
+    configuration = load("smoke", settings=(f"model.name={model}",))
+    population = populate(configuration)
+    document = run_document(configuration, population)
+    assert decode_run(encode_run(document)) == document
+    assert document.layout == population.model.layout
+    assert document.parameters.dimension == population.model.dimension
+    addresses = [client.address for client in document.registry]
+    assert addresses == sorted(set(addresses))
 
 
 def recorded(settings: tuple[str, ...]) -> bytes:

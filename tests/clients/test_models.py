@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +15,8 @@ from clients.models.cnn import ConvolutionalNetwork
 from clients.models.evaluation import evaluate, majority_rate
 from clients.models.registry import MODELS, model_named
 from clients.models.softmax import SoftmaxRegression
-from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.errors import ConfigurationError, ParametersError
+from ledger.protocol.parameters import require_layout
 
 if TYPE_CHECKING:
     from clients.models.model import Model
@@ -46,6 +48,25 @@ def test_a_model_is_one_vector_of_known_length(
     assert vector.dtype == np.float32
     logits = model.logits(torch.tensor(vector), torch.zeros(3, *shape))
     assert logits.shape == (3, 10)
+
+
+@pytest.mark.parametrize("model", ALL)
+def test_the_layout_says_what_the_numbers_of_the_vector_are(model: Model) -> None:
+    require_layout(model.layout, model.dimension)
+    names = [name for name, _ in model.layout]
+    ends = np.cumsum([prod(shape) for _, shape in model.layout])
+    vector = model.initial(rng())
+    parts = dict(zip(names, np.split(vector, ends[:-1]), strict=True))
+    for name, part in parts.items():
+        assert name.endswith(("weights", "biases"))
+        assert part.any() == name.endswith("weights"), "only biases start at 0"
+
+
+def test_a_layout_of_another_model_is_refused() -> None:
+    softmax = model_named("softmax", (1, 8, 8), 10)
+    assert softmax.layout == (("weights", (10, 64)), ("biases", (10,)))
+    with pytest.raises(ParametersError, match="its tensors have 650 numbers, and d = 651"):
+        require_layout(softmax.layout, 651)
 
 
 @pytest.mark.parametrize("model", ALL)

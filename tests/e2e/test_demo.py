@@ -7,15 +7,19 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.request
 from typing import TYPE_CHECKING
 
 import pytest
 
+from ledger.chain.embedded import EmbeddedChain
 from tests.e2e.sessions import PATIENCE_SECONDS, start
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+METHODS = ("CMFL, strategy I", "CMFL, strategy II", "CMFL, strategy III")
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("processes")]
 
@@ -27,8 +31,8 @@ def free_port() -> int:
         return number
 
 
-def demo(home: Path, port: int) -> subprocess.CompletedProcess[str]:
-    options = ("--seeds", "1", "--rounds", "3", "--port", str(port))
+def demo(home: Path, port: int, seeds: int = 1) -> subprocess.CompletedProcess[str]:
+    options = ("--seeds", str(seeds), "--rounds", "3", "--port", str(port))
     return subprocess.run(
         [sys.executable, "-m", "cli.main", "demo", "--home", str(home), *options],
         capture_output=True,
@@ -40,16 +44,34 @@ def demo(home: Path, port: int) -> subprocess.CompletedProcess[str]:
 
 def test_the_demo_runs_audits_compares_and_serves(tmp_path: Path) -> None:
     home, port = tmp_path / "demo", free_port()
-    ended = demo(home, port)
+    ended = demo(home, port, seeds=2)
     assert ended.returncode == 0, ended.stderr
-    for row in ("FedAvg", "│ I ", "│ II ", "│ III "):
-        assert row in ended.stdout
+    for row in ("FedAvg, 30 clients", "FedAvg, 18 clients", *METHODS):
+        assert f"│ {row} " in ended.stdout
+    assert "mean ± standard error over 2 seeds" in ended.stdout
     assert "PASSED: all ten steps hold for all 3 rounds" in ended.stdout
-    assert "6 of 6 runs on the ledger pass their audit." in ended.stdout
+    assert "12 of 12 runs on the ledger pass their audit." in ended.stdout
     assert f"REST service at http://127.0.0.1:{port} answered: 6 deployments." in ended.stdout
 
     again = demo(home, port)
     assert again.returncode == 0, "a demo's own folder is made anew"
+    assert "the last 3 rounds: one seed" in again.stdout
+    assert not (home / "seed1").exists()
+
+
+def test_an_interrupt_ends_the_demo_and_all_its_processes(tmp_path: Path) -> None:
+    options = ("--home", str(tmp_path / "demo"), "--seeds", "2", "--port", str(free_port()))
+    running = start(["demo", *options], PYTHONUNBUFFERED="1")
+    chains = (tmp_path / "demo" / "chain.sqlite", tmp_path / "demo" / "seed1" / "chain.sqlite")
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not all(chain.exists() for chain in chains) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    running.send_signal(signal.SIGINT)
+    running.communicate(timeout=PATIENCE_SECONDS)
+    assert running.returncode == 130
+    for chain in chains:
+        with EmbeddedChain.open(chain) as taken_up:
+            assert taken_up.head().number >= 0
 
 
 def test_a_folder_that_no_demo_made_is_left_alone(tmp_path: Path) -> None:

@@ -1,0 +1,123 @@
+"""Faults of who serves and who trains: their names, who has them, and what some of them send."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+_LARGEST_EXAGGERATION = 10.0
+
+
+class MemberFault(StrEnum):
+    """How a faulty committee member misbehaves; `members.py` has what each does.
+
+    Its own update as a wild reference, and honest distances to it, is `FALSE_REFERENCE`; bending
+    its distances once all others have published is `GRINDING`; a record that keeps back what
+    others did is `WHITEWASHING`; a request far ahead of its view is `VIEW_JUMPER`.
+    """
+
+    FALSE_SCORES = "false-scores"
+    SILENT = "silent"
+    WRONG_PROPOSAL = "wrong-proposal"
+    EQUIVOCATING = "equivocating"
+    GRINDING = "grinding"
+    VIEW_JUMPER = "view-jumper"
+    FALSE_REFERENCE = "false-reference"
+    WHITEWASHING = "whitewashing"
+
+
+class TrainerFault(StrEnum):
+    """How a faulty training client misbehaves; `trainers.py` has what each does.
+
+    `STRAY` is a commitment by somebody who is not active, `COPIED` another's commitment repeated,
+    `SELF_BAN` a proof of equivocation against oneself, sent while the round is open.
+    """
+
+    NOT_FINITE = "not-finite"
+    WRONG_LENGTH = "wrong-length"
+    SILENT = "silent"
+    LATE = "late"
+    STRAY = "stray"
+    COPIED = "copied"
+    SELF_BAN = "self-ban"
+
+
+Fault = TypeVar("Fault", MemberFault, TrainerFault)
+
+
+def assign_faults(
+    candidates: Sequence[int], counts: Mapping[Fault, int], rng: np.random.Generator
+) -> dict[int, Fault]:
+    """Return which client has which fault, no client more than one.
+
+    Args:
+        candidates: clients that may get a fault: all of them, or the malicious ones.
+        counts: number of clients with each fault.
+        rng: the assignment's own stream.
+
+    Returns:
+        Fault by client, in ascending order of clients.
+
+    Raises:
+        ConfigurationError: a negative number, or more faults than candidates.
+    """
+    if any(count < 0 for count in counts.values()):
+        raise ConfigurationError("a number of faulty clients is negative")
+    faults = [fault for fault, count in counts.items() for _ in range(count)]
+    if len(faults) > len(candidates):
+        raise ConfigurationError(
+            f"{len(faults)} faulty clients wanted, but only {len(candidates)} to choose from"
+        )
+    chosen = rng.choice(np.array(candidates, dtype=np.int64), len(faults), replace=False)
+    return dict(sorted(zip(chosen.tolist(), faults, strict=True)))
+
+
+def false_scores(distances: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
+    """Return what a lying member publishes: who is near looks far, and far looks near.
+
+    The nearest gets the largest distance, the second nearest the second largest, and so on;
+    then all are exaggerated by one random factor of 1 to 10. That moves a mean over members by
+    as much as the liar likes, and a median by no more than one place.
+
+    Args:
+        distances: the true distances D_k, shape (n,).
+        rng: the liar's stream.
+
+    Returns:
+        The false distances, shape (n,), finite and at least 0 like the true ones.
+    """
+    order = np.argsort(distances, kind="stable")
+    lies = np.empty_like(distances)
+    lies[order] = distances[order[::-1]]
+    return lies * rng.uniform(1.0, _LARGEST_EXAGGERATION)
+
+
+def faulty_payload(update: NDArray[np.float32], fault: TrainerFault) -> bytes | None:
+    """Return the bytes that a faulty trainer publishes instead of its update.
+
+    Args:
+        update: its true update, shape (d,), d at least 1.
+        fault: how it fails; most faults are not in the payload, and leave it as it is.
+
+    Returns:
+        The payload, or None where it publishes nothing.
+    """
+    honest = update.astype("<f4").tobytes()
+    match fault:
+        case TrainerFault.NOT_FINITE:
+            return np.full(update.shape, np.nan, dtype="<f4").tobytes()
+        case TrainerFault.WRONG_LENGTH:
+            return honest[:-1]
+        case TrainerFault.SILENT:
+            return None
+        case _:
+            return honest

@@ -1,0 +1,34 @@
+"""The attacks on updates by name; a new one takes its file and one line here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from clients.adversaries.updates.back_gradient import BACK_GRADIENT
+from clients.adversaries.updates.gradient_scaling import GRADIENT_SCALING
+from clients.adversaries.updates.inner_product import INNER_PRODUCT
+from clients.adversaries.updates.min_max import MIN_MAX
+from clients.adversaries.updates.same_value import SAME_VALUE
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from clients.adversaries.updates.attack import UpdateAttack
+
+ATTACKS: dict[str, UpdateAttack] = {
+    attack.name: attack
+    for attack in (GRADIENT_SCALING, SAME_VALUE, BACK_GRADIENT, INNER_PRODUCT, MIN_MAX)
+}
+
+
+def attack_named(name: str) -> UpdateAttack:
+    """Return an attack on updates.
+
+    Args:
+        name: a key of `ATTACKS`.
+
+    Raises:
+        ConfigurationError: unknown name.
+    """
+    if name not in ATTACKS:
+        raise ConfigurationError(f"unknown attack {name!r}; known are {', '.join(ATTACKS)}")
+    return ATTACKS[name]
