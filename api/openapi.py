@@ -15,13 +15,15 @@ TITLE = "CMFL ledger"
 DESCRIPTION = """Read-only view of committee-based federated learning, as a chain records it.
 
 Every answer is read as of one block and names it in `as_of`. What the chain says was enforced by
-the contract; what a round's record says (dropouts' reasons, score claims, incidents) is the claim
-of whoever sent the decision: `cmfl audit` verifies it, this service does not.
+the contract. What a round's record says (payload digests, dropouts' reasons, score claims) is what
+the committee's majority voted for, and what its incidents say is the word of whoever sent the
+decision. Nothing of it is verified by this service: `cmfl audit` does that.
 
 A round that ended in a final block never changes: its answers name the block that ended it and
 carry a strong ETag and `Cache-Control: immutable`. All other answers are `no-cache` with a weak
-ETag. Errors are `application/problem+json`. 256-bit integers and float64 bit patterns are decimal
-strings, bytes are 0x-hex, addresses EIP-55. Unknown query parameters are refused."""
+ETag. Errors are `application/problem+json`. Reasons are numbers of the protocol's documents, each
+with a stable name, never sentences. 256-bit integers and float64 bit patterns are decimal strings,
+bytes are 0x-hex, addresses EIP-55. Unknown query parameters are refused."""
 TAGS = [
     {"name": "service", "description": "Is it up, can it read, what does it serve."},
     {"name": "deployments", "description": "Contracts and their parameters."},

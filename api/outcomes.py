@@ -9,15 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from ledger.protocol.inputs import participants_of, registry_with_bans
 from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
-from ledger.protocol.sampling import sample_trainers
 
 if TYPE_CHECKING:
     from api.deployments import Served
     from api.schemas import Status
     from ledger.chain.committee_ledger import CommitteeLedger
     from ledger.chain.events import Recorded
-    from ledger.protocol.types import ClientId, Digest
+    from ledger.protocol.types import ClientId, Digest, RegisteredClient
 
 Role = Literal["any", "trained", "served", "accepted"]
 
@@ -31,12 +31,14 @@ class Outcome:
         committee: S_c, by places.
         seed: seed_t.
         ended: its decision or abandonment; None while open.
+        registry: all clients, with the bans that the chain holds.
     """
 
     round: int
     committee: tuple[ClientId, ...]
     seed: Digest
     ended: Recorded | None
+    registry: tuple[RegisteredClient, ...]
 
     @property
     def decided(self) -> RoundDecided | None:
@@ -52,9 +54,9 @@ class Outcome:
         return "decided" if self.decided else "abandoned"
 
     def trainers(self, served: Served) -> tuple[ClientId, ...]:
-        """Return S_b, ascending."""
-        sizes = served.sizes
-        return sample_trainers(self.seed, sizes.clients, self.committee, sizes.trainers)
+        """Return S_b, ascending: nobody of it was banned when the round opened."""
+        where = (self.round, self.seed, self.committee)
+        return participants_of(served.sizes, self.registry, *where).trainers
 
     def is_role_of(self, client: int, role: Role, served: Served) -> bool:
         """Say whether a client had a role in the round.
@@ -79,12 +81,13 @@ def newest_round(served: Served, to_block: int) -> int:
         to_block: last block that is read.
     """
     found = served.ledger.outcomes(1, descending=True, to_block=to_block)
+    # As in `rounds.abandon_round`: without a full committee no round opens.
     if not found:
-        return int(served.ledger.opening(1, to_block) is not None)
+        first = served.ledger.opening(1, to_block)
+        return int(first is not None and len(first.committee) == served.sizes.members)
     event = found[0].event
     if not isinstance(event, RoundDecided | RoundAbandoned):
         return 0
-    # As in `rounds.abandon_round`: without a full committee no further round opens.
     goes_on = event.round < served.sizes.rounds and (
         len(event.next_committee) == served.sizes.members
     )
@@ -105,17 +108,18 @@ def read_outcomes(served: Served, first: int, last: int, to_block: int) -> list[
     """
     ledger = served.ledger
     opening = ledger.opening(first, to_block)
+    if opening is None:
+        return []
+    committee, seed = opening.committee, opening.seed
     ends = _ends(ledger, first, last, to_block)
+    registry = registry_with_bans(served.registry(), ledger.bans(to_block))
     found: list[Outcome] = []
     for number in range(first, last + 1):
-        if opening is None:
-            break
-        committee, seed = opening
         ended = ends.get(number)
-        found.append(Outcome(number, committee, seed, ended))
-        opening = None
-        if ended is not None and isinstance(ended.event, RoundDecided | RoundAbandoned):
-            opening = ended.event.next_committee, ended.event.next_seed
+        found.append(Outcome(number, committee, seed, ended, registry))
+        if ended is None or not isinstance(ended.event, RoundDecided | RoundAbandoned):
+            break
+        committee, seed = ended.event.next_committee, ended.event.next_seed
     return found
 
 

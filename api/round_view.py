@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from api.reading import hexed
+from api.schemas import DropoutWhy, SelectionForm, name_of
 from api.schemas_rounds import (
     AcceptedUpdate,
     AggregationAnswer,
     CommitteeAnswer,
     CommitteeMember,
     EndBlock,
+    IncidentsPointer,
     MemberEntry,
     RecordPointer,
     RoundAnswer,
@@ -23,8 +25,7 @@ from api.schemas_rounds import (
 )
 from ledger.chain.addresses import checksum
 from ledger.protocol import encoding
-from ledger.protocol.counting import NO_COMMITMENT
-from ledger.protocol.types import Strategy
+from ledger.protocol.types import NO_DIGEST, DropoutReason, Form, Phase
 
 if TYPE_CHECKING:
     from typing import Literal, TypedDict
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
     from api.schemas import AsOf, Status
     from ledger.audit.history import RoundHistory
     from ledger.chain.events import Recorded
-    from ledger.protocol.types import ClientId
+    from ledger.protocol.documents.record import RoundRecord
+    from ledger.protocol.types import ClientId, Digest, RegisteredClient
 
     class Heading(TypedDict):
         """What every answer about a round begins with."""
@@ -45,7 +47,6 @@ if TYPE_CHECKING:
         status: Status
 
 
-MAX_REASON = 300
 PARTS = ("updates", "scores", "votes", "committee", "aggregation")
 
 
@@ -93,7 +94,7 @@ def summary(outcome: Outcome, served: Served) -> RoundSummary:
 
 @dataclass(frozen=True, slots=True)
 class RoundView:
-    """One round and what it is told with.
+    """One round, and what its answers are made with.
 
     Attributes:
         reading: the request's.
@@ -113,7 +114,13 @@ class RoundView:
     @property
     def is_recorded(self) -> bool:
         """Whether nothing is missing that the round's record should tell."""
-        return self.history.decided is None or self.record is None or self.record.available
+        return self.history.decided is None or self.record is not None
+
+    @property
+    def has_incidents(self) -> bool:
+        """Whether nothing is missing that the incidents document should tell."""
+        pointer = self.incidents_pointer
+        return pointer is None or pointer.available
 
     @property
     def heading(self) -> Heading:
@@ -123,27 +130,50 @@ class RoundView:
         return {
             "as_of": self.reading.as_of_end(ended) if ended and final else self.reading.as_of,
             "round": self.history.round,
-            "status": cast("Status", self.history.status),
+            "status": self.history.status.value,
         }
 
     @property
-    def record(self) -> RecordPointer | None:
+    def record(self) -> RoundRecord | None:
+        """The round's record, None if it is not there or is another's."""
+        record, decided = self.history.record, self.history.decided
+        if record is None or decided is None:
+            return None
+        own = (record.round, record.base) == (self.history.round, decided.base)
+        return record if own else None
+
+    @property
+    def record_pointer(self) -> RecordPointer | None:
         """The pointer to the round's record."""
         decided = self.history.decided
         if decided is None:
             return None
-        record = self.history.record
-        available = record is not None and record.round == self.history.round
-        return RecordPointer(digest=hexed(decided.record), available=available)
+        return RecordPointer(digest=hexed(decided.record), available=self.is_recorded)
+
+    @property
+    def incidents_pointer(self) -> IncidentsPointer | None:
+        """The pointer to the incidents document; None if the decision names none."""
+        decided = self.history.decided
+        if decided is None or decided.incidents == NO_DIGEST:
+            return None
+        found = self.history.incidents is not None
+        return IncidentsPointer(digest=hexed(decided.incidents), available=found)
+
+    def client(self, client: ClientId) -> RegisteredClient:
+        """Return a client as it was registered."""
+        return self.served.registry()[client]
 
     def address(self, client: ClientId) -> str:
         """Return a client's address."""
-        return checksum(self.served.registry()[client].address)
+        return checksum(self.client(client).address)
+
+    def commitment(self, client: ClientId) -> str | None:
+        """Return a client's word on the chain, None if it gave none."""
+        return _hexed(self.history.commitments.get(client))
 
     def payload(self, client: ClientId) -> str | None:
-        """Return what a client committed to, None if it did not."""
-        payload = self.history.commitments.get(client)
-        return None if payload is None else hexed(payload)
+        """Return the digest of a client's payload, None if the record does not tell it."""
+        return _hexed(self.history.payloads.get(client)) if self.record is not None else None
 
     def places(self) -> dict[ClientId, tuple[int, int]]:
         """Return rank and distance bits of each ranked trainer."""
@@ -167,13 +197,16 @@ def round_answer(view: RoundView) -> RoundAnswer:
         ranked=len(decided.ranking) if decided else 0,
         accepted=len(decided.accepted) if decided else 0,
         banned=history.banned,
+        base=hexed(decided.base) if decided else None,
+        reveal=hexed(decided.reveal) if decided else None,
         views=decided.views if decided else None,
         model=hexed(decided.model) if decided else None,
         next_seed=hexed(end.next_seed) if end else None,
         head=hexed(end.head) if end else None,
         ended=end_block(ended),
         ended_time=time,
-        record=view.record,
+        record=view.record_pointer,
+        incidents=view.incidents_pointer,
         links=round_links(view.served.manifest.address, history.round),
     )
 
@@ -181,44 +214,55 @@ def round_answer(view: RoundView) -> RoundAnswer:
 def updates_answer(view: RoundView) -> UpdatesAnswer:
     """Return every sampled trainer and what became of its update."""
     history, places = view.history, view.places()
-    reasons = dict(history.record.dropouts) if history.record else {}
     accepted = set(history.decided.accepted) if history.decided else set()
+    reasons = _dropouts(view)
     entries = []
     for client in history.trainers:
         rank, bits = places.get(client, (None, None))
         dropped = history.decided is not None and rank is None
-        reason = NO_COMMITMENT if client not in history.commitments else reasons.get(client)
         entries.append(
             UpdateEntry(
                 client=client,
                 outcome=_fate(
                     ranked=rank is not None, accepted=client in accepted, dropped=dropped
                 ),
+                commitment=view.commitment(client),
                 payload=view.payload(client),
                 rank=rank,
                 distance=None if bits is None else encoding.float_from_bits(bits),
                 distance_bits=None if bits is None else str(bits),
-                reason=reason[:MAX_REASON] if dropped and reason is not None else None,
+                reason=reasons.get(client) if dropped else None,
             )
         )
-    return UpdatesAnswer(**view.heading, updates=tuple(entries), record=view.record)
+    return UpdatesAnswer(**view.heading, updates=tuple(entries), record=view.record_pointer)
+
+
+def _dropouts(view: RoundView) -> dict[ClientId, DropoutWhy]:
+    """Return why trainers dropped out: by the record, or for want of a word on the chain."""
+    absent = set(view.history.trainers).difference(view.history.commitments)
+    reasons = dict.fromkeys(absent, DropoutReason.NO_COMMITMENT)
+    if view.record is not None:
+        reasons |= {dropout.client: dropout.reason for dropout in view.record.dropouts}
+    return {
+        client: DropoutWhy(code=reason, name=name_of(reason)) for client, reason in reasons.items()
+    }
 
 
 def _fate(
     *, ranked: bool, accepted: bool, dropped: bool
-) -> Literal["accepted", "not accepted", "dropped out", "undecided"]:
+) -> Literal["accepted", "not_accepted", "dropped_out", "undecided"]:
     if dropped:
-        return "dropped out"
+        return "dropped_out"
     if not ranked:
         return "undecided"
-    return "accepted" if accepted else "not accepted"
+    return "accepted" if accepted else "not_accepted"
 
 
 def committee_answer(view: RoundView) -> CommitteeAnswer:
     """Return the round's committee and the next one."""
-    decided, end = view.history.decided, view.history.decided or view.history.abandoned
-    primaries = decided.primaries if decided else ()
-    phases: list[Literal["aggregation", "election"]] = ["aggregation", "election"]
+    history = view.history
+    end = history.decided or history.abandoned
+    primaries = history.decided.primaries if history.decided else ()
     return CommitteeAnswer(
         **view.heading,
         committee=tuple(
@@ -226,29 +270,32 @@ def committee_answer(view: RoundView) -> CommitteeAnswer:
                 place=place,
                 client=client,
                 address=view.address(client),
+                commitment=view.commitment(client),
                 payload=view.payload(client),
+                banned=client in history.empty_seats,
                 primary_of=tuple(
-                    phase
-                    for phase, primary in zip(phases, primaries, strict=False)
+                    phase_name(phase)
+                    for phase, primary in zip(Phase, primaries, strict=False)
                     if primary == client
                 ),
             )
-            for place, client in enumerate(view.history.committee)
+            for place, client in enumerate(history.committee)
         ),
         next_committee=tuple(
             MemberEntry(place=place, client=client, address=view.address(client))
             for place, client in enumerate(end.next_committee if end else ())
         ),
+        record=view.record_pointer,
     )
 
 
 def aggregation_answer(view: RoundView) -> AggregationAnswer:
     """Return what was aggregated, with weights and roots."""
-    decided, strategy = view.history.decided, view.served.sizes.strategy
+    decided, form = view.history.decided, view.served.sizes.form
     if decided is None:
         return AggregationAnswer(
             **view.heading,
-            strategy=_strategy_number(strategy),
+            form=selection_form(form),
             accepted=(),
             set=None,
             threshold=None,
@@ -256,42 +303,56 @@ def aggregation_answer(view: RoundView) -> AggregationAnswer:
             updates_root=None,
             scores_root=None,
             ranking_digest=None,
+            reveal=None,
+            record=None,
             result=None,
         )
-    bits = decided.threshold_bits
+    opening, bits = decided.opening(), decided.threshold_bits
     return AggregationAnswer(
         **view.heading,
-        strategy=_strategy_number(strategy),
+        form=selection_form(form),
         accepted=_accepted(view, decided.accepted),
         set=hexed(encoding.set_digest(decided.accepted)),
         threshold=Threshold(value=encoding.float_from_bits(bits), bits=str(bits))
-        if strategy is Strategy.WITHIN_SPREAD
+        if form is Form.WITHIN_THRESHOLD
         else None,
-        model=hexed(decided.model),
-        updates_root=hexed(decided.updates_root),
-        scores_root=hexed(decided.scores_root),
-        ranking_digest=hexed(encoding.ranking_digest(decided.ranking)),
-        result=hexed(decided.aggregation_result()),
+        model=hexed(opening.model),
+        updates_root=hexed(opening.updates_root),
+        scores_root=hexed(opening.scores_root),
+        ranking_digest=hexed(opening.ranking_digest),
+        reveal=hexed(opening.reveal),
+        record=view.record_pointer,
+        result=hexed(decided.result()),
     )
 
 
 def _accepted(view: RoundView, accepted: tuple[ClientId, ...]) -> tuple[AcceptedUpdate, ...]:
-    registry, places = view.served.registry(), view.places()
-    total = sum(registry[client].samples for client in accepted)
+    places = view.places()
+    total = sum(view.client(client).samples for client in accepted)
     return tuple(
         AcceptedUpdate(
             client=client,
             rank=places[client][0],
             payload=view.payload(client),
             weight=Weight(
-                numerator=str(registry[client].samples),
+                numerator=str(view.client(client).samples),
                 denominator=str(total),
-                value=registry[client].samples / total,
+                value=view.client(client).samples / total,
             ),
         )
         for client in accepted
     )
 
 
-def _strategy_number(strategy: Strategy) -> Literal[1, 2, 3]:
-    return cast("Literal[1, 2, 3]", int(strategy))
+def selection_form(form: Form) -> SelectionForm:
+    """Return how the contract derives S_a, as number and name."""
+    return SelectionForm(code=form, name=name_of(form))
+
+
+def phase_name(phase: Phase) -> Literal["aggregation", "election"]:
+    """Return the name of a phase."""
+    return "aggregation" if phase is Phase.AGGREGATION else "election"
+
+
+def _hexed(digest: Digest | None) -> str | None:
+    return None if digest is None else hexed(digest)

@@ -30,8 +30,7 @@ from api.schemas_deployments import (
     ClientsAnswer,
 )
 from ledger.chain.addresses import checksum
-from ledger.protocol import encoding
-from ledger.protocol.ledger_state import ClientBanned
+from ledger.protocol.encoding import word_client, word_distance
 
 if TYPE_CHECKING:
     from api.deployments import Served
@@ -55,7 +54,7 @@ _BAD_CURSOR = "the cursor is cut, altered or another query's"
     ),
 )
 def clients(request: Request, reading: Now, address: Address, page: Paged) -> Response:
-    """List the registered clients by index."""
+    """List the registered clients by index. A ban counts from the round after its own on."""
     served = reading.deployment(address)
     registered = _registered(reading, served)
     scope = repr(("clients", served.manifest.address))
@@ -130,12 +129,7 @@ def _registered(reading: Reading, served: Served) -> int:
 
 def _bans(reading: Reading, served: Served) -> dict[int, int]:
     """Return the round of each ban by its client, up to the block that is spoken of."""
-    return {
-        recorded.event.client: recorded.event.round
-        for recorded in served.ledger.bans()
-        if recorded.block_number <= reading.block.number
-        and isinstance(recorded.event, ClientBanned)
-    }
+    return {ban.client: ban.round for ban in served.ledger.bans(reading.block.number)}
 
 
 def _entry(served: Served, index: int, bans: dict[int, int]) -> ClientEntry:
@@ -152,7 +146,7 @@ def _entry(served: Served, index: int, bans: dict[int, int]) -> ClientEntry:
 
 def _part(served: Served, client: int, outcome: Outcome) -> ClientRound:
     decided = outcome.decided
-    words = [word for word in decided.ranking if word & 0xFFFF_FFFF == client] if decided else []
+    words = [word for word in decided.ranking if word_client(word) == client] if decided else []
     rank = decided.ranking.index(words[0]) if decided and words else None
     place = outcome.committee.index(client) if client in outcome.committee else None
     return ClientRound(
@@ -160,8 +154,9 @@ def _part(served: Served, client: int, outcome: Outcome) -> ClientRound:
         status=outcome.status,
         role="trainer" if place is None else "member",
         place=place,
+        banned=outcome.registry[client].is_banned_in(outcome.round),
         rank=rank,
-        distance=encoding.word_distance(words[0]) if words else None,
+        distance=word_distance(words[0]) if words else None,
         distance_bits=str(words[0] >> 32) if words else None,
         accepted=decided is not None and client in decided.accepted,
         links=round_links(served.manifest.address, outcome.round),

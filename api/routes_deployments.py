@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Depends, Request, Response
 
 from api.caching import respond
 from api.reading import Now, Reading, hexed
-from api.round_view import deployment_path
+from api.round_view import deployment_path, selection_form
 from api.routes_service import stage_name
 from api.routing import (
     INVALID,
@@ -25,15 +25,13 @@ from api.schemas_deployments import (
     DeploymentsAnswer,
     DeploymentSummary,
     RunParameters,
+    SelectionStrategy,
     Sizes,
 )
 from ledger.audit.history import read_run
-from ledger.protocol.consensus import quorum
-from ledger.protocol.selection import accepted_size
+from ledger.protocol.parameters import accepted_size
 
 if TYPE_CHECKING:
-    from typing import Literal
-
     from api.deployments import Served
     from ledger.protocol import ledger_state
 
@@ -65,7 +63,11 @@ def deployments(request: Request, reading: Now) -> Response:
     | declared(_404="no such deployment is served", _422=INVALID, _503=UNAVAILABLE),
 )
 def deployment(request: Request, reading: Now, address: Address) -> Response:
-    """Tell what a deployment has fixed and where its contract stands."""
+    """Tell what a deployment has fixed and where its contract stands.
+
+    The configuration's blob is taken by its digest; that contract and configuration agree is not
+    verified here.
+    """
     served = reading.deployment(address)
     found = served.manifest
     answer = DeploymentAnswer(
@@ -106,17 +108,19 @@ def _sizes(fixed: ledger_state.Deployment) -> Sizes:
         trainers=fixed.trainers,
         members=fixed.members,
         accepted=accepted_size(fixed.aggregation_ppm, fixed.trainers),
-        quorum=quorum(fixed.members),
+        replies=fixed.replies,
     )
 
 
 def _fixed(fixed: ledger_state.Deployment) -> ContractParameters:
     return ContractParameters(
         aggregation_ppm=fixed.aggregation_ppm,
-        strategy=cast("Literal[1, 2, 3]", int(fixed.strategy)),
+        form=selection_form(fixed.form),
         rounds=fixed.rounds,
+        commit_blocks=fixed.commit_blocks,
         deadline_blocks=fixed.deadline_blocks,
-        beacon=cast("Literal['none', 'block']", str(fixed.beacon)),
+        replies=fixed.replies,
+        beacon=fixed.beacon.value,
         registry=hexed(fixed.registry),
         initial_model=hexed(fixed.model),
     )
@@ -128,13 +132,18 @@ def _parameters(reading: Reading, fixed: ledger_state.Deployment) -> RunParamete
         return None
     p = document.parameters
     return RunParameters(
-        active_rate=p.active_rate,
-        committee_rate=p.committee_rate,
-        aggregation_rate=p.aggregation_rate,
+        active_ppm=p.active_ppm,
+        committee_ppm=p.committee_ppm,
+        aggregation_ppm=p.aggregation_ppm,
         dimension=p.dimension,
-        scoring=cast("Literal['mean', 'median']", str(p.scoring)),
+        strategy=SelectionStrategy(number=p.selection.number, name=p.selection.name),
+        scoring=p.scoring,
+        distance=p.distance,
+        threshold=p.threshold,
+        quorum=p.quorum.value,
         server_rate=p.server_rate,
         scores_checked=p.scores_checked,
+        view_seconds=p.view_seconds,
     )
 
 

@@ -112,7 +112,10 @@ Viewed = Annotated[RoundView, Depends(_view)]
     ),
 )
 def rounds(request: Request, reading: Now, address: Address, page: Paged, walk: Walked) -> Response:
-    """List rounds in order of their numbers; each once, also while new ones appear."""
+    """List rounds in order of their numbers; each once, also while new ones appear.
+
+    This is what the contract's events say; the models behind the digests are not verified here.
+    """
     served = reading.deployment(address)
     if walk.client is not None:
         require_client(walk.client, served.sizes.clients)
@@ -128,8 +131,12 @@ def rounds(request: Request, reading: Now, address: Address, page: Paged, walk: 
 
 @router.get("/{number}", summary="One round", response_model=RoundAnswer, responses=_PROBLEMS)
 def one_round(request: Request, view: Viewed) -> Response:
-    """Tell a round in numbers, with links to its parts."""
-    immutable = view.is_final and view.is_recorded
+    """Tell a round in numbers, with links to its parts.
+
+    The contract has enforced what its events say; that record and incidents are true is not
+    verified here.
+    """
+    immutable = view.is_final and view.is_recorded and view.has_incidents
     return respond(request, view.reading, round_answer(view), immutable=immutable)
 
 
@@ -140,9 +147,11 @@ def one_round(request: Request, view: Viewed) -> Response:
     responses=_PROBLEMS,
 )
 def updates(request: Request, view: Viewed) -> Response:
-    """Tell for each sampled trainer: payload, rank, distance, accepted or not, or why it fell out.
+    """Tell for each sampled trainer: commitment, payload, rank, distance, and its outcome.
 
-    The reason of a dropout is what the round's record claims.
+    Nobody who was banned when the round opened is sampled. Payload digests and the reasons of
+    dropouts are the round's record's; that they are true, and that each payload opens its
+    commitment, is not verified here.
     """
     immutable = view.is_final and view.is_recorded
     return respond(request, view.reading, updates_answer(view), immutable=immutable)
@@ -161,7 +170,10 @@ def scores(
         Literal["vectors"] | None, Query(description="show the score vectors too")
     ] = None,
 ) -> Response:
-    """List counted and refused score claims as the round's record has them; not verified here."""
+    """List counted and refused score claims as the round's record has them.
+
+    Neither signatures nor distances nor the reasons of refusals are verified here.
+    """
     answer, whole = scores_answer(view, with_vectors=include == "vectors")
     immutable = view.is_final and view.is_recorded and whole
     return respond(request, view.reading, answer, immutable=immutable)
@@ -174,8 +186,12 @@ def scores(
     responses=_PROBLEMS,
 )
 def votes(request: Request, view: Viewed) -> Response:
-    """Tell who voted, from the call data of `decide`, and what went wrong before, by the record."""
-    immutable = view.is_final and view.is_recorded
+    """Tell who voted, from the call data of `decide`, and what is said to have gone wrong before.
+
+    The contract has verified the certificates. The incidents are what the decision's sender says,
+    bound by no vote: silence cannot be proven, the evidence of other kinds is not verified here.
+    """
+    immutable = view.is_final and view.has_incidents
     return respond(request, view.reading, votes_answer(view), immutable=immutable)
 
 
@@ -186,8 +202,12 @@ def votes(request: Request, view: Viewed) -> Response:
     responses=_PROBLEMS,
 )
 def committee(request: Request, view: Viewed) -> Response:
-    """List the members by their places."""
-    return respond(request, view.reading, committee_answer(view), immutable=view.is_final)
+    """List the members by their places; a member that was banned before has an empty seat.
+
+    That each payload opens its commitment is not verified here.
+    """
+    immutable = view.is_final and view.is_recorded
+    return respond(request, view.reading, committee_answer(view), immutable=immutable)
 
 
 @router.get(
@@ -197,5 +217,9 @@ def committee(request: Request, view: Viewed) -> Response:
     responses=_PROBLEMS,
 )
 def aggregation(request: Request, view: Viewed) -> Response:
-    """Tell S_a with its weights, the model's digest and the roots that were voted on."""
-    return respond(request, view.reading, aggregation_answer(view), immutable=view.is_final)
+    """Tell S_a with its weights, and all that the result that was voted on binds.
+
+    That the model follows from the updates is not verified here.
+    """
+    immutable = view.is_final and view.is_recorded
+    return respond(request, view.reading, aggregation_answer(view), immutable=immutable)

@@ -7,10 +7,16 @@ which every reader parses to the same float64, and beside it its bit pattern as 
 from __future__ import annotations
 
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from pydantic.fields import FieldInfo
+
+from ledger.protocol.types import DropoutReason, Form, IncidentKind, RefusalReason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from enum import IntEnum
 
 _DIGEST = "0x" + "5c" * 32
 
@@ -103,6 +109,29 @@ Bits = Annotated[
 Status = Literal["decided", "abandoned", "open"]
 """How a round stands."""
 
+Phase = Literal["aggregation", "election"]
+"""What is voted on."""
+
+
+def name_of(code: IntEnum) -> str:
+    """Return the stable name of a code: its member's, in lower case."""
+    return code.name.lower()
+
+
+def one_of(known: Iterable[int | str]) -> Any:
+    """Return a field that says which values there are; the first is its example."""
+    values: list[JsonValue] = [*known]
+    return Field(json_schema_extra={"enum": values}, examples=values[:1])
+
+
+def _codes(kind: type[IntEnum]) -> Any:
+    return one_of(int(code) for code in kind)
+
+
+def _names(kind: type[IntEnum]) -> Any:
+    return one_of(name_of(code) for code in kind)
+
+
 Links = Annotated[
     dict[str, str],
     Field(
@@ -118,6 +147,34 @@ NextCursor = Annotated[
         examples=["AQAAAAKHGfi3lW8gD0c"],
     ),
 ]
+
+
+class DropoutWhy(Schema):
+    """Why an active client has no usable update; the numbers are those of the round's record."""
+
+    code: Annotated[int, _codes(DropoutReason)]
+    name: Annotated[str, _names(DropoutReason)]
+
+
+class RefusalWhy(Schema):
+    """Why a signed score vector does not count; the numbers are those of the round's record."""
+
+    code: Annotated[int, _codes(RefusalReason)]
+    name: Annotated[str, _names(RefusalReason)]
+
+
+class IncidentWhat(Schema):
+    """What a member did wrong, or failed at; the numbers are those of the incidents document."""
+
+    code: Annotated[int, _codes(IncidentKind)]
+    name: Annotated[str, _names(IncidentKind)]
+
+
+class SelectionForm(Schema):
+    """How the contract derives S_a from a ranking; the number is its constructor's."""
+
+    code: Annotated[int, _codes(Form)]
+    name: Annotated[str, _names(Form)]
 
 
 class AsOf(Schema):

@@ -19,12 +19,17 @@ from api.schemas import (
     NextCursor,
     RoundNumber,
     Schema,
+    SelectionForm,
     Status,
     Uint,
+    one_of,
 )
+from ledger.protocol.rules import registry
 
 RunName = Annotated[str, Field(max_length=64, examples=["first"])]
-Rate = Annotated[float, Field(ge=0, le=1, examples=[0.4])]
+Millionths = Annotated[
+    int, Field(ge=0, le=10**6, description="a share in millionths", examples=[500_000])
+]
 
 
 class Sizes(Schema):
@@ -36,7 +41,9 @@ class Sizes(Schema):
     accepted: Annotated[
         Count, Field(description="m, if all n are ranked; strategy III decides itself")
     ]
-    quorum: Annotated[Count, Field(description="equal replies that decide", examples=[3])]
+    replies: Annotated[
+        Count, Field(description="equal replies from others than the primary that decide")
+    ]
 
 
 class DeploymentSummary(Schema):
@@ -59,25 +66,48 @@ class DeploymentsAnswer(Answer):
 class ContractParameters(Schema):
     """What the contract itself fixes, for ever."""
 
-    aggregation_ppm: Annotated[int, Field(ge=0, le=10**6, examples=[500_000])]
-    strategy: Literal[1, 2, 3]
+    aggregation_ppm: Millionths
+    form: SelectionForm
     rounds: Annotated[RoundNumber, Field(examples=[5])]
-    deadline_blocks: Annotated[Count, Field(examples=[16])]
+    commit_blocks: Annotated[
+        Count, Field(description="blocks after the opening one that take commitments")
+    ]
+    deadline_blocks: Annotated[
+        Count,
+        Field(description="after which an undecided round may be abandoned", examples=[16]),
+    ]
+    replies: Annotated[Count, Field(description="that decide, beside the primary's request")]
     beacon: Literal["none", "block"]
     registry: Digest32
     initial_model: Digest32
 
 
+class SelectionStrategy(Schema):
+    """Which trainers enter the model: a rule by number and name."""
+
+    number: Annotated[int, one_of(registry.SELECTIONS)]
+    name: Annotated[str, one_of(rule.name for rule in registry.SELECTIONS.values())]
+
+
 class RunParameters(Schema):
     """What the run's configuration adds, from the blob that the contract names by digest."""
 
-    active_rate: Rate
-    committee_rate: Rate
-    aggregation_rate: Rate
+    active_ppm: Millionths
+    committee_ppm: Millionths
+    aggregation_ppm: Millionths
     dimension: Annotated[Count, Field(description="d, parameters of the model", examples=[650])]
-    scoring: Literal["mean", "median"]
+    strategy: SelectionStrategy
+    scoring: Annotated[str, one_of(registry.SCORINGS)]
+    distance: Annotated[str, one_of(registry.DISTANCES)]
+    threshold: Annotated[str, one_of(registry.THRESHOLDS)]
+    quorum: Literal["paper", "bft"]
     server_rate: Annotated[float, Field(gt=0, examples=[1.0])]
-    scores_checked: Annotated[bool, Field(examples=[True])]
+    scores_checked: Annotated[
+        bool, Field(description="whether members leave false scores out", examples=[True])
+    ]
+    view_seconds: Annotated[
+        Count, Field(description="how long view 0 lasts; each later one twice as long")
+    ]
 
 
 class ContractState(Schema):
@@ -119,7 +149,11 @@ class ClientEntry(Schema):
     samples: Annotated[Uint, Field(description="n_k as registered", examples=["119"])]
     banned_in_round: Annotated[
         int | None,
-        Field(description="the round whose course holds the ban; null if not banned", examples=[3]),
+        Field(
+            description="the round whose course holds the ban, which counts from the next round "
+            "on; null if not banned",
+            examples=[3],
+        ),
     ]
     links: Links
 
@@ -144,6 +178,13 @@ class ClientRound(Schema):
     status: Status
     role: Literal["trainer", "member"]
     place: Annotated[int | None, Field(description="on the committee, from 0", ge=0, examples=[1])]
+    banned: Annotated[
+        bool,
+        Field(
+            description="whether it was banned when the round opened: a member's empty seat",
+            examples=[False],
+        ),
+    ]
     rank: Annotated[int | None, Field(description="from 0, best first", ge=0, examples=[0])]
     distance: Distance | None
     distance_bits: Bits | None

@@ -14,11 +14,16 @@ from api.schemas import (
     Count,
     Digest32,
     Distance,
+    DropoutWhy,
     Eip55,
+    IncidentWhat,
     Links,
     NextCursor,
+    Phase,
+    RefusalWhy,
     RoundNumber,
     Schema,
+    SelectionForm,
     Signature65,
     Status,
     Uint,
@@ -27,7 +32,21 @@ from api.schemas import (
 
 View = Annotated[int, Field(ge=0, lt=2**32, description="v, from 0", examples=[0])]
 Place = Annotated[int, Field(ge=0, description="on the committee, from 0", examples=[1])]
-Reason = Annotated[str, Field(max_length=300, examples=["payload malformed"])]
+Base = Annotated[
+    Digest32,
+    Field(description="the commitments digest after the closing block: which inputs are meant"),
+]
+Payload = Annotated[
+    Digest32 | None,
+    Field(
+        description="sha256 of the payload, as the round's record has it; null where the record "
+        "is not there or has none"
+    ),
+]
+CommitmentWord = Annotated[
+    Digest32 | None,
+    Field(description="keccak256(client ‖ payload digest), on the chain; null without"),
+]
 
 
 class EndBlock(Schema):
@@ -65,11 +84,20 @@ class RoundsAnswer(Answer):
 
 
 class RecordPointer(Schema):
-    """The blob with what the decision rests on beyond the chain; whoever decided names it."""
+    """The blob with what the decision rests on; the result that was voted on binds it."""
 
     digest: Digest32
     available: Annotated[
         bool, Field(description="whether it is there, and a record of this round", examples=[True])
+    ]
+
+
+class IncidentsPointer(Schema):
+    """The blob with what went wrong while voting; only the decision's sender names it."""
+
+    digest: Digest32
+    available: Annotated[
+        bool, Field(description="whether it is there, and of this round", examples=[True])
     ]
 
 
@@ -89,7 +117,14 @@ class RoundAnswer(RoundPart):
     committed: Annotated[Count, Field(description="clients with a commitment", examples=[10])]
     ranked: Annotated[Count, Field(examples=[6])]
     accepted: Annotated[Count, Field(description="S_a", examples=[3])]
-    banned: Annotated[tuple[Client, ...], Field(description="during the round", examples=[[]])]
+    banned: Annotated[
+        tuple[Client, ...],
+        Field(description="in the round's course, with effect from the next on", examples=[[]]),
+    ]
+    base: Annotated[Base | None, Field(description="that both certificates name")]
+    reveal: Annotated[
+        Digest32 | None, Field(description="keccak256 of the ranked trainers' payload digests")
+    ]
     views: Annotated[
         tuple[int, int] | None,
         Field(description="of the aggregation and the election, from 0", examples=[[0, 1]]),
@@ -100,6 +135,7 @@ class RoundAnswer(RoundPart):
     ended: EndBlock | None
     ended_time: UnixTime | None
     record: RecordPointer | None
+    incidents: Annotated[IncidentsPointer | None, Field(description="null if none are named")]
     links: Links
 
 
@@ -107,13 +143,14 @@ class UpdateEntry(Schema):
     """One sampled trainer and what became of its update."""
 
     client: Client
-    outcome: Literal["accepted", "not accepted", "dropped out", "undecided"]
-    payload: Annotated[Digest32 | None, Field(description="as committed; null without")]
+    outcome: Literal["accepted", "not_accepted", "dropped_out", "undecided"]
+    commitment: CommitmentWord
+    payload: Payload
     rank: Annotated[int | None, Field(description="from 0, best first", ge=0, examples=[0])]
     distance: Distance | None
     distance_bits: Bits | None
     reason: Annotated[
-        Reason | None, Field(description="why it dropped out, if chain or record tell")
+        DropoutWhy | None, Field(description="why it dropped out, if chain or record tell")
     ]
 
 
@@ -125,16 +162,23 @@ class UpdatesAnswer(RoundPart):
 
 
 class ScoredDistance(Schema):
-    """One distance of a score vector."""
+    """One distance of a score vector, as its member published it."""
 
     client: Client
-    distance: Distance
+    distance: Annotated[
+        float | None, Field(description="null if it is infinite or no number", examples=[0.5])
+    ]
     distance_bits: Bits
 
 
 class Vector(Schema):
-    """A score vector, from its blob."""
+    """A score vector, from its blob; one that is refused may be of anything."""
 
+    round: Annotated[
+        Uint, Field(description="as the vector says: any number of 64 bits", examples=["2"])
+    ]
+    member: Client
+    base: Base
     trainers: tuple[ScoredDistance, ...]
     members: tuple[ScoredDistance, ...]
 
@@ -146,7 +190,10 @@ class ScoreClaim(Schema):
     digest: Annotated[Digest32, Field(description="sha256 of the score vector's blob")]
     signature: Annotated[Signature65, Field(description="over EIP-712 `Scores`")]
     counted: Annotated[bool, Field(examples=[True])]
-    reason: Annotated[Reason | None, Field(description="why it was left out")]
+    reason: Annotated[RefusalWhy | None, Field(description="why it was left out")]
+    named: Annotated[
+        Client | None, Field(description="the client whose distance is false, if that is why")
+    ]
     vector: Annotated[
         Vector | None,
         Field(description="only with `include=vectors`; null where blob or vector is no good"),
@@ -156,6 +203,12 @@ class ScoreClaim(Schema):
 class ScoresAnswer(RoundPart):
     """The signed score claims, as the round's record lists them."""
 
+    base: Annotated[Base | None, Field(description="that every claim names")]
+    clients: Annotated[
+        tuple[Client, ...],
+        Field(description="with a usable update, ascending: the set that every claim names"),
+    ]
+    clients_digest: Annotated[Digest32 | None, Field(description="set digest of `clients`")]
     claims: tuple[ScoreClaim, ...]
     left_out: Annotated[
         Count, Field(description="claims of an oversized record not shown", examples=[0])
@@ -175,11 +228,11 @@ class SignedPlace(Schema):
 class Certificate(Schema):
     """One phase's proof, from the call data of `decide`: a request and a quorum of replies."""
 
-    phase: Literal["aggregation", "election"]
+    phase: Phase
     view: View
-    timestamp: UnixTime
+    base: Base
     set: Annotated[Digest32, Field(description="set digest of the clients voted on")]
-    result: Annotated[Digest32, Field(description="as signed; zero for the election")]
+    result: Annotated[Digest32, Field(description="as signed; the same in both phases")]
     primary: Annotated[SignedPlace, Field(description="signed EIP-712 `Request`")]
     replies: Annotated[tuple[SignedPlace, ...], Field(description="signed EIP-712 `Reply`")]
 
@@ -188,33 +241,51 @@ class EvidenceVote(Schema):
     """A signed vote that proves an incident."""
 
     kind: Literal["Request", "Reply"]
-    timestamp: UnixTime
+    base: Base
     set: Digest32
     result: Digest32
-    member: Client
     signature: Signature65
 
 
-class IncidentEntry(Schema):
-    """Something a member did wrong while voting, as the record tells."""
+class Opening(Schema):
+    """What an aggregation result binds: keccak256 of its abi.encode is the result."""
 
-    phase: Literal["aggregation", "election"]
+    model: Digest32
+    updates_root: Digest32
+    scores_root: Digest32
+    ranking_digest: Digest32
+    threshold_bits: Bits
+    reveal: Digest32
+    record: Digest32
+
+
+class IncidentEntry(Schema):
+    """Something a member did wrong while voting, with its own signed votes as evidence."""
+
+    phase: Phase
     view: View
     member: Client
-    kind: Annotated[str, Field(max_length=300, examples=["wrong proposal"])]
+    kind: IncidentWhat
     votes: tuple[EvidenceVote, ...]
+    opening: Annotated[
+        Opening | None, Field(description="of a wrong proposal; null for other kinds")
+    ]
 
 
 class VotesAnswer(RoundPart):
-    """Both certificates, and what went wrong on the way to them."""
+    """Both certificates, and what is said to have gone wrong on the way to them."""
 
-    quorum: Annotated[Count, Field(examples=[3])]
+    replies_needed: Annotated[
+        Count, Field(description="equal replies that decide, beside the request", examples=[3])
+    ]
     certificates: tuple[Certificate, ...]
     incidents: tuple[IncidentEntry, ...]
     left_out: Annotated[
-        Count, Field(description="incidents of an oversized record not shown", examples=[0])
+        Count, Field(description="incidents of an oversized document not shown", examples=[0])
     ]
-    record: RecordPointer | None
+    incidents_document: Annotated[
+        IncidentsPointer | None, Field(description="null if none are named")
+    ]
 
 
 class MemberEntry(Schema):
@@ -228,9 +299,17 @@ class MemberEntry(Schema):
 class CommitteeMember(MemberEntry):
     """A member of the round's committee."""
 
-    payload: Annotated[Digest32 | None, Field(description="of its own update; null without")]
+    commitment: CommitmentWord
+    payload: Payload
+    banned: Annotated[
+        bool,
+        Field(
+            description="whether its seat is empty: it was banned when the round opened",
+            examples=[False],
+        ),
+    ]
     primary_of: Annotated[
-        tuple[Literal["aggregation", "election"], ...],
+        tuple[Phase, ...],
         Field(description="phases that were decided with it as the primary"),
     ]
 
@@ -240,6 +319,7 @@ class CommitteeAnswer(RoundPart):
 
     committee: tuple[CommitteeMember, ...]
     next_committee: tuple[MemberEntry, ...]
+    record: RecordPointer | None
 
 
 class Weight(Schema):
@@ -255,12 +335,12 @@ class AcceptedUpdate(Schema):
 
     client: Client
     rank: Annotated[int, Field(ge=0, examples=[0])]
-    payload: Digest32 | None
+    payload: Payload
     weight: Weight
 
 
 class Threshold(Schema):
-    """Strategy III's threshold."""
+    """The largest distance that is accepted, where the committee certifies one."""
 
     value: Distance
     bits: Bits
@@ -269,12 +349,16 @@ class Threshold(Schema):
 class AggregationAnswer(RoundPart):
     """What was aggregated; all null and empty unless decided."""
 
-    strategy: Literal[1, 2, 3]
+    form: SelectionForm
     accepted: Annotated[tuple[AcceptedUpdate, ...], Field(description="S_a, in ranking order")]
     set: Annotated[Digest32 | None, Field(description="set digest of S_a")]
-    threshold: Annotated[Threshold | None, Field(description="null for strategies I and II")]
+    threshold: Annotated[
+        Threshold | None, Field(description="that the committee certified; null where it does not")
+    ]
     model: Annotated[Digest32 | None, Field(description="sha256 of w_{t+1}")]
     updates_root: Digest32 | None
     scores_root: Digest32 | None
     ranking_digest: Digest32 | None
+    reveal: Digest32 | None
+    record: RecordPointer | None
     result: Annotated[Digest32 | None, Field(description="what the committee voted on")]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import TYPE_CHECKING, Literal
 
 from api.problems import VOTES_NOT_FOUND, ProblemError
 from api.reading import hexed
-from api.round_view import MAX_REASON
+from api.round_view import phase_name
+from api.schemas import IncidentWhat, RefusalWhy, name_of
 from api.schemas_rounds import (
     Certificate,
     EvidenceVote,
     IncidentEntry,
+    Opening,
     ScoreClaim,
     ScoredDistance,
     ScoresAnswer,
@@ -18,25 +21,28 @@ from api.schemas_rounds import (
     Vector,
     VotesAnswer,
 )
-from ledger.protocol import encoding
-from ledger.protocol.consensus import primary_place, quorum
-from ledger.protocol.documents import MAX_SCORES_BYTES, decode_score_vector
+from ledger.chain.calls import DecideCall
+from ledger.protocol.consensus import primary_place
+from ledger.protocol.documents.vector import MAX_VECTOR_BYTES, decode_vector
 from ledger.protocol.errors import BlobError, ChainError, EncodingError
-from ledger.protocol.types import NO_DIGEST, Phase
+from ledger.protocol.types import Phase, RefusalReason, VoteKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from api.round_view import RoundView
     from ledger.blobs.store import BlobReader
-    from ledger.chain.committee_ledger import DecideCall
-    from ledger.protocol.documents import Incident, RoundRecord
+    from ledger.protocol import encoding
+    from ledger.protocol.documents.incidents import Incident
+    from ledger.protocol.documents.record import RefusedScores, RoundRecord
     from ledger.protocol.ledger_state import SubmittedCertificate
-    from ledger.protocol.types import ClientId, Digest, SignedScores
+    from ledger.protocol.types import ClientId, Digest, SignedScores, SignedVote
 
 MAX_CLAIMS = 320
 MAX_INCIDENTS = 320
-MAX_EVIDENCE = 4
 
 
 def scores_answer(view: RoundView, *, with_vectors: bool) -> tuple[ScoresAnswer, bool]:
@@ -49,62 +55,88 @@ def scores_answer(view: RoundView, *, with_vectors: bool) -> tuple[ScoresAnswer,
     Returns:
         The answer, and whether no blob was missing that it should have shown.
     """
-    record, decided = _record(view), view.history.decided
-    claims: list[tuple[SignedScores, str | None]] = []
-    if record is not None:
-        claims += [(signed, None) for signed in record.scores]
-        claims += [(entry.signed, entry.reason[:MAX_REASON]) for entry in record.refused]
+    record, decided = view.record, view.history.decided
+    claims = _claims(record) if record is not None else []
     whole = True
     shown: list[ScoreClaim] = []
-    for signed, reason in claims[:MAX_CLAIMS]:
+    for signed, refused in claims[:MAX_CLAIMS]:
         vector = None
         if with_vectors:
-            vector, found = _vector(view.reading.service.blobs, signed.scores.digest)
+            vector, found = vector_shown(view.reading.service.blobs, signed.scores.digest)
             whole = whole and found
-        shown.append(
-            ScoreClaim(
-                member=signed.scores.member,
-                digest=hexed(signed.scores.digest),
-                signature=hexed(signed.signature),
-                counted=reason is None,
-                reason=reason,
-                vector=vector,
-            )
-        )
+        shown.append(_claim(signed, refused, vector))
     answer = ScoresAnswer(
         **view.heading,
+        base=hexed(decided.base) if decided else None,
+        clients=record.clients if record else (),
+        clients_digest=hexed(record.clients_digest) if record else None,
         claims=tuple(shown),
         left_out=len(claims) - len(shown),
         scores_root=hexed(decided.scores_root) if decided else None,
-        record=view.record,
+        record=view.record_pointer,
     )
     return answer, whole
 
 
-def _vector(blobs: BlobReader, digest: Digest) -> tuple[Vector | None, bool]:
-    """Return a score vector, and whether its blob was there."""
+def _claims(record: RoundRecord) -> list[tuple[SignedScores, RefusedScores | None]]:
+    """Return all claims of a record, each with its refusal if it has one."""
+    counted: list[tuple[SignedScores, RefusedScores | None]]
+    counted = [(signed, None) for signed in record.scores]
+    return counted + [(refused.signed, refused) for refused in record.refused]
+
+
+def _claim(
+    signed: SignedScores, refused: RefusedScores | None, vector: Vector | None
+) -> ScoreClaim:
+    reason = None if refused is None else refused.reason
+    is_false = refused is not None and reason is RefusalReason.FALSE_DISTANCE
+    return ScoreClaim(
+        member=signed.scores.member,
+        digest=hexed(signed.scores.digest),
+        signature=hexed(signed.signature),
+        counted=reason is None,
+        reason=None if reason is None else RefusalWhy(code=reason, name=name_of(reason)),
+        named=refused.client if refused is not None and is_false else None,
+        vector=vector,
+    )
+
+
+def vector_shown(blobs: BlobReader, digest: Digest) -> tuple[Vector | None, bool]:
+    """Return a score vector, and whether its blob was there.
+
+    Args:
+        blobs: where it should be.
+        digest: its sha256; what a member signed under it may be anything.
+    """
     try:
-        data = blobs.get(digest, MAX_SCORES_BYTES)
+        data = blobs.get(digest, MAX_VECTOR_BYTES)
     except BlobError:
         return None, False
     try:
-        vector = decode_score_vector(data)
+        vector = decode_vector(data)
     except EncodingError:
         return None, True
     return Vector(
-        trainers=_distances(vector.trainers, vector.distances.tolist()),
-        members=_distances(vector.members, vector.member_distances.tolist()),
+        round=str(vector.round),
+        member=vector.member,
+        base=hexed(vector.base),
+        trainers=_distances(vector.trainers, vector.distances),
+        members=_distances(vector.members, vector.member_distances),
     ), True
 
 
 def _distances(
-    clients: Iterable[ClientId], distances: Iterable[float]
+    clients: Iterable[ClientId], distances: NDArray[np.float64]
 ) -> tuple[ScoredDistance, ...]:
+    # The bits are those published: a refused vector may hold infinities and what is no number.
+    published = zip(clients, distances.tolist(), distances.view("<u8").tolist(), strict=True)
     return tuple(
         ScoredDistance(
-            client=client, distance=distance, distance_bits=str(encoding.float_bits(distance))
+            client=client,
+            distance=distance if isfinite(distance) else None,
+            distance_bits=str(bits),
         )
-        for client, distance in zip(clients, distances, strict=True)
+        for client, distance, bits in published
     )
 
 
@@ -115,55 +147,65 @@ def votes_answer(view: RoundView) -> VotesAnswer:
         view: the round.
 
     Raises:
-        ProblemError: another contract called `decide`: the call data is not the transaction's.
+        ProblemError: the transaction was sent to something else, which called the contract.
         ChainError: the chain cannot be read.
     """
-    record = _record(view)
-    incidents = record.incidents if record is not None else ()
+    document = view.history.incidents
+    incidents = document.incidents if document is not None else ()
     return VotesAnswer(
         **view.heading,
-        quorum=quorum(len(view.history.committee)) if view.history.committee else 0,
+        replies_needed=view.served.sizes.replies,
         certificates=_certificates(view),
         incidents=tuple(_incident(incident) for incident in incidents[:MAX_INCIDENTS]),
         left_out=max(0, len(incidents) - MAX_INCIDENTS),
-        record=view.record,
+        incidents_document=view.incidents_pointer,
     )
 
 
 def _certificates(view: RoundView) -> tuple[Certificate, ...]:
-    decided = view.history.decided
-    if decided is None:
+    if view.history.decided is None:
         return ()
-    first, second = _call(view).certificates
-    return (
-        _certificate(view, Phase.AGGREGATION, first, decided.aggregation_result()),
-        _certificate(view, Phase.ELECTION, second, NO_DIGEST),
+    decided, call = view.history.decided, _call(view)
+    result = decided.result()
+    return tuple(
+        _certificate(view, phase, certificate, (decided.base, result))
+        for phase, certificate in zip(Phase, call.certificates, strict=True)
     )
 
 
 def _call(view: RoundView) -> DecideCall:
+    """Return the transaction that decided the round.
+
+    Raises:
+        ProblemError: its call data is not the contract's.
+        ChainError: the chain does not have it, or another in its place.
+    """
     ended = view.history.ended
     assert ended is not None, "a decided round has ended"
-    try:
-        return view.served.ledger.decide_call(ended.transaction_hash)
-    except ChainError as error:
-        transaction = view.reading.chain.transaction(ended.transaction_hash)
-        if transaction.to == view.served.manifest.address:
-            raise
-        detail = f"transaction {hexed(ended.transaction_hash)} calls decide from another contract"
-        raise ProblemError(VOTES_NOT_FOUND, detail) from error
+    call = view.served.ledger.call_of(ended.transaction_hash)
+    if call is None:
+        where = f"transaction {hexed(ended.transaction_hash)}"
+        detail = f"{where} is not to the contract: an account with code of its own called it"
+        raise ProblemError(VOTES_NOT_FOUND, detail)
+    if not isinstance(call, DecideCall):
+        raise ChainError(f"transaction {hexed(ended.transaction_hash)} does not call decide")
+    return call
 
 
 def _certificate(
-    view: RoundView, phase: Phase, certificate: SubmittedCertificate, result: Digest
+    view: RoundView,
+    phase: Phase,
+    certificate: SubmittedCertificate,
+    about: tuple[Digest, Digest],
 ) -> Certificate:
     committee = view.history.committee
     primary = primary_place(view.history.seed, phase, certificate.view, len(committee))
     signers = [place for place in range(len(committee)) if certificate.signers >> place & 1]
+    base, result = about
     return Certificate(
-        phase=_phase_name(phase),
+        phase=phase_name(phase),
         view=certificate.view,
-        timestamp=certificate.timestamp,
+        base=hexed(base),
         set=hexed(certificate.set_digest),
         result=hexed(result),
         primary=_signed(committee, primary, certificate.request),
@@ -180,28 +222,36 @@ def _signed(committee: tuple[ClientId, ...], place: int, signature: bytes) -> Si
 
 def _incident(incident: Incident) -> IncidentEntry:
     return IncidentEntry(
-        phase=_phase_name(incident.phase),
+        phase=phase_name(incident.phase),
         view=incident.view,
         member=incident.member,
-        kind=incident.kind[:MAX_REASON],
-        votes=tuple(
-            EvidenceVote(
-                kind="Request" if signed.vote.kind == "Request" else "Reply",
-                timestamp=signed.vote.timestamp,
-                set=hexed(signed.vote.set_digest),
-                result=hexed(signed.vote.result),
-                member=signed.member,
-                signature=hexed(signed.signature),
-            )
-            for signed in incident.votes[:MAX_EVIDENCE]
-        ),
+        kind=IncidentWhat(code=incident.kind, name=name_of(incident.kind)),
+        votes=tuple(map(_evidence, incident.votes)),
+        opening=None if incident.opening is None else _opening(incident.opening),
     )
 
 
-def _phase_name(phase: Phase) -> Literal["aggregation", "election"]:
-    return "aggregation" if phase is Phase.AGGREGATION else "election"
+def _evidence(signed: SignedVote) -> EvidenceVote:
+    return EvidenceVote(
+        kind=_vote_name(signed.vote.kind),
+        base=hexed(signed.vote.base),
+        set=hexed(signed.vote.set_digest),
+        result=hexed(signed.vote.result),
+        signature=hexed(signed.signature),
+    )
 
 
-def _record(view: RoundView) -> RoundRecord | None:
-    """Return the round's record, None if there is none or it is another round's."""
-    return view.history.record if view.record is not None and view.record.available else None
+def _vote_name(kind: VoteKind) -> Literal["Request", "Reply"]:
+    return "Request" if kind is VoteKind.REQUEST else "Reply"
+
+
+def _opening(opening: encoding.Opening) -> Opening:
+    return Opening(
+        model=hexed(opening.model),
+        updates_root=hexed(opening.updates_root),
+        scores_root=hexed(opening.scores_root),
+        ranking_digest=hexed(opening.ranking_digest),
+        threshold_bits=str(opening.threshold_bits),
+        reveal=hexed(opening.reveal),
+        record=hexed(opening.record),
+    )

@@ -9,8 +9,11 @@ from typing import Annotated
 import typer
 from rich.progress import Progress
 
-from cli.console import AsJson, console, print_json
+from cli.console import AsJson, console, print_json, say
 from cli.where import DEFAULT_HOME, Address, ChainId, Home, RpcUrl, RunName, Where
+
+INCOMPLETE = 3
+"""Exit code where nothing contradicts, but not everything could be checked."""
 
 
 def audit(
@@ -24,9 +27,16 @@ def audit(
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Check every round from the chain and the blobs alone; exit 0 only if nothing failed."""
+    """Check every round from the chain and the blobs alone.
+
+    Exit code 0: everything was checked and is true. 1: the record contradicts itself. 3: nothing
+    contradicts, but something could not be checked, such as a round whose blobs are gone.
+    """
     from ledger.audit.audit import audit as run_audit
+    from ledger.audit.codes import Outcome
     from ledger.audit.report import readable
+
+    codes = {Outcome.PASSED: 0, Outcome.FAILED: 1, Outcome.INCOMPLETE: INCOMPLETE}
 
     where = Where(home, run, address, rpc_url, chain_id)
     with where.reader() as chain:
@@ -47,8 +57,8 @@ def audit(
         print_json(result.as_dict())
     else:
         for line in readable(result):
-            console.print(line)
-    raise typer.Exit(0 if result.ok else 1)
+            say(line)
+    raise typer.Exit(codes[result.outcome])
 
 
 def _write(path: Path, value: dict[str, object]) -> None:

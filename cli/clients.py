@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.console import AsJson, console, counted_from_one, print_json, print_table, shortened
+from cli.console import AsJson, counted_from_one, print_json, print_table, say, shortened
 from cli.where import DEFAULT_HOME, Address, ChainId, Home, RpcUrl, RunName, Where
 from ledger.protocol.errors import ConfigurationError
 
@@ -22,7 +22,10 @@ def list_clients(
     chain_id: ChainId = None,
     json: AsJson = False,
 ) -> None:
-    """List the registered clients with their samples, and what they did so far."""
+    """List the registered clients with their samples, and what they did so far.
+
+    A ban counts from the round after the one in which it was recorded.
+    """
     from ledger.audit.participation import ended_rounds, participation
 
     where = Where(home, run, address, rpc_url, chain_id)
@@ -32,10 +35,9 @@ def list_clients(
     if json:
         print_json(rows)
         return
-    columns = ("client", "address", "samples", "trained", "accepted", "served", "banned")
-    print_table(
-        "clients", columns, [[shortened(row[column]) for column in columns] for row in rows]
-    )
+    columns = ("client", "address", "samples", "trained", "accepted", "served", "banned_in_round")
+    shown = [[shortened(row[column]) for column in columns] for row in rows]
+    print_table("clients", (*columns[:-1], "banned in"), shown)
 
 
 @app.command("show")
@@ -64,7 +66,7 @@ def show(
         print_json(facts | {"rounds": rounds})
         return
     for name, value in facts.items():
-        console.print(f"{name:10} {value}")
+        say(f"{name:15} {'' if value is None else value}".rstrip())
     columns = ("round", "role", "rank", "distance", "accepted")
     rows = [[row[column] for column in columns] for row in map(counted_from_one, rounds)]
     print_table("rounds", columns, rows)

@@ -1,4 +1,8 @@
-"""What every command prints with: tables for people, JSON for programs, one line for errors."""
+"""What every command prints with: tables for people, JSON for programs, one line for errors.
+
+Much of what is printed was written by others: nodes, whoever published a blob, whoever named a
+folder. It is text and nothing else, neither markup nor a terminal's control sequences.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -23,23 +28,33 @@ def print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, indent=1, default=_plain, allow_nan=False) + "\n")
 
 
+def say(line: str) -> None:
+    """Print a line for people; whatever it holds is only text."""
+    console.print(Text(plain(line)))
+
+
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table; numbers stand to the right."""
+    """Print a table; numbers stand to the right, and text in cells is only text."""
     listed = list(rows)
-    table = Table(title=title, title_justify="left", title_style="bold")
+    table = Table(title=Text(plain(title)), title_justify="left", title_style="bold")
     for place, column in enumerate(columns):
         numeric = any(type(row[place]) in {int, float} for row in listed)
         table.add_column(column, justify="right" if numeric else "left")
     for row in listed:
-        table.add_row(*map(_cell, row))
+        table.add_row(*(Text(plain(_cell(value))) for value in row))
     console.print(table)
 
 
 def fail(message: str, code: int) -> NoReturn:
     """Print one line to standard error and end with an exit code."""
     line = " ".join(message.split())
-    sys.stderr.write(f"cmfl: {line}\n")
+    sys.stderr.write(f"cmfl: {plain(line)}\n")
     sys.exit(code)
+
+
+def plain(text: str) -> str:
+    """Return text with a question mark for each character that a terminal might obey."""
+    return "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
 
 
 def counted_from_one(row: dict[str, Any]) -> dict[str, Any]:

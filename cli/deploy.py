@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from cli.console import AsJson, console, print_json
+from cli.console import AsJson, print_json, say
 from cli.where import (
     DEFAULT_HOME,
     ChainId,
@@ -47,8 +47,8 @@ def deploy(
     if json:
         print_json(asdict(manifest))
         return
-    console.print(f"contract {manifest.address} on chain {manifest.chain_id}")
-    console.print(f"created in block {manifest.block} by transaction {manifest.transaction}")
-    console.print(f"configuration {manifest.config}")
-    console.print(f"manifest {home / 'runs' / name / 'deployment.json'}")
-    console.print(f"go on with: cmfl run --home {home} --name {name} --resume")
+    say(f"contract {manifest.address} on chain {manifest.chain_id}")
+    say(f"created in block {manifest.block} by transaction {manifest.transaction}")
+    say(f"configuration {manifest.config}")
+    say(f"manifest {home / 'runs' / name / 'deployment.json'}")
+    say(f"go on with: cmfl run --home {home} --name {name} --resume")

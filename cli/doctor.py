@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import platform
 import shutil
+import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import typer
 
-from cli.console import AsJson, console, print_json
+from cli.console import AsJson, print_json, say
 from cli.where import DEFAULT_HOME, ChainId, Home, RpcUrl, Where
-from ledger.protocol.errors import CmflError
+from ledger.protocol.errors import CmflError, JournalError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +33,7 @@ def doctor(
         "contract artefact": _artefact,
         "torch": _torch,
         "chain": lambda: _chain(where),
+        "vote journals": lambda: _journals(where),
         "disk": lambda: _disk(where),
     }
     rows = []
@@ -43,7 +46,7 @@ def doctor(
         print_json(rows)
     else:
         for row in rows:
-            console.print(f"{'ok  ' if row['ok'] else 'FAIL'} {row['check']:18} {row['found']}")
+            say(f"{'ok  ' if row['ok'] else 'FAIL'} {row['check']:18} {row['found']}")
     raise typer.Exit(0 if all(row["ok"] for row in rows) else 1)
 
 
@@ -85,6 +88,21 @@ def _chain(where: Where) -> str:
     with where.reader() as chain:
         head = chain.head()
         return f"chain {chain.chain_id}, block {head.number}, 0x{head.hash.hex()}"
+
+
+def _journals(where: Where) -> str:
+    """Return what the runs' keys have signed: without it they may sign nothing any more."""
+    found = []
+    for path in sorted(where.home.glob("runs/*/votes.sqlite")):
+        # Not read-only: a killed run may have left a transaction to be taken back.
+        uri = f"{path.absolute().as_uri()}?mode=rw"
+        try:
+            with closing(sqlite3.connect(uri, uri=True)) as base:
+                (count,) = base.execute("SELECT count(*) FROM statements").fetchone()
+        except sqlite3.Error as error:
+            raise JournalError(f"{path}: {error}") from error
+        found.append(f"{path.parent.name}: {count} statements")
+    return ", ".join(found) or f"none yet in {where.home}"
 
 
 def _disk(where: Where) -> str:

@@ -1,7 +1,8 @@
 """The command-line application and its exit codes.
 
-0 all is well, 1 a check failed, 2 the command or its input is wrong (one line says what), 70 a
-fault of ours.
+0 all is well (an audit: everything was checked and is true), 1 a check failed (an audit: the record
+contradicts itself), 2 the command or its input is wrong (one line says what), 3 an audit found
+nothing wrong but could not check everything, 70 a fault of ours.
 """
 
 from __future__ import annotations

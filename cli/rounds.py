@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.console import AsJson, console, counted_from_one, print_json, print_table, shortened
+from cli.console import AsJson, counted_from_one, print_json, print_table, say, shortened
 from cli.where import DEFAULT_HOME, Address, ChainId, Home, RpcUrl, RunName, Where
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from enum import IntEnum
+
     from ledger.audit.history import RoundHistory
-    from ledger.protocol.documents import RunDocument
+    from ledger.protocol.documents.record import Dropout, RefusedScores
+    from ledger.protocol.documents.run import RunDocument
 
 app = typer.Typer(help="What is recorded of rounds.", no_args_is_help=True)
 
@@ -69,17 +72,19 @@ def show(
     chain_id: ChainId = None,
     json: AsJson = False,
 ) -> None:
-    """Show one round: its ranking, its sets, its model."""
+    """Show one round: its ranking, its sets, its model. Nothing is verified; cmfl audit does."""
     where = Where(home, run, address, rpc_url, chain_id)
     history, _ = _read(where, round_number)
     facts = _facts(history)
     if json:
         print_json(facts)
         return
-    for name in ("status", "committee", "next_committee", "model", "views", "primaries", "head"):
-        console.print(f"{name:15} {shortened(facts[name])}")
-    if facts["dropouts"]:
-        console.print(f"{'dropouts':15} {facts['dropouts']}")
+    names = ("status", "committee", "next_committee", "base", "reveal", "record", "incidents")
+    for name in (*names, "model", "views", "primaries", "head"):
+        if facts[name]:
+            say(f"{name:15} {shortened(facts[name])}")
+    for line in _left_out(history):
+        say(line)
     columns = ("rank", "client", "distance", "accepted", "payload")
     print_table(
         f"ranking of round {round_number}",
@@ -101,7 +106,10 @@ def explain(
     chain_id: ChainId = None,
     json: AsJson = False,
 ) -> None:
-    """Say in plain words who was accepted or refused and why, who voted, who was elected."""
+    """Say in plain words who was accepted or refused and why, who voted, who was elected.
+
+    The words say what chain and record say; whether that is true, cmfl audit tells.
+    """
     from ledger.audit.explain import explain_round
 
     history, document = _read(Where(home, run, address, rpc_url, chain_id), round_number)
@@ -110,7 +118,7 @@ def explain(
         print_json({"round": round_number, "sentences": lines})
         return
     for line in lines:
-        console.print(line)
+        say(line)
 
 
 def _read(where: Where, round_number: int) -> tuple[RoundHistory, RunDocument | None]:
@@ -125,33 +133,87 @@ def _read(where: Where, round_number: int) -> tuple[RoundHistory, RunDocument | 
     return history, read_run(where.blobs(), sizes.config)
 
 
+def _left_out(history: RoundHistory) -> list[str]:
+    """Return who was left out and why, in words."""
+    from ledger.audit.sentences import why
+    from ledger.protocol.types import RefusalReason
+
+    if history.record is None:
+        return []
+    lines = [
+        f"{'dropout':15} client {dropout.client}: {why(dropout.reason)}"
+        for dropout in history.record.dropouts
+    ]
+    return lines + [
+        f"{'refused scores':15} member {entry.signed.scores.member}: {why(entry.reason)}"
+        f"{f' (client {entry.client})' if entry.reason is RefusalReason.FALSE_DISTANCE else ''}"
+        for entry in history.record.refused
+    ]
+
+
 def _facts(history: RoundHistory) -> dict[str, Any]:
     """Return a round as plain data."""
-    from ledger.protocol.encoding import word_client, word_distance
-
-    event, accepted = history.decided, set(history.decided.accepted if history.decided else ())
-    ranking = []
-    for rank, word in enumerate(event.ranking if event else ()):
-        client = word_client(word)
-        row: dict[str, Any] = {"rank": rank, "client": client, "distance": word_distance(word)}
-        row |= {"distance_bits": str(word >> 32), "accepted": client in accepted}
-        ranking.append(row | {"payload": history.commitments.get(client)})
+    event, record = history.decided, history.record
     ended = history.decided or history.abandoned
     return {
         "round": history.round,
         "status": history.status,
         "seed": history.seed,
         "committee": history.committee,
+        "empty_seats": history.empty_seats,
         "trainers": history.trainers,
         "committed": sorted(history.commitments),
-        "ranking": ranking,
+        "ranking": _ranking(history),
         "accepted": event.accepted if event else (),
         "next_committee": ended.next_committee if ended else (),
+        "base": event.base if event else None,
+        "reveal": event.reveal if event else None,
         "model": event.model if event else None,
         "views": [view + 1 for view in event.views] if event else [],
         "primaries": event.primaries if event else (),
         "banned": history.banned,
-        "dropouts": [list(entry) for entry in history.record.dropouts] if history.record else [],
+        "record": event.record if event else None,
+        "dropouts": [_dropout(dropout) for dropout in record.dropouts] if record else [],
+        "refused": [_refused(entry) for entry in record.refused] if record else [],
+        "incidents": event.incidents if event and any(event.incidents) else None,
         "head": ended.head if ended else None,
         "block": history.ended.block_number if history.ended else None,
     }
+
+
+def _ranking(history: RoundHistory) -> list[dict[str, Any]]:
+    from ledger.protocol.encoding import word_client, word_distance
+
+    if history.decided is None:
+        return []
+    accepted, payloads = set(history.decided.accepted), history.payloads
+    rows: list[dict[str, Any]] = []
+    for rank, word in enumerate(history.decided.ranking):
+        client = word_client(word)
+        row: dict[str, Any] = {"rank": rank, "client": client, "distance": word_distance(word)}
+        row |= {"distance_bits": str(word >> 32), "accepted": client in accepted}
+        row |= {"commitment": history.commitments.get(client), "payload": payloads.get(client)}
+        rows.append(row)
+    return rows
+
+
+def _dropout(dropout: Dropout) -> dict[str, Any]:
+    reason = _coded(dropout.reason)
+    return {"client": dropout.client, "reason": reason, "payload": dropout.payload}
+
+
+def _refused(entry: RefusedScores) -> dict[str, Any]:
+    from ledger.protocol.types import RefusalReason
+
+    claim, named = entry.signed.scores, entry.reason is RefusalReason.FALSE_DISTANCE
+    return {
+        "member": claim.member,
+        "digest": claim.digest,
+        "reason": _coded(entry.reason),
+        "named": entry.client if named else None,
+    }
+
+
+def _coded(reason: IntEnum) -> dict[str, Any]:
+    """Return a reason as programs compare it: its number, and its stable name."""
+    return {"code": int(reason), "name": reason.name.lower()}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from cli.console import AsJson, console, print_json
+from cli.console import AsJson, console, print_json, say
 from cli.where import (
     DEFAULT_HOME,
     ChainId,
@@ -25,13 +25,15 @@ from cli.where import (
 if TYPE_CHECKING:
     from clients.metrics import RoundMetrics
     from clients.runs import Run
+    from ledger.chain.committee_ledger import CommitteeLedger
 
 
 def run(
     home: Home = DEFAULT_HOME,
     name: Annotated[str, typer.Option("--name", help="Name of the run.")] = "run",
     preset: Annotated[
-        str | None, typer.Option("--preset", help="digits (default), digits-by-writer or smoke.")
+        str | None,
+        typer.Option("--preset", help="digits (default), digits-by-writer, robust or smoke."),
     ] = None,
     config: Annotated[Path | None, typer.Option("--config", help="A TOML file.")] = None,
     setting: Annotated[
@@ -53,8 +55,14 @@ def run(
     confirmations: Confirmations = 0,
     json: AsJson = False,
 ) -> None:
-    """Run simulated rounds until the last one, or take a run up again."""
+    """Run simulated rounds until the last one, or take a run up again.
+
+    Settings of the protocol section: clients, active_rate, committee_rate, aggregation_rate,
+    rounds, strategy, scoring, distance, threshold, quorum, server_rate, scores_checked, beacon,
+    commit_blocks, deadline_blocks, view_seconds.
+    """
     from clients.runs import opened, recorded_configuration, require_new
+    from ledger.chain.committee_ledger import CommitteeLedger
     from ledger.protocol.errors import ConfigurationError
 
     settings = list(setting or [])
@@ -76,38 +84,42 @@ def run(
         where.writer(keystore, password_file, confirmations) as chain,
         opened(home, name, configuration, chain, where.blobs()) as started,
     ):
-        rows = _watch(started, quiet=json)
+        manifest = started.manifest
+        ledger = CommitteeLedger(chain, manifest.address, manifest.block)
+        rows = _watch(started, ledger, quiet=json)
+        state = ledger.state()
     last = rows[-1] if rows else None
     result: dict[str, Any] = {
         "run": name,
-        "address": started.manifest.address,
-        "round": started.simulation.round,
+        "address": manifest.address,
+        "round": state.round,
         "rounds_now": len(rows),
-        "head": started.simulation.head,
+        "head": state.head,
         "last": asdict(last) if last else None,
     }
     if json:
         print_json(result)
         return
     if last is None:
-        console.print(f"{name} had ended with round {started.simulation.round} already")
-    console.print(f"contract {result['address']}, head 0x{started.simulation.head.hex()}")
+        say(f"{name} had ended with round {state.round} already")
+    say(f"contract {manifest.address}, head 0x{state.head.hex()}")
 
 
-def _watch(started: Run, *, quiet: bool) -> list[RoundMetrics]:
+def _watch(started: Run, ledger: CommitteeLedger, *, quiet: bool) -> list[RoundMetrics]:
     """Run the rounds behind a progress bar."""
-    total = started.simulation.rounds
+    total = started.configuration.protocol.rounds
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[row]}"),
+        TextColumn("{task.fields[row]}", markup=False),
     )
     with Progress(*columns, console=console) if not quiet else nullcontext() as bar:
         if bar is None:
             return started.go_on(lambda _: None)
-        done = total if started.simulation.finished else started.simulation.round - 1
+        finished = started.simulation.chain is None
+        done = total if finished else ledger.state().round - 1
         task = bar.add_task(started.folder.path.name, total=total, completed=done, row="")
         return started.go_on(lambda row: bar.update(task, completed=row.round, row=_short(row)))
 

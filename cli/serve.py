@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cli.console import console
+from cli.console import say
 from cli.where import DEFAULT_HOME, ChainId, Home, RpcUrl
 
 
@@ -25,5 +25,5 @@ def serve(
         Settings(home=home, rpc_url=rpc_url, chain_id=chain_id),
         host,
         port,
-        lambda address: console.print(f"serving {home} at {address}/docs, until Ctrl-C"),
+        lambda address: say(f"serving {home} at {address}/docs, until Ctrl-C"),
     )

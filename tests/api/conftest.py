@@ -24,11 +24,12 @@ if TYPE_CHECKING:
 ROUNDS = 9
 CLIENTS, TRAINERS, MEMBERS = 14, 7, 5
 SETTINGS = (
-    "seed=1",
+    "seed=11",
     f"protocol.rounds={ROUNDS}",
     f"protocol.clients={CLIENTS}",
     "protocol.active_rate=0.857143",
     "protocol.committee_rate=0.416667",
+    "protocol.commit_blocks=1",
     "protocol.deadline_blocks=3",
     "protocol.strategy=3",
     "protocol.scoring=median",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,8 +13,6 @@ from api.settings import Settings
 from tests.api.conftest import ROUNDS, SETTINGS, make_run, read, rounds_that_are, serving
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import httpx
 
 PARTS = (
@@ -83,16 +83,41 @@ def test_a_missing_record_is_told_and_its_answers_may_change(tmp_path: Path) -> 
         blob = home / "blobs" / digest[:2] / digest
         data = blob.read_bytes()
         blob.unlink()
-        for part in ("", "/updates", "/scores", "/votes"):
+        for part in ("", "/updates", "/scores", "/committee", "/aggregation"):
             answer = client.get(f"{root}/rounds/1{part}")
             assert answer.headers["cache-control"] == CHANGING
             assert answer.json()["record"] == {"digest": f"0x{digest}", "available": False}
-        assert len(read(client, f"{root}/rounds/1/votes")["certificates"]) == 2
+        for entry in read(client, f"{root}/rounds/1/updates")["updates"]:
+            assert entry["commitment"] is not None, "the chain has it"
+            assert entry["payload"] is None, "only the record opens it"
+        votes = client.get(f"{root}/rounds/1/votes")
+        assert votes.headers["cache-control"] == IMMUTABLE, "the chain has them"
+        assert len(votes.json()["certificates"]) == 2
         # Another blob under its name is none either.
         blob.write_bytes(data[:-1] + b"\0")
         assert not read(client, f"{root}/rounds/1/scores")["record"]["available"]
         blob.write_bytes(data)
         assert client.get(f"{root}/rounds/1/scores").headers["cache-control"] == IMMUTABLE
+
+
+def test_missing_incidents_are_told_and_the_answers_may_change(home: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(home, tmp_path / "home"))
+    with serving(Settings(home=copy)) as client:
+        root = read(client, "/v1/deployments")["deployments"][0]["links"]["self"]
+        told = [
+            read(client, f"{root}/rounds/{t}") for t in rounds_that_are(client, root, "decided")
+        ]
+        one = next(entry for entry in told if entry["incidents"] is not None)
+        path, digest = f"{root}/rounds/{one['round']}", one["incidents"]["digest"][2:]
+        assert read(client, f"{path}/votes")["incidents"]
+        (copy / "blobs" / digest[:2] / digest).unlink()
+        for part, name in ("", "incidents"), ("/votes", "incidents_document"):
+            answer = client.get(f"{path}{part}")
+            assert answer.headers["cache-control"] == CHANGING
+            assert answer.json()[name] == {"digest": f"0x{digest}", "available": False}
+        assert read(client, f"{path}/votes")["incidents"] == []
+        # The record does not rest on them.
+        assert client.get(f"{path}/updates").headers["cache-control"] == IMMUTABLE
 
 
 def test_a_missing_score_vector_is_null_and_may_come_back(tmp_path: Path) -> None:

@@ -13,8 +13,11 @@ from api.app import create_app
 from api.problems import MEDIA_TYPE, FieldError, Problem
 from api.schemas import Schema, example_of
 from api.settings import Settings
+from ledger.protocol.rules import registry
+from ledger.protocol.types import DropoutReason, Form, IncidentKind, RefusalReason
 
 if TYPE_CHECKING:
+    from enum import IntEnum
     from pathlib import Path
 
     import httpx
@@ -75,6 +78,43 @@ def test_every_schema_has_an_example_that_it_accepts(document: dict[str, Any]) -
         assert schema["description"], name
         (example,) = schema["examples"]
         ANSWERS[name].model_validate(example)
+
+
+@pytest.mark.parametrize(
+    ("schema", "kind"),
+    [
+        ("DropoutWhy", DropoutReason),
+        ("RefusalWhy", RefusalReason),
+        ("IncidentWhat", IncidentKind),
+        ("SelectionForm", Form),
+    ],
+)
+def test_codes_and_names_are_those_of_the_protocol(
+    document: dict[str, Any], schema: str, kind: type[IntEnum]
+) -> None:
+    told = document["components"]["schemas"][schema]["properties"]
+    assert told["code"]["enum"] == [int(code) for code in kind]
+    assert told["name"]["enum"] == [code.name.lower() for code in kind]
+
+
+def test_rules_are_those_of_the_registry(document: dict[str, Any]) -> None:
+    schemas_told = document["components"]["schemas"]
+    run, strategy = (schemas_told[n]["properties"] for n in ("RunParameters", "SelectionStrategy"))
+    assert strategy["number"]["enum"] == list(registry.SELECTIONS)
+    assert strategy["name"]["enum"] == [rule.name for rule in registry.SELECTIONS.values()]
+    for name, known in (
+        ("scoring", registry.SCORINGS),
+        ("distance", registry.DISTANCES),
+        ("threshold", registry.THRESHOLDS),
+    ):
+        assert run[name]["enum"] == list(known)
+
+
+def test_whatever_is_not_verified_is_said_not_to_be(document: dict[str, Any]) -> None:
+    assert "Nothing of it is verified by this service" in document["info"]["description"]
+    for path, methods in document["paths"].items():
+        if "/rounds" in path and "/clients" not in path:
+            assert "verified here" in " ".join(methods["get"]["description"].split()), path
 
 
 def test_problems_are_declared_wherever_they_come_from(document: dict[str, Any]) -> None:

@@ -13,12 +13,12 @@ from ledger.chain.addresses import checksum
 from ledger.chain.deployment import connect, read_manifest
 from ledger.chain.embedded_reader import EmbeddedReader
 from ledger.protocol import encoding, merkle
-from ledger.protocol.consensus import quorum
 from ledger.protocol.signing import is_signed_by
 from ledger.protocol.types import (
     ClientId,
     Digest,
     Domain,
+    IncidentKind,
     Phase,
     RegisteredClient,
     Scores,
@@ -89,6 +89,15 @@ def test_every_round_is_told_in_numbers(client: httpx.Client, root: str, truth: 
         end = history.decided or history.abandoned
         assert end is not None
         assert history.ended is not None
+        if history.decided is not None:
+            assert told["base"] == f"0x{history.decided.base.hex()}"
+            assert told["reveal"] == f"0x{history.decided.reveal.hex()}"
+            assert told["record"] == {
+                "digest": f"0x{history.decided.record.hex()}",
+                "available": True,
+            }
+        else:
+            assert (told["base"], told["reveal"], told["record"]) == (None, None, None)
         assert told["head"] == f"0x{end.head.hex()}"
         assert told["next_seed"] == f"0x{end.next_seed.hex()}"
         assert told["as_of"]["number"] == told["ended"]["number"] == history.ended.block_number
@@ -111,22 +120,25 @@ def test_each_sampled_trainer_has_its_fate(
         assert history.decided is not None
         for entry in told["updates"]:
             outcomes.add(entry["outcome"])
-            payload = history.commitments.get(entry["client"])
-            assert entry["payload"] == (f"0x{payload.hex()}" if payload else None)
-            if entry["outcome"] == "dropped out":
+            word = history.commitments.get(entry["client"])
+            assert entry["commitment"] == (f"0x{word.hex()}" if word else None)
+            if word is not None:
+                opened = encoding.commitment_of(entry["client"], digest(entry["payload"]))
+                assert opened == word, "the payload is the one that was committed to"
+            if entry["outcome"] == "dropped_out":
                 assert entry["rank"] is None
-                assert entry["reason"] == ("payload malformed" if payload else "no commitment")
-                reasons.add(entry["reason"])
+                reasons.add((entry["reason"]["code"], entry["reason"]["name"]))
+                assert (entry["reason"]["name"] == "no_commitment") == (word is None)
                 continue
             assert entry["reason"] is None
-            word = history.decided.ranking[entry["rank"]]
-            assert encoding.word_client(word) == entry["client"]
-            assert entry["distance"] == encoding.word_distance(word)
+            ranked = history.decided.ranking[entry["rank"]]
+            assert encoding.word_client(ranked) == entry["client"]
+            assert entry["distance"] == encoding.word_distance(ranked)
             assert encoding.float_bits(entry["distance"]) == int(entry["distance_bits"])
             chosen = entry["client"] in history.decided.accepted
-            assert entry["outcome"] == ("accepted" if chosen else "not accepted")
-    assert outcomes == {"accepted", "not accepted", "dropped out"}
-    assert reasons == {"payload malformed", "no commitment"}
+            assert entry["outcome"] == ("accepted" if chosen else "not_accepted")
+    assert outcomes == {"accepted", "not_accepted", "dropped_out"}
+    assert reasons == {(1, "no_commitment"), (3, "payload_malformed")}
 
 
 def test_an_abandoned_round_has_commitments_and_no_ranking(
@@ -135,7 +147,8 @@ def test_an_abandoned_round_has_commitments_and_no_ranking(
     told = read(client, f"{root}/rounds/{abandoned[0]}/updates")["updates"]
     assert {entry["outcome"] for entry in told} == {"undecided"}
     assert {entry["distance"] for entry in told} == {None}
-    assert any(entry["payload"] for entry in told)
+    assert any(entry["commitment"] for entry in told)
+    assert {entry["payload"] for entry in told} == {None}, "there is no record that opens it"
 
 
 def test_every_vote_is_signed_for_what_the_answer_says(
@@ -143,16 +156,18 @@ def test_every_vote_is_signed_for_what_the_answer_says(
 ) -> None:
     for number in decided:
         told, history = read(client, f"{root}/rounds/{number}/votes"), truth.round(number)
-        assert told["quorum"] == quorum(MEMBERS) == 3
+        assert told["replies_needed"] == truth.sizes.replies == 3
+        base = read(client, f"{root}/rounds/{number}")["base"]
+        assert {c["base"] for c in told["certificates"]} == {base}
         assert [c["phase"] for c in told["certificates"]] == ["aggregation", "election"]
         for phase, certificate in zip(Phase, told["certificates"], strict=True):
             signed = [(VoteKind.REQUEST, certificate["primary"])]
             signed += [(VoteKind.REPLY, reply) for reply in certificate["replies"]]
-            assert len(signed) > told["quorum"]
+            assert len(signed) > told["replies_needed"]
             for kind, one in signed:
                 assert history.committee[one["place"]] == one["client"]
                 assert is_signed(truth, number, phase, kind, certificate, one)
-                other = certificate | {"timestamp": certificate["timestamp"] + 1}
+                other = certificate | {"base": certificate["set"]}
                 assert not is_signed(truth, number, phase, kind, other, one)
 
 
@@ -169,7 +184,7 @@ def is_signed(
         number,
         phase,
         certificate["view"],
-        certificate["timestamp"],
+        digest(certificate["base"]),
         digest(certificate["set"]),
         digest(certificate["result"]),
     )
@@ -180,12 +195,43 @@ def is_signed(
 def test_what_went_wrong_while_voting_is_told(
     client: httpx.Client, root: str, decided: list[int]
 ) -> None:
-    kinds = [
-        incident["kind"]
-        for number in decided
-        for incident in read(client, f"{root}/rounds/{number}/votes")["incidents"]
-    ]
-    assert {"silent", "wrong proposal", "equivocation"} <= set(kinds)
+    kinds = set()
+    for number in decided:
+        told = read(client, f"{root}/rounds/{number}/votes")
+        pointer = told["incidents_document"]
+        assert pointer == read(client, f"{root}/rounds/{number}")["incidents"]
+        assert (pointer is None) == (told["incidents"] == [])
+        for incident in told["incidents"]:
+            kind = IncidentKind(incident["kind"]["code"])
+            assert incident["kind"]["name"] == kind.name.lower()
+            assert (incident["opening"] is None) == (kind is not IncidentKind.WRONG_PROPOSAL)
+            kinds.add(incident["kind"]["name"])
+    assert {"silent", "wrong_proposal", "equivocation"} <= kinds
+
+
+def test_what_proves_an_incident_is_signed_by_the_accused(
+    client: httpx.Client, root: str, truth: Truth, decided: list[int]
+) -> None:
+    proofs = 0
+    for number in decided:
+        for incident in read(client, f"{root}/rounds/{number}/votes")["incidents"]:
+            phase = Phase[incident["phase"].upper()]
+            for vote in incident["votes"]:
+                one = {"client": incident["member"], "signature": vote["signature"]}
+                about = vote | {"view": incident["view"]}
+                assert is_signed(truth, number, phase, VoteKind(vote["kind"]), about, one)
+                proofs += 1
+            if incident["opening"] is not None:
+                (vote,) = incident["votes"]
+                assert encoding.aggregation_result(opening(incident["opening"])) == digest(
+                    vote["result"]
+                )
+    assert proofs
+
+
+def opening(told: dict[str, Any]) -> encoding.Opening:
+    digests = {name: digest(text) for name, text in told.items() if name != "threshold_bits"}
+    return encoding.Opening(**digests, threshold_bits=int(told["threshold_bits"]))
 
 
 def test_abandoned_rounds_have_no_certificates(
@@ -204,23 +250,35 @@ def test_score_claims_are_signed_and_give_the_recorded_root(
         leaves: list[merkle.Leaf] = [(c["member"], digest(c["digest"])) for c in counted]
         root_of = merkle.root(merkle.SCORES_LEAF, leaves)
         assert told["scores_root"] == f"0x{root_of.hex()}"
+        assert encoding.set_digest(told["clients"]) == digest(told["clients_digest"])
         for claim in told["claims"]:
             assert (claim["reason"] is None) == claim["counted"]
             assert claim["vector"] is None
-            scores = Scores(number, ClientId(claim["member"]), digest(claim["digest"]))
+            scores = Scores(
+                number,
+                ClientId(claim["member"]),
+                digest(told["base"]),
+                digest(told["clients_digest"]),
+                digest(claim["digest"]),
+            )
             signature = bytes.fromhex(claim["signature"][2:])
             address = truth.client(claim["member"]).address
             assert is_signed_by(address, truth.domain, scores, signature)
 
 
 def test_a_liar_is_named_with_its_lie(client: httpx.Client, root: str, decided: list[int]) -> None:
-    reasons = [
-        claim["reason"]
+    claims = [
+        (claim, told["clients"])
         for number in decided
-        for claim in read(client, f"{root}/rounds/{number}/scores")["claims"]
-        if not claim["counted"]
+        for told in [read(client, f"{root}/rounds/{number}/scores")]
+        for claim in told["claims"]
     ]
-    assert any(reason.startswith("false distance to client") for reason in reasons)
+    refused_claims = [(claim, clients) for claim, clients in claims if not claim["counted"]]
+    assert refused_claims
+    for claim, clients in refused_claims:
+        assert claim["reason"] == {"code": 6, "name": "false_distance"}
+        assert claim["named"] in clients
+    assert {claim["named"] for claim, _ in claims if claim["counted"]} == {None}
 
 
 def test_score_vectors_are_shown_on_request(
@@ -228,8 +286,12 @@ def test_score_vectors_are_shown_on_request(
 ) -> None:
     told = read(client, f"{root}/rounds/{decided[0]}/scores", include="vectors")
     for claim in told["claims"]:
-        distances = claim["vector"]["trainers"] + claim["vector"]["members"]
-        assert distances
+        vector = claim["vector"]
+        assert (vector["round"], vector["member"]) == (str(decided[0]), claim["member"])
+        assert vector["base"] == told["base"]
+        distances = vector["trainers"] + vector["members"]
+        scored = {one["client"] for one in distances} | {claim["member"]}
+        assert sorted(scored) == told["clients"]
         for one in distances:
             assert encoding.float_bits(one["distance"]) == int(one["distance_bits"])
 
@@ -243,6 +305,9 @@ def test_the_committee_is_listed_by_places_with_addresses(
         assert [member["place"] for member in told["committee"]] == list(range(MEMBERS))
         for member in told["committee"]:
             assert member["address"] == checksum(truth.client(member["client"]).address)
+            word = history.commitments.get(member["client"])
+            assert member["commitment"] == (f"0x{word.hex()}" if word else None)
+            assert not member["banned"]
         if number < ROUNDS:
             after = read(client, f"{root}/rounds/{number + 1}/committee")["committee"]
             shown = [member["client"] for member in told["next_committee"]]
@@ -268,13 +333,16 @@ def test_weights_are_exact_and_sum_to_one(
         assert [w["value"] for w in weights] == [float(share) for share in shares]
         bits = history.decided.threshold_bits
         assert told["threshold"] == {"value": encoding.float_from_bits(bits), "bits": str(bits)}
-        assert told["model"] == f"0x{history.decided.model.hex()}"
-        assert told["result"] == voted_result(client, root, number)
-
-
-def voted_result(client: httpx.Client, root: str, number: int) -> str:
-    certificates = read(client, f"{root}/rounds/{number}/votes")["certificates"]
-    return str(certificates[0]["result"])
+        assert told["form"] == {"code": 3, "name": "within_threshold"}
+        bound = {
+            name: told[name]
+            for name in ("model", "updates_root", "scores_root", "ranking_digest", "reveal")
+        }
+        bound |= {"threshold_bits": str(bits), "record": told["record"]["digest"]}
+        result = encoding.aggregation_result(opening(bound))
+        certificates = read(client, f"{root}/rounds/{number}/votes")["certificates"]
+        assert [c["result"] for c in certificates] == [told["result"]] * 2
+        assert told["result"] == f"0x{result.hex()}", "all that it binds is told"
 
 
 def test_an_abandoned_round_aggregates_nothing(
@@ -333,14 +401,15 @@ def test_clients_and_their_rounds_agree_with_the_rounds(
 
 
 def test_a_ban_is_told_with_its_round(client: httpx.Client, root: str, truth: Truth) -> None:
-    bans = {
-        recorded.event.client: recorded.event.round  # type: ignore[union-attr]
-        for recorded in truth.ledger.bans()
-    }
+    bans = {ban.client: ban.round for ban in truth.ledger.bans()}
     told = read(client, f"{root}/clients", limit=100)["clients"]
     found = {e["client"]: e["banned_in_round"] for e in told if e["banned_in_round"] is not None}
     assert found == bans
     assert found, "the equivocating member was reported"
+    for banned, number in bans.items():
+        assert banned in read(client, f"{root}/rounds/{number}")["banned"]
+        parts = read(client, f"{root}/clients/{banned}/rounds", limit=100)["rounds"]
+        assert max(part["round"] for part in parts) <= number, "nobody asks the banned any more"
 
 
 def test_a_client_that_is_not_registered_is_not_found(client: httpx.Client, root: str) -> None:

@@ -29,6 +29,7 @@ SETTINGS = (
     "protocol.clients=14",
     "protocol.active_rate=0.857143",
     "protocol.committee_rate=0.416667",
+    "protocol.commit_blocks=1",
     "protocol.deadline_blocks=3",
     "malice.members.silent=2",
     "malice.members.equivocating=2",
@@ -94,6 +95,12 @@ def refusal(*arguments: object) -> str:
     assert result.err.count("\n") == 1
     assert "Traceback" not in result.err
     return result.err.removeprefix("cmfl: ").strip()
+
+
+def first_decided(home: Path) -> int:
+    """Return the first round that was decided."""
+    rows = succeeds("rounds", "list", "--home", home, "--oldest", "--json").json
+    return next(int(row["round"]) for row in rows if row["status"] == "decided")
 
 
 def settings_of(*settings: str) -> list[str]:

@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cli.conftest import ROUNDS, SETTINGS, SHARED, cmfl, settings_of, succeeds
+from ledger.audit.sentences import DROPOUTS, REFUSALS
+from ledger.protocol.encoding import commitment_of
+from ledger.protocol.types import Digest, DropoutReason, RefusalReason
+from tests.cli.conftest import (
+    ROUNDS,
+    SETTINGS,
+    SHARED,
+    cmfl,
+    first_decided,
+    settings_of,
+    succeeds,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +31,9 @@ ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
 
 
 def test_run_ends_with_the_head_for_people_and_for_programs(tmp_path: Path) -> None:
-    arguments = ["run", "--preset", "smoke", "--rounds", 2, *settings_of(*SETTINGS)]
+    # A record holds signatures, which name the chain: heads are equal on chains of one id.
+    options = ["--rounds", 2, "--chain-id", 7, *settings_of(*SETTINGS)]
+    arguments = ["run", "--preset", "smoke", *options]
     people = succeeds(*arguments, "--home", tmp_path / "a").out
     found = succeeds(*arguments, "--home", tmp_path / "b", "--json").json
     assert list(found) == ["run", "address", "round", "rounds_now", "head", "last"]
@@ -40,7 +53,10 @@ def test_a_finished_run_is_resumed_without_a_round(copy: Path) -> None:
 
 def test_a_run_leaves_the_files_that_the_design_names(home: Path) -> None:
     names = {path.name for path in (home / "runs" / "run").iterdir()}
-    assert names == {"config.toml", "deployment.json", "metrics.jsonl", "model.safetensors"}
+    assert names == {
+        *("config.toml", "deployment.json", "metrics.jsonl", "model.safetensors"),
+        "votes.sqlite",
+    }
     assert {"blobs", "chain.sqlite", "runs"} <= {path.name for path in home.iterdir()}
 
 
@@ -66,16 +82,22 @@ def test_rounds_show_tells_all_of_a_round(home: Path, number: int) -> None:
         "status",
         "seed",
         "committee",
+        "empty_seats",
         "trainers",
         "committed",
         "ranking",
         "accepted",
         "next_committee",
+        "base",
+        "reveal",
         "model",
         "views",
         "primaries",
         "banned",
+        "record",
         "dropouts",
+        "refused",
+        "incidents",
         "head",
         "block",
     ]
@@ -84,9 +106,48 @@ def test_rounds_show_tells_all_of_a_round(home: Path, number: int) -> None:
     accepted = [row["client"] for row in found["ranking"] if row["accepted"]]
     assert accepted == found["accepted"]
     assert [row["rank"] for row in found["ranking"]] == list(range(len(found["ranking"])))
+    for row in found["ranking"]:
+        payload = Digest(bytes.fromhex(row["payload"][2:]))
+        assert row["commitment"] == f"0x{commitment_of(row['client'], payload).hex()}"
+    decided = found["status"] == "decided"
+    for name in ("base", "reveal", "model", "record"):
+        assert bool(DIGEST.fullmatch(found[name] or "")) == decided
     people = succeeds("rounds", "show", number, "--home", home).out
     assert people.startswith(f"status          {found['status']}\n")
     assert f"ranking of round {number}" in people
+
+
+def test_reasons_are_codes_with_names_in_data_and_words_for_people(home: Path) -> None:
+    reasons: dict[str, set[tuple[int, str]]] = {"dropouts": set(), "refused": set()}
+    for number in range(1, ROUNDS + 1):
+        found = succeeds("rounds", "show", number, "--home", home, "--json").json
+        people = succeeds("rounds", "show", number, "--home", home).out
+        for kind, seen in reasons.items():
+            seen |= {(entry["reason"]["code"], entry["reason"]["name"]) for entry in found[kind]}
+        for dropout in found["dropouts"]:
+            words = DROPOUTS[DropoutReason(dropout["reason"]["code"])]
+            assert f"dropout         client {dropout['client']}: {words}\n" in people
+        for entry in found["refused"]:
+            words = REFUSALS[RefusalReason(entry["reason"]["code"])]
+            assert f"refused scores  member {entry['member']}: {words}" in people
+            assert f"{words} (client {entry['named']})\n" in people
+            assert entry["named"] in {row["client"] for row in found["ranking"]} | {
+                *found["committee"]
+            }
+    assert (3, "payload_malformed") in reasons["dropouts"]
+    assert reasons["refused"] == {(6, "false_distance")}
+
+
+def test_a_round_without_its_record_is_shown_from_the_chain_alone(copy: Path) -> None:
+    number = first_decided(copy)
+    before = succeeds("rounds", "show", number, "--home", copy, "--json").json
+    digest = before["record"].removeprefix("0x")
+    (copy / "blobs" / digest[:2] / digest).unlink()
+    after = succeeds("rounds", "show", number, "--home", copy, "--json").json
+    bare = [row | {"payload": None} for row in before["ranking"]]
+    assert after == before | {"ranking": bare, "dropouts": [], "refused": []}
+    assert all(row["payload"] for row in before["ranking"])
+    assert "record is missing" in succeeds("rounds", "explain", number, "--home", copy).out
 
 
 @pytest.mark.parametrize("number", range(1, ROUNDS + 1))
@@ -101,11 +162,16 @@ def test_rounds_explain_says_it_in_plain_words(home: Path, number: int) -> None:
 
 def test_clients_list_counts_what_clients_list_and_show_agree_on(home: Path) -> None:
     found = succeeds("clients", "list", "--home", home, "--json").json
-    keys = ["client", "address", "samples", "trained", "accepted", "served", "banned"]
+    keys = ["client", "address", "samples", "trained", "accepted", "served", "banned_in_round"]
     assert all(list(row) == keys for row in found)
     assert [row["client"] for row in found] == list(range(14))
     assert sum(row["served"] for row in found) == 5 * ROUNDS
-    assert any(row["banned"] for row in found)
+    banned = {row["client"]: row["banned_in_round"] for row in found if row["banned_in_round"]}
+    assert banned
+    for client, number in banned.items():
+        shown = succeeds("rounds", "show", number, "--home", home, "--json").json
+        assert client in shown["banned"]
+        assert client in {*shown["committee"], *shown["trainers"]}, "its ban counts from the next"
     for row in found[:3]:
         shown = succeeds("clients", "show", row["client"], "--home", home, "--json").json
         rounds = shown.pop("rounds")
@@ -115,7 +181,7 @@ def test_clients_list_counts_what_clients_list_and_show_agree_on(home: Path) -> 
         assert sum(entry["accepted"] for entry in rounds) == row["accepted"]
     assert "clients" in succeeds("clients", "list", "--home", home).out
     people = succeeds("clients", "show", 0, "--home", home).out
-    assert people.startswith("client     0\n")
+    assert people.startswith("client          0\n")
 
 
 def test_audit_passes_and_writes_its_report(home: Path, tmp_path: Path) -> None:
@@ -136,8 +202,11 @@ def test_doctor_checks_installation_and_home(home: Path, tmp_path: Path) -> None
         "contract artefact",
         "torch",
         "chain",
+        "vote journals",
         "disk",
     ]
+    (journals,) = (row["found"] for row in found if row["check"] == "vote journals")
+    assert re.fullmatch(r"run: [1-9][0-9]* statements", journals)
     assert all(set(row) == {"check", "ok", "found"} and row["ok"] for row in found)
     assert "none yet in" in succeeds("doctor", "--home", tmp_path / "none").out
     assert not (tmp_path / "none").exists()
@@ -150,6 +219,17 @@ def test_doctor_fails_on_a_damaged_chain(copy: Path) -> None:
     (line,) = (line for line in result.out.splitlines() if line.startswith("FAIL"))
     assert line.startswith("FAIL chain ")
     assert line.endswith("chain.sqlite: file is not a database")
+
+
+def test_doctor_fails_on_a_damaged_vote_journal(copy: Path) -> None:
+    (copy / "runs" / "run" / "votes.sqlite").write_bytes(b"no journal at all" * 1000)
+    result = cmfl("doctor", "--home", copy)
+    assert result.code == 1
+    (line,) = (line for line in result.out.splitlines() if line.startswith("FAIL"))
+    assert line.startswith("FAIL vote journals ")
+    assert line.endswith("votes.sqlite: file is not a database")
+    # Who only reads signs nothing.
+    succeeds("audit", "--home", copy)
 
 
 def test_the_contract_can_be_named_by_address_where_there_is_no_manifest(copy: Path) -> None:

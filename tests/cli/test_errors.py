@@ -17,7 +17,7 @@ import torch
 
 from ledger.chain.embedded import EmbeddedChain
 from ledger.chain.embedded_reader import EmbeddedReader
-from tests.cli.conftest import SHARED, cmfl, refusal, settings_of, succeeds
+from tests.cli.conftest import SHARED, cmfl, first_decided, refusal, settings_of, succeeds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -149,6 +149,17 @@ def test_a_log_that_lacks_a_round_stops_a_resumed_run_and_leaves_its_rows_alone(
     assert cmfl("audit", "--home", copy).code == 1
 
 
+def test_nobody_signs_without_a_readable_journal(tmp_path: Path) -> None:
+    succeeds("deploy", "--preset", "smoke", "--home", tmp_path)
+    journal = tmp_path / "runs" / "run" / "votes.sqlite"
+    journal.write_bytes(b"no journal at all" * 1000)
+    said = refusal("run", "--home", tmp_path, "--resume")
+    assert said == f"vote journal {journal}: file is not a database"
+    assert succeeds("rounds", "list", "--home", tmp_path, "--json").json == []
+    journal.unlink()
+    assert succeeds("run", "--home", tmp_path, "--resume", "--json").json["round"] == 5
+
+
 def test_a_home_without_a_chain_is_refused_for_reading(tmp_path: Path) -> None:
     for command in READING:
         assert "chain.sqlite: no such chain file" in refusal(*command, "--home", tmp_path)
@@ -243,8 +254,7 @@ def test_an_address_without_the_contract_is_refused(home: Path, address: str) ->
 
 
 def test_a_damaged_blob_fails_the_audit_which_names_it(copy: Path) -> None:
-    found = succeeds("rounds", "show", 1, "--home", copy, "--json").json
-    digest = found["ranking"][0]["payload"].removeprefix("0x")
+    digest = ranked_payload(copy)
     path = copy / "blobs" / digest[:2] / digest
     path.write_bytes(path.read_bytes()[:-4] + b"\0\0\0\1")
     result = cmfl("audit", "--home", copy)
@@ -257,12 +267,20 @@ def test_a_damaged_blob_fails_the_audit_which_names_it(copy: Path) -> None:
 
 
 def test_a_missing_blob_leaves_the_audit_incomplete_and_is_named(copy: Path) -> None:
-    found = succeeds("rounds", "show", 1, "--home", copy, "--json").json
-    digest = found["ranking"][0]["payload"].removeprefix("0x")
+    digest = ranked_payload(copy)
     (copy / "blobs" / digest[:2] / digest).unlink()
-    result = succeeds("audit", "--home", copy)
+    result = cmfl("audit", "--home", copy)
+    assert (result.code, result.err) == (3, "")
     assert digest in result.out
     assert "\nINCOMPLETE: nothing contradicts, but step " in result.out
+    report = cmfl("audit", "--home", copy, "--json")
+    assert (report.code, report.json["outcome"]) == (3, "incomplete")
+
+
+def ranked_payload(home: Path) -> str:
+    """Return the digest of a payload that a decision rests on."""
+    shown = succeeds("rounds", "show", first_decided(home), "--home", home, "--json").json
+    return str(shown["ranking"][0]["payload"]).removeprefix("0x")
 
 
 def test_a_damaged_model_stops_a_resumed_run_by_name(tmp_path: Path) -> None:

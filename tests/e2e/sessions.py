@@ -52,6 +52,10 @@ class Home:
     def metrics(self) -> Path:
         return self.path / "runs" / "run" / "metrics.jsonl"
 
+    @property
+    def journal(self) -> Path:
+        return self.path / "runs" / "run" / "votes.sqlite"
+
     def rows(self) -> int:
         """Return how many whole rows are on disk."""
         return self.metrics.read_bytes().count(b"\n") if self.metrics.exists() else 0
@@ -115,5 +119,6 @@ def kill_when(
         time.sleep(delay_seconds)
         alive = process.poll() is None
         process.kill()
-        process.communicate()
+        _, err = process.communicate()
+    assert alive or process.returncode == 0, err
     return alive

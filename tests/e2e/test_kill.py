@@ -11,6 +11,8 @@ import pytest
 from clients.configuration import load
 from clients.runs import opened
 from ledger.audit.audit import audit
+from ledger.audit.codes import Outcome
+from ledger.audit.report import readable
 from ledger.blobs.store import FolderBlobs, MemoryBlobs
 from ledger.chain.deployment import connect, read_manifest
 from ledger.chain.embedded import EmbeddedChain
@@ -20,6 +22,8 @@ from tests.e2e.sessions import Home, finish, kill_when
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from ledger.chain.deployment import Manifest
 
 KILLS = 20
 ROUNDS = 120
@@ -31,6 +35,7 @@ FAULTS = (
     "protocol.clients=14",
     "protocol.active_rate=0.857143",
     "protocol.committee_rate=0.416667",
+    "protocol.commit_blocks=1",
     "protocol.deadline_blocks=3",
     "malice.members.equivocating=2",
     "malice.members.silent=2",
@@ -39,15 +44,24 @@ FAULTS = (
 )
 
 
-def uninterrupted(folder: Path, settings: tuple[str, ...]) -> tuple[str, bytes]:
-    """Return head and rows of the same run played without a pause."""
+def uninterrupted(
+    folder: Path, settings: tuple[str, ...], killed: Manifest
+) -> tuple[str, bytes, str]:
+    """Return head, rows and contract of the same run played without a pause.
+
+    What is signed names chain and contract, so both are those of the run that was killed: the
+    chain has its id, and the deployer has sent as many transactions before.
+    """
     folder.mkdir()
-    with (
-        EmbeddedChain.create(folder / "chain.sqlite", synchronous="NORMAL") as chain,
-        opened(folder, "run", load("smoke", settings=settings), chain, MemoryBlobs()) as run,
-    ):
-        run.go_on(lambda _: None)
-        return run.simulation.head.hex(), run.folder.metrics.read_bytes()
+    path, configuration = folder / "chain.sqlite", load("smoke", settings=settings)
+    with EmbeddedChain.create(path, chain_id=killed.chain_id, synchronous="NORMAL") as chain:
+        for _ in range(killed.block - 1):
+            chain.send(killed.address, b"", 30_000)
+        with opened(folder, "run", configuration, chain, MemoryBlobs()) as run:
+            run.go_on(lambda _: None)
+            ledger = connect(chain, run.manifest)
+            rows = run.folder.metrics.read_bytes()
+            return ledger.state().head.hex(), rows, run.manifest.address
 
 
 def moments(home: Home, rng: random.Random) -> list[tuple[str, Callable[[], bool], float]]:
@@ -93,8 +107,11 @@ def test_twenty_kills_at_random_moments_lose_and_repeat_no_round(tmp_path: Path)
         recorded = now
     assert kills == KILLS, "the run came to its end before its last kill"
     assert 0 < len(recorded) < ROUNDS
+    assert home.journal.exists(), "what was signed before a kill is known after it"
     answer = finish(home.start())
-    head, rows = uninterrupted(tmp_path / "whole", settings)
+    manifest = read_manifest(home.manifest)
+    head, rows, address = uninterrupted(tmp_path / "whole", settings, manifest)
+    assert address == manifest.address
     assert answer["head"] == f"0x{head}"
     assert home.ended_rounds()[-1] == (ROUNDS, head)
     assert home.metrics.read_bytes() == rows
@@ -103,7 +120,8 @@ def test_twenty_kills_at_random_moments_lose_and_repeat_no_round(tmp_path: Path)
     with EmbeddedReader.open(home.chain) as chain:
         ledger = connect(chain, read_manifest(home.manifest))
         assert ledger.bans()
-        assert audit(ledger, FolderBlobs(home.path / "blobs")).ok
+        report = audit(ledger, FolderBlobs(home.path / "blobs"))
+        assert report.outcome is Outcome.PASSED, readable(report)
 
 
 @pytest.mark.slow
@@ -116,3 +134,4 @@ def test_a_run_killed_while_it_is_deployed_can_be_begun_again(tmp_path: Path, pl
     assert finish(home.start())["round"] == 1
     assert [number for number, _ in home.ended_rounds()] == [1]
     assert home.rows() == 1
+    assert home.journal.exists()

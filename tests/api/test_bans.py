@@ -1,0 +1,87 @@
+"""Who is banned is told with the round, and has no part in any round after it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from api.settings import Settings
+from tests.api.conftest import make_run, read, serving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import httpx
+
+SETTINGS = (
+    "protocol.rounds=3",
+    "protocol.clients=14",
+    "protocol.active_rate=0.857143",
+    "protocol.committee_rate=0.416667",
+    "protocol.commit_blocks=1",
+    "malice.trainers.self-ban=2",
+)
+"""Two trainers ban themselves, each in the first round that it trains in."""
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[httpx.Client, str]]:
+    """Serve a run in which both train and are banned in round 1, and one is elected in it."""
+    folder = tmp_path_factory.mktemp("bans")
+    for seed in range(40):
+        home = folder / str(seed)
+        address = make_run(home, "first", (f"seed={seed}", *SETTINGS))
+        with serving(Settings(home=home)) as client:
+            root = f"/v1/deployments/{address}"
+            banned = banned_in(client, root)
+            trained = {e["client"] for e in read(client, f"{root}/rounds/1/updates")["updates"]}
+            elected = read(client, f"{root}/rounds/1/committee")["next_committee"]
+            if banned.keys() <= trained and any(m["client"] in banned for m in elected):
+                assert list(banned.values()) == [1, 1]
+                yield client, root
+                return
+    pytest.fail("no seed elects somebody who is banned meanwhile")
+
+
+def banned_in(client: httpx.Client, root: str) -> dict[int, int]:
+    told = read(client, f"{root}/clients", limit=100)["clients"]
+    return {e["client"]: e["banned_in_round"] for e in told if e["banned_in_round"] is not None}
+
+
+def test_a_ban_takes_no_effect_in_its_own_round(served: tuple[httpx.Client, str]) -> None:
+    client, root = served
+    bans = banned_in(client, root)
+    assert set(bans.values()) == {1}
+    assert set(read(client, f"{root}/rounds/1")["banned"]) == set(bans)
+    assert read(client, f"{root}/rounds/1")["status"] == "decided"
+    trained = {e["client"]: e for e in read(client, f"{root}/rounds/1/updates")["updates"]}
+    assert set(bans) <= set(trained)
+    assert all(trained[banned]["rank"] is not None for banned in bans)
+
+
+def test_a_member_that_was_banned_before_has_an_empty_seat(
+    served: tuple[httpx.Client, str],
+) -> None:
+    client, root = served
+    bans = banned_in(client, root)
+    members = read(client, f"{root}/rounds/2/committee")["committee"]
+    empty = [member["client"] for member in members if member["banned"]]
+    assert empty == [member["client"] for member in members if member["client"] in bans]
+    assert empty
+    for seat in (member for member in members if member["banned"]):
+        assert (seat["commitment"], seat["payload"], seat["primary_of"]) == (None, None, [])
+    parts = read(client, f"{root}/clients/{empty[0]}/rounds", order="oldest")["rounds"]
+    told = [(part["round"], part["role"], part["banned"]) for part in parts]
+    assert told == [(1, "trainer", False), (2, "member", True)]
+
+
+def test_nobody_who_is_banned_is_sampled(served: tuple[httpx.Client, str]) -> None:
+    client, root = served
+    bans = banned_in(client, root)
+    for number in (2, 3):
+        told = read(client, f"{root}/rounds/{number}/updates")["updates"]
+        assert not bans.keys() & {entry["client"] for entry in told}
+        for banned in bans:
+            found = read(client, f"{root}/rounds", client=banned, role="trained")["rounds"]
+            assert [entry["round"] for entry in found] == [1]

@@ -1,0 +1,109 @@
+"""What a deployment has fixed is told as contract and run document have it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from api.settings import Settings
+from ledger.audit.history import read_run
+from ledger.blobs.store import FolderBlobs
+from ledger.chain.deployment import connect, read_manifest
+from ledger.chain.embedded_reader import EmbeddedReader
+from tests.api.conftest import CLIENTS, MEMBERS, ROUNDS, TRAINERS, make_run, read, serving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import httpx
+
+    from ledger.protocol.ledger_state import Deployment
+
+ROBUST = (
+    "protocol.rounds=1",
+    "protocol.strategy=3",
+    "protocol.scoring=median",
+    "protocol.distance=direction",
+    "protocol.threshold=direction",
+    "protocol.quorum=bft",
+    "protocol.view_seconds=7",
+    "protocol.commit_blocks=2",
+    "protocol.deadline_blocks=9",
+)
+
+
+@pytest.fixture(scope="module")
+def fixed(home: Path) -> Iterator[Deployment]:
+    with EmbeddedReader.open(home / "chain.sqlite") as chain:
+        manifest = read_manifest(home / "runs" / "first" / "deployment.json")
+        yield connect(chain, manifest).deployment()
+
+
+def test_the_contracts_own_facts_are_told(
+    client: httpx.Client, root: str, fixed: Deployment
+) -> None:
+    told = read(client, root)
+    assert told["sizes"]["clients"] == CLIENTS
+    assert (told["sizes"]["trainers"], told["sizes"]["members"]) == (TRAINERS, MEMBERS)
+    contract = told["contract"]
+    assert contract == {
+        "aggregation_ppm": fixed.aggregation_ppm,
+        "form": {"code": int(fixed.form), "name": "within_threshold"},
+        "rounds": ROUNDS,
+        "commit_blocks": 1,
+        "deadline_blocks": 3,
+        "replies": fixed.replies,
+        "beacon": "none",
+        "registry": f"0x{fixed.registry.hex()}",
+        "initial_model": f"0x{fixed.model.hex()}",
+    }
+    assert told["sizes"]["replies"] == fixed.replies == 3
+
+
+def test_rules_are_told_by_the_names_of_the_run_document(
+    home: Path, client: httpx.Client, root: str, fixed: Deployment
+) -> None:
+    document = read_run(FolderBlobs(home / "blobs"), fixed.config)
+    assert document is not None
+    p, told = document.parameters, read(client, root)["parameters"]
+    assert told == {
+        "active_ppm": p.active_ppm,
+        "committee_ppm": p.committee_ppm,
+        "aggregation_ppm": p.aggregation_ppm,
+        "dimension": p.dimension,
+        "strategy": {"number": 3, "name": "III"},
+        "scoring": "median",
+        "distance": "squared",
+        "threshold": "spread",
+        "quorum": "paper",
+        "server_rate": 1.0,
+        "scores_checked": True,
+        "view_seconds": 10,
+    }
+
+
+def test_settings_that_differ_are_told_as_they_are(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    root = f"/v1/deployments/{make_run(home, 'first', ROBUST)}"
+    with serving(Settings(home=home)) as client:
+        told = read(client, root)
+    names = ("scoring", "distance", "threshold", "quorum", "view_seconds")
+    assert [told["parameters"][name] for name in names] == [
+        *("median", "direction", "direction", "bft"),
+        7,
+    ]
+    assert (told["contract"]["commit_blocks"], told["contract"]["deadline_blocks"]) == (2, 9)
+
+
+def test_without_the_configurations_blob_the_contracts_facts_remain(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    root = f"/v1/deployments/{make_run(home, 'first', ('protocol.rounds=1',))}"
+    with serving(Settings(home=home)) as client:
+        before = read(client, root)
+        assert before["parameters"]["strategy"] == {"number": 1, "name": "I"}
+        digest = before["config"][2:]
+        (home / "blobs" / digest[:2] / digest).unlink()
+        after = read(client, root)
+    assert after == before | {"parameters": None}
