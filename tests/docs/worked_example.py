@@ -1,0 +1,428 @@
+"""The worked example of `docs/protocol.md`: one round's bytes, from the run document to the head.
+
+    python -m tests.docs.worked_example          # rewrites the example's blocks in the document
+
+The blocks are never edited by hand. Keys are PUBLIC TEST KEYS, worth nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ledger.protocol import encoding, merkle
+from ledger.protocol.closing import MinedCommitment, closing_of
+from ledger.protocol.consensus import primary_place
+from ledger.protocol.documents.envelope import (
+    Envelope,
+    PhaseCertificate,
+    Proposal,
+    PublishedPayload,
+    PublishedScores,
+    Reply,
+    encode_envelope,
+)
+from ledger.protocol.documents.incidents import Incident, Incidents, encode_incidents
+from ledger.protocol.documents.record import encode_record
+from ledger.protocol.documents.run import RunDocument, encode_run
+from ledger.protocol.documents.vector import encode_vector
+from ledger.protocol.encoding import sha256, u8, u32
+from ledger.protocol.inputs import Evidence, Inputs, participants_of
+from ledger.protocol.judgement import (
+    compose_record,
+    judge,
+    score_leaves,
+    score_updates,
+    update_leaves,
+)
+from ledger.protocol.ledger_state import registry_batches
+from ledger.protocol.parameters import Parameters
+from ledger.protocol.sampling import drawn_committee
+from ledger.protocol.signing import KeySigner, domain_separator, sign, typed_digest
+from ledger.protocol.types import (
+    NO_DIGEST,
+    ClientId,
+    Commitment,
+    IncidentKind,
+    Phase,
+    Scores,
+    SignedCommitment,
+    SignedScores,
+    SignedVote,
+    Vote,
+    VoteKind,
+)
+from tests.protocol.support import DOMAIN, f32, registry_of, signers
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ledger.protocol.documents.envelope import Body
+    from ledger.protocol.judgement import Judgement
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "protocol.md"
+BLOCK = re.compile(
+    r"^```text (?P<name>example[\w-]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
+)
+WIDTH = 48
+"""Bytes of a line."""
+
+PARAMETERS = Parameters(
+    clients=8,
+    active_ppm=1_000_000,
+    committee_ppm=400_000,
+    aggregation_ppm=400_000,
+    rounds=3,
+    dimension=2,
+    strategy=3,
+    scoring="median",
+    distance="squared",
+    threshold="spread",
+    commit_blocks=4,
+    deadline_blocks=64,
+)
+LAYOUT = (("weight", (1, 1)), ("bias", (1,)))
+OPENED = 10
+FIRST_MODEL = f32(0.5, -0.25)
+
+
+@dataclass(frozen=True)
+class Example:
+    """One decided round and everything that its blocks show."""
+
+    run: bytes
+    inputs: Inputs
+    payloads: dict[ClientId, bytes]
+    vectors: dict[ClientId, bytes]
+    judgement: Judgement
+    votes: tuple[SignedVote, SignedVote]
+    replies: tuple[SignedVote, ...]
+    incidents: bytes
+    signers: tuple[int, int]
+
+    @property
+    def record(self) -> bytes:
+        """The record's bytes."""
+        return encode_record(self.judgement.record)
+
+
+def example() -> Example:
+    """Return round 1 of a run of eight clients: three members, five trainers.
+
+    Of the trainers one commits nothing, and one publishes what is no update; one member publishes
+    a false distance. The primary of view 0 of the aggregation signs two requests.
+    """
+    registry = registry_of(8)
+    first = sha256(encoding.vector_bytes(FIRST_MODEL))
+    run = encode_run(RunDocument(PARAMETERS, registry, first, LAYOUT, {"note": "worked example"}))
+    seed = encoding.first_seed(sha256(run), NO_DIGEST)
+    committee = drawn_committee(seed, 8, PARAMETERS.members, ())
+    seats = participants_of(PARAMETERS, registry, 1, seed, committee)
+    late, odd = seats.trainers[0], seats.trainers[1]
+    payloads = {
+        client: encoding.vector_bytes(f32(1.0 + client / 4, -client / 8))
+        for client in seats.active
+        if client != late
+    }
+    payloads[odd] = payloads[odd][:6]
+    mined = [
+        MinedCommitment(OPENED + 1, client, encoding.commitment_of(client, sha256(payload)))
+        for client, payload in payloads.items()
+    ]
+    closing = closing_of(OPENED, PARAMETERS.commit_blocks, seats.expected, OPENED + 9, mined)
+    assert closing is not None
+    inputs = Inputs(PARAMETERS, LAYOUT, DOMAIN, registry, 1, seed, seats, closing)
+    evidence = Evidence(FIRST_MODEL, payloads, {})
+    clients = tuple(client for client in payloads if client != odd)
+    vectors = {}
+    for member in sorted(committee):
+        vector = score_updates(inputs, evidence, clients, member)
+        assert vector is not None
+        if member == committee[2]:
+            vector = replace(vector, distances=vector.distances * 2)
+        vectors[member] = encode_vector(vector)
+    evidence = evidence.with_vectors({sha256(data): data for data in vectors.values()})
+    claims = [signed_scores(inputs, member, clients, data) for member, data in vectors.items()]
+    record = compose_record(inputs, evidence, claims)
+    judgement, doubts = judge(inputs, record, evidence)
+    assert judgement is not None, doubts
+    votes, replies, signed_by = voted(inputs, judgement)
+    incidents = encode_incidents(went_wrong(inputs, judgement))
+    return Example(run, inputs, payloads, vectors, judgement, votes, replies, incidents, signed_by)
+
+
+def signed_scores(
+    inputs: Inputs, member: ClientId, clients: tuple[ClientId, ...], vector: bytes
+) -> SignedScores:
+    """Return a member's claim of a vector for a set of usable updates."""
+    about = (inputs.closing.base, encoding.set_digest(clients), sha256(vector))
+    scores = Scores(inputs.round, member, *about)
+    return SignedScores(scores, sign(signers()[member], DOMAIN, scores))
+
+
+def primary(inputs: Inputs, phase: Phase, view: int) -> ClientId:
+    """Return who proposes in a view."""
+    committee = inputs.participants.committee
+    return committee[primary_place(inputs.seed, phase, view, len(committee))]
+
+
+def voted(
+    inputs: Inputs, judgement: Judgement
+) -> tuple[tuple[SignedVote, SignedVote], tuple[SignedVote, ...], tuple[int, int]]:
+    """Return both requests, the replies of the aggregation and both bitmaps of signers."""
+    requests, bitmaps = [], []
+    replies: tuple[SignedVote, ...] = ()
+    committee = inputs.participants.committee
+    accused = primary(inputs, Phase.AGGREGATION, 0)
+    second = next(v for v in range(1, 32) if primary(inputs, Phase.AGGREGATION, v) != accused)
+    for phase, view in ((Phase.AGGREGATION, second), (Phase.ELECTION, 0)):
+        who = primary(inputs, phase, view)
+        where = (inputs.round, phase, view, inputs.closing.base)
+        vote = Vote(VoteKind.REQUEST, *where, judgement.set_digest(phase), judgement.result)
+        requests.append(cast(who, vote))
+        others = [member for member in committee if member != who]
+        bitmaps.append(sum(1 << committee.index(member) for member in others))
+        if phase is Phase.AGGREGATION:
+            replies = tuple(cast(member, replace(vote, kind=VoteKind.REPLY)) for member in others)
+    return (requests[0], requests[1]), replies, (bitmaps[0], bitmaps[1])
+
+
+def cast(member: ClientId, vote: Vote) -> SignedVote:
+    """Return a member's signed vote."""
+    return SignedVote(member, vote, sign(signers()[member], DOMAIN, vote))
+
+
+def went_wrong(inputs: Inputs, judgement: Judgement) -> Incidents:
+    """Return the incidents: two requests of the first primary."""
+    where = (inputs.round, Phase.AGGREGATION, 0, inputs.closing.base)
+    accused = primary(inputs, Phase.AGGREGATION, 0)
+    chosen = judgement.set_digest(Phase.AGGREGATION)
+    pair = tuple(
+        cast(accused, Vote(VoteKind.REQUEST, *where, chosen, result))
+        for result in sorted([judgement.result, sha256(b"another result")])
+    )
+    found = [Incident(Phase.AGGREGATION, 0, accused, IncidentKind.EQUIVOCATION, pair)]
+    return Incidents(inputs.round, inputs.closing.base, tuple(found))
+
+
+def blocks() -> dict[str, str]:
+    """Return the text of every block of the example by its name."""
+    told = example()
+    inputs, judgement = told.inputs, told.judgement
+    opening, record = judgement.opening, judgement.record
+    committee, trainers = inputs.participants.committee, inputs.participants.trainers
+    member = record.scores[0].scores.member
+    request, election = told.votes
+    certificate = PhaseCertificate(
+        request.vote.view,
+        request.vote.set_digest,
+        request.signature,
+        tuple((reply.member, reply.signature) for reply in told.replies),
+    )
+    digest, _ = registry_batches([encoding.registry_word(client) for client in inputs.registry])
+    payload = told.payloads[trainers[2]]
+    commitment = Commitment(1, trainers[2], inputs.closing.commitments[trainers[2]])
+    views = (request.vote.view, election.vote.view)
+    votes = encoding.votes_digest(views, told.signers, sha256(told.incidents))
+    sets = (judgement.set_digest(Phase.AGGREGATION), judgement.set_digest(Phase.ELECTION))
+    before = encoding.Before(sha256(told.run), 1, inputs.seed, inputs.closing.base)
+
+    def envelope(client: ClientId, body: Body) -> str:
+        return hexes({"": encode_envelope(Envelope(DOMAIN, 1, client, body))})
+
+    signed = SignedCommitment(commitment, sign(signers()[trainers[2]], DOMAIN, commitment))
+    published = PublishedScores(record.scores[0], told.vectors[member])
+    texts = {
+        "keys": hexes(
+            {f"private key {i}": key for i, key in enumerate(private_keys())}
+            | {f"address {i}": client.address for i, client in enumerate(inputs.registry)}
+        ),
+        "domain": hexes(
+            {
+                "chain id": u64_of(DOMAIN.chain_id),
+                "contract": DOMAIN.contract,
+                "domain separator": domain_separator(DOMAIN),
+            }
+        ),
+        "run": document(told.run),
+        "registry": hexes(
+            {
+                f"word {i}": encoding.registry_word(c).to_bytes(32)
+                for i, c in enumerate(inputs.registry)
+            }
+            | {"digest": digest}
+        ),
+        "opening": lines(
+            {"seed_1": inputs.seed.hex(), "committee": list(committee), "trainers": list(trainers)}
+        ),
+        "payloads": hexes(
+            {"first model": encoding.vector_bytes(FIRST_MODEL)}
+            | {f"payload {client}": data for client, data in told.payloads.items()}
+        ),
+        "commitments": commitments(told),
+        "vector": document(told.vectors[member]),
+        "record": document(told.record),
+        "ranking": lines(
+            {f"word {i}": f"{word:064x}" for i, word in enumerate(judgement.ranking.words)}
+            | {
+                "threshold": f"{judgement.ranking.threshold_bits:016x}",
+                "accepted": list(judgement.ranking.accepted),
+                "next committee": list(judgement.ranking.next_committee),
+                "set digest accepted": sets[0].hex(),
+                "set digest next committee": sets[1].hex(),
+                "next model": encoding.vector_bytes(judgement.model).hex(),
+            }
+        ),
+        "leaves": leaves(told),
+        "result": hexes(
+            {
+                "model": opening.model,
+                "updates root": opening.updates_root,
+                "scores root": opening.scores_root,
+                "ranking digest": opening.ranking_digest,
+                "threshold bits": opening.threshold_bits.to_bytes(8),
+                "reveal": opening.reveal,
+                "record": opening.record,
+                "result": judgement.result,
+            }
+        ),
+        "signing": signing(told, commitment),
+        "incidents": document(told.incidents),
+        "envelope-1": envelope(trainers[2], signed),
+        "envelope-2": envelope(trainers[2], PublishedPayload(sha256(payload))),
+        "envelope-3": envelope(member, published),
+        "envelope-4a": envelope(request.member, Proposal(request, opening, told.record)),
+        "envelope-4b": envelope(election.member, Proposal(election, certificate=certificate)),
+        "envelope-5": envelope(told.replies[0].member, Reply(told.replies[0])),
+        "head": lines(
+            {
+                "views": list(views),
+                "signers": list(told.signers),
+                "votes digest": votes.hex(),
+                "head_0": before.head.hex(),
+                "head_1": encoding.head_after_decision(
+                    before, *sets, judgement.result, votes
+                ).hex(),
+                "seed_2": encoding.next_seed(inputs.seed, opening.reveal, NO_DIGEST).hex(),
+                "head_0 and a ban": encoding.head_after_ban(
+                    before.head, 1, primary(inputs, Phase.AGGREGATION, 0)
+                ).hex(),
+            }
+        ),
+    }
+    return {f"example-{name}": text for name, text in texts.items()}
+
+
+def commitments(told: Example) -> str:
+    """Return every commitment with the running digest after it."""
+    running, values = NO_DIGEST, dict[str, bytes]()
+    for client, word in told.inputs.closing.commitments.items():
+        running = encoding.commitments_digest(running, client, word)
+        values |= {f"commitment {client}": word, f"digest after {client}": running}
+    assert running == told.inputs.closing.base
+    return hexes(values)
+
+
+def leaves(told: Example) -> str:
+    """Return the hashes of both trees' leaves."""
+    judgement = told.judgement
+    updates = update_leaves(
+        judgement.ranking.words, judgement.ranking.accepted, judgement.record.payloads()
+    )
+    values = {f"update {leaf[0]}": merkle.leaf_hash(merkle.UPDATE_LEAF, leaf) for leaf in updates}
+    values |= {
+        f"scores {leaf[0]}": merkle.leaf_hash(merkle.SCORES_LEAF, leaf)
+        for leaf in score_leaves(judgement.record)
+    }
+    return hexes(values)
+
+
+def signing(told: Example, commitment: Commitment) -> str:
+    """Return the EIP-712 digest of one message of each type, with its signature."""
+    request, reply = told.votes[0], told.replies[0]
+    scores = told.judgement.record.scores[0]
+    signature = sign(signers()[commitment.client], DOMAIN, commitment)
+    values = {
+        "Commitment": typed_digest(DOMAIN, commitment),
+        "Commitment signature": signature,
+        "Scores": typed_digest(DOMAIN, scores.scores),
+        "Scores signature": scores.signature,
+        "Request": typed_digest(DOMAIN, request.vote),
+        "Request signature": request.signature,
+        "Reply": typed_digest(DOMAIN, reply.vote),
+        "Reply signature": reply.signature,
+        "Reply r": reply.signature[:32],
+        "Reply vs": compact(reply.signature),
+    }
+    place = told.inputs.seed + u8(1) + u32(request.vote.view)
+    values["primary's hash"] = encoding.keccak256(place)
+    return hexes(values)
+
+
+def compact(signature: bytes) -> bytes:
+    """Return s with the parity of R in its top bit (EIP-2098)."""
+    return (int.from_bytes(signature[32:64]) | (signature[64] - 27) << 255).to_bytes(32)
+
+
+def private_keys() -> Sequence[bytes]:
+    """Return the example's private keys, ascending by address."""
+    keys = {signer.address: signer for signer in signers()}
+    secrets = {
+        signer_of(secret): secret
+        for secret in (encoding.keccak256(b"PUBLIC TEST KEY of client %d" % i) for i in range(16))
+    }
+    return [secrets[address] for address in sorted(keys)][:8]
+
+
+def signer_of(secret: bytes) -> bytes:
+    """Return the address of a private key."""
+    return KeySigner(secret).address
+
+
+def u64_of(value: int) -> bytes:
+    """Return a number as eight bytes."""
+    return value.to_bytes(8)
+
+
+def document(data: bytes) -> str:
+    """Return a document's size, digest and bytes."""
+    return lines({"size": len(data), "sha256": sha256(data).hex()}) + hexes({"": data})
+
+
+def lines(values: Mapping[str, object]) -> str:
+    """Return one line for each value."""
+    width = max(map(len, values))
+    return "".join(f"{name:<{width}}  {value}\n" for name, value in values.items())
+
+
+def hexes(values: Mapping[str, bytes]) -> str:
+    """Return bytes in hex, named and wrapped."""
+    width = max(map(len, values))
+    text = ""
+    for name, data in values.items():
+        rows = [data[start : start + WIDTH].hex() for start in range(0, len(data), WIDTH)]
+        for number, row in enumerate(rows):
+            label = (name if number == 0 else "").ljust(width)
+            text += f"{label}  {row}\n".lstrip(" ") if not width else f"{label}  {row}\n"
+    return text
+
+
+def rewritten(document_text: str) -> str:
+    """Return the document with every block as it should be."""
+    texts = blocks()
+
+    def block(found: re.Match[str]) -> str:
+        return f"```text {found['name']}\n{texts[found['name']]}```"
+
+    return BLOCK.sub(block, document_text)
+
+
+def shown(document_text: str) -> dict[str, str]:
+    """Return the blocks that the document shows."""
+    return {found["name"]: found["text"] for found in BLOCK.finditer(document_text)}
+
+
+if __name__ == "__main__":
+    DOCUMENT.write_text(rewritten(DOCUMENT.read_text("utf-8")), "utf-8")
