@@ -1,0 +1,57 @@
+"""What an actor's step may ask for; a driver carries it out in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ledger.protocol.documents.envelope import Envelope
+    from ledger.protocol.ledger_state import (
+        EquivocationReport,
+        SubmittedCertificate,
+        SubmittedDecision,
+    )
+    from ledger.protocol.types import Digest, SignedCommitment
+
+
+@dataclass(frozen=True, slots=True)
+class StoreBlobs:
+    """Store these bytes durably, by sha256, before anything that follows is done."""
+
+    blobs: Mapping[Digest, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class PostEnvelope:
+    """Send an envelope to everybody."""
+
+    envelope: Envelope
+
+
+@dataclass(frozen=True, slots=True)
+class SendCommitment:
+    """Bring a commitment to the contract; a driver may put many into one transaction."""
+
+    signed: SignedCommitment
+
+
+@dataclass(frozen=True, slots=True)
+class SendReport:
+    """Bring a proof of equivocation to the contract."""
+
+    report: EquivocationReport
+
+
+@dataclass(frozen=True, slots=True)
+class SendDecision:
+    """Bring a round's decision to the contract."""
+
+    round: int
+    decision: SubmittedDecision
+    certificates: tuple[SubmittedCertificate, SubmittedCertificate]
+
+
+Action = StoreBlobs | PostEnvelope | SendCommitment | SendReport | SendDecision

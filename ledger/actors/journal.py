@@ -1,0 +1,146 @@
+"""What a key has signed: one statement for each place, on disk before it leaves.
+
+A place is what nobody may sign two different statements for. Whoever restarts, or runs twice on
+one journal, finds what was said there and can only say it again.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING, Protocol
+
+from ledger.protocol import canonical
+from ledger.protocol.errors import JournalError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ledger.protocol.types import ClientId, Domain, Scores, Vote
+
+BUSY_SECONDS = 30.0
+"""How long a journal waits for another process that holds it."""
+
+
+class VoteJournal(Protocol):
+    """One statement for each place."""
+
+    def say(self, place: bytes, statement: bytes) -> bytes:
+        """Return what stands at a place: the statement if nothing stood there, else what did.
+
+        Nothing may leave before `sync`.
+
+        Args:
+            place: what nobody may sign two different statements for.
+            statement: what is to be said.
+        """
+
+    def sync(self) -> None:
+        """Return once everything said is durable."""
+
+
+class MemoryJournal:
+    """A journal that dies with its process: for tests of what is worse than a crash."""
+
+    def __init__(self) -> None:
+        self.said: dict[bytes, bytes] = {}
+
+    def say(self, place: bytes, statement: bytes) -> bytes:
+        """Return what stands at a place."""
+        return self.said.setdefault(place, statement)
+
+    def sync(self) -> None:
+        """Nothing is durable here."""
+
+
+class FileJournal:
+    """A journal in one SQLite file, for any number of keys and processes.
+
+    Everything said between two `sync` is one transaction, written with one fsync. The first
+    statement takes the file's write lock, so that a second process waits and then finds it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open or make the journal.
+
+        Args:
+            path: of its file.
+
+        Raises:
+            JournalError: the file is damaged, no journal, or cannot be written.
+        """
+        self._path = path
+        try:
+            self._base = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
+            # FULL does not sync the folder after the rollback journal is unlinked: a power cut
+            # could bring that back, and take a commit back whose votes have left.
+            self._base.execute("PRAGMA synchronous = EXTRA")
+            self._base.execute(
+                "CREATE TABLE IF NOT EXISTS statements "
+                "(place BLOB PRIMARY KEY, said BLOB NOT NULL) WITHOUT ROWID"
+            )
+        except sqlite3.Error as error:
+            raise JournalError(f"vote journal {path}: {error}") from error
+
+    def say(self, place: bytes, statement: bytes) -> bytes:
+        """Return what stands at a place.
+
+        Raises:
+            JournalError: the file is damaged, full, or held by another process for too long.
+        """
+        try:
+            said = self._standing(place)
+            if said is None:
+                if not self._base.in_transaction:
+                    self._base.execute("BEGIN IMMEDIATE")
+                self._base.execute(
+                    "INSERT OR IGNORE INTO statements VALUES (?, ?)", (place, statement)
+                )
+                said = self._standing(place)
+        except sqlite3.Error as error:
+            raise JournalError(f"vote journal {self._path}: {error}") from error
+        assert said is not None, "a statement stands once it is said"
+        return said
+
+    def sync(self) -> None:
+        """Write and fsync everything said since the last time.
+
+        Raises:
+            JournalError: the file is damaged or full.
+        """
+        try:
+            if self._base.in_transaction:
+                self._base.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise JournalError(f"vote journal {self._path}: {error}") from error
+
+    def _standing(self, place: bytes) -> bytes | None:
+        with closing(
+            self._base.execute("SELECT said FROM statements WHERE place = ?", (place,))
+        ) as rows:
+            found = rows.fetchone()
+        return None if found is None else bytes(found[0])
+
+    def close(self) -> None:
+        """Close the file; what was not synced has not been said."""
+        self._base.close()
+
+
+def vote_place(domain: Domain, member: ClientId, vote: Vote) -> bytes:
+    """Return the place of a vote: its slot on one contract of one chain."""
+    where = [str(vote.kind), vote.round, int(vote.phase), vote.view, vote.base]
+    return _place(domain, member, where)
+
+
+def scores_place(domain: Domain, scores: Scores) -> bytes:
+    """Return the place of a score vector: one for each set of usable updates."""
+    return _place(domain, scores.member, ["Scores", scores.round, scores.base, scores.clients])
+
+
+def election_place(domain: Domain, member: ClientId, round_number: int, base: bytes) -> bytes:
+    """Return the place where a member keeps when it first saw a certificate of phase 1."""
+    return _place(domain, member, ["first certificate", round_number, base])
+
+
+def _place(domain: Domain, client: ClientId, where: list[object]) -> bytes:
+    return canonical.encode({"at": [domain.chain_id, domain.contract, int(client), *where]})

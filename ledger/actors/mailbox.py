@@ -1,0 +1,82 @@
+"""Where signed envelopes are put and listed; anybody may put anything into it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import islice
+from typing import TYPE_CHECKING, Protocol
+
+from ledger.protocol.documents.envelope import decode_envelope, encode_envelope
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ledger.protocol.documents.envelope import Envelope, EnvelopeKind
+    from ledger.protocol.types import Domain
+
+_Board = tuple["Domain", int, "EnvelopeKind"]
+
+
+class Mailbox(Protocol):
+    """A board that everybody can read and write."""
+
+    def put(self, envelope: Envelope) -> bool:
+        """Add an envelope, and say whether it was not there before.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+
+    def listed(
+        self, domain: Domain, round_number: int, kind: EnvelopeKind, start: int = 0
+    ) -> Sequence[Envelope]:
+        """Return the envelopes of one kind and round, in the order in which they came.
+
+        Args:
+            domain: the contract on its chain.
+            round_number: t.
+            kind: which.
+            start: how many of them are passed over.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+
+    def forget(self, domain: Domain, before_round: int) -> None:
+        """Drop the envelopes of rounds that are long over.
+
+        Args:
+            domain: the contract on its chain.
+            before_round: the first round that is kept.
+        """
+
+
+class MemoryMailbox:
+    """A mailbox that lives as long as its process; keeps bytes, as any other would."""
+
+    def __init__(self) -> None:
+        self._kept: dict[_Board, dict[bytes, None]] = defaultdict(dict)
+
+    def put(self, envelope: Envelope) -> bool:
+        """Add an envelope, and say whether it was not there before."""
+        board = self._kept[envelope.domain, envelope.round, envelope.kind]
+        before = len(board)
+        board.setdefault(encode_envelope(envelope))
+        return len(board) > before
+
+    def listed(
+        self, domain: Domain, round_number: int, kind: EnvelopeKind, start: int = 0
+    ) -> Sequence[Envelope]:
+        """Return the envelopes of one kind and round, in the order in which they came."""
+        board = self._kept[domain, round_number, kind]
+        return [decode_envelope(data) for data in islice(board, start, None)]
+
+    def forget(self, domain: Domain, before_round: int) -> None:
+        """Drop the envelopes of rounds that are long over.
+
+        Args:
+            domain: the contract on its chain.
+            before_round: the first round that is kept.
+        """
+        for key in [k for k in self._kept if k[0] == domain and k[1] < before_round]:
+            del self._kept[key]

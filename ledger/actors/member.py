@@ -1,0 +1,260 @@
+"""An honest committee member: when it does what, by what it sees and by the time.
+
+A step says everything again that has not been seen to arrive, so that a lost message costs time
+and nothing else; the journal keeps a key at one vote for each slot and one vector for each set of
+updates, whatever is lost, repeated, restarted or run twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ledger.actors.actions import SendDecision, SendReport, StoreBlobs
+from ledger.actors.acts import Acts, Held
+from ledger.actors.clock import view_at
+from ledger.actors.settling import decision_of, incidents_of, proposals_of, settlement_of
+from ledger.actors.voice import Voice
+from ledger.protocol.consensus import majority
+from ledger.protocol.encoding import set_digest, sha256, vector_bytes
+from ledger.protocol.scores import parse_vector
+from ledger.protocol.types import Phase, VoteKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ledger.actors.actions import Action
+    from ledger.actors.clock import ViewSpan
+    from ledger.actors.journal import VoteJournal
+    from ledger.actors.judge import Judge
+    from ledger.actors.view import RoundView
+    from ledger.protocol.documents.envelope import Envelope, Proposal
+    from ledger.protocol.signing import Signer
+    from ledger.protocol.types import ClientId, Digest, Domain
+
+
+class Member:
+    """A member that does what the algorithms say.
+
+    Attributes:
+        client: who it is.
+        acts: what it can say.
+    """
+
+    def __init__(
+        self, client: ClientId, signer: Signer, journal: VoteJournal, judge: Judge
+    ) -> None:
+        """Take up a seat.
+
+        Args:
+            client: whose seat it is.
+            signer: its key.
+            journal: its own, or one that it shares with others.
+            judge: says what follows from a record.
+        """
+        self.client = client
+        self._voice = Voice(client, signer, journal)
+        self._judge = judge
+        self.acts = Acts(self._voice, judge)
+        self._about: tuple[int, Digest] | None = None
+        self._seen = Held()
+        self._in_time: dict[int, Held] = {}
+        self._scored_in: set[int] = set()
+        self._settled_at: float | None = None
+
+    def recall(self, domain: Domain, envelopes: Iterable[Envelope]) -> None:
+        """Take one's own envelopes of the round in course, before the first step.
+
+        Args:
+            domain: the contract on its chain.
+            envelopes: as others have them. Whoever cannot read them sits the round out.
+        """
+        self._voice.adopt(domain, envelopes)
+
+    def step(self, view: RoundView, now: float) -> list[Action]:
+        """Return what there is to do.
+
+        Args:
+            view: what one can see of the round.
+            now: the time, in the chain's seconds.
+        """
+        if self.client not in view.inputs.participants.members:
+            return []
+        self._turn_to(view)
+        actions: list[Action]
+        if view.certificates(Phase.AGGREGATION):
+            actions = [*self._elect(view, now), *self._settle(view, now)]
+        else:
+            actions = self._aggregate(view, now)
+        self._seen = Held(
+            frozenset(view.evidence.payloads),
+            tuple(claim for pair in view.claims.values() for claim in pair),
+        )
+        return actions
+
+    def next_time(self, view: RoundView, now: float) -> float | None:
+        """Return when there may be something to do though nothing new is seen, None if never."""
+        seconds = view.inputs.parameters.view_seconds
+        first = view.closed_at + seconds
+        times = [first - seconds / 2, first]
+        phase, begin = Phase.AGGREGATION, first
+        if view.certificates(Phase.AGGREGATION):
+            phase, begin = Phase.ELECTION, self._voice.first_certificate_at(view.inputs, now)
+            times = [begin]
+            if self._settled_at is not None:
+                times.append(self._settled_at + self._turn(view))
+        span = view_at(view.inputs, phase, begin, now)
+        if span is not None:
+            times += [span.quarter, span.half, span.end]
+        return min((time for time in times if time > now), default=None)
+
+    def _aggregate(self, view: RoundView, now: float) -> list[Action]:
+        seconds = view.inputs.parameters.view_seconds
+        begin = view.closed_at + seconds
+        clients = view.usable
+        span = view_at(view.inputs, Phase.AGGREGATION, begin, now)
+        if span is None:
+            is_due = _has_all_payloads(view) or now >= begin - seconds / 2
+            return self.acts.publish_scores(view, clients) if is_due and now < begin else []
+        # What was held before the view began: the last step's, nothing after a restart.
+        self._in_time.setdefault(span.view, self._seen)
+        if view.primary(Phase.AGGREGATION, span.view) == self.client:
+            return self._lead(view, span, now, clients)
+        actions = self._follow_scores(view, span)
+        for proposal in self._to_answer(view, Phase.AGGREGATION, span.view):
+            actions += self.acts.answer(view, proposal, self._in_time[span.view])
+        return actions
+
+    def _lead(
+        self, view: RoundView, span: ViewSpan, now: float, clients: tuple[ClientId, ...]
+    ) -> list[Action]:
+        """Return what a primary does in its view: at a quarter a vector, at half time a record."""
+        if view.requests(Phase.AGGREGATION, span.view):
+            return []
+        actions: list[Action] = []
+        if now >= span.quarter and span.view not in self._scored_in:
+            self._scored_in.add(span.view)
+            actions += self.acts.publish_payloads(view, clients)
+            actions += self.acts.publish_scores(view, clients)
+        if now < span.half and not _is_complete(view, clients):
+            return actions
+        needed = majority(view.inputs.parameters.members)
+        for chosen in dict.fromkeys((clients, *_sets_scored(view, self.client))):
+            if len(view.claims_for(set_digest(chosen))) >= needed:
+                proposed = self.acts.propose(view, span.view, chosen)
+                if proposed:
+                    return actions + proposed
+        return actions
+
+    def _follow_scores(self, view: RoundView, span: ViewSpan) -> list[Action]:
+        """Return a vector for the set of the primary's newest one, one in each view at most."""
+        primary = view.primary(Phase.AGGREGATION, span.view)
+        chosen = next(iter(_sets_scored(view, primary)), ())
+        usable = set(view.usable)
+        if not chosen or span.view in self._scored_in or not usable.issuperset(chosen):
+            return []
+        actions = self.acts.publish_scores(view, chosen)
+        if actions:
+            self._scored_in.add(span.view)
+        return actions
+
+    def _elect(self, view: RoundView, now: float) -> list[Action]:
+        begin = self._voice.first_certificate_at(view.inputs, now)
+        span = view_at(view.inputs, Phase.ELECTION, begin, now)
+        if span is None:
+            return []
+        if view.primary(Phase.ELECTION, span.view) != self.client:
+            proposals = self._to_answer(view, Phase.ELECTION, span.view)
+            return [action for p in proposals for action in self.acts.answer_election(view, p)]
+        if view.requests(Phase.ELECTION, span.view):
+            return []
+        for certificate in view.certificates(Phase.AGGREGATION):
+            actions = self.acts.propose_election(view, span.view, certificate)
+            if actions:
+                return actions
+        return []
+
+    def _settle(self, view: RoundView, now: float) -> list[Action]:
+        """Return the decision and the proofs of equivocation, when it is this member's turn."""
+        settlement = settlement_of(view, self._judge)
+        if settlement is None:
+            return []
+        if self._settled_at is None:
+            self._settled_at = now
+        if now < self._settled_at + self._turn(view):
+            return []
+        judgement = settlement.judgement
+        digest, incidents = incidents_of(view, self._judge, settlement)
+        blobs = {judgement.opening.model: vector_bytes(judgement.model)}
+        if incidents is not None:
+            blobs[digest] = incidents
+            # An accusation opens to a record, which the accused need not have stored.
+            proposed = proposals_of(view, Phase.AGGREGATION)
+            blobs |= {sha256(one.record): one.record for one in proposed if one.record is not None}
+        decision, certificates = decision_of(view, settlement, digest)
+        return [
+            StoreBlobs(blobs),
+            *reports_of(view),
+            SendDecision(view.inputs.round, decision, certificates),
+        ]
+
+    def _turn(self, view: RoundView) -> float:
+        """Return how long this member waits with a decision: those before it may send it."""
+        committee = view.inputs.participants.committee
+        found = view.certificates(Phase.ELECTION)
+        first = committee.index(found[0].request.member) if found else 0
+        place = (committee.index(self.client) - first) % len(committee)
+        return place * view.inputs.parameters.view_seconds / 4
+
+    def _to_answer(self, view: RoundView, phase: Phase, number: int) -> list[Proposal]:
+        """Return the only request of a view, if this member has not answered it yet."""
+        proposals = view.proposals.get((phase, number), ())
+        if len(proposals) != 1 or len(view.requests(phase, number)) != 1:
+            return []
+        slot = replace(proposals[0].request.vote, kind=VoteKind.REPLY).slot
+        return [] if (self.client, slot) in view.votes else [proposals[0]]
+
+    def _turn_to(self, view: RoundView) -> None:
+        about = (view.inputs.round, view.inputs.closing.base)
+        if about != self._about:
+            self._about, self._seen, self._settled_at = about, Held(), None
+            self._in_time, self._scored_in = {}, set()
+
+
+def reports_of(view: RoundView) -> list[SendReport]:
+    """Return the proofs of equivocation against whoever is not banned yet."""
+    registry = view.inputs.registry
+    return [
+        SendReport(report)
+        for report in view.equivocations()
+        if not registry[report.client].banned_in
+    ]
+
+
+def _sets_scored(view: RoundView, member: ClientId) -> list[tuple[ClientId, ...]]:
+    """Return the sets that a member's vectors are for, the newest first.
+
+    The newest is the largest: an honest member holds more and more. The order of arrival would
+    say less: vectors overtake each other, and anybody can send an old one again.
+    """
+    found = []
+    for (scorer, clients), claims in view.claims.items():
+        if scorer == member:
+            vector = parse_vector(view.evidence.vectors[claims[0].scores.digest])
+            if vector is not None and set_digest(vector.clients) == clients:
+                found.append(vector.clients)
+    return sorted(found, key=len, reverse=True)
+
+
+def _has_all_payloads(view: RoundView) -> bool:
+    """Say whether the payload of every active client that committed is held."""
+    committed = view.inputs.closing.commitments
+    active = view.inputs.participants.active
+    return all(c in view.evidence.payloads for c in active if c in committed)
+
+
+def _is_complete(view: RoundView, clients: tuple[ClientId, ...]) -> bool:
+    """Say whether nothing can be missing: all payloads are held, and a vector of each scorer."""
+    scorers = [member for member in view.inputs.participants.members if member in clients]
+    scored = {signed.scores.member for signed in view.claims_for(set_digest(clients))}
+    return _has_all_payloads(view) and scored.issuperset(scorers)

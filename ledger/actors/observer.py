@@ -1,0 +1,140 @@
+"""Gathers what actors can see: the open round on the chain, envelopes, and payloads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ledger.actors.view import ChainView, opened_view
+from ledger.protocol.documents.envelope import EnvelopeKind
+from ledger.protocol.encoding import vector_from_bytes
+from ledger.protocol.errors import BlobError, ChainError
+from ledger.protocol.inputs import registry_with_bans
+from ledger.protocol.ledger_state import Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ledger.actors.surroundings import Surroundings
+    from ledger.actors.view import RoundView
+    from ledger.protocol.documents.envelope import Envelope
+    from ledger.protocol.inputs import Inputs
+    from ledger.protocol.types import ClientId, Digest, RegisteredClient
+
+OVERSIZED_BYTES = 1 << 20
+"""How large a payload may be if an update is smaller; one that is larger is as good as missing."""
+
+_KINDS = (
+    EnvelopeKind.PAYLOAD,
+    EnvelopeKind.SCORES,
+    EnvelopeKind.REQUEST,
+    EnvelopeKind.REPLY,
+)
+
+
+class Observer:
+    """Sees for any number of actors of one run in one process."""
+
+    def __init__(self, around: Surroundings) -> None:
+        """Look at what actors act on.
+
+        Args:
+            around: chain, blobs and mailbox of the run.
+        """
+        self._around = around
+        self._registered: tuple[RegisteredClient, ...] = ()
+        self._listed: dict[tuple[int, EnvelopeKind], int] = {}
+
+    def chain(self) -> ChainView | None:
+        """Return the open round as the chain has it, None after the last.
+
+        Raises:
+            ChainError: the chain does not hold what its contract stands on.
+        """
+        ledger = self._around.ledger
+        state = ledger.state()
+        if state.stage is not Stage.OPEN:
+            return None
+        final_block = max(0, ledger.chain.head().number - self._around.finality_blocks)
+        opening = ledger.opening(state.round)
+        if opening is None:
+            raise ChainError(f"the chain's log does not say how round {state.round} opened")
+        return ChainView(
+            parameters=self._around.parameters,
+            layout=self._around.layout,
+            domain=self._around.domain,
+            registry=self._registry(),
+            round=state.round,
+            seed=opening.seed,
+            committee=opening.committee,
+            opened_block=opening.opened_block,
+            final_block=final_block,
+            commitments=ledger.commitments(state.round, final_block),
+        )
+
+    def opened(self, inputs: Inputs, model: NDArray[np.float32]) -> RoundView:
+        """Return the view of a round whose closing block is final.
+
+        Args:
+            inputs: what the chain has closed.
+            model: w_t, shape (d,).
+        """
+        block = self._around.ledger.chain.block(inputs.closing.block)
+        self._listed.clear()
+        return opened_view(inputs, float(block.timestamp), model)
+
+    def look(self, view: RoundView) -> RoundView:
+        """Return the view with what has come since: envelopes, and the payloads they announce."""
+        for kind in _KINDS:
+            key = (view.inputs.round, kind)
+            start = self._listed.get(key, 0)
+            came = self._around.mailbox.listed(view.inputs.domain, view.inputs.round, kind, start)
+            if came:
+                self._listed[key] = start + len(came)
+                view = view.with_envelopes(came)
+        missing = {c: d for c, d in view.announced.items() if c not in view.evidence.payloads}
+        return view.with_payloads(self._fetched(missing)) if missing else view
+
+    def said(self, view: RoundView, client: ClientId) -> list[Envelope]:
+        """Return what a client has said in a round, as the mailbox has it.
+
+        Args:
+            view: the round.
+            client: who.
+        """
+        about = (view.inputs.domain, view.inputs.round)
+        mailbox = self._around.mailbox
+        return [e for kind in _KINDS for e in mailbox.listed(*about, kind) if e.client == client]
+
+    def is_open(self, round_number: int) -> bool:
+        """Say whether this round is still open."""
+        state = self._around.ledger.state()
+        return state.stage is Stage.OPEN and state.round == round_number
+
+    def model(self) -> NDArray[np.float32]:
+        """Return w_t, shape (d,), as the contract names it.
+
+        Raises:
+            BlobError: it is missing or damaged.
+            EncodingError: it is no model of d parameters.
+        """
+        dimension = self._around.parameters.dimension
+        digest = self._around.ledger.state().model
+        return vector_from_bytes(self._around.blobs.get(digest, 4 * dimension), dimension)
+
+    def _registry(self) -> tuple[RegisteredClient, ...]:
+        ledger = self._around.ledger
+        self._registered = self._registered or ledger.registry()
+        return registry_with_bans(self._registered, ledger.bans())
+
+    def _fetched(self, announced: Mapping[ClientId, Digest]) -> dict[ClientId, bytes]:
+        limit = max(4 * self._around.parameters.dimension, OVERSIZED_BYTES)
+        found = {}
+        for client, digest in announced.items():
+            try:
+                found[client] = self._around.blobs.get(digest, limit)
+            except BlobError:
+                continue  # announced and not there: it may still come
+        return found

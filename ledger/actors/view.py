@@ -1,0 +1,373 @@
+"""What one can see of a round: the chain up to its closing block, and genuine envelopes.
+
+Pure: a view grows by envelopes and payloads and is never changed. An envelope is genuine by what
+it carries, whoever put it where; what is not is passed over. Of what one key can sign without
+end, two are kept: they prove it, and no more are needed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ledger.protocol.closing import closing_of
+from ledger.protocol.consensus import MAX_VIEWS, Certificate, primary_place
+from ledger.protocol.documents.envelope import (
+    Proposal,
+    PublishedPayload,
+    PublishedScores,
+    Reply,
+)
+from ledger.protocol.encoding import aggregation_result, commitment_of, sha256
+from ledger.protocol.inputs import Evidence, Inputs, Participants, participants_of
+from ledger.protocol.judgement import usable_clients
+from ledger.protocol.ledger_state import EquivocationReport, SignedStatement
+from ledger.protocol.signing import is_signed_by
+from ledger.protocol.types import Phase, SignedVote, VoteKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ledger.protocol.closing import MinedCommitment
+    from ledger.protocol.documents.envelope import Envelope, PhaseCertificate
+    from ledger.protocol.parameters import Parameters
+    from ledger.protocol.rules.distance.rule import Layout
+    from ledger.protocol.types import (
+        ClientId,
+        Digest,
+        Domain,
+        RegisteredClient,
+        Scores,
+        SignedScores,
+        Slot,
+        Vote,
+    )
+
+MOST_SETS = 2 * MAX_VIEWS
+"""Sets of updates for which one member's vectors are kept; an honest one scores one in a view."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChainView:
+    """An open round as the chain's final blocks have it.
+
+    Attributes:
+        parameters: of the run.
+        layout: of its model.
+        domain: the contract on its chain.
+        registry: all clients with their bans.
+        round: t.
+        seed: seed_t.
+        committee: S_c, by places.
+        opened_block: block in which the round opened.
+        final_block: the last block that cannot be taken back.
+        commitments: all of the round up to there, in chain order.
+    """
+
+    parameters: Parameters
+    layout: Layout
+    domain: Domain
+    registry: tuple[RegisteredClient, ...]
+    round: int
+    seed: Digest
+    committee: tuple[ClientId, ...]
+    opened_block: int
+    final_block: int
+    commitments: tuple[MinedCommitment, ...]
+
+    @property
+    def takes_commitments(self) -> bool:
+        """Whether the next block is still in the window."""
+        return self.final_block < self.opened_block + self.parameters.commit_blocks
+
+    def participants(self) -> Participants:
+        """Return who takes part."""
+        return participants_of(
+            self.parameters, self.registry, self.round, self.seed, self.committee
+        )
+
+    def inputs(self) -> Inputs | None:
+        """Return what the chain has closed of the round, None while that is open."""
+        participants = self.participants()
+        closing = closing_of(
+            self.opened_block,
+            self.parameters.commit_blocks,
+            participants.expected,
+            self.final_block,
+            self.commitments,
+        )
+        if closing is None:
+            return None
+        return Inputs(
+            self.parameters,
+            self.layout,
+            self.domain,
+            self.registry,
+            self.round,
+            self.seed,
+            participants,
+            closing,
+        )
+
+
+@dataclass(frozen=True)
+class RoundView:
+    """A closed round, and what was published of it so far.
+
+    Attributes:
+        inputs: what the chain has closed.
+        closed_at: time stamp of the closing block, in the chain's seconds.
+        evidence: the model, and the payloads and vectors that are held.
+        announced: clients whose payload's digest opens their commitment, held or not.
+        claims: signed score vectors by member and set of clients; at most two each, those with
+            the smallest digests.
+        proposals: requests that open their result, by phase and view; at most two each.
+        votes: different signed votes by member and slot; at most two each.
+    """
+
+    inputs: Inputs
+    closed_at: float
+    evidence: Evidence
+    announced: Mapping[ClientId, Digest]
+    claims: Mapping[tuple[ClientId, Digest], tuple[SignedScores, ...]]
+    proposals: Mapping[tuple[Phase, int], tuple[Proposal, ...]]
+    votes: Mapping[tuple[ClientId, Slot], tuple[SignedVote, ...]]
+
+    def primary(self, phase: Phase, view: int) -> ClientId:
+        """Return the primary of a view."""
+        committee = self.inputs.participants.committee
+        return committee[primary_place(self.inputs.seed, phase, view, len(committee))]
+
+    def claims_for(self, clients: Digest) -> list[SignedScores]:
+        """Return the score claims for one set of usable updates."""
+        found = [self.claims[key] for key in sorted(self.claims) if key[1] == clients]
+        return [signed for pair in found for signed in pair]
+
+    def requests(self, phase: Phase, view: int) -> tuple[SignedVote, ...]:
+        """Return the different requests that the primary of a view signed, two at most."""
+        primary = self.primary(phase, view)
+        return tuple(
+            signed
+            for (member, slot), votes in self.votes.items()
+            if member == primary
+            and slot.kind is VoteKind.REQUEST
+            and (slot.phase, slot.view) == (phase, view)
+            for signed in votes
+        )
+
+    @cached_property
+    def usable(self) -> tuple[ClientId, ...]:
+        """The active clients whose usable update is held, ascending."""
+        return usable_clients(self.inputs, self.evidence)
+
+    def certificates(self, phase: Phase) -> list[Certificate]:
+        """Return every certificate of a phase, lowest view first, with no reply too many."""
+        return self._certificates[phase]
+
+    @cached_property
+    def _certificates(self) -> dict[Phase, list[Certificate]]:
+        return {phase: self._certified(phase) for phase in Phase}
+
+    def _certified(self, phase: Phase) -> list[Certificate]:
+        found = []
+        views = sorted({slot.view for _, slot in self.votes if slot.phase is phase})
+        for view in views:
+            for request in self.requests(phase, view):
+                replies = self._replies(request)
+                if len(replies) >= self.inputs.parameters.replies:
+                    kept = replies[: self.inputs.parameters.replies]
+                    found.append(Certificate(request, tuple(kept)))
+        return found
+
+    def equivocations(self) -> list[EquivocationReport]:
+        """Return the proofs of equivocation, one for each who gave one."""
+        reports: dict[ClientId, EquivocationReport] = {}
+        for (member, _), votes in self.votes.items():
+            if len(votes) > 1:
+                pair = (SignedStatement(v.vote, v.signature) for v in votes)
+                reports.setdefault(member, EquivocationReport(member, *pair))
+        for (member, _), claims in self.claims.items():
+            if len(claims) > 1:
+                pair = (SignedStatement(c.scores, c.signature) for c in claims)
+                reports.setdefault(member, EquivocationReport(member, *pair))
+        return [reports[member] for member in sorted(reports)]
+
+    def with_payloads(self, payloads: Mapping[ClientId, bytes]) -> RoundView:
+        """Return the view with more payloads; those that open no commitment are passed over."""
+        genuine = {
+            client: data
+            for client, data in payloads.items()
+            if self._opens(client, sha256(data)) and client not in self.evidence.payloads
+        }
+        if not genuine:
+            return self
+        held = {**self.evidence.payloads, **genuine}
+        return replace(self, evidence=replace(self.evidence, payloads=held))
+
+    def with_envelopes(self, envelopes: Iterable[Envelope]) -> RoundView:
+        """Return the view with the genuine ones of these envelopes."""
+        grown = _Growing(self)
+        for envelope in envelopes:
+            if (envelope.domain, envelope.round) == (self.inputs.domain, self.inputs.round):
+                grown.take(envelope)
+        return grown.view()
+
+    def _replies(self, request: SignedVote) -> list[SignedVote]:
+        """Return the equal replies of others to a request, by places."""
+        wanted = replace(request.vote, kind=VoteKind.REPLY)
+        return [
+            signed
+            for member in self.inputs.participants.committee
+            if member != request.member
+            for signed in self.votes.get((member, wanted.slot), ())
+            if signed.vote == wanted
+        ]
+
+    def _opens(self, client: ClientId, payload: Digest) -> bool:
+        return self.inputs.closing.commitments.get(client) == commitment_of(client, payload)
+
+
+def opened_view(inputs: Inputs, closed_at: float, model: NDArray[np.float32]) -> RoundView:
+    """Return the view of a round that has just been closed, with nothing published yet.
+
+    Args:
+        inputs: what the chain has closed.
+        closed_at: time stamp of the closing block.
+        model: w_t, shape (d,).
+    """
+    return RoundView(inputs, closed_at, Evidence(model, {}, {}), {}, {}, {}, {})
+
+
+class _Growing:
+    """A view while envelopes are added to it."""
+
+    def __init__(self, view: RoundView) -> None:
+        self._view = view
+        self._inputs = view.inputs
+        self._members = frozenset(view.inputs.participants.members)
+        self._vectors = dict(view.evidence.vectors)
+        self._announced = dict(view.announced)
+        self._claims = dict(view.claims)
+        self._proposals = dict(view.proposals)
+        self._votes = dict(view.votes)
+
+    def view(self) -> RoundView:
+        """Return the view with what was taken."""
+        evidence = self._view.evidence
+        if self._vectors.keys() != evidence.vectors.keys():
+            evidence = evidence.with_vectors(self._vectors)
+        return replace(
+            self._view,
+            evidence=evidence,
+            announced=self._announced,
+            claims=self._claims,
+            proposals=self._proposals,
+            votes=self._votes,
+        )
+
+    def take(self, envelope: Envelope) -> None:
+        """Take an envelope of this round if it is genuine."""
+        match envelope.body:
+            case PublishedPayload(digest):
+                commitment = self._inputs.closing.commitments.get(envelope.client)
+                if commitment == commitment_of(envelope.client, digest):
+                    self._announced[envelope.client] = digest
+            case PublishedScores():
+                self._take_scores(envelope.body)
+            case Proposal():
+                self._take_proposal(envelope.body)
+            case Reply(reply):
+                if reply.vote.kind is VoteKind.REPLY:
+                    self._take_vote(reply)
+            case _:
+                pass  # a commitment counts on the chain only
+
+    def _take_scores(self, published: PublishedScores) -> None:
+        signed = published.signed
+        scores = signed.scores
+        about = (scores.round, scores.base)
+        if scores.member not in self._members or about != (
+            self._inputs.round,
+            self._inputs.closing.base,
+        ):
+            return
+        key = (scores.member, scores.clients)
+        known = self._claims.get(key, ())
+        if not known and sum(member == scores.member for member, _ in self._claims) >= MOST_SETS:
+            return
+        if any(claim.scores == scores for claim in known):
+            return
+        if sha256(published.vector) != scores.digest or not self._is_signed(
+            scores.member, scores, signed.signature
+        ):
+            return
+        self._vectors[scores.digest] = published.vector
+        kept = sorted([*known, signed], key=lambda claim: claim.scores.digest)
+        self._claims[key] = tuple(kept[:2])
+        # One vector can be signed for two sets: it is kept as long as one of them has it.
+        kept_elsewhere = {c.scores.digest for pair in self._claims.values() for c in pair}
+        for spare in kept[2:]:
+            if spare.scores.digest not in kept_elsewhere:
+                del self._vectors[spare.scores.digest]
+
+    def _take_proposal(self, proposal: Proposal) -> None:
+        vote = proposal.request.vote
+        if vote.view >= MAX_VIEWS or vote.kind is not VoteKind.REQUEST:
+            return
+        if proposal.request.member != self._view.primary(vote.phase, vote.view):
+            return
+        if not self._take_vote(proposal.request) or not _is_whole(proposal):
+            return
+        if proposal.certificate is not None:
+            self._take_certificate(vote, proposal.certificate)
+        known = self._proposals.get((vote.phase, vote.view), ())
+        if len(known) < 2 and all(p.request.vote != vote for p in known):
+            self._proposals[vote.phase, vote.view] = (*known, proposal)
+
+    def _take_certificate(self, asked: Vote, certificate: PhaseCertificate) -> None:
+        """Keep the genuine votes of phase 1 on which a request of phase 2 rests."""
+        primary = self._view.primary(Phase.AGGREGATION, certificate.view)
+        request = replace(
+            asked,
+            phase=Phase.AGGREGATION,
+            view=certificate.view,
+            set_digest=certificate.set_digest,
+        )
+        self._take_vote(SignedVote(primary, request, certificate.request))
+        for member, signature in certificate.replies:
+            reply = replace(request, kind=VoteKind.REPLY)
+            self._take_vote(SignedVote(member, reply, signature))
+
+    def _take_vote(self, signed: SignedVote) -> bool:
+        """Say whether a vote is genuine, and keep it."""
+        vote = signed.vote
+        if signed.member not in self._members or vote.view >= MAX_VIEWS:
+            return False
+        if (vote.round, vote.base) != (self._inputs.round, self._inputs.closing.base):
+            return False
+        known = self._votes.get((signed.member, vote.slot), ())
+        if any(other.vote == vote for other in known):
+            return True
+        if len(known) == 2 or not self._is_signed(signed.member, vote, signed.signature):
+            return False
+        self._votes[signed.member, vote.slot] = (*known, signed)
+        return True
+
+    def _is_signed(self, member: ClientId, message: Vote | Scores, signature: bytes) -> bool:
+        address = self._inputs.registry[member].address
+        return is_signed_by(address, self._inputs.domain, message, signature)
+
+
+def _is_whole(proposal: Proposal) -> bool:
+    """Say whether a request comes with what it rests on, and that opens its result."""
+    if proposal.request.vote.phase is Phase.ELECTION:
+        return proposal.certificate is not None
+    opening, record = proposal.opening, proposal.record
+    if opening is None or record is None:
+        return False
+    is_opened = aggregation_result(opening) == proposal.request.vote.result
+    return is_opened and sha256(record) == opening.record

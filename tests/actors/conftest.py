@@ -1,0 +1,25 @@
+"""A deployed run for the tests that need a real contract."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ledger.actors.journal import FileJournal
+from ledger.chain.embedded import EmbeddedChain
+from tests.actors.deployed import Deployed, deployed_on
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def deployed(tmp_path: Path) -> Iterator[Deployed]:
+    path = tmp_path / "chain.sqlite"
+    with EmbeddedChain.create(path, clock=lambda: 1_700_000_000.0, synchronous="NORMAL") as chain:
+        found = deployed_on(chain, tmp_path)
+        yield found
+        assert isinstance(found.around.journal, FileJournal)
+        found.around.journal.close()

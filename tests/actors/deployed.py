@@ -1,0 +1,169 @@
+"""Actors on a real contract: an embedded chain, with the driver and the observer of the product."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from clients.adversaries.members import member_with
+from ledger.actors.actions import SendReport
+from ledger.actors.driver import Driver
+from ledger.actors.journal import FileJournal
+from ledger.actors.judge import Judge
+from ledger.actors.mailbox import MemoryMailbox
+from ledger.actors.member import Member
+from ledger.actors.observer import Observer
+from ledger.actors.surroundings import Surroundings
+from ledger.actors.trainer import Trainer
+from ledger.blobs.store import MemoryBlobs
+from ledger.chain.committee_ledger import LedgerWriter
+from ledger.chain.deployment import deploy
+from ledger.protocol.documents.run import RunDocument, encode_run
+from ledger.protocol.encoding import sha256, vector_bytes
+from ledger.protocol.ledger_state import EquivocationReport, RoundDecided, SignedStatement
+from ledger.protocol.signing import sign
+from ledger.protocol.types import NO_DIGEST, ClientId, Phase, Vote, VoteKind
+from tests.actors.support import (
+    LAYOUT,
+    PARAMETERS,
+    initial_model,
+    payload_of,
+    registry_of,
+    signers,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from clients.adversaries.faults import MemberFault
+    from clients.adversaries.members import MemberActor
+    from ledger.actors.actions import Action
+    from ledger.actors.view import ChainView, RoundView
+    from ledger.chain.embedded import EmbeddedChain
+    from ledger.protocol.parameters import Parameters
+
+
+@dataclass
+class Deployed:
+    """A deployed run, and everything that its actors act on.
+
+    Attributes:
+        around: chain, contract, mailbox, blobs and journal.
+        blobs: the same store, as what it is.
+        payloads: what clients send instead of their update.
+    """
+
+    around: Surroundings
+    blobs: MemoryBlobs
+    payloads: dict[ClientId, bytes] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.driver = Driver(self.around)
+        self.observer = Observer(self.around)
+
+    def chain_view(self) -> ChainView:
+        chain = self.observer.chain()
+        assert chain is not None
+        return chain
+
+    def payload(self, client: ClientId) -> bytes:
+        round_number = self.around.ledger.state().round
+        return self.payloads.get(client, payload_of(round_number, client))
+
+    def commitments(self, *clients: ClientId) -> list[Action]:
+        chain = self.chain_view()
+        return [
+            action
+            for client in clients
+            for action in Trainer(client, signers()[client]).commit(chain, self.payload(client))
+        ]
+
+    def commit(self, *clients: ClientId) -> bool:
+        return self.driver.apply(self.commitments(*clients))
+
+    def closed(self, *absent: ClientId) -> RoundView:
+        """Let all active clients but these commit, and return the closed round."""
+        chain = self.chain_view()
+        self.commit(*sorted(chain.participants().expected - set(absent)))
+        if absent:
+            self.driver.mine_to(chain.opened_block + chain.parameters.commit_blocks)
+        inputs = self.chain_view().inputs()
+        assert inputs is not None
+        return self.observer.opened(inputs, self.observer.model())
+
+    def publish(self, *clients: ClientId) -> None:
+        inputs = self.chain_view().inputs()
+        assert inputs is not None
+        view = Observer(self.around).opened(inputs, self.observer.model())
+        for client in clients:
+            trainer = Trainer(client, signers()[client])
+            self.driver.apply(trainer.publish(view, self.payload(client)))
+
+    def ban(self, client: ClientId) -> bool:
+        """Bring two votes of a client's own to the contract."""
+        number = self.around.ledger.state().round
+        slot = (VoteKind.REPLY, number, Phase.AGGREGATION, 0, NO_DIGEST, NO_DIGEST)
+        votes = [Vote(*slot, digest) for digest in (NO_DIGEST, sha256(b"other"))]
+        pair = [
+            SignedStatement(vote, sign(signers()[client], self.around.domain, vote))
+            for vote in votes
+        ]
+        return self.driver.apply([SendReport(EquivocationReport(client, *pair))])
+
+    def members(
+        self, view: RoundView, faults: Mapping[int, MemberFault] | None = None
+    ) -> list[MemberActor]:
+        judge = Judge()
+        return [
+            member_with(
+                (faults or {}).get(place),
+                Member(client, signers()[client], self.around.journal, judge),
+                signers()[client],
+            )
+            for place, client in enumerate(view.inputs.participants.members)
+        ]
+
+    def play(
+        self, faults: Mapping[int, MemberFault] | None = None, absent: tuple[ClientId, ...] = ()
+    ) -> RoundDecided | None:
+        """Play the open round, and return its decision if there is one."""
+        view = self.closed(*absent)
+        self.publish(*sorted(view.inputs.participants.expected - set(absent)))
+        members, now = self.members(view, faults), view.closed_at
+        while self.observer.is_open(view.inputs.round):
+            view = self.observer.look(view)
+            steps = [action for member in members for action in member.step(view, now)]
+            if self.driver.apply(steps):
+                continue
+            times = [t for one in members if (t := one.next_time(view, now)) is not None]
+            if not times:
+                break
+            now = min(times)
+        return self.decided(view.inputs.round)
+
+    def decided(self, round_number: int) -> RoundDecided | None:
+        events = [found.event for found in self.around.ledger.round_events(round_number)]
+        return next((event for event in events if isinstance(event, RoundDecided)), None)
+
+
+def deployed_on(
+    chain: EmbeddedChain, folder: Path, parameters: Parameters = PARAMETERS
+) -> Deployed:
+    """Deploy a run of the tests' clients."""
+    blobs = MemoryBlobs()
+    model = blobs.put(vector_bytes(initial_model()))
+    document = RunDocument(parameters, registry_of(parameters), model, LAYOUT, {})
+    blobs.put(encode_run(document))
+    manifest = deploy(chain, document, folder / "manifest.json")
+    ledger = LedgerWriter(chain, manifest.address, manifest.block)
+    around = Surroundings(
+        parameters=parameters,
+        layout=LAYOUT,
+        domain=manifest.domain(),
+        ledger=ledger,
+        blobs=blobs,
+        mailbox=MemoryMailbox(),
+        journal=FileJournal(folder / "journal.sqlite"),
+    )
+    return Deployed(around, blobs)

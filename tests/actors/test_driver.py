@@ -1,0 +1,315 @@
+"""What actors ask for is carried out in order, durable first, and no refusal is an error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ledger.actors.actions import PostEnvelope, SendCommitment, SendDecision, StoreBlobs
+from ledger.actors.driver import Driver
+from ledger.actors.judge import Judge
+from ledger.actors.settling import decision_of, settlement_of
+from ledger.blobs.store import MemoryBlobs
+from ledger.protocol.documents.envelope import Envelope, EnvelopeKind, PublishedPayload
+from ledger.protocol.encoding import sha256
+from ledger.protocol.errors import BlobError, DeadlineNotReachedError, JournalError
+from ledger.protocol.ledger_state import RoundAbandoned, Stage
+from ledger.protocol.types import NO_DIGEST, ClientId, SignedCommitment
+from tests.actors.support import PARAMETERS, signed_commitment
+
+if TYPE_CHECKING:
+    from ledger.actors.actions import Action
+    from ledger.actors.mailbox import Mailbox
+    from ledger.actors.view import RoundView
+    from ledger.protocol.types import Digest
+    from tests.actors.deployed import Deployed
+
+
+@dataclass
+class Log:
+    """What left in which order: a journal, a store and a mailbox in one."""
+
+    happened: list[str] = field(default_factory=list)
+    is_broken: bool = False
+
+    def say(self, _place: bytes, statement: bytes) -> bytes:
+        return statement
+
+    def sync(self) -> None:
+        self.happened.append("synced")
+        if self.is_broken:
+            raise JournalError("the disk is full")
+
+
+class LoggedBlobs(MemoryBlobs):
+    """Blobs that tell when they are stored."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__()
+        self._log = log
+
+    def put(self, data: bytes) -> Digest:
+        self._log.happened.append("stored")
+        return super().put(data)
+
+
+class LoggedMailbox:
+    """A mailbox that tells when something is put into it."""
+
+    def __init__(self, log: Log, mailbox: Mailbox) -> None:
+        self._log = log
+        self.listed = mailbox.listed
+        self.forget = mailbox.forget
+        self._put = mailbox.put
+
+    def put(self, envelope: Envelope) -> bool:
+        self._log.happened.append("posted")
+        return self._put(envelope)
+
+
+def logged(deployed: Deployed) -> tuple[Driver, Log]:
+    log = Log()
+    around = replace(
+        deployed.around,
+        journal=log,
+        blobs=LoggedBlobs(log),
+        mailbox=LoggedMailbox(log, deployed.around.mailbox),
+    )
+    return Driver(around), log
+
+
+def envelope_for(deployed: Deployed, client: int = 0) -> Envelope:
+    body = PublishedPayload(sha256(b"payload"))
+    return Envelope(deployed.around.domain, 1, ClientId(client), body)
+
+
+def settled(deployed: Deployed, *absent: ClientId) -> tuple[RoundView, SendDecision]:
+    """Return a round of which everything is said, and the decision that follows."""
+    view = deployed.closed(*absent)
+    deployed.publish(*sorted(view.inputs.participants.expected - set(absent)))
+    members, now = deployed.members(view), view.closed_at
+    while (settlement := settlement_of(view, Judge())) is None:
+        view = deployed.observer.look(view)
+        said: list[Action] = [
+            action
+            for member in members
+            for action in member.step(view, now)
+            if not isinstance(action, SendDecision)
+        ]
+        if not deployed.driver.apply(said):
+            times = [t for one in members if (t := one.next_time(view, now)) is not None]
+            now = min(times)
+    decision = decision_of(view, settlement, NO_DIGEST)
+    return view, SendDecision(view.inputs.round, *decision)
+
+
+def head_of(deployed: Deployed) -> int:
+    return deployed.around.ledger.chain.head().number
+
+
+# Order.
+
+
+def test_the_journal_is_synced_before_anything_leaves(deployed: Deployed) -> None:
+    driver, log = logged(deployed)
+    store = StoreBlobs({sha256(b"blob"): b"blob"})
+    assert driver.apply([store, PostEnvelope(envelope_for(deployed))])
+    assert log.happened == ["synced", "stored", "posted"]
+
+
+def test_nothing_leaves_if_the_journal_cannot_be_synced(deployed: Deployed) -> None:
+    driver, log = logged(deployed)
+    log.is_broken = True
+    before = head_of(deployed)
+    chain = deployed.chain_view()
+    client = chain.participants().trainers[0]
+    actions = [*deployed.commitments(client), PostEnvelope(envelope_for(deployed))]
+    with pytest.raises(JournalError, match="disk is full"):
+        driver.apply(actions)
+    assert log.happened == ["synced"]
+    assert head_of(deployed) == before
+
+
+def test_a_blob_that_cannot_be_stored_keeps_what_rests_on_it_back(
+    deployed: Deployed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver, log = logged(deployed)
+
+    def fail(_self: object, _data: bytes) -> Digest:
+        raise BlobError("no room")
+
+    monkeypatch.setattr(LoggedBlobs, "put", fail)
+    with pytest.raises(BlobError, match="no room"):
+        driver.apply([StoreBlobs({NO_DIGEST: b""}), PostEnvelope(envelope_for(deployed))])
+    assert log.happened == ["synced"]
+
+
+def test_a_blob_is_stored_once(deployed: Deployed) -> None:
+    driver, log = logged(deployed)
+    store = StoreBlobs({sha256(b"blob"): b"blob"})
+    assert not driver.apply([store, store])
+    assert not driver.apply([store])
+    assert log.happened.count("stored") == 1
+
+
+def test_says_whether_an_envelope_was_new(deployed: Deployed) -> None:
+    post = PostEnvelope(envelope_for(deployed))
+    assert deployed.driver.apply([post])
+    assert not deployed.driver.apply([post])
+    assert not deployed.driver.apply([])
+    listed = deployed.around.mailbox.listed(deployed.around.domain, 1, EnvelopeKind.PAYLOAD)
+    assert list(listed) == [post.envelope]
+
+
+# Commitments.
+
+
+def test_many_commitments_travel_in_one_transaction(deployed: Deployed) -> None:
+    before = head_of(deployed)
+    active = deployed.chain_view().participants().active
+    assert deployed.commit(*active)
+    assert head_of(deployed) == before + 1
+    assert [mined.client for mined in deployed.chain_view().commitments] == list(active)
+
+
+def test_commitments_that_are_taken_already_change_nothing(deployed: Deployed) -> None:
+    active = deployed.chain_view().participants().active
+    actions = deployed.commitments(*active)
+    assert deployed.driver.apply(actions[:5])
+    assert deployed.driver.apply(actions)  # the other seven
+    before = head_of(deployed)
+    assert not deployed.driver.apply(actions)
+    assert head_of(deployed) <= before + 1
+    assert len(deployed.chain_view().commitments) == 12
+
+
+@pytest.mark.parametrize("places", [(0,), (4,), (11,), (0, 5, 6)])
+def test_refused_commitments_do_not_spoil_a_batch(
+    deployed: Deployed, places: tuple[int, ...]
+) -> None:
+    chain, before = deployed.chain_view(), head_of(deployed)
+    active = chain.participants().active
+    actions = deployed.commitments(*active)
+    for place in places:
+        forged = signed_commitment(chain, active[place], sha256(b"forged"), key=active[place - 1])
+        actions[place] = SendCommitment(forged)
+    assert deployed.driver.apply(actions)
+    taken = [mined.client for mined in deployed.chain_view().commitments]
+    assert taken == [client for place, client in enumerate(active) if place not in places]
+    # The window is four blocks: they must not be spent on finding out who it was.
+    assert head_of(deployed) == before + 2
+
+
+def test_a_batch_of_forgeries_is_no_error(deployed: Deployed) -> None:
+    chain = deployed.chain_view()
+    one, other, *_ = chain.participants().active
+    forged = signed_commitment(chain, one, sha256(b"forged"), key=other)
+    assert not deployed.driver.apply([SendCommitment(forged), SendCommitment(forged)])
+
+
+def test_late_commitments_are_tried_once_and_not_one_by_one(deployed: Deployed) -> None:
+    chain = deployed.chain_view()
+    actions = deployed.commitments(*chain.participants().active)
+    deployed.driver.mine_to(chain.opened_block + chain.parameters.commit_blocks)
+    before = head_of(deployed)
+    assert not deployed.driver.apply(actions)
+    assert head_of(deployed) <= before + 1
+
+
+def test_commitments_of_another_round_are_refused(deployed: Deployed) -> None:
+    chain = deployed.chain_view()
+    elsewhere = signed_commitment(replace(chain, round=2), 3, sha256(b"early"))
+    assert isinstance(elsewhere, SignedCommitment)
+    assert not deployed.driver.apply([SendCommitment(elsewhere)])
+
+
+# Reports and decisions.
+
+
+def test_a_report_is_brought_and_a_second_one_refused(deployed: Deployed) -> None:
+    assert deployed.ban(ClientId(3))
+    assert not deployed.ban(ClientId(3))
+    assert deployed.chain_view().registry[3].banned_in == 1
+
+
+def test_a_decision_is_brought_and_a_second_one_refused(deployed: Deployed) -> None:
+    _, decision = settled(deployed)
+    assert deployed.driver.apply([decision])
+    assert deployed.decided(1) is not None
+    assert not deployed.driver.apply([decision])
+    assert deployed.around.ledger.state().round == 2
+
+
+def test_a_refused_decision_is_no_error_and_the_next_one_counts(deployed: Deployed) -> None:
+    _, decision = settled(deployed)
+    wrong = replace(decision, decision=replace(decision.decision, record=NO_DIGEST))
+    assert not deployed.driver.apply([wrong])
+    assert deployed.decided(1) is None
+    assert deployed.driver.apply([wrong, decision])
+    assert deployed.decided(1) is not None
+
+
+def test_a_decision_with_dropouts_waits_until_nobody_is_late_any_more(deployed: Deployed) -> None:
+    # All commit in one block, so that the window is still open, and one publishes nothing.
+    chain = deployed.chain_view()
+    silent = chain.participants().trainers[0]
+    deployed.payloads[silent] = b"malformed"
+    _, decision = settled(deployed)
+    last = chain.opened_block + chain.parameters.commit_blocks
+    assert len(decision.decision.ranking) == 6
+    assert head_of(deployed) < last
+    assert deployed.driver.apply([decision])
+    assert deployed.around.ledger.state().opened_block == last + 1
+
+
+def test_a_decision_of_all_does_not_wait(deployed: Deployed) -> None:
+    _, decision = settled(deployed)
+    before = head_of(deployed)
+    assert deployed.driver.apply([decision])
+    assert head_of(deployed) == before + 1
+
+
+def test_a_decision_that_comes_second_leaves_the_next_round_its_window(deployed: Deployed) -> None:
+    chain = deployed.chain_view()
+    silent = chain.participants().trainers[0]
+    deployed.payloads[silent] = b"malformed"
+    _, decision = settled(deployed)
+    assert deployed.driver.apply([decision, decision, decision])
+    opened = deployed.chain_view()
+    assert opened.round == 2
+    assert opened.takes_commitments
+    assert head_of(deployed) <= opened.opened_block + 2  # the refused ones
+
+
+def test_a_decision_after_the_last_round_is_no_error(deployed: Deployed) -> None:
+    for _ in range(PARAMETERS.rounds - 1):
+        deployed.play()
+    _, decision = settled(deployed)
+    assert deployed.driver.apply([decision])
+    assert deployed.around.ledger.state().stage is Stage.FINISHED
+    assert not deployed.driver.apply([decision])
+
+
+# Blocks and deadlines.
+
+
+def test_blocks_are_mined_up_to_a_number_and_never_back(deployed: Deployed) -> None:
+    before = head_of(deployed)
+    deployed.driver.mine_to(before + 3)
+    assert head_of(deployed) == before + 3
+    deployed.driver.mine_to(before)
+    assert head_of(deployed) == before + 3
+
+
+def test_a_round_is_abandoned_at_its_deadline_and_no_earlier(deployed: Deployed) -> None:
+    chain = deployed.chain_view()
+    with pytest.raises(DeadlineNotReachedError):
+        deployed.around.ledger.abandon_round(1)
+    deployed.driver.abandon(chain)
+    state = deployed.around.ledger.state()
+    assert state.round == 2
+    assert state.opened_block == chain.opened_block + chain.parameters.deadline_blocks
+    (event,) = [found.event for found in deployed.around.ledger.round_events(1)]
+    assert isinstance(event, RoundAbandoned)

@@ -1,0 +1,222 @@
+"""What was said before a kill, or by another process, is never said otherwise."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ledger.actors import journal
+from ledger.actors.journal import (
+    FileJournal,
+    MemoryJournal,
+    election_place,
+    scores_place,
+    vote_place,
+)
+from ledger.protocol.errors import JournalError
+from ledger.protocol.types import ClientId, Digest, Domain, Phase, Scores, Vote, VoteKind
+from tests.actors.support import DOMAIN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ledger.actors.journal import VoteJournal
+
+ONE, OTHER = Digest(b"1" * 32), Digest(b"2" * 32)
+VOTE = Vote(VoteKind.REPLY, 3, Phase.AGGREGATION, 2, ONE, ONE, ONE)
+SCORES = Scores(3, ClientId(4), ONE, ONE, ONE)
+
+SPEAKER = """
+import os, pathlib, signal, sys
+from ledger.actors.journal import FileJournal
+journal = FileJournal(pathlib.Path(sys.argv[1]))
+for word in sys.argv[2:]:
+    if word == "sync":
+        journal.sync()
+    elif word == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif word == "wait":
+        sys.stdout.write("\\n")
+        sys.stdout.flush()
+        sys.stdin.readline()
+    else:
+        journal.say(b"place", word.encode())
+"""
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[FileJournal]:
+    found = FileJournal(path)
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+def speak(path: Path, *words: str) -> None:
+    """Let another process speak; "kill" ends it as a power switch would."""
+    subprocess.run([sys.executable, "-c", SPEAKER, str(path), *words], check=False)
+
+
+@pytest.fixture(params=["memory", "file"])
+def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[VoteJournal]:
+    if request.param == "memory":
+        yield MemoryJournal()
+    else:
+        with opened(tmp_path / "journal.sqlite") as found:
+            yield found
+
+
+def test_keeps_the_first_statement_of_a_place_and_returns_it_for_ever(kept: VoteJournal) -> None:
+    assert kept.say(b"place", b"first") == b"first"
+    assert kept.say(b"place", b"second") == b"first"
+    kept.sync()
+    assert kept.say(b"place", b"second") == b"first"
+    assert kept.say(b"elsewhere", b"second") == b"second"
+    kept.sync()
+    kept.sync()
+
+
+def test_what_was_synced_survives_a_kill(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite"
+    speak(path, "first", "sync", "kill")
+    with opened(path) as found:
+        assert found.say(b"place", b"second") == b"first"
+
+
+def test_what_was_not_synced_has_not_been_said(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite"
+    speak(path, "first", "kill")
+    with opened(path) as found:
+        assert found.say(b"place", b"second") == b"second"
+
+
+def test_what_was_not_synced_is_not_said_by_closing_either(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite"
+    with opened(path) as found:
+        found.say(b"place", b"first")
+    with opened(path) as found:
+        assert found.say(b"place", b"second") == b"second"
+
+
+@pytest.mark.parametrize(("end", "stands"), [("sync", b"first"), ("kill", b"second")])
+def test_a_second_process_waits_for_the_first_and_finds_what_it_said(
+    tmp_path: Path, end: str, stands: bytes
+) -> None:
+    path = tmp_path / "journal.sqlite"
+    command = [sys.executable, "-c", SPEAKER, str(path), "first", "wait", end]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as speaker:
+        assert speaker.stdout is not None
+        assert speaker.stdin is not None
+        speaker.stdout.readline()
+        follower = subprocess.Popen([sys.executable, "-c", SPEAKER, str(path), "second", "sync"])
+        with follower:
+            with pytest.raises(subprocess.TimeoutExpired):
+                follower.wait(1)
+            speaker.stdin.write("\n")
+            speaker.stdin.flush()
+            assert follower.wait(20) == 0
+    with opened(path) as found:
+        assert found.say(b"place", b"third") == stands
+
+
+def test_a_journal_that_another_process_holds_for_too_long_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "BUSY_SECONDS", 0.05)
+    path = tmp_path / "journal.sqlite"
+    with opened(path) as holder, opened(path) as other:
+        holder.say(b"place", b"first")
+        with pytest.raises(JournalError, match="locked"):
+            other.say(b"place", b"second")
+        holder.sync()
+        assert other.say(b"place", b"second") == b"first"
+
+
+@pytest.mark.parametrize("damage", ["text", "cut", "overwritten"])
+def test_a_damaged_file_is_an_error_and_not_an_empty_journal(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "journal.sqlite"
+    speak(path, "first", "sync")
+    data = path.read_bytes()
+    broken = {
+        "text": b"this is no journal" * 100,
+        "cut": data[: len(data) // 2],
+        "overwritten": data[:100] + b"\xff" * (len(data) - 100),
+    }
+    path.write_bytes(broken[damage])
+    with pytest.raises(JournalError, match=r"journal\.sqlite"), opened(path) as found:
+        found.say(b"place", b"second")
+
+
+def test_a_folder_is_no_journal(tmp_path: Path) -> None:
+    with pytest.raises(JournalError, match="unable to open"):
+        FileJournal(tmp_path)
+
+
+def test_another_database_is_no_journal(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite"
+    base = sqlite3.connect(path)
+    base.execute("CREATE TABLE statements (something INTEGER)")
+    base.close()
+    with opened(path) as found, pytest.raises(JournalError, match="no such column"):
+        found.say(b"place", b"first")
+
+
+def test_a_sync_that_fails_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite"
+    with opened(path) as found:
+        found.say(b"place", b"first")
+        # A reader that has begun keeps the writer from its commit.
+        found._base.execute("PRAGMA busy_timeout = 50")
+        reader = sqlite3.connect(path, isolation_level=None)
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM statements").fetchall()
+        with pytest.raises(JournalError, match="locked"):
+            found.sync()
+        reader.close()
+        found.sync()
+
+
+def test_a_commit_is_safe_from_a_power_cut_too(tmp_path: Path) -> None:
+    # With FULL alone the folder is not synced after the rollback journal is removed: a power cut
+    # can bring that file back, and with it undo a commit whose votes have left.
+    with opened(tmp_path / "journal.sqlite") as found:
+        assert found._base.execute("PRAGMA synchronous").fetchone() == (3,)
+        assert found._base.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+
+
+def test_every_part_of_a_slot_makes_another_place() -> None:
+    places = {
+        vote_place(DOMAIN, ClientId(4), VOTE),
+        vote_place(replace(DOMAIN, chain_id=1), ClientId(4), VOTE),
+        vote_place(Domain(DOMAIN.chain_id, type(DOMAIN.contract)(bytes(20))), ClientId(4), VOTE),
+        vote_place(DOMAIN, ClientId(5), VOTE),
+        vote_place(DOMAIN, ClientId(4), replace(VOTE, kind=VoteKind.REQUEST)),
+        vote_place(DOMAIN, ClientId(4), replace(VOTE, round=4)),
+        vote_place(DOMAIN, ClientId(4), replace(VOTE, phase=Phase.ELECTION)),
+        vote_place(DOMAIN, ClientId(4), replace(VOTE, view=3)),
+        vote_place(DOMAIN, ClientId(4), replace(VOTE, base=OTHER)),
+        scores_place(DOMAIN, SCORES),
+        scores_place(DOMAIN, replace(SCORES, member=ClientId(5))),
+        scores_place(DOMAIN, replace(SCORES, round=4)),
+        scores_place(DOMAIN, replace(SCORES, base=OTHER)),
+        scores_place(DOMAIN, replace(SCORES, clients=OTHER)),
+        election_place(DOMAIN, ClientId(4), 3, ONE),
+        election_place(DOMAIN, ClientId(4), 3, OTHER),
+    }
+    assert len(places) == 16
+
+
+def test_set_and_result_of_a_vote_and_bytes_of_a_vector_stand_at_one_place() -> None:
+    for other in (replace(VOTE, set_digest=OTHER), replace(VOTE, result=OTHER)):
+        assert vote_place(DOMAIN, ClientId(4), other) == vote_place(DOMAIN, ClientId(4), VOTE)
+    assert scores_place(DOMAIN, replace(SCORES, digest=OTHER)) == scores_place(DOMAIN, SCORES)

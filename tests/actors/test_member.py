@@ -1,0 +1,631 @@
+"""When an honest member says what: by what it sees, and by its own time-outs alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ledger.actors.actions import SendDecision, SendReport, StoreBlobs
+from ledger.actors.judge import Judge
+from ledger.actors.member import Member
+from ledger.protocol.consensus import MAX_VIEWS
+from ledger.protocol.documents.envelope import (
+    Envelope,
+    EnvelopeKind,
+    Proposal,
+    PublishedPayload,
+    PublishedScores,
+    Reply,
+)
+from ledger.protocol.documents.incidents import decode_incidents
+from ledger.protocol.documents.record import decode_record
+from ledger.protocol.documents.vector import encode_vector
+from ledger.protocol.encoding import sha256
+from ledger.protocol.ledger_state import ClientBanned
+from ledger.protocol.scores import parse_vector
+from ledger.protocol.types import (
+    NO_DIGEST,
+    ClientId,
+    DropoutReason,
+    IncidentKind,
+    Phase,
+)
+from tests.actors.support import (
+    DOMAIN,
+    PARAMETERS,
+    Network,
+    PowerCutJournal,
+    RunningMember,
+    acts_of,
+    committee_of,
+    elected,
+    envelopes_in,
+    play,
+    published,
+    requested,
+    scored,
+    seen,
+    self_ban,
+    signed_vote,
+    signers,
+    with_empty_seat,
+)
+
+if TYPE_CHECKING:
+    from ledger.actors.view import RoundView
+
+AGGREGATION, ELECTION = Phase.AGGREGATION, Phase.ELECTION
+SECONDS = float(PARAMETERS.view_seconds)
+
+
+def member(client: int, journal: PowerCutJournal | None = None) -> Member:
+    return Member(ClientId(client), signers()[client], journal or PowerCutJournal(), Judge())
+
+
+def said(network: Network, client: ClientId, kind: EnvelopeKind) -> list[Envelope]:
+    return [e for e in network.board if (e.client, e.kind) == (client, kind)]
+
+
+def begin_of(view: RoundView, number: int = 0) -> float:
+    """Return when a view of phase 1 begins."""
+    return view.closed_at + SECONDS * (1 << number)
+
+
+def places_of(view: RoundView, number: int = 0) -> tuple[ClientId, list[ClientId]]:
+    """Return the primary of a view of phase 1, and the others."""
+    primary = view.primary(AGGREGATION, number)
+    return primary, [m for m in view.inputs.participants.members if m != primary]
+
+
+def views_of_two(view: RoundView) -> tuple[int, int]:
+    """Return the first view, and the first after it that has another primary."""
+    first = view.primary(AGGREGATION, 0)
+    later = next(v for v in range(1, 20) if view.primary(AGGREGATION, v) != first)
+    return 0, later
+
+
+# Whose turn it never is.
+
+
+def test_who_is_no_member_does_nothing() -> None:
+    view = requested(Network())
+    trainer = view.inputs.participants.trainers[0]
+    assert member(trainer).step(view, begin_of(view)) == []
+
+
+def test_the_view_of_an_empty_seat_is_passed_over_at_once() -> None:
+    network = with_empty_seat()
+    view = scored(network)
+    banned, _ = places_of(view)
+    led = next(v for v in range(1, 20) if view.primary(AGGREGATION, v) != banned)
+    primary, _ = places_of(view, led)
+    actions = member(primary).step(view, view.closed_at + SECONDS)
+    (proposal,) = [e.body for e in envelopes_in(actions) if isinstance(e.body, Proposal)]
+    assert proposal.request.vote.view == led
+    play(network, committee_of(network).values())
+    assert network.chain.decided(2) is not None
+
+
+def test_a_banned_member_does_nothing() -> None:
+    view = requested(Network())
+    me = places_of(view)[1][0]
+    assert member(me).step(view, begin_of(view)) != []
+    seats = replace(view.inputs.participants, banned=frozenset({me}))
+    banned = replace(view, inputs=replace(view.inputs, participants=seats))
+    assert member(me).step(banned, begin_of(view)) == []
+
+
+# Before view 0.
+
+
+def test_scores_at_once_when_all_payloads_are_there_and_else_at_half_time() -> None:
+    network = Network()
+    view = network.close()
+    me = view.inputs.participants.members[0]
+    full = seen(network, ())
+    assert len(envelopes_in(member(me).step(full, view.closed_at))) == 1
+    missing = network.grown(view, network.board[1:])
+    assert member(me).step(missing, view.closed_at) == []
+    assert member(me).step(missing, view.closed_at + SECONDS / 2 - 0.1) == []
+    assert len(envelopes_in(member(me).step(missing, view.closed_at + SECONDS / 2))) == 1
+
+
+def test_its_next_times_are_those_at_which_it_has_something_to_do() -> None:
+    network = Network()
+    view = network.close()
+    someone, start = member(view.inputs.participants.members[0]), view.closed_at
+    times, now = [], start
+    for _ in range(7):
+        later = someone.next_time(view, now)
+        assert later is not None
+        times.append((later - start) / SECONDS)
+        now = later
+    assert times == [0.5, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0]
+    assert someone.next_time(view, start + SECONDS * 2**MAX_VIEWS) is None
+
+
+# The primary.
+
+
+def test_a_primary_that_misses_nothing_makes_its_record_at_once() -> None:
+    view = scored(Network())
+    primary, others = places_of(view)
+    assert member(primary).step(view, begin_of(view) - 0.1) == []
+    stored, posted = member(primary).step(view, begin_of(view))
+    assert isinstance(stored, StoreBlobs)
+    assert [e.kind for e in envelopes_in([posted])] == [EnvelopeKind.REQUEST]
+    assert member(others[0]).step(view, begin_of(view)) == []
+
+
+def test_a_primary_that_waits_scores_at_a_quarter_and_makes_its_record_at_half_time() -> None:
+    network = Network()
+    members = network.chain.state.committee
+    view = network.close()
+    primary, others = places_of(view)
+    view = scored(network, *others[:3])
+    leader, begin = member(primary), begin_of(view)
+    assert leader.step(view, begin + SECONDS / 4 - 0.1) == []
+    envelopes = envelopes_in(leader.step(view, begin + SECONDS / 4))
+    payloads = [e.client for e in envelopes if e.kind is EnvelopeKind.PAYLOAD]
+    assert payloads == list(view.usable)
+    assert [e.kind for e in envelopes[len(payloads) :]] == [EnvelopeKind.SCORES]
+    for envelope in envelopes:
+        network.post(envelope)
+    view = seen(network, ())
+    assert leader.step(view, begin + SECONDS / 2 - 0.1) == []
+    view = seen(network, leader.step(view, begin + SECONDS / 2))
+    (proposal,) = view.proposals[AGGREGATION, 0]
+    assert len(decode_record(proposal.record or b"").scores) == 4
+    assert len(members) == 5
+    assert leader.step(view, begin + SECONDS * 0.75) == []
+
+
+def test_a_primary_without_enough_vectors_lets_its_view_pass() -> None:
+    network = Network()
+    primary, others = places_of(network.close())
+    view = scored(network, primary, others[0])
+    assert member(primary).step(view, begin_of(view) + SECONDS * 0.9) != []  # its payloads, again
+    leader = member(primary)
+    actions = leader.step(view, begin_of(view) + SECONDS * 0.9)
+    assert EnvelopeKind.REQUEST not in {e.kind for e in envelopes_in(actions)}
+
+
+def test_a_primary_whose_vectors_do_not_count_lets_its_view_pass() -> None:
+    # Three vectors are a majority of five, and one of the three is false.
+    network = Network()
+    primary, (liar, *others) = places_of(network.close())
+    view = scored(network, primary, others[0])
+    (envelope,) = envelopes_in(acts_of(liar).publish_scores(view, view.usable))
+    assert isinstance(envelope.body, PublishedScores)
+    vector = parse_vector(envelope.body.vector)
+    assert vector is not None
+    false = encode_vector(replace(vector, distances=2 * vector.distances))
+    claim = replace(envelope.body.signed.scores, digest=sha256(false))
+    network.post(Envelope(DOMAIN, 1, liar, published(liar, claim, false)))
+    view = seen(network, ())
+    leader = member(primary)
+    assert EnvelopeKind.REQUEST not in kinds(leader.step(view, begin_of(view) + SECONDS / 2))
+    # As soon as a third true one is there, the view is still its own.
+    view = scored(network, others[1])
+    assert EnvelopeKind.REQUEST in kinds(leader.step(view, begin_of(view) + SECONDS * 0.9))
+
+
+# Who follows.
+
+
+def partly_scored(network: Network) -> tuple[RoundView, tuple[ClientId, ...]]:
+    """Return a round in which the primary has scored fewer than all are there, and the fewer."""
+    network.close()
+    view = seen(network, ())
+    fewer = tuple(c for c in view.usable if c != view.inputs.participants.trainers[0])
+    return seen(network, acts_of(places_of(view)[0]).publish_scores(view, fewer)), fewer
+
+
+def test_signs_for_the_set_of_the_primary_once_in_its_view() -> None:
+    network = Network()
+    view, fewer = partly_scored(network)
+    primary, (me, *_) = places_of(view)
+    follower = member(me)
+    assert envelopes_in(follower.step(view, view.closed_at + SECONDS / 2)) != []
+    (envelope,) = envelopes_in(follower.step(view, begin_of(view)))
+    assert isinstance(envelope.body, PublishedScores)
+    view = seen(network, acts_of(me).publish_scores(view, fewer))
+    view = seen(network, acts_of(primary).publish_scores(view, view.usable))
+    assert follower.step(view, begin_of(view) + 1) == []
+
+
+def test_does_not_sign_for_a_set_that_it_does_not_hold() -> None:
+    network = Network()
+    view, fewer = partly_scored(network)
+    me = places_of(view)[1][0]
+    opened = network.opened()
+    assert opened is not None
+    lacking = network.grown(opened, [e for e in network.board if e.client != fewer[0]])
+    assert envelopes_in(member(me).step(lacking, begin_of(view))) == []
+
+
+def test_follows_the_largest_set_of_the_primary_in_whatever_order_its_vectors_come() -> None:
+    # A primary that has scored all before, and then followed another's smaller set, says nothing
+    # new: its vector for all must not be hidden by the younger one.
+    network = Network()
+    network.close()
+    view = seen(network, ())
+    primary, others = places_of(view)
+    view = seen(network, acts_of(primary).publish_scores(view, view.usable))
+    fewer = view.usable[1:]
+    for one in (primary, *others):
+        view = seen(network, acts_of(one).publish_scores(view, fewer))
+    (envelope,) = envelopes_in(member(others[0]).step(view, begin_of(view)))
+    assert isinstance(envelope.body, PublishedScores)
+    claim = envelope.body.signed.scores
+    assert [signed.scores.member for signed in view.claims_for(claim.clients)] == [primary]
+    for one in others:
+        view = seen(network, acts_of(one).publish_scores(view, view.usable))
+    view = seen(network, member(primary).step(view, begin_of(view)))
+    (proposal,) = view.proposals[AGGREGATION, 0]
+    assert decode_record(proposal.record or b"").dropouts == ()
+
+
+def test_nobody_can_hide_a_vector_by_sending_an_old_one_again() -> None:
+    network = Network()
+    view, fewer = partly_scored(network)
+    primary, (me, *_) = places_of(view)
+    (old,) = [e.body for e in said(network, primary, EnvelopeKind.SCORES)]
+    assert isinstance(old, PublishedScores)
+    view = seen(network, acts_of(primary).publish_scores(view, view.usable))
+    forged = replace(old, signed=replace(old.signed, signature=bytes(65)))
+    view = view.with_envelopes([Envelope(DOMAIN, 1, primary, forged)])
+    (envelope,) = envelopes_in(member(me).step(view, begin_of(view)))
+    assert isinstance(envelope.body, PublishedScores)
+    assert envelope.body.signed.scores.clients != old.signed.scores.clients
+    assert fewer != view.usable
+
+
+def test_a_primary_goes_back_to_an_older_set_that_enough_have_signed() -> None:
+    # All have signed for the set that it held when the view began; then one more payload came to
+    # it, and in this view nobody signs a second time.
+    network = Network()
+    view, fewer = partly_scored(network)
+    primary, others = places_of(view)
+    for one in others:
+        view = seen(network, acts_of(one).publish_scores(view, fewer))
+    leader, begin = member(primary), begin_of(view)
+    view = seen(network, leader.step(view, begin + SECONDS / 4))
+    view = seen(network, leader.step(view, begin + SECONDS / 2))
+    (proposal,) = view.proposals[AGGREGATION, 0]
+    record = decode_record(proposal.record or b"")
+    assert record.clients == fewer
+    assert [d.reason for d in record.dropouts] == [DropoutReason.PAYLOAD_MISSING]
+
+
+def test_a_member_that_signs_one_vector_for_many_sets_stops_nobody() -> None:
+    network = Network()
+    view = scored(network)
+    primary, (me, *_) = places_of(view)
+    (envelope,) = said(network, primary, EnvelopeKind.SCORES)
+    true = envelope.body
+    assert isinstance(true, PublishedScores)
+    for number in range(5):
+        other = replace(true.signed.scores, clients=sha256(b"%d" % number))
+        body = published(primary, other, true.vector)
+        view = view.with_envelopes([Envelope(DOMAIN, 1, primary, body)])
+        body = published(primary, replace(other, digest=sha256(b"no vector")), b"no vector")
+        view = view.with_envelopes([Envelope(DOMAIN, 1, primary, body)])
+    assert member(me).step(view, begin_of(view)) == []
+    assert member(primary).step(view, begin_of(view)) != []
+
+
+# Replies, and time-outs.
+
+
+def test_answers_a_request_in_its_own_view_only() -> None:
+    network = Network()
+    view = scored(network)
+    first, later = views_of_two(view)
+    primary, others = places_of(view, later)
+    me = next(m for m in others if m != view.primary(AGGREGATION, first))
+    view = seen(network, acts_of(primary).propose(view, later, view.usable))
+    early = member(me)
+    for moment in (view.closed_at, begin_of(view), begin_of(view, later) - 0.1):
+        assert EnvelopeKind.REPLY not in kinds(early.step(view, moment))
+    assert EnvelopeKind.REPLY in kinds(early.step(view, begin_of(view, later)))
+    too_late = member(me).step(view, begin_of(view, later + 1))
+    assert EnvelopeKind.REPLY not in kinds(too_late)
+
+
+def kinds(actions: object) -> set[EnvelopeKind]:
+    assert isinstance(actions, list)
+    return {envelope.kind for envelope in envelopes_in(actions)}
+
+
+def test_does_not_answer_what_it_has_answered() -> None:
+    network = Network()
+    view = requested(network)
+    me = places_of(view)[1][0]
+    follower = member(me)
+    actions = follower.step(view, begin_of(view))
+    assert follower.step(view, begin_of(view)) == actions  # not seen to arrive: said again
+    view = seen(network, actions)
+    assert follower.step(view, begin_of(view)) == []
+
+
+def test_two_requests_in_one_view_get_no_reply() -> None:
+    network = Network()
+    view = requested(network)
+    primary, (me, *_) = places_of(view)
+    (proposal,) = view.proposals[AGGREGATION, 0]
+    wrong = signed_vote(primary, replace(proposal.request.vote, set_digest=NO_DIGEST))
+    for body in (replace(proposal, request=wrong), Proposal(wrong)):  # with and without a record
+        both = view.with_envelopes([Envelope(DOMAIN, 1, primary, body)])
+        assert kinds(member(me).step(both, begin_of(view))) == set()
+
+
+def test_what_it_held_when_the_view_began_may_not_be_left_out() -> None:
+    network = Network()
+    seats = network.chain.state.committee
+    view = scored(network, *seats[:4])
+    primary, others = places_of(view)
+    late = seats[4]
+    me = next(m for m in others if m != late)
+    follower, restarted = member(me), member(me)
+    complete = scored(network, late)
+    follower.step(complete, begin_of(view) - 1)  # it has the last vector in time
+    proposal = acts_of(primary).propose(view, 0, view.usable)
+    complete = seen(network, proposal)
+    actions = follower.step(complete, begin_of(view))
+    assert [e.client for e in envelopes_in(actions)] == [late]
+    assert kinds(actions) == {EnvelopeKind.SCORES}
+    # Who was not there before the view began holds nothing against it.
+    assert EnvelopeKind.REPLY in kinds(restarted.step(complete, begin_of(view)))
+
+
+# Phase 2 and the end.
+
+
+def test_phase_2_begins_when_the_first_certificate_is_seen() -> None:
+    network = Network()
+    view = elected(network)
+    primary = view.primary(ELECTION, 0)
+    me = next(m for m in view.inputs.participants.members if m != primary)
+    lone = [e for e in network.board if not is_reply_of_phase_2(e)]
+    opened = network.opened()
+    assert opened is not None
+    partial = network.grown(opened, lone)
+    someone = member(me)
+    assert EnvelopeKind.REPLY in kinds(someone.step(partial, 1000.0))
+    assert EnvelopeKind.REPLY in kinds(someone.step(partial, 1000.0 + SECONDS - 0.1))
+    assert EnvelopeKind.REPLY not in kinds(someone.step(partial, 1000.0 + SECONDS))
+
+
+def is_reply_of_phase_2(envelope: Envelope) -> bool:
+    body = envelope.body
+    return isinstance(body, Reply) and body.reply.vote.phase is ELECTION
+
+
+def test_the_primary_of_phase_2_asks_once() -> None:
+    network = Network()
+    full = elected(network)
+    opened = network.opened()
+    assert opened is not None
+    primary = full.primary(ELECTION, 0)
+    before = [e for e in network.board if not is_of_phase_2(e)]
+    view = network.grown(opened, before)
+    actions = member(primary).step(view, 50.0)
+    assert kinds(actions) == {EnvelopeKind.REQUEST}
+    view = view.with_envelopes(envelopes_in(actions))
+    assert kinds(member(primary).step(view, 50.0)) == set()
+
+
+def test_a_primary_of_phase_2_that_cannot_judge_lets_its_view_pass() -> None:
+    network = Network()
+    full, opened = elected(network), network.opened()
+    assert opened is not None
+    primary = full.primary(ELECTION, 0)
+    before = [e for e in network.board if not is_of_phase_2(e)]
+    without_payloads = opened.with_envelopes(before)
+    assert without_payloads.certificates(AGGREGATION) != []
+    assert member(primary).step(without_payloads, 50.0) == []
+
+
+def is_of_phase_2(envelope: Envelope) -> bool:
+    body = envelope.body
+    if isinstance(body, Proposal):
+        return body.request.vote.phase is ELECTION
+    return isinstance(body, Reply) and body.reply.vote.phase is ELECTION
+
+
+def test_nothing_is_asked_or_answered_after_the_last_view() -> None:
+    view = elected(Network())
+    someone = member(view.inputs.participants.members[0])
+    someone.step(view, 0.0)
+    for moment in (SECONDS * 2**MAX_VIEWS, 2 * SECONDS * 2**MAX_VIEWS):
+        assert kinds(someone.step(view, moment)) == set()
+
+
+def test_the_decision_is_sent_by_turns_from_the_primary_on() -> None:
+    network = Network()
+    view = elected(network)
+    committee = view.inputs.participants.committee
+    first = committee.index(view.primary(ELECTION, 0))
+    order = [*committee[first:], *committee[:first]]
+    for turn, client in enumerate(order):
+        someone = member(client)
+        begin = 40.0
+        sent = sends_decision(someone.step(view, begin))
+        assert sent == (turn == 0)
+        if turn:
+            due = begin + turn * SECONDS / 4
+            assert someone.next_time(view, due - 0.1) is not None
+            assert not sends_decision(someone.step(view, due - 0.1))
+            assert sends_decision(someone.step(view, due))
+
+
+def sends_decision(actions: object) -> bool:
+    assert isinstance(actions, list)
+    return any(isinstance(action, SendDecision) for action in actions)
+
+
+def test_the_model_is_stored_before_the_decision_is_sent() -> None:
+    view = elected(Network())
+    actions = member(view.primary(ELECTION, 0)).step(view, 0.0)
+    stored, decision = actions[-2:]
+    assert isinstance(stored, StoreBlobs)
+    assert isinstance(decision, SendDecision)
+    assert decision.decision.model in stored.blobs
+
+
+def test_whoever_settles_reports_who_is_not_banned_yet() -> None:
+    network = Network()
+    view = elected(network)
+    guilty = view.inputs.participants.members[1]
+    (own,) = [
+        e.body.reply.vote for e in said(network, guilty, EnvelopeKind.REPLY)[:1]
+        if isinstance(e.body, Reply)
+    ]  # fmt: skip
+    other = signed_vote(guilty, replace(own, result=NO_DIGEST))
+    view = view.with_envelopes([Envelope(DOMAIN, 1, guilty, Reply(other))])
+    primary = view.primary(ELECTION, 0)
+    actions = member(primary).step(view, 0.0)
+    reports = [action for action in actions if isinstance(action, SendReport)]
+    assert [action.report.client for action in reports] == [guilty]
+    assert actions.index(reports[0]) < len(actions) - 1  # before the decision
+    registry = list(view.inputs.registry)
+    registry[guilty] = replace(registry[guilty], banned_in=1)
+    banned = replace(view, inputs=replace(view.inputs, registry=tuple(registry)))
+    assert not [a for a in member(primary).step(banned, 0.0) if isinstance(a, SendReport)]
+
+
+def test_the_record_of_an_accused_is_stored_with_the_accusation() -> None:
+    network = Network()
+    view = scored(network)
+    primary = view.primary(AGGREGATION, 0)
+    _, posted = acts_of(primary).propose(view, 0, view.usable)  # and nothing is stored
+    (envelope,) = envelopes_in([posted])
+    proposal = envelope.body
+    assert isinstance(proposal, Proposal)
+    wrong = signed_vote(primary, replace(proposal.request.vote, set_digest=NO_DIGEST))
+    network.post(Envelope(DOMAIN, 1, primary, replace(proposal, request=wrong)))
+    others = [RunningMember(network, m) for m in places_of(view)[1]]
+    play(network, others)
+    decided = network.chain.decided(1)
+    assert decided is not None
+    (incident,) = decode_incidents(network.blobs[decided.incidents]).incidents
+    assert (incident.kind, incident.member) == (IncidentKind.WRONG_PROPOSAL, primary)
+    assert incident.opening is not None
+    assert network.blobs[incident.opening.record] == proposal.record
+
+
+# A member over time.
+
+
+def test_a_restart_recalls_what_the_journal_does_not_know() -> None:
+    network = Network()
+    view = requested(network)
+    me = places_of(view)[1][0]
+    process = RunningMember(network, me)
+    backup = process.journal.backup()
+    network.now = begin_of(view)
+    process.deliver()
+    process.step()
+    (reply,) = said(network, me, EnvelopeKind.REPLY)
+    process.restore(backup, mailbox_is_readable=True)
+    process.look()
+    assert isinstance(reply.body, Reply)
+    other = replace(reply.body.reply.vote, result=NO_DIGEST)
+    assert process.honest.acts._voice.vote(DOMAIN, other) is None
+
+
+def test_who_cannot_read_the_mailbox_sits_the_round_out() -> None:
+    network = Network()
+    view = requested(network)
+    process = RunningMember(network, places_of(view)[1][0])
+    process.restore({}, mailbox_is_readable=False)
+    network.now = begin_of(view)
+    process.deliver()
+    assert not process.step()
+    assert process.next_time() is None
+
+
+def test_a_member_turns_to_a_new_round_with_nothing_left_of_the_old() -> None:
+    network = Network()
+    network.close()
+    play(network, committee_of(network).values())
+    view = scored(network)
+    assert view.inputs.round == 2
+    for one in view.inputs.participants.members:
+        assert member(one).step(view, view.closed_at) == []
+
+
+def test_a_member_follows_anew_after_a_reorganisation() -> None:
+    # It has scored for the primary's set in view 0 of one base, and has to in view 0 of another.
+    network, followed = Network(), []
+    view, _ = partly_scored(network)
+    process = RunningMember(network, places_of(view)[1][0])
+    for _ in range(2):
+        view = seen(network, ())
+        primary = places_of(view)[0]
+        fewer = tuple(c for c in view.usable if c != view.inputs.participants.trainers[0])
+        seen(network, acts_of(primary).publish_scores(view, fewer))
+        network.now = begin_of(view)
+        process.deliver()
+        process.step()
+        claims = seen(network, ()).claims
+        followed.append({member for member, _ in claims} == {primary, process.client})
+        network.chain.reorganise(1)
+        network.chain.pool.reverse()
+        network.chain.mine(network.now)
+    assert followed == [True, True]
+
+
+def test_the_votes_of_who_has_banned_itself_in_this_round_still_count() -> None:
+    network = Network()
+    network.close()
+    members = committee_of(network)
+    me = next(iter(members))
+    network.chain.send(self_ban(network, me))
+    network.chain.mine(0.0)
+    play(network, members.values())
+    assert network.chain.decided(1) is not None
+    assert any(isinstance(event, ClientBanned) for event in network.chain.events)
+
+
+@pytest.mark.parametrize("lost", [EnvelopeKind.PAYLOAD, EnvelopeKind.SCORES])
+def test_what_reaches_one_member_only_keeps_no_round_from_its_end(lost: EnvelopeKind) -> None:
+    network = Network()
+    network.close()
+    members = list(committee_of(network).values())
+    chosen = network.opened()
+    assert chosen is not None
+    trainer = chosen.inputs.participants.trainers[0]
+    source = trainer if lost is EnvelopeKind.PAYLOAD else members[0].client
+    for _ in range(60):
+        for place, process in enumerate(members):
+            missing = [
+                index
+                for index in process.missing()
+                if place == 0
+                or (network.board[index].kind, network.board[index].client) != (lost, source)
+            ]
+            process.deliver(missing)
+        came = [process.step() for process in members]
+        if network.chain.pool:
+            network.chain.mine(network.now)
+        if network.chain.decided(1) is not None:
+            break
+        if not any(came):
+            network.now = min(t for one in members if (t := one.next_time()) is not None)
+    if network.chain.decided(1) is None:
+        network.chain.mine_to(1 + PARAMETERS.commit_blocks, network.now)
+        play(network, members)
+    assert network.chain.decided(1) is not None
+
+
+def test_an_announcement_of_nobodys_payload_holds_nothing_up() -> None:
+    network = Network()
+    view = network.close()
+    client = view.inputs.participants.trainers[0]
+    network.post(Envelope(DOMAIN, 1, client, PublishedPayload(sha256(b"not what it committed"))))
+    play(network, committee_of(network).values())
+    assert network.chain.decided(1) is not None

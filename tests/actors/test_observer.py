@@ -1,0 +1,142 @@
+"""What actors see of a real contract, of a mailbox and of blobs that may not be there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from ledger.actors.observer import OVERSIZED_BYTES, Observer
+from ledger.protocol.documents.envelope import Envelope, PublishedPayload
+from ledger.protocol.encoding import sha256
+from ledger.protocol.errors import BlobError, ChainError, EncodingError
+from ledger.protocol.types import ClientId
+from tests.actors.support import initial_model
+
+if TYPE_CHECKING:
+    from tests.actors.deployed import Deployed
+
+
+def test_sees_the_open_round_as_the_contract_has_it(deployed: Deployed) -> None:
+    chain = deployed.chain_view()
+    state = deployed.around.ledger.state()
+    opening = deployed.around.ledger.opening(1)
+    assert opening is not None
+    assert (chain.round, chain.seed, chain.opened_block) == (1, state.seed, state.opened_block)
+    assert chain.committee == opening.committee
+    assert chain.registry == deployed.around.ledger.registry()
+    assert chain.commitments == ()
+    assert chain.inputs() is None
+
+
+def test_sees_commitments_and_bans_when_they_are_mined(deployed: Deployed) -> None:
+    (one, other, *_) = deployed.chain_view().participants().trainers
+    deployed.commit(one, other)
+    deployed.ban(other)
+    chain = deployed.chain_view()
+    assert [mined.client for mined in chain.commitments] == [one, other]
+    assert chain.final_block == deployed.around.ledger.chain.head().number
+    assert chain.registry[other].banned_in == 1
+    assert chain.registry[one].banned_in == 0
+
+
+def test_sees_no_commitment_in_a_block_that_is_not_final(deployed: Deployed) -> None:
+    deployed.commit(*deployed.chain_view().participants().active)
+    around = replace(deployed.around, finality_blocks=1)
+    chain = Observer(around).chain()
+    assert chain is not None
+    assert chain.commitments == ()
+    assert chain.inputs() is None
+    deployed.around.ledger.writer.mine(1)
+    chain = Observer(around).chain()
+    assert chain is not None
+    assert chain.inputs() is not None
+
+
+def test_opens_a_view_at_the_time_of_the_closing_block(deployed: Deployed) -> None:
+    view = deployed.closed()
+    block = deployed.around.ledger.chain.block(view.inputs.closing.block)
+    assert view.closed_at == block.timestamp
+    assert view.evidence.model is not None
+    assert np.array_equal(view.evidence.model, initial_model())
+
+
+def test_sees_envelopes_as_they_come_and_payloads_when_they_are_there(deployed: Deployed) -> None:
+    view = deployed.closed()
+    assert deployed.observer.look(view) is view
+    client = view.inputs.participants.trainers[0]
+    payload = deployed.payload(client)
+    envelope = Envelope(view.inputs.domain, 1, client, PublishedPayload(sha256(payload)))
+    deployed.around.mailbox.put(envelope)
+    announced = deployed.observer.look(view)
+    assert announced.announced == {client: sha256(payload)}
+    assert announced.usable == ()
+    deployed.around.blobs.put(payload)
+    assert deployed.observer.look(announced).usable == (client,)
+
+
+def test_a_view_that_is_opened_again_sees_everything_again(deployed: Deployed) -> None:
+    view = deployed.closed()
+    deployed.publish(*view.inputs.participants.active)
+    first = deployed.observer.look(view)
+    assert len(first.usable) == 12
+    again = deployed.observer.opened(view.inputs, initial_model())
+    assert deployed.observer.look(again).usable == first.usable
+
+
+def test_a_payload_that_is_damaged_or_far_too_large_is_not_held(deployed: Deployed) -> None:
+    trainers = deployed.chain_view().participants().trainers
+    deployed.payloads[trainers[0]] = bytes(OVERSIZED_BYTES + 1)
+    deployed.payloads[trainers[1]] = bytes(OVERSIZED_BYTES)
+    view = deployed.closed()
+    deployed.publish(*view.inputs.participants.active)
+    deployed.blobs._blobs[sha256(deployed.payload(trainers[2]))] = b"damaged"
+    seen = deployed.observer.look(view)
+    assert trainers[0] not in seen.evidence.payloads
+    assert trainers[1] in seen.evidence.payloads
+    assert trainers[2] not in seen.evidence.payloads
+    assert set(trainers[3:]) <= set(seen.usable)
+
+
+def test_returns_what_one_client_has_said(deployed: Deployed) -> None:
+    view = deployed.closed()
+    one, other = view.inputs.participants.trainers[:2]
+    deployed.publish(one, other)
+    assert [envelope.client for envelope in deployed.observer.said(view, one)] == [one]
+    assert deployed.observer.said(view, ClientId(99)) == []
+
+
+def test_a_round_is_open_until_it_is_decided_and_nothing_after_the_last(
+    deployed: Deployed,
+) -> None:
+    for number in (1, 2, 3):
+        assert deployed.observer.is_open(number)
+        deployed.play()
+        assert not deployed.observer.is_open(number)
+    assert deployed.observer.chain() is None
+
+
+def test_the_model_is_the_one_that_the_contract_names(deployed: Deployed) -> None:
+    assert np.array_equal(deployed.observer.model(), initial_model())
+    deployed.play()
+    digest = deployed.around.ledger.state().model
+    assert sha256(deployed.observer.model().tobytes()) == digest
+    deployed.blobs._blobs[digest] = b"damaged"
+    with pytest.raises(BlobError, match="damaged"):
+        deployed.observer.model()
+
+
+def test_a_model_of_another_size_is_an_error(deployed: Deployed) -> None:
+    parameters = replace(deployed.around.parameters, dimension=9)
+    with pytest.raises(EncodingError):
+        Observer(replace(deployed.around, parameters=parameters)).model()
+
+
+def test_a_log_that_lacks_the_opening_is_an_error(
+    deployed: Deployed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deployed.around.ledger, "opening", lambda *_: None)
+    with pytest.raises(ChainError, match="round 1 opened"):
+        deployed.observer.chain()

@@ -1,0 +1,86 @@
+"""An honest client commits once and in time, and publishes nothing before all inputs are closed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ledger.actors.actions import PostEnvelope, SendCommitment, StoreBlobs
+from ledger.actors.trainer import Trainer
+from ledger.protocol.documents.envelope import PublishedPayload
+from ledger.protocol.encoding import commitment_of, sha256
+from ledger.protocol.signing import is_signed_by
+from ledger.protocol.types import ClientId
+from tests.actors.support import DOMAIN, Network, signers
+
+if TYPE_CHECKING:
+    from ledger.actors.view import ChainView
+
+ME = ClientId(3)
+PAYLOAD = b"an update"
+
+
+def trainer(client: int = ME) -> Trainer:
+    return Trainer(ClientId(client), signers()[client])
+
+
+def chain_of(network: Network) -> ChainView:
+    chain = network.chain.view()
+    assert chain is not None
+    return chain
+
+
+def test_commits_its_payload_bound_to_itself() -> None:
+    chain = chain_of(Network())
+    (action,) = trainer().commit(chain, PAYLOAD)
+    assert isinstance(action, SendCommitment)
+    commitment = action.signed.commitment
+    assert commitment.commitment == commitment_of(ME, sha256(PAYLOAD))
+    assert (commitment.round, commitment.client) == (1, ME)
+    assert is_signed_by(signers()[ME].address, DOMAIN, commitment, action.signed.signature)
+
+
+def test_commits_again_while_it_has_not_been_taken_and_not_after() -> None:
+    network = Network()
+    actions = trainer().commit(chain_of(network), PAYLOAD)
+    assert trainer().commit(chain_of(network), PAYLOAD) == actions
+    network.apply(actions[0])
+    network.chain.mine(0.0)
+    assert trainer().commit(chain_of(network), PAYLOAD) == []
+    assert trainer(4).commit(chain_of(network), PAYLOAD) != []
+
+
+def test_does_not_commit_when_the_window_is_over() -> None:
+    network = Network()
+    chain = chain_of(network)
+    network.chain.mine_to(chain.opened_block + chain.parameters.commit_blocks, 0.0)
+    assert trainer().commit(chain_of(network), PAYLOAD) == []
+
+
+def test_does_not_commit_when_banned_before_the_round() -> None:
+    chain = chain_of(Network())
+    registry = list(chain.registry)
+    registry[ME] = replace(registry[ME], banned_in=1)
+    assert trainer().commit(replace(chain, registry=tuple(registry)), PAYLOAD) != []
+    assert trainer().commit(replace(chain, registry=tuple(registry), round=2), PAYLOAD) == []
+
+
+def test_publishes_what_counts_until_it_is_announced() -> None:
+    network = Network()
+    view = network.close()
+    (client, *_) = view.inputs.participants.active
+    payload = network.payload(1, client)
+    store, post = trainer(client).publish(view, payload)
+    assert store == StoreBlobs({sha256(payload): payload})
+    assert isinstance(post, PostEnvelope)
+    assert post.envelope.body == PublishedPayload(sha256(payload))
+    assert trainer(client).publish(view.with_envelopes([post.envelope]), payload) == []
+
+
+def test_publishes_nothing_that_does_not_count() -> None:
+    network = Network()
+    absent = chain_of(network).participants().trainers[0]
+    view = network.close(absent)
+    present = view.inputs.participants.trainers[1]
+    assert trainer(absent).publish(view, network.payload(1, absent)) == []
+    assert trainer(present).publish(view, b"another update") == []

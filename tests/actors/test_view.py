@@ -1,0 +1,529 @@
+"""What is genuine is seen, whoever sends it; everything else is passed over, one kind a test."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ledger.actors.view import MOST_SETS, ChainView, RoundView
+from ledger.protocol.consensus import MAX_VIEWS
+from ledger.protocol.documents.envelope import (
+    Envelope,
+    EnvelopeKind,
+    PhaseCertificate,
+    Proposal,
+    PublishedPayload,
+    PublishedScores,
+    Reply,
+)
+from ledger.protocol.documents.vector import encode_vector
+from ledger.protocol.encoding import aggregation_result, commitment_of, set_digest, sha256
+from ledger.protocol.ledger_state import StatementKind
+from ledger.protocol.scores import parse_vector
+from ledger.protocol.types import (
+    NO_DIGEST,
+    ClientId,
+    Digest,
+    Domain,
+    Phase,
+    SignedVote,
+    VoteKind,
+)
+from tests.actors.support import (
+    DOMAIN,
+    PARAMETERS,
+    Network,
+    answered,
+    elected,
+    published,
+    requested,
+    scored,
+    signed_commitment,
+    signed_vote,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+AGGREGATION, ELECTION = Phase.AGGREGATION, Phase.ELECTION
+OTHER_DOMAIN = Domain(1, DOMAIN.contract)
+
+
+@pytest.fixture(scope="module")
+def network() -> Network:
+    network = Network()
+    elected(network)
+    return network
+
+
+@pytest.fixture(scope="module")
+def full(network: Network) -> RoundView:
+    view = network.union()
+    assert view is not None
+    return view
+
+
+@pytest.fixture
+def empty(network: Network) -> RoundView:
+    view = network.opened()
+    assert view is not None
+    return view
+
+
+def of_kind(network: Network, kind: EnvelopeKind, phase: Phase | None = None) -> Envelope:
+    """Return the first envelope of a kind that honest clients have sent."""
+    for envelope in network.board:
+        body = envelope.body
+        vote = body.request.vote if isinstance(body, Proposal) else None
+        vote = body.reply.vote if isinstance(body, Reply) else vote
+        if envelope.kind is kind and (phase is None or (vote is not None and vote.phase is phase)):
+            return envelope
+    raise AssertionError
+
+
+# The chain.
+
+
+def test_inputs_are_open_until_the_closing_block_is_final() -> None:
+    network = Network(depth=2)
+    chain = network.chain.view()
+    assert chain is not None
+    network.commit(*chain.participants().expected)
+    network.chain.mine(5.0)
+    for _ in range(2):
+        chain = network.chain.view()
+        assert chain is not None
+        assert chain.inputs() is None
+        assert network.opened() is None
+        network.chain.mine(6.0)
+    view = network.opened()
+    assert view is not None
+    assert view.closed_at == 5.0
+    assert set(view.inputs.closing.commitments) == view.inputs.participants.expected
+
+
+def test_commitments_are_taken_up_to_the_end_of_the_window() -> None:
+    chain = Network().chain.view()
+    assert chain is not None
+    last = chain.opened_block + chain.parameters.commit_blocks
+    assert replace(chain, final_block=last - 1).takes_commitments
+    assert not replace(chain, final_block=last).takes_commitments
+
+
+def test_a_banned_member_is_no_participant_of_the_round_after(full: RoundView) -> None:
+    inputs, banned = full.inputs, full.inputs.participants.committee[1]
+    registry = list(inputs.registry)
+    registry[banned] = replace(registry[banned], banned_in=inputs.round)
+    chain = ChainView(
+        PARAMETERS, inputs.layout, DOMAIN, tuple(registry), inputs.round + 1, inputs.seed,
+        inputs.participants.committee, 1, 9, (),
+    )  # fmt: skip
+    assert banned not in chain.participants().members
+    assert banned not in chain.participants().expected
+    assert banned in replace(chain, round=inputs.round).participants().members
+
+
+# Payloads.
+
+
+def test_a_payload_is_announced_by_whoever_knows_what_opens_the_commitment(
+    network: Network, empty: RoundView
+) -> None:
+    envelope = of_kind(network, EnvelopeKind.PAYLOAD)
+    view = empty.with_envelopes([envelope])
+    assert list(view.announced) == [envelope.client]
+    assert view.usable == ()
+    payload = network.blobs[view.announced[envelope.client]]
+    assert view.with_payloads({envelope.client: payload}).usable == (envelope.client,)
+
+
+def test_a_payload_that_opens_no_commitment_is_passed_over(
+    network: Network, empty: RoundView
+) -> None:
+    one, other = empty.inputs.participants.trainers[:2]
+    digest = sha256(network.payload(1, one))
+    for client in (other, ClientId(99)):  # another's; nobody's
+        copied = Envelope(DOMAIN, 1, client, PublishedPayload(digest))
+        assert empty.with_envelopes([copied]).announced == {}
+        assert empty.with_payloads({client: network.payload(1, one)}) is empty
+    assert empty.with_payloads({one: network.payload(1, other)}) is empty
+
+
+def test_a_payload_that_is_held_already_changes_nothing(full: RoundView) -> None:
+    assert full.with_payloads(full.evidence.payloads) is full
+
+
+def test_a_malformed_payload_is_held_and_not_usable() -> None:
+    network = Network()
+    chain = network.chain.view()
+    assert chain is not None
+    client = chain.participants().trainers[0]
+    network.payloads[1, client] = b"short"
+    network.close()
+    view = network.union()
+    assert view is not None
+    assert view.evidence.payloads[client] == b"short"
+    assert client not in view.usable
+
+
+# Envelopes of elsewhere.
+
+
+@pytest.mark.parametrize("kind", [EnvelopeKind.PAYLOAD, EnvelopeKind.SCORES, EnvelopeKind.REQUEST])
+@pytest.mark.parametrize(("domain", "number"), [(OTHER_DOMAIN, 1), (DOMAIN, 2)])
+def test_an_envelope_of_another_contract_or_round_is_passed_over(
+    network: Network, empty: RoundView, kind: EnvelopeKind, domain: Domain, number: int
+) -> None:
+    envelope = of_kind(network, kind)
+    assert empty.with_envelopes([envelope]) != empty
+    foreign = replace(envelope, domain=domain, round=number)
+    assert_nothing(empty.with_envelopes([foreign]))
+
+
+def test_a_commitment_counts_on_the_chain_only(network: Network, empty: RoundView) -> None:
+    chain = network.chain.view()
+    assert chain is not None
+    signed = signed_commitment(chain, 3, sha256(b"late"))
+    assert_nothing(empty.with_envelopes([Envelope(DOMAIN, 1, ClientId(3), signed)]))
+
+
+def assert_nothing(view: RoundView) -> None:
+    assert not view.announced
+    assert not view.claims
+    assert not view.proposals
+    assert not view.votes
+    assert not view.evidence.vectors
+
+
+# Score vectors.
+
+
+def scores_of(network: Network) -> PublishedScores:
+    body = of_kind(network, EnvelopeKind.SCORES).body
+    assert isinstance(body, PublishedScores)
+    return body
+
+
+def test_scores_are_kept_with_their_vector(network: Network, empty: RoundView) -> None:
+    envelope = of_kind(network, EnvelopeKind.SCORES)
+    view = empty.with_envelopes([envelope, envelope])
+    scores = scores_of(network).signed.scores
+    assert view.claims_for(scores.clients) == [scores_of(network).signed]
+    assert view.claims_for(NO_DIGEST) == []
+    assert view.evidence.vectors == {scores.digest: scores_of(network).vector}
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        lambda one, key: published(key, replace(one, round=2), b""),
+        lambda one, key: published(key, replace(one, base=NO_DIGEST), b""),
+        lambda one, key: published(key, replace(one, member=ClientId(99)), b""),
+        lambda one, key: published((key + 1) % 14, replace(one, digest=sha256(b"")), b""),
+        lambda one, key: published(key, one, b"other bytes"),
+    ],
+    ids=["another round", "another base", "no member", "another's key", "another vector"],
+)
+def test_scores_that_are_not_what_they_claim_are_passed_over(
+    network: Network, empty: RoundView, forged: Callable[..., PublishedScores]
+) -> None:
+    scores = scores_of(network).signed.scores
+    body = forged(scores, int(scores.member))
+    assert_nothing(empty.with_envelopes([Envelope(DOMAIN, 1, scores.member, body)]))
+
+
+def two_vectors(network: Network, count: int = 2) -> list[Envelope]:
+    """Return one member's signed vectors for one set: the true one and as many others."""
+    true = scores_of(network)
+    vector, scores = parse_vector(true.vector), true.signed.scores
+    assert vector is not None
+    envelopes = [of_kind(network, EnvelopeKind.SCORES)]
+    for factor in range(2, count + 1):
+        data = encode_vector(replace(vector, distances=factor * vector.distances))
+        body = published(scores.member, replace(scores, digest=sha256(data)), data)
+        envelopes.append(Envelope(DOMAIN, 1, scores.member, body))
+    return envelopes
+
+
+def test_of_many_vectors_for_one_set_the_two_smallest_are_kept_in_any_order(
+    network: Network, empty: RoundView
+) -> None:
+    envelopes = two_vectors(network, 5)
+    clients = scores_of(network).signed.scores.clients
+    digests = [
+        e.body.signed.scores.digest for e in envelopes if isinstance(e.body, PublishedScores)
+    ]
+    for order in (envelopes, envelopes[::-1], envelopes[2:] + envelopes[:2]):
+        view = empty
+        for envelope in order:
+            view = view.with_envelopes([envelope])
+        kept = [signed.scores.digest for signed in view.claims_for(clients)]
+        assert kept == sorted(digests)[:2]
+        assert set(view.evidence.vectors) == set(kept)
+
+
+def test_two_vectors_for_one_set_prove_an_equivocation(network: Network, empty: RoundView) -> None:
+    view = empty.with_envelopes(two_vectors(network))
+    (report,) = view.equivocations()
+    assert report.kind is StatementKind.SCORES
+    assert report.client == scores_of(network).signed.scores.member
+
+
+def test_one_vector_signed_for_two_sets_stays_while_one_of_them_has_it(
+    network: Network, empty: RoundView
+) -> None:
+    envelopes = two_vectors(network, 6)
+    bodies = [e.body for e in envelopes if isinstance(e.body, PublishedScores)]
+    *smaller, largest = sorted(bodies, key=lambda body: body.signed.scores.digest)
+    member = largest.signed.scores.member
+    again = published(
+        member, replace(largest.signed.scores, clients=Digest(b"2" * 32)), largest.vector
+    )
+    others = [
+        published(member, replace(body.signed.scores, clients=Digest(b"2" * 32)), body.vector)
+        for body in smaller[2:4]
+    ]
+    view = empty.with_envelopes(
+        Envelope(DOMAIN, 1, member, body) for body in (largest, again, *smaller[:2])
+    )
+    assert largest.signed.scores.digest in view.evidence.vectors
+    view = view.with_envelopes(Envelope(DOMAIN, 1, member, body) for body in others)
+    held = {signed.scores.digest for pair in view.claims.values() for signed in pair}
+    assert set(view.evidence.vectors) == held
+
+
+def test_a_member_cannot_fill_the_memory_with_sets(network: Network, empty: RoundView) -> None:
+    true = scores_of(network)
+    member = true.signed.scores.member
+    view = empty
+    for number in range(MOST_SETS + 3):
+        scores = replace(true.signed.scores, clients=Digest(number.to_bytes(32)))
+        body = published(member, scores, true.vector)
+        view = view.with_envelopes([Envelope(DOMAIN, 1, member, body)])
+    assert len(view.claims) == MOST_SETS
+
+
+# Requests.
+
+
+def request_of(network: Network, phase: Phase = AGGREGATION) -> Proposal:
+    body = of_kind(network, EnvelopeKind.REQUEST, phase).body
+    assert isinstance(body, Proposal)
+    return body
+
+
+def test_a_request_is_seen_with_what_it_rests_on(network: Network, empty: RoundView) -> None:
+    for phase in Phase:
+        envelope = of_kind(network, EnvelopeKind.REQUEST, phase)
+        view = empty.with_envelopes([envelope, envelope])
+        assert view.proposals[phase, 0] == (request_of(network, phase),)
+        assert view.requests(phase, 0) == (request_of(network, phase).request,)
+        assert view.requests(phase, 1) == ()
+
+
+def test_a_request_of_another_than_the_primary_is_passed_over(
+    network: Network, empty: RoundView
+) -> None:
+    proposal = request_of(network)
+    primary = proposal.request.member
+    other = next(m for m in empty.inputs.participants.members if m != primary)
+    forgeries = [
+        signed_vote(other, proposal.request.vote),
+        signed_vote(primary, proposal.request.vote, key=other),
+        signed_vote(primary, proposal.request.vote, domain=OTHER_DOMAIN),
+        signed_vote(primary, replace(proposal.request.vote, view=MAX_VIEWS)),
+        signed_vote(primary, replace(proposal.request.vote, round=2)),
+        signed_vote(primary, replace(proposal.request.vote, base=NO_DIGEST)),
+        signed_vote(primary, replace(proposal.request.vote, kind=VoteKind.REPLY)),
+    ]
+    for forged in forgeries:
+        body = replace(proposal, request=forged)
+        assert_nothing(empty.with_envelopes([Envelope(DOMAIN, 1, forged.member, body)]))
+
+
+def test_a_request_whose_opening_or_record_is_another_is_a_vote_and_no_proposal(
+    network: Network, empty: RoundView
+) -> None:
+    proposal = request_of(network)
+    opening = proposal.opening
+    assert opening is not None
+    resigned = aggregation_result(replace(opening, record=NO_DIGEST))
+    vote = replace(proposal.request.vote, result=resigned)
+    member = proposal.request.member
+    broken = [
+        replace(proposal, opening=replace(opening, model=NO_DIGEST)),
+        replace(proposal, record=b"another record"),
+        replace(
+            proposal,
+            request=signed_vote(member, vote),
+            opening=replace(opening, record=NO_DIGEST),
+        ),
+        replace(proposal, opening=None),
+        replace(proposal, record=None),
+    ]
+    for body in broken:
+        view = empty.with_envelopes([Envelope(DOMAIN, 1, member, body)])
+        assert not view.proposals
+        assert len(view.requests(AGGREGATION, 0)) == 1
+        # The whole one is seen as soon as it comes.
+        view = view.with_envelopes([of_kind(network, EnvelopeKind.REQUEST, AGGREGATION)])
+        assert len(view.proposals[AGGREGATION, 0]) == 1
+
+
+def test_a_request_of_phase_2_without_a_certificate_is_no_proposal(
+    network: Network, empty: RoundView
+) -> None:
+    proposal = replace(request_of(network, ELECTION), certificate=None)
+    envelope = Envelope(DOMAIN, 1, proposal.request.member, proposal)
+    assert not empty.with_envelopes([envelope]).proposals
+
+
+def test_of_many_requests_of_a_view_two_are_kept_and_prove_it(
+    network: Network, empty: RoundView
+) -> None:
+    proposal = request_of(network)
+    member = proposal.request.member
+    view = empty
+    for number in range(4):
+        wrong = replace(proposal.request.vote, set_digest=Digest(bytes([number]) * 32))
+        body = replace(proposal, request=signed_vote(member, wrong))
+        view = view.with_envelopes([Envelope(DOMAIN, 1, member, body)])
+    assert len(view.proposals[AGGREGATION, 0]) == 2
+    assert len(view.requests(AGGREGATION, 0)) == 2
+    (report,) = view.equivocations()
+    assert (report.client, report.kind) == (member, StatementKind.REQUEST)
+
+
+# Replies and certificates.
+
+
+def test_a_reply_of_another_kind_or_signer_is_passed_over(
+    network: Network, empty: RoundView
+) -> None:
+    envelope = of_kind(network, EnvelopeKind.REPLY)
+    assert isinstance(envelope.body, Reply)
+    reply = envelope.body.reply
+    assert list(empty.with_envelopes([envelope]).votes) == [(reply.member, reply.vote.slot)]
+    forgeries = [
+        signed_vote(reply.member, replace(reply.vote, kind=VoteKind.REQUEST)),
+        signed_vote(reply.member, replace(reply.vote, round=2)),
+        signed_vote(reply.member, replace(reply.vote, base=NO_DIGEST)),
+        signed_vote(reply.member, replace(reply.vote, view=MAX_VIEWS)),
+        signed_vote(reply.member, reply.vote, domain=OTHER_DOMAIN),
+        signed_vote(reply.member, reply.vote, key=(reply.member + 1) % 14),
+        signed_vote(empty.inputs.participants.trainers[0], reply.vote),
+        SignedVote(reply.member, reply.vote, bytes(65)),
+    ]
+    for forged in forgeries:
+        assert_nothing(empty.with_envelopes([Envelope(DOMAIN, 1, forged.member, Reply(forged))]))
+
+
+def test_of_many_replies_in_one_slot_two_are_kept_and_prove_it(
+    network: Network, empty: RoundView
+) -> None:
+    envelope = of_kind(network, EnvelopeKind.REPLY)
+    assert isinstance(envelope.body, Reply)
+    reply = envelope.body.reply
+    votes = [replace(reply.vote, result=Digest(bytes([i]) * 32)) for i in range(4)]
+    bodies = [Reply(signed_vote(reply.member, vote)) for vote in votes]
+    view = empty.with_envelopes(Envelope(DOMAIN, 1, reply.member, body) for body in bodies)
+    assert len(view.votes[reply.member, reply.vote.slot]) == 2
+    (report,) = view.equivocations()
+    assert (report.client, report.kind) == (reply.member, StatementKind.REPLY)
+
+
+def test_nothing_honest_proves_an_equivocation(full: RoundView) -> None:
+    assert full.equivocations() == []
+
+
+def test_a_certificate_is_a_request_with_enough_equal_replies_and_none_too_many(
+    full: RoundView,
+) -> None:
+    for phase in Phase:
+        (certificate,) = full.certificates(phase)
+        assert certificate.request.member == full.primary(phase, 0)
+        assert len(certificate.replies) == PARAMETERS.replies == 3
+        assert certificate.request.member not in {r.member for r in certificate.replies}
+
+
+def test_too_few_replies_are_no_certificate() -> None:
+    network = Network()
+    view = requested(network)
+    primary = view.primary(AGGREGATION, 0)
+    others = [m for m in view.inputs.participants.members if m != primary]
+    assert answered(network, 0, others[:2]).certificates(AGGREGATION) == []
+    assert answered(network, 0, others[2:3]).certificates(AGGREGATION) != []
+
+
+def test_a_reply_of_the_primary_and_replies_to_something_else_do_not_count() -> None:
+    network = Network()
+    view = requested(network)
+    primary = view.primary(AGGREGATION, 0)
+    others = [m for m in view.inputs.participants.members if m != primary]
+    view = answered(network, 0, others[:2])
+    (request,) = view.requests(AGGREGATION, 0)
+    reply = replace(request.vote, kind=VoteKind.REPLY)
+    own = Reply(signed_vote(primary, reply))
+    wrong = Reply(signed_vote(others[2], replace(reply, result=NO_DIGEST)))
+    view = view.with_envelopes(
+        [Envelope(DOMAIN, 1, primary, own), Envelope(DOMAIN, 1, others[2], wrong)]
+    )
+    assert view.certificates(AGGREGATION) == []
+
+
+def test_a_request_of_phase_2_brings_the_votes_of_its_certificate(
+    network: Network, empty: RoundView
+) -> None:
+    envelope = of_kind(network, EnvelopeKind.REQUEST, ELECTION)
+    view = empty.with_envelopes([envelope])
+    assert len(view.certificates(AGGREGATION)) == 1
+
+
+def test_a_certificate_with_forged_votes_brings_only_the_genuine_ones(
+    network: Network, empty: RoundView
+) -> None:
+    proposal = request_of(network, ELECTION)
+    assert proposal.certificate is not None
+    replies = proposal.certificate.replies
+    swapped = tuple((member, replies[0][1]) for member, _ in replies)
+    forged = [
+        replace(proposal.certificate, replies=swapped),
+        replace(proposal.certificate, request=bytes(65)),
+        replace(proposal.certificate, set_digest=NO_DIGEST),
+        replace(proposal.certificate, view=1),
+        PhaseCertificate(2**32 - 1, NO_DIGEST, bytes(65), ()),
+    ]
+    for certificate in forged:
+        body = replace(proposal, certificate=certificate)
+        view = empty.with_envelopes([Envelope(DOMAIN, 1, proposal.request.member, body)])
+        assert view.certificates(AGGREGATION) == []
+        # Who passes the request on with a forged certificate keeps nobody from the true one.
+        view = view.with_envelopes([of_kind(network, EnvelopeKind.REQUEST, ELECTION)])
+        assert len(view.certificates(AGGREGATION)) == 1
+
+
+def test_a_banned_member_has_no_voice(network: Network, empty: RoundView) -> None:
+    envelope = of_kind(network, EnvelopeKind.REPLY)
+    inputs = empty.inputs
+    banned = frozenset({envelope.client})
+    inputs = replace(inputs, participants=replace(inputs.participants, banned=banned))
+    assert_nothing(replace(empty, inputs=inputs).with_envelopes([envelope]))
+
+
+def test_scores_name_their_set_by_its_clients_ascending(full: RoundView) -> None:
+    assert len(full.claims_for(set_digest(full.usable))) == 5
+
+
+def test_what_a_client_committed_is_bound_to_it(network: Network, full: RoundView) -> None:
+    for client, commitment in full.inputs.closing.commitments.items():
+        assert commitment == commitment_of(client, sha256(network.payload(1, client)))
+
+
+def test_a_view_is_never_changed(network: Network) -> None:
+    other = Network()
+    view = scored(other)
+    before = (dict(view.claims), dict(view.votes), dict(view.evidence.vectors))
+    view.with_envelopes(network.board)
+    assert before == (dict(view.claims), dict(view.votes), dict(view.evidence.vectors))

@@ -1,0 +1,381 @@
+"""Each attack on the first version that concerns who acts, and what comes of it now.
+
+The numbers are the rows of the table in issue 5.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from clients.adversaries.faults import MemberFault
+from ledger.actors.actions import SendCommitment, SendDecision
+from ledger.protocol.documents.incidents import decode_incidents
+from ledger.protocol.documents.record import decode_record
+from ledger.protocol.encoding import sha256, vector_bytes
+from ledger.protocol.errors import Refusal, RequestNotSignedError
+from ledger.protocol.ledger_state import ClientBanned
+from ledger.protocol.types import (
+    NO_DIGEST,
+    ClientId,
+    DropoutReason,
+    IncidentKind,
+    Phase,
+    RefusalReason,
+)
+from tests.actors.support import (
+    PARAMETERS,
+    Network,
+    committee_of,
+    play,
+    requested,
+    scored,
+    self_ban,
+    signed_commitment,
+    update_of,
+)
+
+if TYPE_CHECKING:
+    from ledger.protocol.documents.incidents import Incident
+    from ledger.protocol.ledger_state import LedgerState, RoundDecided
+    from tests.actors.deployed import Deployed
+
+AGGREGATION = Phase.AGGREGATION
+SECONDS = float(PARAMETERS.view_seconds)
+
+
+def decided_in(network: Network, number: int = 1) -> RoundDecided:
+    decided = network.chain.decided(number)
+    assert decided is not None
+    network.require_right(decided, state_before(network, decided))
+    return decided
+
+
+def state_before(network: Network, decided: RoundDecided) -> LedgerState:
+    place = next(i for i, b in enumerate(network.chain.blocks) if decided in b.events)
+    return network.chain.blocks[place - 1].state
+
+
+def incidents_of(network: Network, decided: RoundDecided) -> tuple[Incident, ...]:
+    if decided.incidents == NO_DIGEST:
+        return ()
+    return decode_incidents(network.blobs[decided.incidents]).incidents
+
+
+def refusals(network: Network) -> list[type[Refusal]]:
+    return [type(refusal) for block in network.chain.blocks for _, refusal in block.refused]
+
+
+def banned(network: Network) -> set[ClientId]:
+    return {event.client for event in network.chain.events if isinstance(event, ClientBanned)}
+
+
+# 1: a trainer that has committed bans itself before `decide`.
+
+
+def test_1_a_self_ban_before_the_decision_does_not_keep_the_round_from_it() -> None:
+    network = Network()
+    view = network.close()
+    guilty = view.inputs.participants.trainers[2]
+    network.chain.send(self_ban(network, guilty))
+    network.chain.mine(network.now)
+    play(network, committee_of(network).values())
+    decided = decided_in(network)
+    assert guilty in {word & 0xFFFF_FFFF for word in decided.ranking}
+    assert refusals(network) == []
+    assert banned(network) == {guilty}
+
+
+def test_1_a_self_ban_between_the_votes_and_the_decision_ends_no_run(deployed: Deployed) -> None:
+    guilty = deployed.chain_view().participants().trainers[0]
+    assert deployed.ban(guilty)
+    assert deployed.play() is not None
+    assert guilty not in deployed.chain_view().participants().trainers
+    assert deployed.play() is not None
+
+
+def test_1_a_member_that_bans_itself_leaves_an_empty_seat_only_in_later_rounds() -> None:
+    network = Network()
+    network.close()
+    guilty = network.chain.state.committee[0]
+    network.chain.send(self_ban(network, guilty))
+    network.chain.mine(network.now)
+    play(network, committee_of(network).values())
+    assert decided_in(network).signers
+    chain = network.chain.view()
+    assert chain is not None
+    assert guilty not in chain.participants().active
+
+
+# 2: restarted members sign second votes.
+
+
+def test_2_a_stray_commitment_after_the_votes_moves_nobody_to_a_second_one() -> None:
+    network = Network()
+    chain = network.chain.view()
+    assert chain is not None
+    view = scored(network)
+    base = view.inputs.closing.base
+    members = committee_of(network)
+    network.now = view.closed_at + SECONDS
+    for member in members.values():
+        member.deliver()
+        member.step()  # the primary's request
+    idle = next(
+        c for c in range(PARAMETERS.clients) if ClientId(c) not in view.inputs.closing.commitments
+    )
+    network.apply(SendCommitment(signed_commitment(chain, idle, sha256(b"stray"))))
+    block = network.chain.mine(network.now)
+    assert not block.refused
+    for member in members.values():
+        member.restart()
+    play(network, members.values())
+    assert decided_in(network).base == base
+    assert banned(network) == set()
+
+
+@pytest.mark.parametrize("seat", range(5))
+def test_2_a_restored_backup_makes_nobody_sign_twice(seat: int) -> None:
+    # Each of the five, the primary among them, comes back with a journal that knows nothing.
+    network = Network()
+    view = scored(network)
+    members = list(committee_of(network).values())
+    old = members[seat]
+    backup = old.journal.backup()
+    network.now = view.closed_at + SECONDS
+    for _ in range(2):
+        for member in members:
+            member.deliver()
+            member.step()
+    votes = dict(old.statements.votes)
+    assert votes
+    old.restore(backup, mailbox_is_readable=True)
+    play(network, members)
+    decided_in(network)
+    assert old.statements.votes.items() >= votes.items()
+    assert banned(network) == set()
+
+
+def test_2_a_reorganisation_of_the_closing_block_makes_nobody_sign_twice() -> None:
+    network = Network()
+    view = requested(network)
+    members = committee_of(network)
+    network.now = view.closed_at + SECONDS
+    for member in members.values():
+        member.deliver()
+        member.step()
+    before = view.inputs.closing.base
+    network.chain.reorganise(1)
+    network.chain.pool.reverse()  # the same commitments in another order
+    network.chain.mine(network.now)
+    again = network.opened()
+    assert again is not None
+    assert again.inputs.closing.base != before
+    for member in members.values():
+        member.deliver()
+        member.step()
+    network.chain.reorganise(1)
+    network.chain.pool.reverse()  # and back
+    network.chain.mine(network.now)
+    play(network, members.values())
+    assert decided_in(network).base == before
+    assert banned(network) == set()
+
+
+# 3: the sender drops who was refused.
+
+
+def liar_and(network: Network, fault: MemberFault) -> tuple[ClientId, dict[int, MemberFault]]:
+    """Return a liar and faults: the primary of view 0 has one, a member who is not it lies."""
+    view = network.opened()
+    assert view is not None
+    committee = view.inputs.participants.committee
+    first = committee.index(view.primary(AGGREGATION, 0))
+    last = committee.index(view.primary(Phase.ELECTION, 0))
+    lies = next(place for place in range(5) if place not in {first, last})
+    return committee[lies], {lies: MemberFault.FALSE_SCORES, last: fault}
+
+
+def test_3_a_sender_that_drops_who_was_refused_is_refused() -> None:
+    network = Network()
+    network.close()
+    liar, faults = liar_and(network, MemberFault.WHITEWASHING)
+    play(network, committee_of(network, faults).values())
+    assert RequestNotSignedError in refusals(network)
+    record = network.record_of(decided_in(network))
+    assert [(e.signed.scores.member, e.reason) for e in record.refused] == [
+        (liar, RefusalReason.FALSE_DISTANCE)
+    ]
+
+
+def test_3_a_primary_that_drops_who_was_refused_gets_no_quorum() -> None:
+    network = Network()
+    view = network.close()
+    committee = view.inputs.participants.committee
+    washes = committee.index(view.primary(AGGREGATION, 0))
+    lies = next(place for place in range(5) if place != washes)
+    faults = {lies: MemberFault.FALSE_SCORES, washes: MemberFault.WHITEWASHING}
+    play(network, committee_of(network, faults).values())
+    decided = decided_in(network)
+    assert decided.views[0] > 0
+    refused = network.record_of(decided).refused
+    assert [entry.signed.scores.member for entry in refused] == [committee[lies]]
+
+
+# 4: a silent trainer commits once `decide` is in sight.
+
+
+def test_4_a_late_commitment_is_in_no_record_and_moves_no_base() -> None:
+    # All others have committed in time; one more waits until the window is nearly over.
+    network = Network()
+    chain = network.chain.view()
+    assert chain is not None
+    late = chain.participants().trainers[3]
+    network.commit(*(chain.participants().expected - {late}))
+    network.chain.mine(network.now)
+    last = chain.opened_block + PARAMETERS.commit_blocks
+    network.chain.mine_to(last, network.now)
+    network.publish(*chain.participants().expected)
+    view = scored(network)
+    base = view.inputs.closing.base
+    members = committee_of(network)
+    for member in members.values():
+        member.deliver()
+        member.step()
+    network.apply(SendCommitment(signed_commitment(chain, late, sha256(b"late"))))
+    network.chain.mine(network.now)
+    play(network, members.values())
+    decided = decided_in(network)
+    assert decided.base == base
+    (dropout,) = network.record_of(decided).dropouts
+    assert (dropout.client, dropout.reason) == (late, DropoutReason.NO_COMMITMENT)
+
+
+def test_4_a_commitment_after_the_closing_block_counts_for_nothing_though_it_is_taken() -> None:
+    network = Network()
+    chain = network.chain.view()
+    assert chain is not None
+    view = network.close()
+    idle = next(
+        ClientId(c)
+        for c in range(PARAMETERS.clients)
+        if ClientId(c) not in view.inputs.participants.active
+    )
+    network.apply(SendCommitment(signed_commitment(chain, idle, sha256(b"late"))))
+    network.chain.mine(network.now)
+    again = network.opened()
+    assert again is not None
+    assert idle in network.chain.state.committed
+    assert again.inputs.closing == view.inputs.closing
+    play(network, committee_of(network).values())
+    decided_in(network)
+
+
+# 6: who publishes last picks the next seed.
+
+
+def test_6_a_member_that_publishes_last_cannot_move_the_next_seed() -> None:
+    seeds, distances = set(), set()
+    for fault in (None, MemberFault.GRINDING):
+        network = Network()
+        network.close()
+        faults = {} if fault is None else {0: fault}
+        play(network, committee_of(network, faults).values())
+        decided = decided_in(network)
+        seeds.add(decided.next_seed)
+        distances.add(decided.scores_root)
+    assert len(seeds) == 1
+    assert len(distances) == 2, "it did bend its distances"
+
+
+# 9: a request of a later view smears the primaries before it.
+
+
+def test_9_a_request_of_a_later_view_smears_nobody() -> None:
+    network = Network()
+    view = network.close()
+    committee = view.inputs.participants.committee
+    jumper = next(
+        place
+        for place, client in enumerate(committee)
+        if client != view.primary(AGGREGATION, 0)
+        and any(view.primary(AGGREGATION, later) == client for later in range(1, 8))
+    )
+    play(network, committee_of(network, {jumper: MemberFault.VIEW_JUMPER}).values())
+    jumped = {
+        body.request.vote.view
+        for body in (e.body for e in network.board)
+        if hasattr(body, "request") and body.request.vote.phase is AGGREGATION
+    }
+    assert max(jumped) > 0, "it did jump"
+    decided = decided_in(network)
+    assert decided.views == (0, 0)
+    assert incidents_of(network, decided) == ()
+    assert banned(network) == set()
+
+
+def test_9_what_is_certified_in_a_later_view_tells_the_views_before_as_they_were() -> None:
+    # The primary of view 0 is down and comes back: it was silent, and nobody else is accused.
+    network = Network()
+    view = network.close()
+    first = view.primary(AGGREGATION, 0)
+    members = committee_of(network)
+    down = members.pop(first)
+    play(network, members.values())
+    decided = decided_in(network)
+    led = [view.primary(AGGREGATION, number) for number in range(decided.views[0])]
+    assert led
+    assert {(i.kind, i.member) for i in incidents_of(network, decided)} <= {
+        (IncidentKind.SILENT, first)
+    }
+    assert down.statements.votes == {}
+
+
+# 10: one wild reference decides every ranking under the mean.
+
+
+def accepted_with(scoring: str, factor: float) -> tuple[ClientId, ...]:
+    network = Network(replace(PARAMETERS, scoring=scoring))
+    wild = network.chain.state.committee[0]
+    network.payloads[1, wild] = vector_bytes((factor * update_of(1, wild)).astype(np.float32))
+    network.close()
+    play(network, committee_of(network, {0: MemberFault.FALSE_REFERENCE}).values())
+    decided = decided_in(network)
+    record = network.record_of(decided)
+    assert wild in {signed.scores.member for signed in record.scores}, "its scores are honest"
+    return tuple(sorted(decided.accepted))
+
+
+def test_10_one_false_reference_decides_the_ranking_under_the_mean_and_not_the_median() -> None:
+    # Who lies along the wild update is near to it, and who lies against it is far: under the
+    # mean that is all that counts. Under the median it is one distance too large, either way.
+    assert accepted_with("mean", 100.0) != accepted_with("mean", -100.0)
+    assert accepted_with("median", 100.0) == accepted_with("median", -100.0)
+
+
+def test_members_that_run_twice_on_one_journal_say_everything_once() -> None:
+    network = Network()
+    network.close()
+    members = list(committee_of(network).values())
+    twins = [member.twin() for member in members]
+    play(network, [*members, *twins])
+    decided_in(network)
+    assert banned(network) == set()
+    assert decode_record(network.blobs[decided_in(network).record]).refused == ()
+
+
+def test_a_decision_that_anybody_sends_twice_and_late_decides_once() -> None:
+    network = Network()
+    network.close()
+    play(network, committee_of(network).values())
+    (sent,) = [
+        t for b in network.chain.blocks for t in b.transactions if isinstance(t, SendDecision)
+    ]
+    for _ in range(2):
+        network.chain.send(sent)
+        network.chain.mine(network.now)
+    assert network.chain.state.round == 2
+    assert len(refusals(network)) == 2
