@@ -11,8 +11,8 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from clients.models.evaluation import evaluate
+from ledger.protocol.inputs import participants_of, registry_with_bans
 from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
-from ledger.protocol.sampling import sample_trainers
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -94,13 +94,19 @@ class Measure:
             ValueError: the round has not ended.
         """
         opening = ledger.opening(round_number)
-        committee, seed = opening or ((), None)
         ended = [recorded.event for recorded in ledger.round_events(round_number)]
         decided = next((event for event in ended if isinstance(event, RoundDecided)), None)
-        if seed is None or not any(isinstance(e, RoundDecided | RoundAbandoned) for e in ended):
+        has_ended = any(isinstance(event, RoundDecided | RoundAbandoned) for event in ended)
+        if opening is None or not has_ended:
             raise ValueError(f"round {round_number} has not ended")
-        sizes = self.parameters
-        trainers = sample_trainers(seed, sizes.clients, committee, sizes.trainers)
+        took_part = participants_of(
+            self.parameters,
+            registry_with_bans(ledger.registry(), ledger.bans()),
+            round_number,
+            opening.seed,
+            opening.committee,
+        )
+        trainers, committee = took_part.trainers, took_part.committee
         accepted = decided.accepted if decided else ()
         accuracy, loss = evaluate(self.model, vector, *self.data.test, self.device)
         return RoundMetrics(

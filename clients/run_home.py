@@ -50,6 +50,11 @@ class RunFolder:
         return self.path / "deployment.json"
 
     @property
+    def journal(self) -> Path:
+        """What the keys of this run have signed."""
+        return self.path / "votes.sqlite"
+
+    @property
     def model(self) -> Path:
         """The last model."""
         return self.path / "model.safetensors"

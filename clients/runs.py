@@ -14,11 +14,14 @@ from clients.metrics import Measure, RoundMetrics
 from clients.models.evaluation import majority_rate
 from clients.population import Population, populate, run_document
 from clients.run_home import run_folder
-from clients.simulation import Scene, Simulation
+from clients.simulation import Cast, Simulation
 from clients.training import TrainingEngine
+from ledger.actors.journal import FileJournal
+from ledger.actors.mailbox import MemoryMailbox
+from ledger.actors.surroundings import Surroundings
 from ledger.chain.committee_ledger import LedgerWriter
 from ledger.chain.deployment import deploy, read_manifest
-from ledger.protocol.documents import encode_run
+from ledger.protocol.documents.run import encode_run
 from ledger.protocol.encoding import vector_bytes, vector_from_bytes
 from ledger.protocol.errors import ChainError, ConfigurationError
 from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided, Stage
@@ -43,6 +46,8 @@ class Run:
         configuration: what was asked for.
         folder: its files.
         manifest: what was deployed where.
+        ledger: the contract.
+        population: the clients.
         measure: makes a round's row.
         simulation: all its actors.
     """
@@ -50,6 +55,8 @@ class Run:
     configuration: Configuration
     folder: RunFolder
     manifest: Manifest
+    ledger: LedgerWriter
+    population: Population
     measure: Measure
     simulation: Simulation
 
@@ -143,8 +150,21 @@ def opened(
         machine.device,
         machine.workers,
     ) as engine:
-        scene = Scene(parameters, manifest.domain(), ledger, blobs, population, engine)
-        yield Run(configuration, folder, manifest, measure, Simulation(scene))
+        journal = FileJournal(folder.journal)
+        around = Surroundings(
+            parameters=parameters,
+            layout=population.model.layout,
+            domain=manifest.domain(),
+            ledger=ledger,
+            blobs=blobs,
+            mailbox=MemoryMailbox(),
+            journal=journal,
+        )
+        try:
+            simulation = Simulation(around, Cast(population, engine))
+            yield Run(configuration, folder, manifest, ledger, population, measure, simulation)
+        finally:
+            journal.close()
 
 
 def recorded_configuration(home: Path, name: str, settings: tuple[str, ...] = ()) -> Configuration:

@@ -19,3 +19,12 @@ def player(tmp_path: Path) -> Iterator[Player]:
     with CuttingChain.create(tmp_path / "chain.sqlite") as chain:
         assert isinstance(chain, CuttingChain)
         yield Player(tmp_path, chain, MemoryBlobs())
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Iterator[Player]:
+    """Another home with a chain of its own, which has the same id."""
+    (tmp_path / "other").mkdir()
+    with CuttingChain.create(tmp_path / "other" / "chain.sqlite") as chain:
+        assert isinstance(chain, CuttingChain)
+        yield Player(tmp_path / "other", chain, MemoryBlobs())

@@ -9,8 +9,12 @@ from clients.configuration import load
 from clients.runs import manifest_of, opened
 from ledger.chain.committee_ledger import LedgerWriter
 from ledger.chain.embedded import EmbeddedChain
-from ledger.protocol.documents import RoundRecord, decode_record, decode_score_vector
-from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided, UpdatesCommitted
+from ledger.protocol.documents.incidents import Incident, decode_incidents
+from ledger.protocol.documents.record import RoundRecord, decode_record
+from ledger.protocol.documents.vector import decode_vector
+from ledger.protocol.inputs import Participants, participants_of, registry_with_bans
+from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
+from ledger.protocol.types import NO_DIGEST
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,8 +24,9 @@ if TYPE_CHECKING:
     from clients.population import Population
     from clients.runs import Run
     from ledger.blobs.store import MemoryBlobs
+    from ledger.chain.committee_ledger import RoundOpening
     from ledger.chain.ports import Receipt
-    from ledger.protocol.documents import ScoreVector
+    from ledger.protocol.documents.vector import ScoreVector
     from ledger.protocol.types import ClientId, Digest, Domain
 
 # Five members of twelve active clients: a quorum of three others leaves one member to spare.
@@ -84,12 +89,18 @@ class Played:
 
     @property
     def head(self) -> Digest:
-        return self.run.simulation.head
+        return self.ledger.state().head
 
-    def opening(self, number: int) -> tuple[tuple[ClientId, ...], Digest]:
+    def opening(self, number: int) -> RoundOpening:
         opening = self.ledger.opening(number)
         assert opening is not None
         return opening
+
+    def participants(self, number: int) -> Participants:
+        opening = self.opening(number)
+        registry = registry_with_bans(self.ledger.registry(), self.ledger.bans())
+        parameters = self.configuration.parameters(self.population.model.dimension)
+        return participants_of(parameters, registry, number, opening.seed, opening.committee)
 
     def decided(self, number: int) -> RoundDecided | None:
         events = [recorded.event for recorded in self.ledger.round_events(number)]
@@ -100,11 +111,13 @@ class Played:
         return next((event for event in events if isinstance(event, RoundAbandoned)), None)
 
     def commitments(self, number: int) -> dict[ClientId, Digest]:
-        found: dict[ClientId, Digest] = {}
-        for recorded in self.ledger.round_events(number):
-            if isinstance(recorded.event, UpdatesCommitted):
-                found |= zip(recorded.event.clients, recorded.event.payloads, strict=True)
-        return found
+        return {mined.client: mined.commitment for mined in self.ledger.commitments(number)}
+
+    def incidents(self, number: int) -> tuple[Incident, ...]:
+        event = self.decided(number)
+        if event is None or event.incidents == NO_DIGEST:
+            return ()
+        return decode_incidents(self.blobs.get(event.incidents)).incidents
 
     def record(self, number: int) -> RoundRecord:
         event = self.decided(number)
@@ -117,7 +130,7 @@ class Played:
 
     def vectors(self, number: int) -> list[ScoreVector]:
         return [
-            decode_score_vector(self.blobs.get(signed.scores.digest))
+            decode_vector(self.blobs.get(signed.scores.digest))
             for signed in self.record(number).scores
         ]
 
@@ -141,8 +154,7 @@ class Player:
         configuration = load("smoke", settings=settings)
         with opened(self.home, name, configuration, self.chain, self.blobs) as run:
             rows = run.go_on(lambda _: None)
-        stage = run.simulation._scene
-        return Played(run, stage.ledger, stage.population, self.blobs, rows, configuration)
+        return Played(run, run.ledger, run.population, self.blobs, rows, configuration)
 
     def cut(self, *settings: str, left: int, after: bool, name: str = "run") -> bool:
         """Play on until the cut; say whether the run came to it before its end."""
