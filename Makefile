@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt
 
-.PHONY: demo test lint bench serve clean
+.PHONY: demo test coverage lint bench serve clean
 
 demo: $(VENV)/.clients
 	$(BIN)/cmfl demo --home demo-home
@@ -15,6 +15,12 @@ serve: $(VENV)/.clients
 
 test: lint
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+# Every line and branch of the protocol and of the audit's steps is run by their own tests.
+coverage: $(VENV)/.dev
+	$(BIN)/python -m pytest -n 2 --dist loadgroup tests/protocol tests/audit \
+	  --cov=ledger.protocol --cov=ledger.audit.steps --cov-branch --cov-report=
+	$(BIN)/coverage report --skip-covered --fail-under=100
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
