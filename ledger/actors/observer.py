@@ -54,18 +54,20 @@ class Observer:
             ChainError: the chain does not hold what its contract stands on.
         """
         ledger = self._around.ledger
-        state = ledger.state()
+        # One block for all that is read: final, and not before the contract is there.
+        final_block = ledger.chain.head().number - self._around.finality_blocks
+        final_block = max(ledger.from_block, final_block)
+        state = ledger.state(final_block)
         if state.stage is not Stage.OPEN:
             return None
-        final_block = max(0, ledger.chain.head().number - self._around.finality_blocks)
-        opening = ledger.opening(state.round)
+        opening = ledger.opening(state.round, final_block)
         if opening is None:
             raise ChainError(f"the chain's log does not say how round {state.round} opened")
         return ChainView(
             parameters=self._around.parameters,
             layout=self._around.layout,
             domain=self._around.domain,
-            registry=self._registry(),
+            registry=self._registry(final_block),
             round=state.round,
             seed=opening.seed,
             committee=opening.committee,
@@ -124,10 +126,10 @@ class Observer:
         digest = self._around.ledger.state().model
         return vector_from_bytes(self._around.blobs.get(digest, 4 * dimension), dimension)
 
-    def _registry(self) -> tuple[RegisteredClient, ...]:
+    def _registry(self, to_block: int) -> tuple[RegisteredClient, ...]:
         ledger = self._around.ledger
         self._registered = self._registered or ledger.registry()
-        return registry_with_bans(self._registered, ledger.bans())
+        return registry_with_bans(self._registered, ledger.bans(to_block))
 
     def _fetched(self, announced: Mapping[ClientId, Digest]) -> dict[ClientId, bytes]:
         limit = max(4 * self._around.parameters.dimension, OVERSIZED_BYTES)

@@ -189,7 +189,7 @@ def test_2_a_reorganisation_of_the_closing_block_makes_nobody_sign_twice() -> No
 
 
 def liar_and(network: Network, fault: MemberFault) -> tuple[ClientId, dict[int, MemberFault]]:
-    """Return a liar and faults: the primary of view 0 has one, a member who is not it lies."""
+    """Return a liar, and faults by seat: the liar is not the one who sends first, who has this."""
     view = network.opened()
     assert view is not None
     committee = view.inputs.participants.committee
