@@ -31,6 +31,7 @@ lint: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.ledger
 	$(BIN)/python -m benchmarks.history
+	$(BIN)/python -m benchmarks.robustness
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
