@@ -167,15 +167,7 @@ class SubmittedDecision:
 
     def opening(self) -> encoding.Opening:
         """Return what the aggregation result binds."""
-        return encoding.Opening(
-            self.model,
-            self.updates_root,
-            self.scores_root,
-            encoding.ranking_digest(self.ranking),
-            self.threshold_bits,
-            self.reveal,
-            self.record,
-        )
+        return _opening(self)
 
 
 class StatementKind(IntEnum):
@@ -281,15 +273,7 @@ class RoundDecided:
 
     def opening(self) -> encoding.Opening:
         """Return what the aggregation result binds."""
-        return encoding.Opening(
-            self.model,
-            self.updates_root,
-            self.scores_root,
-            encoding.ranking_digest(self.ranking),
-            self.threshold_bits,
-            self.reveal,
-            self.record,
-        )
+        return _opening(self)
 
     def result(self) -> Digest:
         """Return what the committee voted on beside the sets."""
@@ -388,3 +372,15 @@ def _place(statement: Vote | Scores) -> Slot | tuple[int, ClientId, Digest]:
     if isinstance(statement, Scores):
         return statement.round, statement.member, statement.base
     return statement.slot
+
+
+def _opening(decided: SubmittedDecision | RoundDecided) -> encoding.Opening:
+    return encoding.Opening(
+        decided.model,
+        decided.updates_root,
+        decided.scores_root,
+        encoding.ranking_digest(decided.ranking),
+        decided.threshold_bits,
+        decided.reveal,
+        decided.record,
+    )
