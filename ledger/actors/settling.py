@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING
 from ledger.actors.judge import is_certain
 from ledger.protocol.documents.incidents import Incident, Incidents, encode_incidents
 from ledger.protocol.encoding import sha256
-from ledger.protocol.ledger_state import SubmittedCertificate, SubmittedDecision
+from ledger.protocol.ledger_state import SubmittedCertificate, SubmittedDecision, submitted
 from ledger.protocol.types import NO_DIGEST, IncidentKind, Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ledger.actors.judge import Judge
     from ledger.actors.view import RoundView
     from ledger.protocol.consensus import Certificate
     from ledger.protocol.documents.envelope import Proposal
     from ledger.protocol.judgement import Judgement
-    from ledger.protocol.types import ClientId, Digest, SignedVote
+    from ledger.protocol.types import Digest, SignedVote
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +93,7 @@ def decision_of(
         record=opening.record,
         incidents=incidents,
     )
-    first, second = (_submitted(c, committee) for c in settlement.certificates)
+    first, second = (submitted(c, committee) for c in settlement.certificates)
     return decision, (first, second)
 
 
@@ -115,17 +113,6 @@ def incidents_of(
     ordered = tuple(sorted(found, key=lambda incident: incident.key))
     data = encode_incidents(Incidents(view.inputs.round, view.inputs.closing.base, ordered))
     return sha256(data), data
-
-
-def _submitted(certificate: Certificate, committee: Sequence[ClientId]) -> SubmittedCertificate:
-    replies = sorted(certificate.replies, key=lambda reply: committee.index(reply.member))
-    return SubmittedCertificate(
-        view=certificate.vote.view,
-        set_digest=certificate.vote.set_digest,
-        request=certificate.request.signature,
-        signers=certificate.signers(committee),
-        replies=tuple(reply.signature for reply in replies),
-    )
 
 
 def _equivocations(view: RoundView) -> list[Incident]:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ledger.chain.ports import ChainReader, ChainWriter, Receipt
-    from ledger.protocol.consensus import Certificate
     from ledger.protocol.types import SignedCommitment
 
 ROUND_EVENTS = ("UpdatesCommitted", "RoundDecided", "RoundAbandoned", "ClientBanned")
@@ -354,23 +353,3 @@ class LedgerWriter(CommitteeLedger):
             return self.writer.send(self.address, calls.encode_call(call), gas)
         except TransactionRevertedError as error:
             raise refusal(error) from error
-
-
-def submitted(
-    certificate: Certificate, committee: Sequence[ClientId]
-) -> ledger_state.SubmittedCertificate:
-    """Return a certificate as a transaction carries it.
-
-    Args:
-        certificate: request and replies.
-        committee: S_c, by places.
-    """
-    places = sorted(certificate.replies, key=lambda reply: committee.index(reply.member))
-    vote = certificate.vote
-    return ledger_state.SubmittedCertificate(
-        view=vote.view,
-        set_digest=vote.set_digest,
-        request=certificate.request.signature,
-        signers=certificate.signers(committee),
-        replies=tuple(reply.signature for reply in places),
-    )

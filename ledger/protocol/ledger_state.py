@@ -28,6 +28,7 @@ from ledger.protocol.types import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ledger.protocol.consensus import Certificate
     from ledger.protocol.parameters import Parameters
 
 
@@ -308,6 +309,24 @@ Event = (
     | ClientBanned
 )
 Step = tuple[LedgerState, tuple[Event, ...]]
+
+
+def submitted(certificate: Certificate, committee: Sequence[ClientId]) -> SubmittedCertificate:
+    """Return a certificate as a transaction carries it.
+
+    Args:
+        certificate: request and replies.
+        committee: S_c, by places.
+    """
+    places = sorted(certificate.replies, key=lambda reply: committee.index(reply.member))
+    vote = certificate.vote
+    return SubmittedCertificate(
+        view=vote.view,
+        set_digest=vote.set_digest,
+        request=certificate.request.signature,
+        signers=certificate.signers(committee),
+        replies=tuple(reply.signature for reply in places),
+    )
 
 
 def deployment_of(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self, TypeVar, cast
 import numpy as np
 
 from ledger.blobs.store import MemoryBlobs
-from ledger.chain.committee_ledger import LedgerWriter, submitted
+from ledger.chain.committee_ledger import LedgerWriter
 from ledger.chain.deployment import Manifest, deploy
 from ledger.chain.embedded import EmbeddedChain
 from ledger.protocol.closing import closing_of
@@ -46,6 +46,7 @@ from ledger.protocol.ledger_state import (
     RoundDecided,
     SignedStatement,
     SubmittedDecision,
+    submitted,
 )
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.signing import KeySigner, sign

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledger.chain import calls
-from ledger.chain.committee_ledger import CommitteeLedger, RoundOpening, submitted
+from ledger.chain.committee_ledger import CommitteeLedger, RoundOpening
 from ledger.chain.embedded import EmbeddedChain
 from ledger.protocol.closing import MinedCommitment
 from ledger.protocol.consensus import Certificate
 from ledger.protocol.errors import ChainError
+from ledger.protocol.ledger_state import submitted
 from ledger.protocol.types import ClientId, Phase, SignedVote, VoteKind
 from tests.contracts import faults, support
 from tests.contracts.twins import Shape, Twins
