@@ -6,14 +6,15 @@ compared with the chain; what does not agree is listed as refused and disturbs n
 
 from __future__ import annotations
 
-import re
 import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ledger.chain.addresses import to_canonical
-from ledger.chain.deployment import connect, read_manifest
+from ledger.chain.contract.deployment import connect
+from ledger.chain.contract.manifest import read_manifest
 from ledger.chain.ports import ChainDamagedError, ChainUnreachableError
+from ledger.home import MANIFEST, RUN_NAME
 from ledger.protocol.errors import CmflError
 from ledger.protocol.ledger_state import Stage
 
@@ -21,14 +22,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from api.settings import Settings
-    from ledger.chain.committee_ledger import CommitteeLedger, Snapshot
-    from ledger.chain.deployment import Manifest
+    from ledger.chain.contract.committee_ledger import CommitteeLedger, Snapshot
+    from ledger.chain.contract.manifest import Manifest
     from ledger.chain.ports import ChainReader
     from ledger.protocol.ledger_state import Deployment
     from ledger.protocol.types import RegisteredClient
 
 MAX_MANIFESTS = 1_024
-_RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 @dataclass(slots=True)
@@ -168,7 +168,7 @@ class Deployments:
             if identity is None:
                 continue
             shown = ascii(f"{path.parent.name}/{path.name}")[1:-1][:200]
-            if not _RUN_NAME.fullmatch(path.parent.name):
+            if not RUN_NAME.fullmatch(path.parent.name):
                 refused.append(Refused(shown, "its folder's name is no name of a run"))
             elif len(files) >= MAX_MANIFESTS:
                 refused.append(Refused(shown, f"there are over {MAX_MANIFESTS} manifests"))
@@ -180,7 +180,7 @@ class Deployments:
 
 def _manifests_in(runs: Path) -> list[Path]:
     try:
-        return sorted(folder / "deployment.json" for folder in runs.iterdir())
+        return sorted(folder / MANIFEST for folder in runs.iterdir())
     except OSError:
         return []
 

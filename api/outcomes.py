@@ -15,8 +15,8 @@ from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
 if TYPE_CHECKING:
     from api.deployments import Served
     from api.schemas import Status
-    from ledger.chain.committee_ledger import CommitteeLedger
-    from ledger.chain.events import Recorded
+    from ledger.chain.contract.committee_ledger import CommitteeLedger
+    from ledger.chain.contract.events import Recorded
     from ledger.protocol.types import ClientId, Digest, RegisteredClient
 
 Role = Literal["any", "trained", "served", "accepted"]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from api.chain_source import ChainSource
     from api.deployments import Deployments, Served
     from ledger.blobs.store import BlobReader
-    from ledger.chain.events import Recorded
+    from ledger.chain.contract.events import Recorded
     from ledger.chain.ports import Block, ChainReader
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from api.reading import Reading
     from api.schemas import AsOf, Status
     from ledger.audit.history import RoundHistory
-    from ledger.chain.events import Recorded
+    from ledger.chain.contract.events import Recorded
     from ledger.protocol.documents.record import RoundRecord
     from ledger.protocol.types import ClientId, Digest, RegisteredClient
 

@@ -19,7 +19,7 @@ from api.schemas import (
     StatusAnswer,
     Versions,
 )
-from ledger.chain import abi
+from ledger.chain.contract import abi
 from ledger.protocol.encoding import PROTOCOL_VERSION
 from ledger.protocol.ledger_state import Stage
 

@@ -7,6 +7,8 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from ledger.home import Home
+
 
 class Settings(BaseModel):
     """Where one service reads; nothing here lets it write.
@@ -38,14 +40,14 @@ class Settings(BaseModel):
     @property
     def chain_file(self) -> Path:
         """The embedded chain."""
-        return self.home / "chain.sqlite"
+        return Home(self.home).chain
 
     @property
     def blob_folder(self) -> Path:
         """The content-addressed store."""
-        return self.home / "blobs" if self.blobs is None else self.blobs
+        return Home(self.home).blobs if self.blobs is None else self.blobs
 
     @property
     def runs(self) -> Path:
         """The folder with one folder per run."""
-        return self.home / "runs"
+        return Home(self.home).runs

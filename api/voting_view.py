@@ -21,7 +21,7 @@ from api.schemas_rounds import (
     Vector,
     VotesAnswer,
 )
-from ledger.chain.calls import DecideCall
+from ledger.chain.contract.calls import DecideCall
 from ledger.protocol.consensus import primary_place
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES, decode_vector
 from ledger.protocol.errors import BlobError, ChainError, EncodingError

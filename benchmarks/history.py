@@ -32,13 +32,14 @@ from cli.main import app
 from clients.configuration import load
 from clients.runs import opened
 from ledger.blobs.store import FolderBlobs
-from ledger.chain.deployment import connect
-from ledger.chain.embedded import EmbeddedChain
+from ledger.chain.contract.deployment import connect
+from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.home import Home
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ledger.chain.committee_ledger import CommitteeLedger
+    from ledger.chain.contract.committee_ledger import CommitteeLedger
 
 SHORT = 100
 LOOK_UPS = 25
@@ -66,9 +67,9 @@ def main() -> None:
 def _record(home: Path, length: int) -> list[Row]:
     """Return the rows of a short and a long history of one run."""
     configuration = load("smoke", settings=(f"protocol.rounds={length}",))
-    blobs = FolderBlobs(home / "blobs")
+    blobs = FolderBlobs(Home(home).blobs)
     rows = []
-    with EmbeddedChain.create(home / "chain.sqlite") as chain:
+    with EmbeddedChain.create(Home(home).chain) as chain:
         empty = _bytes_below(home)
         with opened(home, "long", configuration, chain, blobs) as run:
             address = _served(home)

@@ -27,7 +27,7 @@ from clients.configuration import load
 from clients.methods import METHODS, Averaging, Committee
 from clients.processes import in_processes
 from ledger.blobs.store import MemoryBlobs
-from ledger.chain.embedded import EmbeddedChain
+from ledger.chain.embedded.chain import EmbeddedChain
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ledger.chain.addresses import to_canonical
-from ledger.chain.committee_ledger import LedgerWriter
-from ledger.chain.deployment import DEPLOYMENT_GAS, creation_data
+from ledger.chain.contract.committee_ledger import LedgerWriter
+from ledger.chain.contract.deployment import DEPLOYMENT_GAS, creation_data
 from ledger.protocol import encoding, ledger_state, rounds
 from ledger.protocol.consensus import majority, primary_place
 from ledger.protocol.judgement import sets_of
@@ -37,7 +37,7 @@ from ledger.protocol.types import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from ledger.chain.embedded import EmbeddedChain
+    from ledger.chain.embedded.chain import EmbeddedChain
     from ledger.chain.ports import Receipt
 
 Votes = tuple[ledger_state.SubmittedCertificate, ledger_state.SubmittedCertificate]

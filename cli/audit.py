@@ -10,14 +10,14 @@ import typer
 from rich.progress import Progress
 
 from cli.console import AsJson, console, print_json, say
-from cli.where import DEFAULT_HOME, Address, ChainId, Home, RpcUrl, RunName, Where
+from cli.where import DEFAULT_HOME, Address, ChainId, HomeFolder, RpcUrl, RunName, Where
 
 INCOMPLETE = 3
 """Exit code where nothing contradicts, but not everything could be checked."""
 
 
 def audit(
-    home: Home = DEFAULT_HOME,
+    home: HomeFolder = DEFAULT_HOME,
     run: RunName = None,
     address: Address = None,
     rpc_url: RpcUrl = None,

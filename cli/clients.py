@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from cli.console import AsJson, counted_from_one, print_json, print_table, say, shortened
-from cli.where import DEFAULT_HOME, Address, ChainId, Home, RpcUrl, RunName, Where
+from cli.where import DEFAULT_HOME, Address, ChainId, HomeFolder, RpcUrl, RunName, Where
 from ledger.protocol.errors import ConfigurationError
 
 app = typer.Typer(help="Who is registered, and what each client did.", no_args_is_help=True)
@@ -15,7 +15,7 @@ app = typer.Typer(help="Who is registered, and what each client did.", no_args_i
 
 @app.command("list")
 def list_clients(
-    home: Home = DEFAULT_HOME,
+    home: HomeFolder = DEFAULT_HOME,
     run: RunName = None,
     address: Address = None,
     rpc_url: RpcUrl = None,
@@ -43,7 +43,7 @@ def list_clients(
 @app.command("show")
 def show(
     client: Annotated[int, typer.Argument(min=0, help="Index of the client.")],
-    home: Home = DEFAULT_HOME,
+    home: HomeFolder = DEFAULT_HOME,
     run: RunName = None,
     address: Address = None,
     rpc_url: RpcUrl = None,

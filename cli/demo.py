@@ -21,6 +21,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from cli.console import console, print_table, say
 from cli.where import Where
+from ledger.home import Home
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -181,7 +182,7 @@ def play_seed(job: SeedRuns, report: Callable[[Progressed], None]) -> Played:
     where = Where(job.home)
     with where.writer() as chain:
         # Not durable: a demo that a power cut ends is begun anew.
-        blobs = FolderBlobs(job.home / "blobs")
+        blobs = FolderBlobs(Home(job.home).blobs)
         comparison = Comparison(job.home, chain, blobs, _configuration(job.rounds))
         outcomes = comparison.run([job.seed], lambda run: report(Progressed(run, is_audit=False)))
     reports = {}

@@ -13,16 +13,17 @@ from cli.where import (
     DEFAULT_HOME,
     ChainId,
     Confirmations,
-    Home,
+    HomeFolder,
     Keystore,
     PasswordFile,
     RpcUrl,
     Where,
 )
+from ledger.home import Home
 
 
 def deploy(
-    home: Home = DEFAULT_HOME,
+    home: HomeFolder = DEFAULT_HOME,
     name: Annotated[str, typer.Option("--name", help="Name of the run.")] = "run",
     preset: Annotated[str | None, typer.Option("--preset", help="A preset.")] = None,
     config: Annotated[Path | None, typer.Option("--config", help="A TOML file.")] = None,
@@ -50,5 +51,5 @@ def deploy(
     say(f"contract {manifest.address} on chain {manifest.chain_id}")
     say(f"created in block {manifest.block} by transaction {manifest.transaction}")
     say(f"configuration {manifest.config}")
-    say(f"manifest {home / 'runs' / name / 'deployment.json'}")
+    say(f"manifest {Home(home).run(name).manifest}")
     say(f"go on with: cmfl run --home {home} --name {name} --resume")

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from cli.console import AsJson, print_json, say
-from cli.where import DEFAULT_HOME, ChainId, Home, RpcUrl, Where
+from cli.where import DEFAULT_HOME, ChainId, HomeFolder, RpcUrl, Where
+from ledger.home import Home
 from ledger.protocol.errors import CmflError, JournalError
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def doctor(
-    home: Home = DEFAULT_HOME,
+    home: HomeFolder = DEFAULT_HOME,
     rpc_url: RpcUrl = None,
     chain_id: ChainId = None,
     json: AsJson = False,
@@ -64,7 +65,7 @@ def _signatures() -> str:
 def _artefact() -> str:
     from importlib.resources import files
 
-    from ledger.chain.abi import artifact
+    from ledger.chain.contract.abi import artifact
 
     for name, digest in artifact().sources.items():
         found = hashlib.sha256((files("contracts") / name).read_bytes()).hexdigest()
@@ -93,7 +94,7 @@ def _chain(where: Where) -> str:
 def _journals(where: Where) -> str:
     """Return what the runs' keys have signed: without it they may sign nothing any more."""
     found = []
-    for path in sorted(where.home.glob("runs/*/votes.sqlite")):
+    for path in Home(where.home).journals():
         # Not read-only: a killed run may have left a transaction to be taken back.
         uri = f"{path.absolute().as_uri()}?mode=rw"
         try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.console import AsJson, counted_from_one, print_json, print_table, say, shortened
-from cli.where import DEFAULT_HOME, Address, ChainId, Home, RpcUrl, RunName, Where
+from cli.where import DEFAULT_HOME, Address, ChainId, HomeFolder, RpcUrl, RunName, Where
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ Round = Annotated[int, typer.Argument(min=1, max=2**32 - 1, help="Number of the 
 
 @app.command("list")
 def list_rounds(
-    home: Home = DEFAULT_HOME,
+    home: HomeFolder = DEFAULT_HOME,
     run: RunName = None,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many rounds.")] = 20,
     oldest: Annotated[bool, typer.Option("--oldest", help="Oldest first.")] = False,
@@ -65,7 +65,7 @@ def list_rounds(
 @app.command("show")
 def show(
     round_number: Round,
-    home: Home = DEFAULT_HOME,
+    home: HomeFolder = DEFAULT_HOME,
     run: RunName = None,
     address: Address = None,
     rpc_url: RpcUrl = None,
@@ -99,7 +99,7 @@ def show(
 @app.command("explain")
 def explain(
     round_number: Round,
-    home: Home = DEFAULT_HOME,
+    home: HomeFolder = DEFAULT_HOME,
     run: RunName = None,
     address: Address = None,
     rpc_url: RpcUrl = None,

@@ -15,7 +15,7 @@ from cli.where import (
     DEFAULT_HOME,
     ChainId,
     Confirmations,
-    Home,
+    HomeFolder,
     Keystore,
     PasswordFile,
     RpcUrl,
@@ -25,11 +25,11 @@ from cli.where import (
 if TYPE_CHECKING:
     from clients.metrics import RoundMetrics
     from clients.runs import Run
-    from ledger.chain.committee_ledger import CommitteeLedger
+    from ledger.chain.contract.committee_ledger import CommitteeLedger
 
 
 def run(
-    home: Home = DEFAULT_HOME,
+    home: HomeFolder = DEFAULT_HOME,
     name: Annotated[str, typer.Option("--name", help="Name of the run.")] = "run",
     preset: Annotated[
         str | None,
@@ -62,7 +62,7 @@ def run(
     commit_blocks, deadline_blocks, view_seconds.
     """
     from clients.runs import opened, recorded_configuration, require_new
-    from ledger.chain.committee_ledger import CommitteeLedger
+    from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.protocol.errors import ConfigurationError
 
     settings = list(setting or [])
@@ -120,7 +120,7 @@ def _watch(started: Run, ledger: CommitteeLedger, *, quiet: bool) -> list[RoundM
             return started.go_on(lambda _: None)
         finished = started.simulation.chain is None
         done = total if finished else ledger.state().round - 1
-        task = bar.add_task(started.folder.path.name, total=total, completed=done, row="")
+        task = bar.add_task(started.folder.paths.path.name, total=total, completed=done, row="")
         return started.go_on(lambda row: bar.update(task, completed=row.round, row=_short(row)))
 
 

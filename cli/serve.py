@@ -7,11 +7,11 @@ from typing import Annotated
 import typer
 
 from cli.console import say
-from cli.where import DEFAULT_HOME, ChainId, Home, RpcUrl
+from cli.where import DEFAULT_HOME, ChainId, HomeFolder, RpcUrl
 
 
 def serve(
-    home: Home = DEFAULT_HOME,
+    home: HomeFolder = DEFAULT_HOME,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8000,
     rpc_url: RpcUrl = None,

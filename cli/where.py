@@ -11,19 +11,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ledger.home import Home
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ledger.blobs.store import FolderBlobs
-    from ledger.chain.committee_ledger import CommitteeLedger
+    from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.chain.ports import ChainReader, ChainWriter
 
 KEY_VARIABLE = "CMFL_PRIVATE_KEY"
 MAX_KEYSTORE_BYTES = 100_000
 
-Home = Annotated[
+HomeFolder = Annotated[
     Path, typer.Option("--home", help="Folder of chain, blobs and runs.", envvar="CMFL_HOME")
 ]
 RunName = Annotated[
@@ -83,24 +84,24 @@ class Where:
     @property
     def chain_file(self) -> Path:
         """The home's own chain."""
-        return self.home / "chain.sqlite"
+        return Home(self.home).chain
 
     def blobs(self) -> FolderBlobs:
         """Return the home's blobs; what `put` returns survives a power cut."""
         from ledger.blobs.store import FolderBlobs
 
-        return FolderBlobs(self.home / "blobs", durable=True)
+        return FolderBlobs(Home(self.home).blobs, durable=True)
 
     @contextmanager
     def reader(self) -> Iterator[ChainReader]:
         """Open the chain for reading; a run may be writing to it meanwhile."""
         if self.rpc_url is None:
-            from ledger.chain.embedded_reader import EmbeddedReader
+            from ledger.chain.embedded.reader import EmbeddedReader
 
             with EmbeddedReader.open(self.chain_file, chain_id=self.chain_id) as chain:
                 yield chain
         else:
-            from ledger.chain.rpc import RpcReader
+            from ledger.chain.rpc.reader import RpcReader
 
             with RpcReader(self.rpc_url, chain_id=self._node_chain_id()) as node:
                 yield node
@@ -114,14 +115,15 @@ class Where:
     ) -> Iterator[ChainWriter]:
         """Open the chain for writing: the home's own, made if need be, or a node."""
         if self.rpc_url is not None:
-            from ledger.chain.rpc import RpcChain, RpcSettings
+            from ledger.chain.rpc.chain import RpcChain
+            from ledger.chain.rpc.reader import RpcSettings
 
             key, chain_id = _sender_key(keystore, password_file), self._node_chain_id()
             settings = RpcSettings(confirmations=confirmations)
             with RpcChain(self.rpc_url, key, chain_id=chain_id, settings=settings) as node:
                 yield node
             return
-        from ledger.chain.embedded import SALT_BITS, EmbeddedChain, fresh_chain_id
+        from ledger.chain.embedded.chain import SALT_BITS, EmbeddedChain, fresh_chain_id
 
         try:
             self.home.mkdir(parents=True, exist_ok=True)
@@ -143,8 +145,9 @@ class Where:
         Raises:
             ConfigurationError: it cannot be told which.
         """
-        from ledger.chain.committee_ledger import CommitteeLedger
-        from ledger.chain.deployment import connect, read_manifest, require_code
+        from ledger.chain.contract.committee_ledger import CommitteeLedger
+        from ledger.chain.contract.deployment import connect, require_code
+        from ledger.chain.contract.manifest import read_manifest
 
         if self.address is not None:
             require_code(chain, self.address)
@@ -152,21 +155,21 @@ class Where:
         return connect(chain, read_manifest(self._manifest()))
 
     def _manifest(self) -> Path:
-        runs = self.home / "runs"
+        home = Home(self.home)
         if self.run is not None:
-            manifest = runs / self.run / "deployment.json"
-            if "/" in self.run or not manifest.is_file():
+            found = [run for run in home.deployed() if run.path.name == self.run]
+            if not found:
                 raise ConfigurationError(f"there is no deployed run {self.run!r} in {self.home}")
-            return manifest
-        found = sorted(runs.glob("*/deployment.json"))
+            return found[0].manifest
+        found = home.deployed()
         if not found:
             raise ConfigurationError(
                 f"there is no deployed run in {self.home}: make one by cmfl run"
             )
         if len(found) > 1:
-            names = ", ".join(path.parent.name for path in found)
+            names = ", ".join(run.path.name for run in found)
             raise ConfigurationError(f"name one of the runs in {self.home} with --run: {names}")
-        return found[0]
+        return found[0].manifest
 
     def _node_chain_id(self) -> int:
         if self.chain_id is None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from clients.datasets.federated import FederatedData
     from clients.models.model import Model
-    from ledger.chain.committee_ledger import CommitteeLedger
+    from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.protocol.parameters import Parameters
     from ledger.protocol.types import ClientId
 

@@ -1,16 +1,14 @@
-"""The files of one run in its home: `runs/<name>/` beside the chain and the blobs."""
+"""What a run writes into its folder: configuration, metrics and the last model."""
 
 from __future__ import annotations
 
 import json
-import os
-import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
-from ledger.protocol.errors import ConfigurationError
+from ledger.home import DISK, Disk, Home, RunPaths
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,64 +18,43 @@ if TYPE_CHECKING:
 
     from clients.metrics import RoundMetrics
 
-RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 MAX_METRICS_BYTES = 1 << 30
 
 
-@dataclass(frozen=True, slots=True)
 class RunFolder:
-    """Where a run keeps what is not on the chain and not a blob.
+    """A run's own files.
 
     Attributes:
-        path: `runs/<name>`.
+        paths: where they are.
     """
 
-    path: Path
+    def __init__(self, paths: RunPaths, disk: Disk = DISK) -> None:
+        """Name the files.
 
-    @property
-    def configuration(self) -> Path:
-        """The run's whole configuration, as TOML."""
-        return self.path / "config.toml"
-
-    @property
-    def metrics(self) -> Path:
-        """One JSON line per round."""
-        return self.path / "metrics.jsonl"
-
-    @property
-    def manifest(self) -> Path:
-        """What was deployed where."""
-        return self.path / "deployment.json"
-
-    @property
-    def journal(self) -> Path:
-        """What the keys of this run have signed."""
-        return self.path / "votes.sqlite"
-
-    @property
-    def model(self) -> Path:
-        """The last model."""
-        return self.path / "model.safetensors"
+        Args:
+            paths: where they are.
+            disk: that they are written on.
+        """
+        self.paths = paths
+        self._disk = disk
 
     def write_configuration(self, text: str) -> None:
         """Write the configuration whole or not at all."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        _replace(self.configuration, text.encode())
+        self._disk.write_whole(self.paths.configuration, text.encode())
 
     def write_metrics(self, rows: list[RoundMetrics]) -> None:
         """Replace all rows."""
-        _replace(self.metrics, "".join(map(_line, rows)).encode())
+        self._disk.write_whole(self.paths.metrics, "".join(map(_line, rows)).encode())
 
     def append_metrics(self, row: RoundMetrics) -> None:
         """Add a round's row."""
-        with self.metrics.open("a", encoding="utf-8") as file:
-            file.write(_line(row))
+        self._disk.append(self.paths.metrics, _line(row).encode())
 
     def read_metrics(self) -> list[dict[str, Any]] | None:
         """Return the rows; None if there is no file, or a line is damaged or cut off."""
-        if not self.metrics.is_file():
+        if not self.paths.metrics.is_file():
             return None
-        with self.metrics.open("rb") as file:
+        with self.paths.metrics.open("rb") as file:
             lines = file.read(MAX_METRICS_BYTES).splitlines(keepends=True)
         if lines and not lines[-1].endswith(b"\n"):
             return None
@@ -89,9 +66,7 @@ class RunFolder:
 
     def write_model(self, vector: NDArray[np.float32]) -> None:
         """Write the model's parameters as one flat tensor."""
-        temporary = self.model.with_suffix(".writing")
-        save_file({"parameters": vector}, temporary)
-        temporary.replace(self.model)
+        self._disk.write_whole(self.paths.model, save({"parameters": vector}))
 
 
 def run_folder(home: Path, name: str) -> RunFolder:
@@ -107,21 +82,8 @@ def run_folder(home: Path, name: str) -> RunFolder:
     Raises:
         ConfigurationError: the name is no plain file name.
     """
-    if not RUN_NAME.fullmatch(name):
-        raise ConfigurationError(
-            f"run name {name!r}: letters, digits, dot, dash and underscore, at most 64"
-        )
-    return RunFolder(home / "runs" / name)
+    return RunFolder(Home(home).run(name))
 
 
 def _line(row: RoundMetrics) -> str:
     return json.dumps(asdict(row), sort_keys=True, allow_nan=False) + "\n"
-
-
-def _replace(path: Path, data: bytes) -> None:
-    temporary = path.with_suffix(".writing")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)

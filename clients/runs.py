@@ -19,8 +19,9 @@ from clients.training import TrainingEngine
 from ledger.actors.journal import FileJournal
 from ledger.actors.mailbox import MemoryMailbox
 from ledger.actors.surroundings import Surroundings
-from ledger.chain.committee_ledger import LedgerWriter
-from ledger.chain.deployment import deploy, read_manifest
+from ledger.chain.contract.committee_ledger import LedgerWriter
+from ledger.chain.contract.deployment import deploy
+from ledger.chain.contract.manifest import read_manifest
 from ledger.protocol.documents.run import encode_run
 from ledger.protocol.encoding import vector_bytes, vector_from_bytes
 from ledger.protocol.errors import ChainError, ConfigurationError
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
     from clients.configuration import Configuration
     from clients.run_home import RunFolder
     from ledger.blobs.store import BlobStore
-    from ledger.chain.committee_ledger import CommitteeLedger
-    from ledger.chain.deployment import Manifest
+    from ledger.chain.contract.committee_ledger import CommitteeLedger
+    from ledger.chain.contract.manifest import Manifest
     from ledger.chain.ports import ChainWriter
 
 
@@ -101,11 +102,11 @@ def prepare(
     document = run_document(configuration, population)
     blobs.put(encode_run(document))
     blobs.put(vector_bytes(population.initial))
-    deployed = folder.manifest.exists()
+    deployed = folder.paths.manifest.exists()
     if not deployed:
         # Before the contract, so that a run killed while it deploys can be resumed.
         folder.write_configuration(configuration.to_toml())
-    manifest = deploy(chain, document, folder.manifest)
+    manifest = deploy(chain, document, folder.paths.manifest)
     if deployed:
         # Not before `deploy` has found it to be the deployed one, or another takes its place.
         folder.write_configuration(configuration.to_toml())
@@ -150,7 +151,7 @@ def opened(
         machine.device,
         machine.workers,
     ) as engine:
-        journal = FileJournal(folder.journal)
+        journal = FileJournal(folder.paths.journal)
         around = Surroundings(
             parameters=parameters,
             layout=population.model.layout,
@@ -182,12 +183,12 @@ def recorded_configuration(home: Path, name: str, settings: tuple[str, ...] = ()
         ConfigurationError: there is no such run, or a setting would change its result.
     """
     folder = run_folder(home, name)
-    if not folder.configuration.exists():
+    if not folder.paths.configuration.exists():
         raise ConfigurationError(f"there is no run {name!r} in {home} to resume")
     for setting in settings:
         if not setting.startswith("machine."):
             raise ConfigurationError(f"--set {setting}: a resumed run keeps its configuration")
-    return load(path=folder.configuration, settings=settings)
+    return load(path=folder.paths.configuration, settings=settings)
 
 
 def require_new(home: Path, name: str) -> None:
@@ -200,7 +201,7 @@ def require_new(home: Path, name: str) -> None:
     Raises:
         ConfigurationError: there is such a run.
     """
-    if run_folder(home, name).configuration.exists():
+    if run_folder(home, name).paths.configuration.exists():
         raise ConfigurationError(f"there is a run {name!r} in {home}: resume it, or name another")
 
 
@@ -235,4 +236,4 @@ def _restore_metrics(
 
 def manifest_of(home: Path, name: str) -> Manifest:
     """Return the manifest of a run."""
-    return read_manifest(run_folder(home, name).manifest)
+    return read_manifest(run_folder(home, name).paths.manifest)

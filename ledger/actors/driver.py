@@ -11,8 +11,8 @@ from ledger.actors.actions import (
     SendReport,
     StoreBlobs,
 )
-from ledger.chain.calls import CommitCall, encode_call
-from ledger.chain.committee_ledger import MAX_COMMITMENTS
+from ledger.chain.contract.calls import CommitCall, encode_call
+from ledger.chain.contract.committee_ledger import MAX_COMMITMENTS
 from ledger.chain.ports import TransactionRevertedError
 from ledger.protocol.errors import (
     CommitmentsClosedError,

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from ledger.actors.journal import VoteJournal
     from ledger.actors.mailbox import Mailbox
     from ledger.blobs.store import BlobStore
-    from ledger.chain.committee_ledger import LedgerWriter
+    from ledger.chain.contract.committee_ledger import LedgerWriter
     from ledger.protocol.parameters import Parameters
     from ledger.protocol.rules.distance.rule import Layout
     from ledger.protocol.types import Domain

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from ledger.audit.replay import ReplayedRound
     from ledger.audit.steps.deployment import RunStart
     from ledger.blobs.store import BlobReader
-    from ledger.chain.committee_ledger import CommitteeLedger, Snapshot
+    from ledger.chain.contract.committee_ledger import CommitteeLedger, Snapshot
 
 _NEED_ROUND_BEFORE = (
     Step.SAMPLING,

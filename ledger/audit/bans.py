@@ -12,7 +12,7 @@ from ledger.protocol.types import Vote
 
 if TYPE_CHECKING:
     from ledger.audit.findings import AuditLog
-    from ledger.chain.calls import ReportCall
+    from ledger.chain.contract.calls import ReportCall
     from ledger.protocol.ledger_state import ClientBanned, LedgerState
 
 

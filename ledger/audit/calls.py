@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ledger.chain.calls import AbandonCall, Call, CommitCall, DecideCall, RegisterCall
+from ledger.chain.contract.calls import AbandonCall, Call, CommitCall, DecideCall, RegisterCall
 from ledger.protocol import rounds
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ledger.audit.codes import Fact, Step
 from ledger.audit.report import Contradiction
 from ledger.audit.sentences import hexed, text_of
-from ledger.chain.events import decode_log, encode_log
+from ledger.chain.contract.events import decode_log, encode_log
 from ledger.protocol import errors, ledger_state
 from ledger.protocol.errors import ChainError
 

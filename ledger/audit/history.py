@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from ledger.blobs.store import BlobReader
-    from ledger.chain.committee_ledger import CommitteeLedger
-    from ledger.chain.events import Recorded
+    from ledger.chain.contract.committee_ledger import CommitteeLedger
+    from ledger.chain.contract.events import Recorded
     from ledger.protocol.documents.incidents import Incidents
     from ledger.protocol.documents.record import RoundRecord
     from ledger.protocol.documents.run import RunDocument

@@ -14,7 +14,7 @@ from ledger.protocol.types import ClientId
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ledger.chain.committee_ledger import CommitteeLedger
+    from ledger.chain.contract.committee_ledger import CommitteeLedger
 
 
 @dataclass(frozen=True, slots=True)

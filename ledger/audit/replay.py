@@ -20,8 +20,8 @@ from ledger.audit.comparison import compare_events, contradict_refusal
 from ledger.audit.report import Contradiction, Missing
 from ledger.audit.sentences import hexed, text_of
 from ledger.audit.transactions import TransactionReader
-from ledger.chain.calls import RegisterCall, ReportCall
-from ledger.chain.events import decode_log
+from ledger.chain.contract.calls import RegisterCall, ReportCall
+from ledger.chain.contract.events import decode_log
 from ledger.protocol.closing import MinedCommitment
 from ledger.protocol.errors import ChainError, Refusal
 from ledger.protocol.ledger_state import (
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from ledger.audit.findings import AuditLog
     from ledger.audit.transactions import RecordedTransaction
-    from ledger.chain.committee_ledger import CommitteeLedger
+    from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.chain.ports import Log
     from ledger.protocol.ledger_state import Event, LedgerState
 

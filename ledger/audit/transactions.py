@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ledger.audit.codes import Fact, Step
 from ledger.audit.report import Contradiction
 from ledger.audit.sentences import hexed
-from ledger.chain.calls import decode_call
+from ledger.chain.contract.calls import decode_call
 from ledger.chain.ports import ChainDamagedError, ChainUnreachableError
 from ledger.protocol.errors import ChainError
 from ledger.protocol.ledger_state import BlockContext
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ledger.audit.findings import AuditLog
-    from ledger.chain.calls import Call
-    from ledger.chain.committee_ledger import CommitteeLedger
+    from ledger.chain.contract.calls import Call
+    from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.chain.ports import Block, Log, Transaction
 
 BLOCKS_AT_ONCE = 512

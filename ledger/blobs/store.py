@@ -6,15 +6,15 @@ whole blob or none. Reads are bounded before a byte is loaded.
 
 from __future__ import annotations
 
-import os
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from ledger.home import DISK, Disk
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, BlobMissingError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ledger.protocol.types import Digest
 
 MAX_BLOB_BYTES = 1 << 30
@@ -91,8 +91,9 @@ class FolderBlobs:
             nothing either way.
     """
 
-    def __init__(self, folder: Path, *, durable: bool = False) -> None:
+    def __init__(self, folder: Path, *, durable: bool = False, disk: Disk = DISK) -> None:
         self.folder = folder
+        self._disk = disk
         self.durable = durable
 
     def put(self, data: bytes) -> Digest:
@@ -112,8 +113,7 @@ class FolderBlobs:
         try:
             # A damaged file under this name is replaced, not trusted.
             if not path.exists() or path.read_bytes() != data:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                self._write(path, data)
+                self._disk.write_whole(path, data, durable=self.durable)
         except OSError as error:
             raise BlobError(f"blob {path} cannot be written: {error.strerror}") from error
         return digest
@@ -148,20 +148,6 @@ class FolderBlobs:
     def _path(self, digest: Digest) -> Path:
         name = digest.hex()
         return self.folder / name[:2] / name
-
-    def _write(self, path: Path, data: bytes) -> None:
-        """Write beside the target and rename, so that no reader ever sees half a blob."""
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-                if self.durable:
-                    file.flush()
-                    os.fsync(file.fileno())
-            Path(temporary).replace(path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
 
 
 def _verified(data: bytes, digest: Digest, limit: int) -> bytes:

@@ -1,7 +1,7 @@
 """What the rest of the ledger may ask of a chain, whichever chain it is.
 
-Two chains stand behind these ports: `embedded.py` (an EVM inside this process over one SQLite
-file) and `rpc.py` (any node that speaks JSON-RPC). Everything above - deployment, events, the
+Two chains stand behind these ports: `embedded/` (an EVM inside this process over one SQLite
+file) and `rpc/` (any node that speaks JSON-RPC). Everything above - deployment, events, the
 committee ledger, the audit - is written against `ChainReader` and `ChainWriter` only, and one
 contract test class runs over both.
 

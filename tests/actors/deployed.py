@@ -16,8 +16,8 @@ from ledger.actors.observer import Observer
 from ledger.actors.surroundings import Surroundings
 from ledger.actors.trainer import Trainer
 from ledger.blobs.store import MemoryBlobs
-from ledger.chain.committee_ledger import LedgerWriter
-from ledger.chain.deployment import deploy
+from ledger.chain.contract.committee_ledger import LedgerWriter
+from ledger.chain.contract.deployment import deploy
 from ledger.protocol.documents.run import RunDocument, encode_run
 from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.ledger_state import EquivocationReport, RoundDecided, SignedStatement
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from clients.adversaries.members import MemberActor
     from ledger.actors.actions import Action
     from ledger.actors.view import ChainView, RoundView
-    from ledger.chain.embedded import EmbeddedChain
+    from ledger.chain.embedded.chain import EmbeddedChain
     from ledger.protocol.parameters import Parameters
 
 

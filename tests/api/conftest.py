@@ -15,7 +15,7 @@ from api.settings import Settings
 from clients.configuration import load
 from clients.runs import manifest_of, opened
 from ledger.blobs.store import FolderBlobs
-from ledger.chain.embedded import EmbeddedChain
+from ledger.chain.embedded.chain import EmbeddedChain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

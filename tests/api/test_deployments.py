@@ -9,8 +9,9 @@ import pytest
 from api.settings import Settings
 from ledger.audit.history import read_run
 from ledger.blobs.store import FolderBlobs
-from ledger.chain.deployment import connect, read_manifest
-from ledger.chain.embedded_reader import EmbeddedReader
+from ledger.chain.contract.deployment import connect
+from ledger.chain.contract.manifest import read_manifest
+from ledger.chain.embedded.reader import EmbeddedReader
 from tests.api.conftest import CLIENTS, MEMBERS, ROUNDS, TRAINERS, make_run, read, serving
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 
 from api.voting_view import vector_shown
 from ledger.blobs.store import MemoryBlobs
-from ledger.chain.committee_ledger import CommitteeLedger
+from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.protocol.documents.vector import ScoreVector, encode_vector
 from ledger.protocol.types import ClientId, Digest
 from tests.api.conftest import read, refused, rounds_that_are

@@ -10,8 +10,9 @@ import pytest
 from ledger.audit.history import RoundHistory, read_round
 from ledger.blobs.store import FolderBlobs
 from ledger.chain.addresses import checksum
-from ledger.chain.deployment import connect, read_manifest
-from ledger.chain.embedded_reader import EmbeddedReader
+from ledger.chain.contract.deployment import connect
+from ledger.chain.contract.manifest import read_manifest
+from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.protocol import encoding, merkle
 from ledger.protocol.signing import is_signed_by
 from ledger.protocol.types import (

@@ -18,8 +18,8 @@ from pydantic import ValidationError
 
 from api.serve import listening_socket, serve
 from api.settings import Settings
-from ledger.chain.embedded_reader import EmbeddedReader
-from ledger.chain.rpc_server import RpcServer
+from ledger.chain.embedded.reader import EmbeddedReader
+from ledger.chain.rpc.server import RpcServer
 from ledger.protocol.errors import ConfigurationError
 from tests.api.conftest import make_run, read, refused, serving
 

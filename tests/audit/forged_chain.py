@@ -9,8 +9,8 @@ from eth_abi.abi import encode
 from eth_abi.exceptions import EncodingError
 from eth_utils.abi import collapse_if_tuple
 
-from ledger.chain import abi
-from ledger.chain.committee_ledger import CommitteeLedger
+from ledger.chain.contract import abi
+from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.ports import Block, ChainReader, ChainUnreachableError, Log, Receipt, Transaction
 
 if TYPE_CHECKING:

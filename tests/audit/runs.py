@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Self, TypeVar, cast
 import numpy as np
 
 from ledger.blobs.store import MemoryBlobs
-from ledger.chain.committee_ledger import LedgerWriter
-from ledger.chain.deployment import Manifest, deploy
-from ledger.chain.embedded import EmbeddedChain
+from ledger.chain.contract.committee_ledger import LedgerWriter
+from ledger.chain.contract.deployment import deploy
+from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.protocol.closing import closing_of
 from ledger.protocol.consensus import Certificate, primary_place
 from ledger.protocol.documents.incidents import Incident, Incidents, encode_incidents
@@ -71,6 +71,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from ledger.chain.contract.manifest import Manifest
     from ledger.protocol.documents.record import RoundRecord
     from ledger.protocol.documents.vector import ScoreVector
 

@@ -11,10 +11,10 @@ import pytest
 from ledger.audit.audit import audit
 from ledger.audit.codes import Count, FindingKind, Outcome, Step, StepOutcome
 from ledger.audit.report import AuditReport, Finding, readable
-from ledger.chain.accounts import TEST_KEYS
-from ledger.chain.deployment import connect
-from ledger.chain.rpc import RpcChain
-from ledger.chain.rpc_server import RpcServer
+from ledger.chain.contract.deployment import connect
+from ledger.chain.embedded.accounts import TEST_KEYS
+from ledger.chain.rpc.chain import RpcChain
+from ledger.chain.rpc.server import RpcServer
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.errors import NotSentByAccountError, RequestNotSignedError
 from ledger.protocol.ledger_state import StatementKind

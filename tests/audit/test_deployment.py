@@ -11,9 +11,9 @@ from ledger.audit.audit import audit
 from ledger.audit.codes import Fact, Outcome, Step, StepOutcome
 from ledger.audit.report import readable
 from ledger.blobs.store import MemoryBlobs
-from ledger.chain.committee_ledger import LedgerWriter
-from ledger.chain.deployment import creation_data, deployment_for
-from ledger.chain.embedded import EmbeddedChain
+from ledger.chain.contract.committee_ledger import LedgerWriter
+from ledger.chain.contract.deployment import creation_data, deployment_for
+from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.protocol.documents.run import encode_run
 from ledger.protocol.encoding import keccak256, sha256, vector_bytes
 from ledger.protocol.ledger_state import deployment_of

@@ -12,8 +12,8 @@ import pytest
 from ledger.audit.audit import audit
 from ledger.audit.codes import Outcome, Step
 from ledger.audit.report import readable
-from ledger.chain.deployment import connect
-from ledger.chain.embedded_reader import EmbeddedReader
+from ledger.chain.contract.deployment import connect
+from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.protocol.errors import ChainError
 from tests.audit.honest import honest_run
 

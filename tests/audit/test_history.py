@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ledger.audit.history import RoundStatus, read_record, read_round, read_run
 from ledger.audit.participation import client_rounds, ended_rounds, participation
 from ledger.blobs.store import MemoryBlobs
-from ledger.chain.committee_ledger import RoundOpening
+from ledger.chain.contract.committee_ledger import RoundOpening
 from ledger.protocol.encoding import commitment_of, sha256
 from ledger.protocol.types import ClientId, DropoutReason, IncidentKind
 from tests.audit.blobs import ChangedBlobs

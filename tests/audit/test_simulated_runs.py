@@ -12,9 +12,9 @@ from ledger.audit.audit import audit
 from ledger.audit.codes import FindingKind, Outcome
 from ledger.audit.report import readable
 from ledger.blobs.store import FolderBlobs
-from ledger.chain.deployment import connect
-from ledger.chain.embedded import EmbeddedChain
-from ledger.chain.embedded_reader import EmbeddedReader
+from ledger.chain.contract.deployment import connect
+from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.reader import EmbeddedReader
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,9 +17,9 @@ from ledger.audit.codes import BlobKind, FindingKind, Need, Outcome, Step, StepO
 from ledger.audit.findings import AuditLog
 from ledger.audit.report import MOST_FINDINGS, MOST_NAMED, Finding, Missing, readable
 from ledger.blobs.store import MemoryBlobs
-from ledger.chain import abi
-from ledger.chain.calls import decode_call, encode_call
-from ledger.chain.events import decode_log, encode_log
+from ledger.chain.contract import abi
+from ledger.chain.contract.calls import decode_call, encode_call
+from ledger.chain.contract.events import decode_log, encode_log
 from ledger.chain.ports import ChainDamagedError, ChainUnreachableError
 from ledger.protocol.documents.record import decode_record, encode_record
 from ledger.protocol.encoding import keccak256

@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.chain.accounts import TEST_KEYS, address_of
-from ledger.chain.embedded import EmbeddedChain
+from ledger.chain.embedded.accounts import TEST_KEYS, address_of
+from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.chain.ports import (
     ChainUnreachableError,
     ChainWriter,
     TransactionRefusedError,
     TransactionRevertedError,
 )
-from ledger.chain.provider import web3_over
-from ledger.chain.rpc import RpcChain, RpcSettings
-from ledger.chain.rpc_server import RpcServer
+from ledger.chain.rpc.chain import RpcChain
+from ledger.chain.rpc.provider import web3_over
+from ledger.chain.rpc.reader import RpcSettings
+from ledger.chain.rpc.server import RpcServer
 from ledger.protocol.errors import ChainError
 from tests.chain.probe import REVERT_DATA, RUNTIME_CODE, TOPIC, creation_code, deploy, word, words
 

@@ -10,9 +10,9 @@ import pytest
 from clients.configuration import load
 from clients.runs import prepare
 from ledger.blobs.store import FolderBlobs
-from ledger.chain.committee_ledger import CommitteeLedger, LedgerWriter
-from ledger.chain.embedded import EmbeddedChain
-from ledger.chain.embedded_reader import EmbeddedReader
+from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerWriter
+from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.protocol.ledger_state import Stage
 from tests.cli.conftest import SHARED, refusal, settings_of, succeeds
 from tests.clients.played import Cut, CuttingChain

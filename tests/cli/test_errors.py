@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from ledger.chain.embedded import EmbeddedChain
-from ledger.chain.embedded_reader import EmbeddedReader
+from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.reader import EmbeddedReader
 from tests.cli.conftest import SHARED, cmfl, first_decided, refusal, settings_of, succeeds
 
 if TYPE_CHECKING:
@@ -304,7 +304,7 @@ def test_a_report_that_cannot_be_written_is_refused(home: Path, tmp_path: Path) 
 
 WRITER = """
 import pathlib, sys
-from ledger.chain.embedded import EmbeddedChain
+from ledger.chain.embedded.chain import EmbeddedChain
 with EmbeddedChain.open(pathlib.Path(sys.argv[1])):
     print("writing", flush=True)
     sys.stdin.read()

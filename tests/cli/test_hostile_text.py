@@ -16,17 +16,17 @@ from cli.console import plain, print_table, say
 from clients.configuration import load
 from clients.population import populate, run_document
 from ledger.blobs.store import FolderBlobs
-from ledger.chain.deployment import (
+from ledger.chain.contract.deployment import (
     DEPLOYMENT_GAS,
     creation_data,
     deploy,
     deployment_for,
 )
-from ledger.chain.embedded import EmbeddedChain
+from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.protocol.canonical import encode
 from ledger.protocol.documents.run import encode_run
 from ledger.protocol.encoding import vector_bytes
-from tests.chain.scripted_node import Fault, ScriptedNode
+from tests.chain.rpc.scripted_node import Fault, ScriptedNode
 from tests.cli.conftest import SHARED, cmfl, refusal, succeeds
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 import requests
 
-from ledger.chain.accounts import TEST_KEYS
-from ledger.chain.embedded import DEFAULT_CHAIN_ID, EmbeddedChain
-from ledger.chain.rpc import RpcReader
-from ledger.chain.rpc_server import RpcServer
+from ledger.chain.embedded.accounts import TEST_KEYS
+from ledger.chain.embedded.chain import DEFAULT_CHAIN_ID, EmbeddedChain
+from ledger.chain.rpc.reader import RpcReader
+from ledger.chain.rpc.server import RpcServer
 from tests.chain.test_port_contract import ANVIL_KEY, anvil
 from tests.cli.conftest import ROUNDS, SETTINGS, SHARED, refusal, settings_of, succeeds
 

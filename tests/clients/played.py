@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from clients.configuration import load
 from clients.runs import manifest_of, opened
-from ledger.chain.committee_ledger import LedgerWriter
-from ledger.chain.embedded import EmbeddedChain
+from ledger.chain.contract.committee_ledger import LedgerWriter
+from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.protocol.documents.incidents import Incident, decode_incidents
 from ledger.protocol.documents.record import RoundRecord, decode_record
 from ledger.protocol.documents.vector import decode_vector
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from clients.population import Population
     from clients.runs import Run
     from ledger.blobs.store import MemoryBlobs
-    from ledger.chain.committee_ledger import RoundOpening
+    from ledger.chain.contract.committee_ledger import RoundOpening
     from ledger.chain.ports import Receipt
     from ledger.protocol.documents.vector import ScoreVector
     from ledger.protocol.types import ClientId, Digest, Domain

@@ -13,7 +13,7 @@ from clients.methods import METHODS, Committee
 from clients.runs import manifest_of
 from ledger.audit.audit import audit
 from ledger.audit.codes import Outcome
-from ledger.chain.deployment import connect
+from ledger.chain.contract.deployment import connect
 
 if TYPE_CHECKING:
     from tests.clients.played import Player

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.chain.embedded import EmbeddedChain
+from ledger.chain.embedded.chain import EmbeddedChain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

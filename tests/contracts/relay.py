@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledger.chain.addresses import to_canonical
-from ledger.chain.calls import encode_call
-from ledger.chain.committee_ledger import LedgerWriter
+from ledger.chain.contract.calls import encode_call
+from ledger.chain.contract.committee_ledger import LedgerWriter
+from ledger.chain.contract.reverts import refusal
 from ledger.chain.ports import TransactionRevertedError
-from ledger.chain.reverts import refusal
 
 if TYPE_CHECKING:
-    from ledger.chain.calls import Call
-    from ledger.chain.embedded import EmbeddedChain
+    from ledger.chain.contract.calls import Call
+    from ledger.chain.embedded.chain import EmbeddedChain
     from ledger.chain.ports import Receipt
 
 SOURCE = Path(__file__).with_name("relay.vy")

@@ -9,7 +9,7 @@ import pytest
 from eth_utils.abi import abi_to_signature
 
 from contracts.build import ARTIFACT, HERE, INTERFACE, SOURCES, compiled
-from ledger.chain import abi
+from ledger.chain.contract import abi
 
 if TYPE_CHECKING:
     from eth_typing import ABIFunction

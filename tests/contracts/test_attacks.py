@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.chain.calls import CommitCall
+from ledger.chain.contract.calls import CommitCall
 from ledger.protocol import encoding, errors, ledger_state
 from ledger.protocol.ledger_state import Stage, StatementKind
 from ledger.protocol.types import ClientId, Commitment
@@ -15,7 +15,7 @@ from tests.contracts import faults, support
 from tests.contracts.twins import Outcome, Shape, Twins
 
 if TYPE_CHECKING:
-    from ledger.chain.embedded import EmbeddedChain
+    from ledger.chain.embedded.chain import EmbeddedChain
 
 SHAPE = Shape(commit_blocks=12, deadline_blocks=60)
 

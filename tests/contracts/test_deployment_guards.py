@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ledger.chain import abi
-from ledger.chain.deployment import creation_data
+from ledger.chain.contract import abi
+from ledger.chain.contract.deployment import creation_data
 from ledger.chain.ports import TransactionRevertedError
 from ledger.protocol.parameters import (
     MAX_BLOCKS,
@@ -20,7 +20,7 @@ from ledger.protocol.parameters import (
 from tests.contracts.twins import DEPLOYMENT_GAS, Shape, Twins, digest_of
 
 if TYPE_CHECKING:
-    from ledger.chain.embedded import EmbeddedChain
+    from ledger.chain.embedded.chain import EmbeddedChain
 
 LARGEST = Shape(clients=MAX_CLIENTS, trainers=MAX_TRAINERS, members=MAX_MEMBERS)
 

@@ -12,7 +12,7 @@ from tests.contracts import support
 from tests.contracts.twins import Shape, Twins
 
 if TYPE_CHECKING:
-    from ledger.chain.embedded import EmbeddedChain
+    from ledger.chain.embedded.chain import EmbeddedChain
 
 FLAGS = 224
 SHAPE = Shape(600, 12, 3, commit_blocks=12, deadline_blocks=60)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from contracts.build import HERE, SOURCES
-from ledger.chain import abi, calls, reverts
+from ledger.chain.contract import abi, calls, reverts
 from ledger.chain.ports import TransactionRevertedError
 from ledger.protocol import encoding, errors
 from ledger.protocol.ledger_state import EquivocationReport, StatementKind, registry_batches
@@ -20,7 +20,7 @@ from tests.contracts.twins import Outcome, Shape, Twins, digest_of, registry_of,
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ledger.chain.embedded import EmbeddedChain
+    from ledger.chain.embedded.chain import EmbeddedChain
     from ledger.protocol.errors import Refusal
     from tests.contracts.faults import Fault
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.chain import abi
+from ledger.chain.contract import abi
 from ledger.protocol import encoding, errors, ledger_state
 from ledger.protocol.consensus import primary_place
 from ledger.protocol.ledger_state import Stage
@@ -19,7 +19,7 @@ from tests.contracts import faults, support
 from tests.contracts.twins import Outcome, Proposal, Shape, Twins, digest_of
 
 if TYPE_CHECKING:
-    from ledger.chain.embedded import EmbeddedChain
+    from ledger.chain.embedded.chain import EmbeddedChain
 
 
 def ids(*clients: int) -> tuple[ClientId, ...]:

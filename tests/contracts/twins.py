@@ -11,9 +11,9 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from ledger.chain.addresses import to_canonical
-from ledger.chain.committee_ledger import LedgerWriter
-from ledger.chain.deployment import creation_data
-from ledger.chain.events import decode_log
+from ledger.chain.contract.committee_ledger import LedgerWriter
+from ledger.chain.contract.deployment import creation_data
+from ledger.chain.contract.events import decode_log
 from ledger.protocol import encoding, ledger_state, rounds
 from ledger.protocol.consensus import majority
 from ledger.protocol.errors import Refusal
@@ -35,7 +35,7 @@ from tests.contracts.relay import RelayedLedger
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from ledger.chain.embedded import EmbeddedChain
+    from ledger.chain.embedded.chain import EmbeddedChain
     from ledger.chain.ports import Receipt
 
 Outcome = tuple[ledger_state.Event, ...] | type[Refusal]

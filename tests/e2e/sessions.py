@@ -10,15 +10,16 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ledger.chain.deployment import connect, read_manifest
-from ledger.chain.embedded_reader import EmbeddedReader
+from ledger.chain.contract.deployment import connect
+from ledger.chain.contract.manifest import read_manifest
+from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from ledger.chain.committee_ledger import CommitteeLedger
+    from ledger.chain.contract.committee_ledger import CommitteeLedger
 
 PATIENCE_SECONDS = 120.0
 _POLL_SECONDS = 0.002

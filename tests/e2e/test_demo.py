@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.chain.embedded import EmbeddedChain
+from ledger.chain.embedded.chain import EmbeddedChain
 from tests.e2e.sessions import PATIENCE_SECONDS, start
 
 if TYPE_CHECKING:

@@ -14,16 +14,17 @@ from ledger.audit.audit import audit
 from ledger.audit.codes import Outcome
 from ledger.audit.report import readable
 from ledger.blobs.store import FolderBlobs, MemoryBlobs
-from ledger.chain.deployment import connect, read_manifest
-from ledger.chain.embedded import EmbeddedChain
-from ledger.chain.embedded_reader import EmbeddedReader
+from ledger.chain.contract.deployment import connect
+from ledger.chain.contract.manifest import read_manifest
+from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.reader import EmbeddedReader
 from tests.e2e.sessions import Home, finish, kill_when
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from ledger.chain.deployment import Manifest
+    from ledger.chain.contract.manifest import Manifest
 
 KILLS = 20
 ROUNDS = 120
@@ -60,7 +61,7 @@ def uninterrupted(
         with opened(folder, "run", configuration, chain, MemoryBlobs()) as run:
             run.go_on(lambda _: None)
             ledger = connect(chain, run.manifest)
-            rows = run.folder.metrics.read_bytes()
+            rows = run.folder.paths.metrics.read_bytes()
             return ledger.state().head.hex(), rows, run.manifest.address
 
 

@@ -10,9 +10,9 @@ from eth_abi.abi import encode
 from ledger.audit.codes import BlobKind, Fact, Need, Step
 from ledger.audit.report import Contradiction, Missing
 from ledger.audit.sentences import hexed, text_of
-from ledger.chain import abi
 from ledger.chain.addresses import to_canonical
-from ledger.chain.deployment import deployment_for
+from ledger.chain.contract import abi
+from ledger.chain.contract.deployment import deployment_for
 from ledger.chain.ports import ChainUnreachableError
 from ledger.protocol.documents.run import decode_run
 from ledger.protocol.errors import ChainError, EncodingError, Refusal
@@ -24,7 +24,7 @@ from ledger.protocol.types import Address, Beacon, Domain
 if TYPE_CHECKING:
     from ledger.audit.archive import Archive
     from ledger.audit.findings import AuditLog
-    from ledger.chain.committee_ledger import CommitteeLedger
+    from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.protocol.documents.run import RunDocument
     from ledger.protocol.types import Digest
 

@@ -16,7 +16,7 @@ from ledger.protocol.types import NO_DIGEST
 if TYPE_CHECKING:
     from ledger.audit.findings import AuditLog
     from ledger.audit.replay import Replay
-    from ledger.chain.committee_ledger import CommitteeLedger, Snapshot
+    from ledger.chain.contract.committee_ledger import CommitteeLedger, Snapshot
     from ledger.chain.ports import Block
 
 

@@ -1,0 +1,1 @@
+"""Our contract through any chain: ABI, calls, events, reverts, deployment, what it keeps."""

@@ -1,0 +1,355 @@
+"""One deployed contract: what it says, what it has recorded, and its five transactions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ledger.chain.contract import abi, calls
+from ledger.chain.contract.events import Recorded, decode_log
+from ledger.chain.contract.reverts import refusal
+from ledger.chain.ports import TransactionRevertedError
+from ledger.protocol import encoding, ledger_state
+from ledger.protocol.closing import MinedCommitment
+from ledger.protocol.errors import ChainError
+from ledger.protocol.types import Beacon, ClientId, Digest, Form, RegisteredClient
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ledger.chain.ports import ChainReader, ChainWriter, Receipt
+    from ledger.protocol.types import SignedCommitment
+
+ROUND_EVENTS = ("UpdatesCommitted", "RoundDecided", "RoundAbandoned", "ClientBanned")
+MAX_COMMITMENTS = 256
+"""Commitments that one transaction can carry."""
+DRAW_GAS = 11_500_000
+"""Enough for `MAX_DRAWS` draws of as many clients; EIP-7825 allows a transaction 2^24."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The contract's storage at one block; `committee` is only its digest."""
+
+    stage: ledger_state.Stage
+    round: int
+    opened_block: int
+    seed: Digest
+    committee: Digest
+    model: Digest
+    head: Digest
+    registered: int
+    registry_rest: Digest
+    commitments: Digest
+
+
+@dataclass(frozen=True, slots=True)
+class RoundOpening:
+    """How a round began.
+
+    Attributes:
+        round: t.
+        committee: S_c, by places; shorter than C if the ledger ended for want of clients.
+        seed: seed_t.
+        opened_block: the block that opened it.
+    """
+
+    round: int
+    committee: tuple[ClientId, ...]
+    seed: Digest
+    opened_block: int
+
+
+class LedgerStorage:
+    """What a deployed contract keeps.
+
+    Attributes:
+        chain: where it lives.
+        address: EIP-55.
+    """
+
+    def __init__(self, chain: ChainReader, address: str) -> None:
+        self.chain = chain
+        self.address = address
+
+    def deployment(self) -> ledger_state.Deployment:
+        """Return what was fixed at deployment.
+
+        Raises:
+            ChainError: the address holds no such contract, or the chain is unreachable.
+        """
+        (values,) = self._call("deployment")
+        names = [entry["name"] for entry in abi.output_fields("deployment")]
+        found = dict(zip(names, values, strict=True))
+        return ledger_state.Deployment(
+            config=Digest(found["config"]),
+            registry=Digest(found["registry"]),
+            clients=found["clients"],
+            trainers=found["trainers"],
+            members=found["members"],
+            aggregation_ppm=found["aggregation_ppm"],
+            form=Form(found["strategy"]),
+            rounds=found["rounds"],
+            commit_blocks=found["commit_blocks"],
+            deadline_blocks=found["deadline_blocks"],
+            replies=found["replies"],
+            beacon=Beacon.BLOCK if found["block_beacon"] else Beacon.NONE,
+            model=Digest(found["model"]),
+        )
+
+    def state(self, block_number: int | None = None) -> Snapshot:
+        """Return the contract's storage.
+
+        Args:
+            block_number: the block whose state it is; None for the head.
+
+        Raises:
+            ChainError: the address holds no such contract, or the chain is unreachable.
+        """
+        (values,) = self._call("state", block_number=block_number)
+        stage, number, opened, *rest = values
+        seed, committee, model, head, registered, registry_rest, commitments = rest
+        return Snapshot(
+            stage=ledger_state.Stage(stage),
+            round=number,
+            opened_block=opened,
+            seed=Digest(seed),
+            committee=Digest(committee),
+            model=Digest(model),
+            head=Digest(head),
+            registered=registered,
+            registry_rest=Digest(registry_rest),
+            commitments=Digest(commitments),
+        )
+
+    def client(self, client: ClientId) -> RegisteredClient:
+        """Return a registered client as it is now, with the round of its ban.
+
+        Args:
+            client: its index.
+
+        Raises:
+            UnknownClientError: there is no such client.
+            ChainError: the chain is unreachable.
+        """
+        return encoding.registered_client(self._call("client", client)[0])
+
+    def has_committed(self, client: ClientId) -> bool:
+        """Say whether a client has committed to an update in the open round.
+
+        Args:
+            client: its index.
+
+        Raises:
+            UnknownClientError: there is no such client.
+            ChainError: the chain is unreachable.
+        """
+        return bool(self._call("has_committed", client)[0])
+
+    def _call(
+        self, function: str, *arguments: object, block_number: int | None = None
+    ) -> tuple[Any, ...]:
+        try:
+            data = self.chain.call(self.address, abi.call_data(function, *arguments), block_number)
+        except TransactionRevertedError as error:
+            raise refusal(error) from error
+        if not data:
+            raise ChainError(f"there is no committee ledger at {self.address}")
+        return abi.result_of(function, data)
+
+
+class CommitteeLedger(LedgerStorage):
+    """A deployed contract to read from: what it keeps, and all that it has recorded.
+
+    Attributes:
+        from_block: the block that created it; no event is older.
+    """
+
+    def __init__(self, chain: ChainReader, address: str, from_block: int = 0) -> None:
+        super().__init__(chain, address)
+        self.from_block = from_block
+
+    def registry(self) -> tuple[RegisteredClient, ...]:
+        """Return all clients as they were registered, without bans, from the events."""
+        words: list[int] = []
+        for recorded in self._logs(["ClientsRegistered"]):
+            if isinstance(recorded.event, ledger_state.ClientsRegistered):
+                words += recorded.event.words
+        return tuple(encoding.registered_client(word) for word in words)
+
+    def bans(self, to_block: int | None = None) -> tuple[ledger_state.ClientBanned, ...]:
+        """Return every ban, in the chain's order.
+
+        Args:
+            to_block: last block, included; None for the head.
+        """
+        events = [recorded.event for recorded in self._logs(["ClientBanned"], to_block=to_block)]
+        return tuple(event for event in events if isinstance(event, ledger_state.ClientBanned))
+
+    def opening(self, round_number: int, to_block: int | None = None) -> RoundOpening | None:
+        """Return how a round began, None if it has not opened.
+
+        Args:
+            round_number: t, from 1.
+            to_block: last block, included; None for the head.
+        """
+        if round_number == 1:
+            recorded = self._logs(["LedgerOpened"], to_block=to_block)
+        else:
+            ended = ["RoundDecided", "RoundAbandoned"]
+            recorded = self._logs(ended, round_number - 1, to_block)
+        if not recorded:
+            return None
+        block = recorded[0].block_number
+        match recorded[0].event:
+            case ledger_state.LedgerOpened(_, seed, committee, _):
+                return RoundOpening(round_number, committee, seed, block)
+            case ledger_state.RoundDecided() | ledger_state.RoundAbandoned() as event:
+                return RoundOpening(round_number, event.next_committee, event.next_seed, block)
+            case _:
+                return None
+
+    def commitments(
+        self, round_number: int, to_block: int | None = None
+    ) -> tuple[MinedCommitment, ...]:
+        """Return the commitments that were taken in a round, in the chain's order.
+
+        Args:
+            round_number: t.
+            to_block: last block, included; None for the head.
+        """
+        found: list[MinedCommitment] = []
+        for recorded in self._logs(["UpdatesCommitted"], round_number, to_block):
+            if isinstance(recorded.event, ledger_state.UpdatesCommitted):
+                taken = zip(recorded.event.clients, recorded.event.commitments, strict=True)
+                found += [MinedCommitment(recorded.block_number, *one) for one in taken]
+        return tuple(found)
+
+    def events(self, from_block: int, to_block: int) -> list[Recorded]:
+        """Return every event of the contract in these blocks, in the chain's order.
+
+        Args:
+            from_block: first block, included.
+            to_block: last block, included.
+        """
+        logs = self.chain.logs(self.address, [], from_block, to_block)
+        return [decode_log(log) for log in logs]
+
+    def round_events(self, round_number: int, to_block: int | None = None) -> list[Recorded]:
+        """Return all that the chain holds of one round, in the chain's order.
+
+        Args:
+            round_number: t.
+            to_block: last block, included; None for the head.
+        """
+        return self._logs(ROUND_EVENTS, round_number, to_block)
+
+    def outcomes(
+        self, limit: int, *, descending: bool = True, to_block: int | None = None
+    ) -> list[Recorded]:
+        """Return the last or the first ended rounds: decisions and abandonments.
+
+        Args:
+            limit: how many at most.
+            descending: newest first.
+            to_block: last block, included; None for the head.
+        """
+        names = [[abi.topic("RoundDecided"), abi.topic("RoundAbandoned")]]
+        last = self._last(to_block)
+        logs = self.chain.logs(
+            self.address, names, self.from_block, last, limit, descending=descending
+        )
+        return [decode_log(log) for log in logs]
+
+    def call_of(self, transaction_hash: bytes) -> calls.Call | None:
+        """Return what a transaction asked of the contract; None if it was not sent to it.
+
+        No contract passes a transaction on, but an account with code of its own (EIP-7702) can
+        call the ledger from within a transaction to itself: its call data is then not the ledger's.
+
+        Args:
+            transaction_hash: of a transaction that holds an event of the contract.
+
+        Raises:
+            ChainError: it is none of the five calls, or the chain does not have it.
+        """
+        transaction = self.chain.transaction(transaction_hash)
+        return calls.decode_call(transaction.input) if transaction.to == self.address else None
+
+    def decide_call(self, transaction_hash: bytes) -> calls.DecideCall:
+        """Return the arguments of a `decide` transaction: the signatures are only there.
+
+        Args:
+            transaction_hash: of the transaction that holds the RoundDecided event.
+
+        Raises:
+            ChainError: it is no such transaction, or the chain does not have it.
+        """
+        call = self.call_of(transaction_hash)
+        if call is None:
+            raise ChainError(f"transaction 0x{transaction_hash.hex()} is not to the contract")
+        if not isinstance(call, calls.DecideCall):
+            raise ChainError(f"transaction 0x{transaction_hash.hex()} does not call decide")
+        return call
+
+    def _logs(
+        self, names: Sequence[str], round_number: int | None = None, to_block: int | None = None
+    ) -> list[Recorded]:
+        topics: list[list[bytes] | bytes] = [[abi.topic(name) for name in names]]
+        if round_number is not None:
+            topics.append(round_number.to_bytes(32))
+        last = self._last(to_block)
+        logs = self.chain.logs(self.address, topics, self.from_block, last)
+        return [decode_log(log) for log in logs]
+
+    def _last(self, to_block: int | None) -> int:
+        return self.chain.head().number if to_block is None else to_block
+
+
+class LedgerWriter(CommitteeLedger):
+    """A deployed contract to send transactions to; a refusal is raised with its reason.
+
+    Every method returns the receipt. It raises the contract's Refusal, a SignatureError where a
+    signature has no compact form, and a ChainError where the chain did not take the transaction.
+    """
+
+    def __init__(self, chain: ChainWriter, address: str, from_block: int = 0) -> None:
+        super().__init__(chain, address, from_block)
+        self.writer = chain
+
+    def register_clients(self, words: Sequence[int], rest: Digest) -> Receipt:
+        """Register a batch of clients; see `rounds.register_clients`."""
+        call = calls.RegisterCall(tuple(words), rest)
+        # The last batch draws the first committee: up to 400 draws as long as nobody is banned.
+        return self._send(call, 2_000_000 + 30_000 * len(words))
+
+    def commit_updates(self, round_number: int, signed: Sequence[SignedCommitment]) -> Receipt:
+        """Carry signed commitments; see `rounds.commit_updates`."""
+        call = calls.CommitCall(round_number, tuple(signed))
+        # In a deployment's first round every one of up to 55 words of flags is new storage.
+        return self._send(call, 1_700_000 + 12_000 * len(signed))
+
+    def decide(
+        self,
+        round_number: int,
+        decision: ledger_state.SubmittedDecision,
+        certificates: tuple[ledger_state.SubmittedCertificate, ledger_state.SubmittedCertificate],
+    ) -> Receipt:
+        """Record a round; see `rounds.decide`."""
+        call = calls.DecideCall(round_number, decision, certificates)
+        replies = sum(len(certificate.replies) for certificate in certificates)
+        return self._send(call, 400_000 + 3_000 * len(decision.ranking) + 12_000 * replies)
+
+    def abandon_round(self, round_number: int) -> Receipt:
+        """End a round after its deadline; see `rounds.abandon_round`."""
+        return self._send(calls.AbandonCall(round_number), DRAW_GAS)
+
+    def report_equivocation(self, report: ledger_state.EquivocationReport) -> Receipt:
+        """Ban a client with two of its statements; see `rounds.report_equivocation`."""
+        return self._send(calls.ReportCall(report), 300_000)
+
+    def _send(self, call: calls.Call, gas: int) -> Receipt:
+        try:
+            return self.writer.send(self.address, calls.encode_call(call), gas)
+        except TransactionRevertedError as error:
+            raise refusal(error) from error

@@ -1,0 +1,199 @@
+"""The EVM inside this process: eth-tester's Prague chain (py-evm) over our own storage.
+
+eth-tester defines the chain (fork, constant gas limit, genesis) and py-evm executes it; both were
+made to forget everything when the process ends. Here the chain gets a storage that keeps a block's
+writes in memory until the block is complete, because py-evm writes a transaction's state before
+its block exists.
+
+Everything under a 32-byte key is content-addressed: header, trie nodes and code are filed under
+their own hash. It is checked on every read, so that whatever a call or a receipt shows follows
+from the block hash it started from.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sqlite3
+import sys
+from typing import TYPE_CHECKING
+
+from eth.db.atomic import AtomicDB, AtomicDBWriteBatch
+from eth.db.backends.base import BaseAtomicDB
+from eth.db.backends.memory import MemoryDB
+from eth.exceptions import PyEVMError, VMError
+from eth_hash.auto import keccak
+from eth_keys.datatypes import PrivateKey
+from eth_tester.backends.pyevm.main import (  # type: ignore[import-untyped]
+    get_default_genesis_params,
+    setup_tester_chain,
+)
+from eth_utils.exceptions import ValidationError
+from rlp.exceptions import RLPException  # type: ignore[import-untyped]
+from trie.exceptions import (
+    BadTrieProof,
+    InvalidNibbles,
+    InvalidNode,
+    MissingTraversalNode,
+    MissingTrieNode,
+    TraversedPartialPath,
+)
+from trie.exceptions import ValidationError as TrieValidationError
+
+from ledger.chain.ports import ChainDamagedError
+from ledger.protocol.errors import ChainError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from eth.abc import AtomicWriteBatchAPI
+    from eth.chains.base import MiningChain
+    from eth.typing import AccountDetails
+
+    from ledger.chain.embedded.store import Store
+
+# py-evm lifts Python's recursion limit to 100,000 for the whole process, and then a few bytes of
+# nested JSON crash it where they should raise. 1,024 nested EVM calls need some 13,000 frames.
+sys.setrecursionlimit(min(sys.getrecursionlimit(), 20_000))
+
+FORK = "Prague"
+COINBASE = b"\x00" * 20
+
+REFUSALS = (ValidationError, VMError)
+"""What py-evm raises for a transaction that cannot go into a block."""
+
+DAMAGE = (
+    PyEVMError,
+    RLPException,
+    BadTrieProof,
+    InvalidNibbles,
+    InvalidNode,
+    MissingTraversalNode,
+    MissingTrieNode,
+    TraversedPartialPath,
+    TrieValidationError,
+    ValidationError,
+    sqlite3.Error,
+    LookupError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+)
+"""What damaged bytes make py-evm, rlp, trie and Python raise, wherever they happen to break."""
+
+
+class OverlayDatabase(BaseAtomicDB):
+    """What py-evm reads and writes: the store, under the writes not yet committed.
+
+    Attributes:
+        pending: the uncommitted writes; None means deleted.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.pending: dict[bytes, bytes | None] = {}
+
+    def __getitem__(self, key: bytes) -> bytes:
+        value = self.pending[key] if key in self.pending else self._stored(key)
+        if value is None:
+            raise KeyError(key)
+        return value
+
+    def __setitem__(self, key: bytes, value: bytes) -> None:
+        self.pending[key] = value
+
+    def __delitem__(self, key: bytes) -> None:
+        if key not in self:
+            raise KeyError(key)
+        self.pending[key] = None
+
+    def _exists(self, key: bytes) -> bool:
+        if key in self.pending:
+            return self.pending[key] is not None
+        return self._store.get(key) is not None
+
+    def _stored(self, key: bytes) -> bytes | None:
+        value = self._store.get(key)
+        if value is not None and len(key) == 32 and keccak(value) != key:
+            raise ChainDamagedError(
+                f"{self._store.path}: what is filed under 0x{key.hex()} has another hash"
+            )
+        return value
+
+    @contextlib.contextmanager
+    def atomic_batch(self) -> Iterator[AtomicWriteBatchAPI]:
+        """Group writes so that all of them, or none, become visible.
+
+        Yields:
+            A database that also shows the group's own writes.
+        """
+        with AtomicDBWriteBatch._commit_unless_raises(self) as batch:
+            yield batch
+
+
+def verify_fast_signatures() -> None:
+    """Accept the process's signature library if it is the compiled one.
+
+    Raises:
+        ChainError: signatures would be made in pure Python, 30 to 70 times slower.
+    """
+    name = type(PrivateKey(b"\x01" * 32).backend).__name__
+    if name != "CoinCurveECCBackend":
+        raise ChainError(f"eth-keys uses {name}; install coincurve")
+
+
+@functools.cache
+def chain_class(chain_id: int) -> type[MiningChain]:
+    """Return eth-tester's chain on the Prague fork, with our chain id.
+
+    Args:
+        chain_id: the EIP-155 id that transactions and the CHAINID opcode see.
+    """
+    _, template = setup_tester_chain(num_accounts=1)
+    named: type[MiningChain] = type(template).configure("LedgerChain", chain_id=chain_id)
+    return named
+
+
+def make_genesis(
+    chain_id: int, gas_limit: int, timestamp: int, balances: Mapping[bytes, int]
+) -> tuple[bytes, dict[bytes, bytes]]:
+    """Return the hash of a block 0, and what the EVM stores for it.
+
+    Args:
+        chain_id: the chain's id.
+        gas_limit: how much gas every block offers.
+        timestamp: Unix seconds.
+        balances: wei per funded address of 20 bytes.
+    """
+    parameters = get_default_genesis_params({"gas_limit": gas_limit, "timestamp": timestamp})
+    state: dict[bytes, AccountDetails] = {
+        address: {"balance": balance, "nonce": 0, "code": b"", "storage": {}}
+        for address, balance in balances.items()
+    }
+    values: dict[bytes, bytes] = {}
+    database = AtomicDB(MemoryDB(values))
+    chain = chain_class(chain_id).from_genesis(database, parameters, state)  # type: ignore[arg-type]
+    return bytes(chain.get_canonical_head().hash), values
+
+
+@contextlib.contextmanager
+def damage_translated(store: Store, passing: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """Turn what the libraries raise over damaged bytes into a `ChainDamagedError`.
+
+    Args:
+        store: whose bytes they are.
+        passing: errors that mean something else here and go through.
+
+    Raises:
+        ChainDamagedError: a library stumbled.
+    """
+    try:
+        yield
+    except DAMAGE as error:
+        if isinstance(error, passing):
+            raise
+        summary = (str(error).splitlines() or [""])[0][:200]
+        raise ChainDamagedError(
+            f"{store.path}: the chain is damaged ({type(error).__name__}: {summary})"
+        ) from error

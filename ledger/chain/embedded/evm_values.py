@@ -1,0 +1,118 @@
+"""py-evm's values in the form of the ports."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from eth.exceptions import Revert
+
+from ledger.chain.addresses import checksum, contract_created_by
+from ledger.chain.embedded import log_table
+from ledger.chain.ports import Block, Log, Receipt, Transaction
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from eth.abc import BlockHeaderAPI, ReceiptAPI, SignedTransactionAPI
+    from eth.exceptions import VMError
+
+    from ledger.chain.embedded.log_table import LogRow
+
+
+def revert_data(error: VMError) -> bytes:
+    """Return what a contract reverted with; empty where something else went wrong.
+
+    Args:
+        error: how the EVM stopped.
+    """
+    given = error.args[0] if isinstance(error, Revert) and error.args else b""
+    return given if isinstance(given, bytes) else b""
+
+
+def base_fee(header: BlockHeaderAPI) -> int:
+    """Return what each gas of a block costs, in wei.
+
+    Args:
+        header: the block's.
+    """
+    return header.base_fee_per_gas or 0
+
+
+def block(header: BlockHeaderAPI) -> Block:
+    """Return a header as the ports show it.
+
+    Args:
+        header: the block's.
+    """
+    return Block(
+        number=header.block_number,
+        hash=bytes(header.hash),
+        parent_hash=bytes(header.parent_hash),
+        timestamp=header.timestamp,
+    )
+
+
+def log_of_row(row: LogRow, block_hashes: Mapping[int, bytes]) -> Log:
+    """Return a row of the log table as the ports show it.
+
+    Args:
+        row: the row.
+        block_hashes: by block number.
+    """
+    identifier, transaction_hash, address, *topics, data = row
+    block_number, log_index = log_table.position(identifier)
+    return Log(
+        address=checksum(address),
+        topics=tuple(topic for topic in topics if topic is not None),
+        data=data,
+        block_number=block_number,
+        block_hash=block_hashes[block_number],
+        transaction_hash=transaction_hash,
+        log_index=log_index,
+    )
+
+
+def receipt(
+    header: BlockHeaderAPI,
+    index: int,
+    signed: SignedTransactionAPI,
+    receipts: Sequence[ReceiptAPI],
+) -> Receipt:
+    """Return a receipt as the ports show it.
+
+    Args:
+        header: the block's.
+        index: where in the block the transaction stands.
+        signed: the transaction.
+        receipts: those of the whole block, since each counts gas and logs from the block's start.
+    """
+    first = sum(len(earlier.logs) for earlier in receipts[:index])
+    rows = log_table.rows_of_receipt(
+        header.block_number, first, bytes(signed.hash), receipts[index]
+    )
+    hashes: dict[int, bytes] = {header.block_number: bytes(header.hash)}
+    created = None if signed.to else contract_created_by(bytes(signed.sender), signed.nonce)
+    return Receipt(
+        transaction_hash=bytes(signed.hash),
+        block_number=header.block_number,
+        status=1 if receipts[index].state_root == b"\x01" else 0,
+        gas_used=receipts[index].gas_used - (receipts[index - 1].gas_used if index else 0),
+        contract_address=checksum(created) if created else None,
+        logs=tuple(log_of_row(row, hashes) for row in rows),
+    )
+
+
+def transaction(header: BlockHeaderAPI, signed: SignedTransactionAPI) -> Transaction:
+    """Return a transaction as the ports show it.
+
+    Args:
+        header: its block's.
+        signed: the transaction.
+    """
+    return Transaction(
+        hash=bytes(signed.hash),
+        sender=checksum(bytes(signed.sender)),
+        to=checksum(bytes(signed.to)) if signed.to else None,
+        input=bytes(signed.data),
+        block_number=header.block_number,
+    )

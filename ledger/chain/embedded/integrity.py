@@ -1,0 +1,256 @@
+"""Whether a chain file still is what the EVM made: a quick look at opening, a full one for audits.
+
+The full check walks from genesis to the head and recomputes, per block, what a forger would have
+to change: the header's hash, the link to its parent, the look-ups by number and by transaction,
+the transactions' root and signatures, the receipts' root, gas and bloom, and the rows of the log
+table. Running the transactions again (`execute`) is what remains against a forger who rebuilt all
+of that consistently: no transaction makes the EVM arrive at his state.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import rlp  # type: ignore[import-untyped]
+from eth.db.schema import SchemaV1
+from eth.db.trie import make_trie_root_and_nodes
+from eth.exceptions import PyEVMError
+from eth.vm.header import HeaderSedes
+from eth_bloom.bloom import BloomFilter
+from eth_hash.auto import keccak
+from eth_utils.exceptions import ValidationError
+
+from ledger.chain.embedded import evm, log_table
+from ledger.chain.ports import BlockDamagedError, ChainDamagedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from eth.abc import (
+        BlockHeaderAPI,
+        MiningChainAPI,
+        ReceiptAPI,
+        SignedTransactionAPI,
+    )
+
+    from ledger.chain.embedded.evm import OverlayDatabase
+    from ledger.chain.embedded.store import Store
+
+
+def transaction_key(transaction_hash: bytes) -> bytes:
+    """Return where the EVM files the block and position of a transaction.
+
+    Args:
+        transaction_hash: its hash.
+    """
+    return SchemaV1.make_transaction_hash_to_block_lookup_key(transaction_hash)  # type: ignore[arg-type]
+
+
+def verify_head(database: OverlayDatabase, genesis_hash: bytes) -> None:
+    """Accept a chain whose genesis, head and head state are there and hash to their names.
+
+    Args:
+        database: what the chain is read from; it checks hashes itself.
+        genesis_hash: as recorded beside the chain.
+
+    Raises:
+        ChainDamagedError: one of them is missing.
+    """
+    if not database.exists(genesis_hash):
+        raise ChainDamagedError("block 0 is missing or is not the recorded one")
+    _ = database[genesis_hash]
+    try:
+        head_hash = database[SchemaV1.make_canonical_head_hash_lookup_key()]
+        state_root = rlp.decode(database[head_hash], sedes=HeaderSedes).state_root
+        _ = database[state_root]
+    except KeyError as error:
+        raise ChainDamagedError("the head of the chain is missing, or its state") from error
+
+
+def verify_chain(
+    store: Store,
+    database: OverlayDatabase,
+    chain: MiningChainAPI,
+    genesis_hash: bytes,
+    *,
+    execute: bool,
+    progress: Callable[[int], None] | None,
+) -> None:
+    """Accept a whole chain, or name its first contradiction.
+
+    Args:
+        store: the chain file.
+        database: an overlay of its own over the store; nothing of it is committed.
+        chain: the EVM over that overlay.
+        genesis_hash: as recorded beside the chain.
+        execute: also run every transaction again and compare the state roots.
+        progress: called with each block number that has been checked.
+
+    Raises:
+        BlockDamagedError: names the block, and what is wrong with it.
+    """
+    head = chain.get_canonical_head()
+    parent: BlockHeaderAPI | None = None
+    transactions = 0
+    for number in range(head.block_number + 1):
+        with _block_named(number):
+            header = _header(chain, number)
+            _verify_link(header, parent, genesis_hash)
+            transactions += _verify_body(store, chain, header)
+            if execute and parent is not None:
+                _verify_execution(store, database, chain, header, parent)
+        parent = header
+        if progress is not None:
+            progress(number)
+    if parent is None or parent.hash != head.hash:
+        raise BlockDamagedError(head.block_number, "is the head, but not filed under its number")
+    _verify_nothing_else(store, head.block_number, transactions)
+    _verify_contents(store)
+    store.verify_pages()
+
+
+@contextlib.contextmanager
+def _block_named(number: int) -> Iterator[None]:
+    try:
+        yield
+    except BlockDamagedError:
+        raise
+    except ChainDamagedError as error:
+        raise BlockDamagedError(number, str(error)) from error
+    except evm.DAMAGE as error:
+        summary = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+        raise BlockDamagedError(number, f"cannot be read ({summary})") from error
+
+
+def _verify_link(
+    header: BlockHeaderAPI, parent: BlockHeaderAPI | None, genesis_hash: bytes
+) -> None:
+    if parent is None and header.hash != genesis_hash:
+        raise BlockDamagedError(0, "is not the recorded genesis")
+    if parent is not None and header.parent_hash != parent.hash:
+        raise BlockDamagedError(header.block_number, f"does not follow block {parent.block_number}")
+
+
+def _header(chain: MiningChainAPI, number: int) -> BlockHeaderAPI:
+    try:
+        header = chain.get_canonical_block_header_by_number(number)  # type: ignore[arg-type]
+    except PyEVMError as error:
+        raise BlockDamagedError(number, "is missing") from error
+    if header.block_number != number:
+        raise BlockDamagedError(number, f"is filed as block {header.block_number}")
+    return header
+
+
+def _verify_body(store: Store, chain: MiningChainAPI, header: BlockHeaderAPI) -> int:
+    number = header.block_number
+    machine = chain.get_vm_class(header)
+    transactions = chain.chaindb.get_block_transactions(
+        header,
+        machine.get_transaction_builder(),
+    )
+    receipts = chain.chaindb.get_receipts(header, machine.get_receipt_builder())
+    if make_trie_root_and_nodes(transactions)[0] != header.transaction_root:
+        raise BlockDamagedError(number, "holds other transactions than its header says")
+    if make_trie_root_and_nodes(receipts)[0] != header.receipt_root:
+        raise BlockDamagedError(number, "holds other receipts than its header says")
+    if len(transactions) != len(receipts):
+        raise BlockDamagedError(
+            number, f"has {len(transactions)} transactions, {len(receipts)} receipts"
+        )
+    for index, transaction in enumerate(transactions):
+        _verify_transaction(chain, number, index, transaction)
+    _verify_summaries(header, receipts)
+    expected = log_table.rows_of_block(
+        number, [bytes(transaction.hash) for transaction in transactions], receipts
+    )
+    _verify_logs(store, number, expected)
+    return len(transactions)
+
+
+def _verify_transaction(
+    chain: MiningChainAPI, number: int, index: int, transaction: SignedTransactionAPI
+) -> None:
+    shown = f"transaction 0x{transaction.hash.hex()}"
+    if getattr(transaction, "chain_id", None) != chain.chain_id:
+        raise BlockDamagedError(number, f"{shown} is signed for another chain")
+    if not transaction.is_signature_valid:
+        raise BlockDamagedError(number, f"{shown} has an invalid signature")
+    try:
+        found = chain.get_canonical_transaction_index(transaction.hash)
+    except PyEVMError as error:
+        raise BlockDamagedError(number, f"{shown} cannot be looked up") from error
+    if found != (number, index):
+        raise BlockDamagedError(number, f"{shown} is looked up in block {found[0]}")
+
+
+def _verify_summaries(header: BlockHeaderAPI, receipts: Sequence[ReceiptAPI]) -> None:
+    if header.gas_used != (receipts[-1].gas_used if receipts else 0):
+        raise BlockDamagedError(header.block_number, "used other gas than its receipts say")
+    bloom = BloomFilter()
+    for receipt in receipts:
+        bloom |= receipt.bloom_filter
+    if int(bloom) != header.bloom:
+        raise BlockDamagedError(header.block_number, "has another bloom than its receipts")
+
+
+def _verify_logs(store: Store, number: int, expected: Sequence[log_table.LogRow]) -> None:
+    query = f"SELECT {log_table.COLUMNS} FROM logs WHERE id >= ? AND id < ? ORDER BY id"  # noqa: S608
+    bounds = (log_table.row_id(number, 0), log_table.row_id(number + 1, 0))
+    found = store.rows(query, bounds)
+    for index, (row, true_row) in enumerate(zip(found, expected, strict=False)):
+        if row != true_row:
+            raise BlockDamagedError(number, f"log {index} in the log table is not the receipt's")
+    if len(found) != len(expected):
+        raise BlockDamagedError(number, f"has {len(expected)} logs, the log table {len(found)}")
+
+
+def _verify_execution(
+    store: Store,
+    database: OverlayDatabase,
+    chain: MiningChainAPI,
+    header: BlockHeaderAPI,
+    parent: BlockHeaderAPI,
+) -> None:
+    block = chain.get_block_by_header(header)
+    fresh = chain.create_header_from_parent(parent).copy(gas_used=header.gas_used)
+    try:
+        again = chain.get_vm(fresh).import_block(block).block.header
+    except ValidationError as error:
+        raise BlockDamagedError(
+            header.block_number, "holds what the EVM does not accept"
+        ) from error
+    found = again.as_dict()
+    wrong = [str(name) for name, value in header.as_dict().items() if value != found.get(name)]
+    if wrong:
+        raise BlockDamagedError(
+            header.block_number, f"is not what its transactions do: other {', '.join(wrong)}"
+        )
+    for key, value in database.pending.items():
+        if store.get(key) != value:
+            raise BlockDamagedError(header.block_number, f"lacks its state 0x{key.hex()}")
+    database.pending.clear()
+
+
+def _verify_nothing_else(store: Store, head: int, transactions: int) -> None:
+    beyond = store.rows(
+        "SELECT id FROM logs WHERE id >= ? OR id < 0 LIMIT 1", (log_table.row_id(head + 1, 0),)
+    )
+    if beyond:
+        raise BlockDamagedError(
+            log_table.position(beyond[0][0])[0], "has logs but is not in the chain"
+        )
+    prefix = b"transaction-hash-to-block:"
+    [(found,)] = store.rows(
+        "SELECT COUNT(*) FROM kv WHERE key >= ? AND key < ?", (prefix, prefix[:-1] + b";")
+    )
+    if found != transactions:
+        raise ChainDamagedError(
+            f"{found} transactions can be looked up, the blocks hold {transactions}"
+        )
+
+
+def _verify_contents(store: Store) -> None:
+    for key, value in store.scan("SELECT key, value FROM kv WHERE length(key) = 32"):
+        if not isinstance(value, bytes) or keccak(value) != key:
+            raise ChainDamagedError(f"what is filed under 0x{bytes(key).hex()} has another hash")

@@ -1,0 +1,321 @@
+"""Any chain whose node speaks JSON-RPC over HTTP: anvil, geth, besu, a public test network.
+
+The node is not trusted to be well behaved: answers are bounded, read strictly, and every failure
+is a `ChainError`. It *is* trusted for what it says about its chain; who wants to check that, runs
+an own node or asks several.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from web3 import Web3
+
+from ledger.chain.ports import (
+    Block,
+    Log,
+    Receipt,
+    Transaction,
+    TransactionRevertedError,
+    WrongChainIdError,
+    WrongGenesisError,
+)
+from ledger.chain.rpc import wire
+from ledger.chain.rpc.http_transport import AnswerTooLargeError, HttpTransport
+from ledger.protocol.errors import ChainError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from types import TracebackType
+
+    from ledger.chain.ports import TopicFilter
+
+T = TypeVar("T")
+
+GWEI = 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class RpcSettings:
+    """How patient, how careful and how generous we are with a node."""
+
+    confirmations: int = 0
+    request_timeout_seconds: float = 30.0
+    receipt_timeout_seconds: float = 180.0
+    poll_seconds: float = 1.0
+    most_answer_bytes: int = 64 * 2**20
+    most_fee_per_gas_wei: int = 500 * GWEI
+    most_tip_per_gas_wei: int = 2 * GWEI
+
+
+class RpcReader:
+    """A chain behind a node, read-only. Safe to share between threads.
+
+    Args:
+        url: the node, http or https.
+        chain_id: the expected id.
+        genesis_hash: the expected block 0; None accepts any.
+        settings: time-outs and limits.
+
+    Raises:
+        WrongChainIdError: the node serves another chain.
+        WrongGenesisError: it serves another chain of the same id.
+        ChainError: it is unreachable, or no Ethereum node.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        chain_id: int,
+        genesis_hash: bytes | None = None,
+        settings: RpcSettings | None = None,
+    ) -> None:
+        self._settings = RpcSettings() if settings is None else settings
+        self._node = HttpTransport(
+            url, self._settings.request_timeout_seconds, self._settings.most_answer_bytes
+        )
+        try:
+            self._verify_identity(chain_id, genesis_hash)
+        except ChainError:
+            self._node.close()
+            raise
+
+    def _verify_identity(self, chain_id: int, genesis_hash: bytes | None) -> None:
+        found = wire.quantity(self._node.ask("eth_chainId"))
+        if found != chain_id:
+            raise WrongChainIdError(
+                f"{self._node.shown_url}: has chain id {found}, expected {chain_id}"
+            )
+        self.chain_id = found
+        self.genesis_hash = self.block(0).hash
+        if genesis_hash is not None and genesis_hash != self.genesis_hash:
+            raise WrongGenesisError(
+                f"{self._node.shown_url}: begins with block 0x{self.genesis_hash.hex()}, "
+                f"expected 0x{genesis_hash.hex()}"
+            )
+
+    @functools.cached_property
+    def web3(self) -> Web3:
+        """This node behind web3's own interface, over the same connection and limits."""
+        return Web3(self._node)
+
+    def head(self) -> Block:
+        """Return the newest block."""
+        return wire.block(self._block_json("latest"))
+
+    def block(self, number: int) -> Block:
+        """Return one block.
+
+        Args:
+            number: 0 for genesis, at most the head's.
+
+        Raises:
+            ChainError: there is no such block.
+            MalformedAnswerError: the node gives another one.
+        """
+        found = None if number < 0 else self._block_json(hex(number))
+        if found is None:
+            raise ChainError(f"no block {number}")
+        block = wire.block(found)
+        if block.number != number:
+            raise wire.MalformedAnswerError(
+                f"{self._node.shown_url}: block {block.number} where {number} was asked for"
+            )
+        return block
+
+    def _block_json(self, tag: str) -> Any:
+        return self._node.ask("eth_getBlockByNumber", tag, False)
+
+    def finalized(self) -> int:
+        """Return the newest final block: the node's opinion, else the head less confirmations."""
+        try:
+            found = self._block_json("finalized")
+        except wire.RpcFault:
+            found = None
+        if found is not None:
+            return wire.block(found).number
+        return max(0, self.head().number - self._settings.confirmations)
+
+    def call(self, to: str, data: bytes, block_number: int | None = None) -> bytes:
+        """Return what a contract answers, without recording anything.
+
+        Args:
+            to: the contract.
+            data: selector and ABI-encoded arguments.
+            block_number: the block whose state answers; None for the head.
+
+        Returns:
+            The ABI-encoded answer.
+        """
+        return self._call({"to": to, "data": wire.to_hex(data)}, block_number)
+
+    def _call(self, request: dict[str, str], block_number: int | None) -> bytes:
+        tag = "latest" if block_number is None else hex(block_number)
+        try:
+            return wire.data(self._node.ask("eth_call", request, tag))
+        except wire.RpcFault as fault:
+            reverted = _revert_data(fault)
+            if reverted is None:
+                raise
+            raise TransactionRevertedError(reverted) from fault
+
+    def code(self, address: str) -> bytes:
+        """Return a contract's runtime code; empty where there is none.
+
+        Args:
+            address: the contract.
+        """
+        return wire.data(self._node.ask("eth_getCode", address, "latest"))
+
+    def logs(
+        self,
+        address: str | None,
+        topics: Sequence[TopicFilter],
+        from_block: int,
+        to_block: int,
+        limit: int | None = None,
+        *,
+        descending: bool = False,
+    ) -> list[Log]:
+        """Return the logs that match; ranges that the node refuses are asked for in parts.
+
+        Args:
+            address: the contract; None for every one.
+            topics: per position a topic, several of which one must match, or None for any.
+            from_block: first block, included.
+            to_block: last block, included; beyond the head is allowed.
+            limit: how many logs at most; None for all.
+            descending: newest first.
+        """
+        request = _log_request(address, topics)
+        last = min(to_block, self.head().number)
+        if request is None or last < max(from_block, 0):
+            return []
+        found: list[Log] = []
+        for part in self._log_parts(request, max(from_block, 0), last, descending=descending):
+            found += part
+            if limit is not None and len(found) >= limit:
+                return found[:limit]
+        return found
+
+    def _log_parts(
+        self, request: dict[str, Any], first: int, last: int, *, descending: bool
+    ) -> Iterator[list[Log]]:
+        waiting = [(first, last)]
+        while waiting:
+            low, high = waiting.pop()
+            bounds = {"fromBlock": hex(low), "toBlock": hex(high)}
+            try:
+                answer = self._node.ask("eth_getLogs", {**request, **bounds})
+            except (wire.RpcFault, AnswerTooLargeError) as error:
+                # Nodes word and number their limits in many ways, so any refusal of a range is
+                # answered by halving it; one that was meant otherwise comes back at one block.
+                if low == high or getattr(error, "code", None) == wire.UNKNOWN_METHOD:
+                    raise
+                middle = (low + high) // 2
+                halves = [(low, middle), (middle + 1, high)]
+                waiting += halves if descending else reversed(halves)
+                continue
+            logs = [wire.log(entry) for entry in wire.items(answer)]
+            _verify_logs(logs, low, high)
+            logs.sort(key=lambda log: (log.block_number, log.log_index), reverse=descending)
+            yield logs
+
+    def transaction(self, transaction_hash: bytes) -> Transaction:
+        """Return a transaction that a block holds.
+
+        Args:
+            transaction_hash: its hash, 32 bytes.
+
+        Raises:
+            ChainError: no block holds it.
+        """
+        found = self._node.ask("eth_getTransactionByHash", wire.to_hex(transaction_hash))
+        if found is None or wire.members(found).get("blockNumber") is None:
+            raise ChainError(f"no block holds transaction 0x{transaction_hash.hex()}")
+        transaction = wire.transaction(found)
+        verify_asked(transaction.hash, transaction_hash)
+        return transaction
+
+    def receipt(self, transaction_hash: bytes) -> Receipt | None:
+        """Return a transaction's receipt; None while no block holds it.
+
+        Args:
+            transaction_hash: its hash, 32 bytes.
+        """
+        found = self._node.ask("eth_getTransactionReceipt", wire.to_hex(transaction_hash))
+        if found is None or wire.members(found).get("blockNumber") is None:
+            return None
+        receipt = wire.receipt(found)
+        verify_asked(receipt.transaction_hash, transaction_hash)
+        return receipt
+
+    def close(self) -> None:
+        """Close the connections to the node."""
+        self._node.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _log_request(address: str | None, topics: Sequence[TopicFilter]) -> dict[str, Any] | None:
+    wanted: list[str | list[str] | None] = []
+    for topic in topics:
+        if isinstance(topic, bytes):
+            wanted.append(wire.to_hex(topic))
+        elif topic is None:
+            wanted.append(None)
+        elif topic:
+            wanted.append([wire.to_hex(one) for one in topic])
+        else:
+            return None  # none of no topics matches; a node would read it as any
+    while wanted and wanted[-1] is None:
+        wanted.pop()  # a node would demand that the log has so many topics
+    if len(wanted) > 4:
+        return None
+    request: dict[str, Any] = {"topics": wanted}
+    return request if address is None else {**request, "address": address}
+
+
+def _verify_logs(logs: Sequence[Log], low: int, high: int) -> None:
+    for log in logs:
+        if not low <= log.block_number <= high:
+            raise wire.MalformedAnswerError(
+                f"a log of block {log.block_number}, outside {low} to {high}"
+            )
+
+
+def verify_asked(found: bytes, asked: bytes) -> None:
+    """Accept an answer that is about the hash that was asked for.
+
+    Args:
+        found: the hash in the answer.
+        asked: the hash in the question.
+
+    Raises:
+        MalformedAnswerError: it is about another.
+    """
+    if found != asked:
+        raise wire.MalformedAnswerError(f"0x{found.hex()} where 0x{asked.hex()} was asked for")
+
+
+def _revert_data(fault: wire.RpcFault) -> bytes | None:
+    found = fault.data.get("data") if isinstance(fault.data, dict) else fault.data
+    if isinstance(found, str):
+        try:
+            return wire.data(found.removeprefix("Reverted "))
+        except wire.MalformedAnswerError:
+            found = None
+    says_so = fault.code == wire.REVERTED or "revert" in str(fault).lower()
+    return b"" if says_so else None

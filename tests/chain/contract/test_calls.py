@@ -1,0 +1,167 @@
+"""Transactions of the contract as typed calls, and its events as logs: both ways, strictly."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from ledger.chain.contract import abi, calls
+from ledger.chain.contract.events import decode_log, encode_log
+from ledger.chain.ports import Log
+from ledger.protocol import ledger_state
+from ledger.protocol.errors import ChainError, SignatureError
+from ledger.protocol.types import (
+    ClientId,
+    Commitment,
+    Digest,
+    Phase,
+    Scores,
+    SignedCommitment,
+    Vote,
+    VoteKind,
+)
+
+if TYPE_CHECKING:
+    from ledger.chain.contract.calls import Call
+
+
+def digest(number: int) -> Digest:
+    return Digest(bytes([number]) * 32)
+
+
+def signature(number: int) -> bytes:
+    return bytes([number]) * 32 + bytes([number & 127]) * 32 + bytes([27 + number % 2])
+
+
+def ids(*clients: int) -> tuple[ClientId, ...]:
+    return tuple(map(ClientId, clients))
+
+
+def certificate(number: int) -> ledger_state.SubmittedCertificate:
+    replies = (signature(number + 1), signature(number + 2))
+    return ledger_state.SubmittedCertificate(
+        number, digest(number), signature(number), 0b101, replies
+    )
+
+
+def report(first: Vote | Scores, second: Vote | Scores) -> ledger_state.EquivocationReport:
+    signed = [
+        ledger_state.SignedStatement(one, signature(n)) for n, one in enumerate((first, second))
+    ]
+    return ledger_state.EquivocationReport(ClientId(9), signed[0], signed[1])
+
+
+def vote(kind: VoteKind, number: int, phase: int = 2) -> Vote:
+    where = (kind, 5, cast("Phase", phase), 3, digest(1))
+    return Vote(*where, digest(number), digest(number + 1))
+
+
+def scores(number: int) -> Scores:
+    return Scores(5, ClientId(9), digest(1), digest(2), digest(number))
+
+
+DECISION = ledger_state.SubmittedDecision(
+    committee=ids(4, 2, 7),
+    ranking=(3, 5, 8),
+    base=digest(1),
+    model=digest(2),
+    updates_root=digest(3),
+    scores_root=digest(4),
+    threshold_bits=12,
+    reveal=digest(5),
+    record=digest(6),
+    incidents=digest(7),
+)
+CALLS: tuple[Call, ...] = (
+    calls.RegisterCall((1 << 64 | 5, 2 << 64 | 6), digest(1)),
+    calls.CommitCall(3, ()),
+    calls.CommitCall(
+        3,
+        tuple(
+            SignedCommitment(Commitment(3, ClientId(n), digest(n)), signature(n)) for n in (4, 5)
+        ),
+    ),
+    calls.DecideCall(4, DECISION, (certificate(1), certificate(4))),
+    calls.AbandonCall(7),
+    calls.ReportCall(report(vote(VoteKind.REQUEST, 1), vote(VoteKind.REQUEST, 2))),
+    calls.ReportCall(report(vote(VoteKind.REPLY, 1, 77), vote(VoteKind.REPLY, 2, 77))),
+    calls.ReportCall(report(scores(1), scores(2))),
+)
+EVENTS: tuple[ledger_state.Event, ...] = (
+    ledger_state.ClientsRegistered(ClientId(3), (1, 2)),
+    ledger_state.LedgerOpened(digest(1), digest(2), ids(3, 1, 2), digest(3)),
+    ledger_state.UpdatesCommitted(2, ids(7, 5), (digest(7), digest(5))),
+    ledger_state.RoundDecided(
+        round=4,
+        ranking=(1 << 32 | 8, 2 << 32 | 6, 3 << 32 | 7),
+        accepted=ids(6, 7),
+        next_committee=ids(8, 6, 7),
+        base=digest(1),
+        model=digest(2),
+        updates_root=digest(3),
+        scores_root=digest(4),
+        threshold_bits=9,
+        reveal=digest(5),
+        record=digest(6),
+        incidents=digest(7),
+        views=(0, 2),
+        primaries=(ClientId(4), ClientId(2)),
+        signers=(0b11, 0b110),
+        next_seed=digest(8),
+        head=digest(9),
+    ),
+    ledger_state.RoundAbandoned(4, ids(3, 1), digest(1), digest(2)),
+    ledger_state.ClientBanned(4, ClientId(9), digest(1)),
+)
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: type(call).__name__)
+def test_a_call_is_read_from_its_call_data_as_it_was_made(call: Call) -> None:
+    assert calls.decode_call(calls.encode_call(call)) == call
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+def test_an_event_is_read_from_its_log_as_it_was_made(event: ledger_state.Event) -> None:
+    topics, data = encode_log(event)
+    log = Log("0x", topics, data, 3, digest(1), digest(2), 0)
+    assert decode_log(log).event == event
+
+
+@pytest.mark.parametrize("data", [b"", b"\0" * 4, abi.selector("state"), bytes(40)])
+def test_what_is_none_of_the_five_is_no_call(data: bytes) -> None:
+    with pytest.raises(ChainError, match="names no transaction of the contract"):
+        calls.decode_call(data)
+
+
+def test_arguments_that_are_cut_off_are_no_call() -> None:
+    for call in CALLS:
+        with pytest.raises(ChainError, match="arguments of"):
+            calls.decode_call(calls.encode_call(call)[:-4])
+
+
+def test_commitments_and_signatures_of_two_lengths_are_no_call() -> None:
+    data = abi.call_data("commit_updates", 1, [(0, digest(1))], [])
+    with pytest.raises(ChainError, match="1 commitments have 0 signatures"):
+        calls.decode_call(data)
+
+
+def test_a_kind_of_statement_that_there_is_not_is_no_call() -> None:
+    statement = (digest(1), digest(2), digest(3), digest(4))
+    data = abi.call_data("report_equivocation", 1, 4, 1, 1, 0, digest(1), statement, statement)
+    with pytest.raises(ChainError, match="4 is no kind of statement"):
+        calls.decode_call(data)
+
+
+@pytest.mark.parametrize(
+    "signature",
+    [bytes(64), bytes(64) + b"\x1d", bytes(32) + b"\x80" + bytes(31) + b"\x1b"],
+)
+def test_a_signature_that_has_no_compact_form_is_refused(signature: bytes) -> None:
+    with pytest.raises(SignatureError):
+        calls.compact(signature)
+
+
+@pytest.mark.parametrize("number", [4, 5, 255])
+def test_a_compact_signature_expands_to_what_it_was(number: int) -> None:
+    assert calls.expanded(*calls.compact(signature(number))) == signature(number)

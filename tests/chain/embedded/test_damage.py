@@ -1,0 +1,370 @@
+"""Damaged and forged chain files: one line says what is wrong, and nothing is believed."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sqlite3
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import rlp  # type: ignore[import-untyped]
+from eth.db.trie import make_trie_root_and_nodes
+from eth.rlp.logs import Log
+from eth_hash.auto import keccak
+
+from ledger.chain.embedded import log_table
+from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.reader import EmbeddedReader
+from ledger.chain.ports import BlockDamagedError, ChainDamagedError
+from ledger.protocol.errors import ChainError
+from tests.chain.probe import deploy, words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+BLOCKS = 6
+PROBE_BLOCK = 4
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("damage") / "chain.sqlite"
+    with EmbeddedChain.create(path, synchronous="NORMAL") as chain:
+        probe = deploy(chain)
+        for value in range(2, BLOCKS + 1):
+            chain.send(probe, words(value, 0), 200_000)
+    return path
+
+
+@pytest.fixture
+def path(original: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copy(original, tmp_path / "chain.sqlite"))
+
+
+def change(path: Path, *statements: tuple[str, tuple[object, ...]]) -> None:
+    connection = sqlite3.connect(path)
+    with connection:
+        for statement, values in statements:
+            assert connection.execute(statement, values).rowcount, "the forgery changes something"
+    connection.close()
+
+
+def verify(path: Path, *, execute: bool = False) -> None:
+    with EmbeddedReader.open(path) as chain:
+        chain.verify(execute=execute)
+
+
+def test_the_untouched_chain_is_accepted(path: Path) -> None:
+    seen: list[int] = []
+    with EmbeddedReader.open(path) as chain:
+        chain.verify(progress=seen.append)
+        chain.verify(execute=True)
+    assert seen == list(range(BLOCKS + 1))
+
+
+class TestFilesThatAreNoChain:
+    @pytest.mark.parametrize("content", [b"not SQLite at all" * 100, b"SQLite format 3\x00", b"x"])
+    def test_other_content_is_refused(self, path: Path, content: bytes) -> None:
+        path.write_bytes(content)
+        refused(path, ChainError)
+
+    def test_an_empty_file_is_refused(self, path: Path) -> None:
+        path.write_bytes(b"")
+        refused(path, ChainDamagedError, "holds no chain")
+
+    def test_another_database_is_refused(self, path: Path) -> None:
+        path.unlink()
+        change(path, ("CREATE TABLE t (x)", ()), ("INSERT INTO t VALUES (1)", ()))
+        refused(path, ChainDamagedError, "its tables are not those of a chain")
+
+    def test_a_trigger_or_a_view_is_refused(self, path: Path) -> None:
+        connection = sqlite3.connect(path)
+        connection.execute(
+            "CREATE TRIGGER t AFTER INSERT ON logs BEGIN DELETE FROM logs WHERE id = new.id; END"
+        )
+        connection.close()
+        refused(path, ChainDamagedError, "its tables are not those of a chain")
+
+    def test_a_folder_is_refused(self, tmp_path: Path) -> None:
+        refused(tmp_path, ChainError, "no such chain file")
+
+    @pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.7, 0.9])
+    def test_a_truncated_file_is_refused_or_found_out(self, path: Path, share: float) -> None:
+        content = path.read_bytes()
+        path.write_bytes(content[: int(len(content) * share)])
+        with pytest.raises(ChainError):
+            verify(path)
+
+    @pytest.mark.parametrize("name", ["chain_id", "genesis_hash", "fork", "schema"])
+    def test_an_incomplete_meta_table_is_refused(self, path: Path, name: str) -> None:
+        change(path, ("DELETE FROM meta WHERE name = ?", (name,)))
+        refused(path, ChainDamagedError, f"lacks {name}")
+
+    @pytest.mark.parametrize(
+        ("name", "value", "words_in_it"),
+        [
+            ("chain_id", "many", "damaged"),
+            ("genesis_hash", "11" * 32, "block 0 is missing"),
+            ("genesis_hash", "no hex", "damaged"),
+            ("fork", "Osaka", "runs Osaka, not Prague"),
+            ("schema", "2", "format 2, this program reads 1"),
+        ],
+    )
+    def test_a_wrong_meta_table_is_refused(
+        self, path: Path, name: str, value: str, words_in_it: str
+    ) -> None:
+        change(path, ("UPDATE meta SET value = ? WHERE name = ?", (value, name)))
+        refused(path, ChainError, words_in_it)
+
+    @pytest.mark.parametrize("table", ["kv", "logs", "meta"])
+    def test_a_missing_table_is_refused(self, path: Path, table: str) -> None:
+        connection = sqlite3.connect(path)
+        connection.execute(f"DROP TABLE {table}")
+        connection.close()
+        refused(path, ChainDamagedError)
+
+    def test_a_missing_head_is_refused(self, path: Path) -> None:
+        change(path, ("DELETE FROM kv WHERE key = ?", (b"v1:canonical_head_hash",)))
+        refused(path, ChainDamagedError, "the head of the chain is missing")
+
+    def test_a_head_of_another_hash_is_refused(self, path: Path) -> None:
+        head = value_of(path, b"v1:canonical_head_hash")
+        change(path, ("UPDATE kv SET value = ? WHERE key = ?", (b"\xc0", head)))
+        refused(path, ChainDamagedError, "has another hash")
+
+
+def refused(path: Path, kind: type[ChainError], words_in_it: str | None = None) -> None:
+    with pytest.raises(kind, match=words_in_it) as reading:
+        EmbeddedReader.open(path)
+    with pytest.raises(kind, match=words_in_it) as writing:
+        EmbeddedChain.open(path)
+    for caught in (reading, writing):
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_flipped_bytes_never_pass_and_never_raise_anything_else(path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    content = bytearray(path.read_bytes())
+    for _ in range(20):
+        content[chance.randrange(100, len(content))] ^= 1 << chance.randrange(8)
+    path.write_bytes(content)
+    if passes_unnoticed(path):
+        # What was hit is the free space of a page: nothing that anybody reads.
+        with EmbeddedReader.open(path) as chain:
+            assert contents(path) == contents_of_original(chain)
+
+
+def passes_unnoticed(path: Path) -> bool:
+    try:
+        with EmbeddedReader.open(path) as chain:
+            probe_everything(chain)
+            chain.verify(execute=True)
+    except ChainError as error:
+        return "\n" in str(error)
+    return True
+
+
+def probe_everything(chain: EmbeddedReader) -> None:
+    for number in range(BLOCKS + 1):
+        for transaction in chain.transactions(chain.header(number)):
+            chain.receipt(bytes(transaction.hash))
+    chain.logs(None, [], 0, BLOCKS)
+
+
+def contents(path: Path) -> list[object]:
+    connection = sqlite3.connect(path)
+    try:
+        return [connection.execute(f"SELECT * FROM {name}").fetchall() for name in ("meta", "logs")]
+    finally:
+        connection.close()
+
+
+def contents_of_original(chain: EmbeddedReader) -> list[object]:
+    return [
+        sorted(chain._store.meta().items()),
+        [
+            row
+            for number in range(BLOCKS + 1)
+            for row in log_table.rows_of_block(
+                number,
+                [bytes(signed.hash) for signed in chain.transactions(chain.header(number))],
+                chain.receipts(chain.header(number)),
+            )
+        ],
+    ]
+
+
+class TestForgeries:
+    """Each kind of thing in the file, changed as by somebody who can write it."""
+
+    def named(self, path: Path, words_in_it: str, block: int = PROBE_BLOCK) -> None:
+        with pytest.raises(BlockDamagedError, match=words_in_it) as caught:
+            verify(path)
+        assert caught.value.block_number == block
+        assert str(caught.value).startswith(f"block {block}: ")
+
+    @pytest.mark.parametrize("column", ["address", "topic0", "topic1", "topic2", "data"])
+    def test_a_changed_log_row_is_named(self, path: Path, column: str) -> None:
+        row = log_table.row_id(PROBE_BLOCK, 0)
+        change(path, (f"UPDATE logs SET {column} = ? WHERE id = ?", (b"\x07" * 32, row)))
+        self.named(path, "log 0 in the log table is not the receipt's")
+
+    def test_a_log_row_of_another_transaction_is_named(self, path: Path) -> None:
+        row = log_table.row_id(PROBE_BLOCK, 0)
+        change(path, ("UPDATE logs SET transaction_hash = ? WHERE id = ?", (b"\x07" * 32, row)))
+        self.named(path, "log 0 in the log table is not the receipt's")
+
+    def test_a_missing_log_row_is_named(self, path: Path) -> None:
+        change(path, ("DELETE FROM logs WHERE id = ?", (log_table.row_id(PROBE_BLOCK, 0),)))
+        self.named(path, "has 1 logs, the log table 0")
+
+    def test_an_added_log_row_is_named(self, path: Path) -> None:
+        self.copy_log(path, log_table.row_id(PROBE_BLOCK, 1))
+        self.named(path, "has 1 logs, the log table 2")
+
+    def test_an_index_that_hides_a_log_is_found_out(self, path: Path) -> None:
+        """The row stays, but no filter by topic would find it."""
+        connection = sqlite3.connect(path, isolation_level=None)
+        [(sql,)] = connection.execute(
+            "SELECT sql FROM sqlite_master WHERE name = 'logs_by_topic1'"
+        ).fetchall()
+        connection.execute("DROP INDEX logs_by_topic1")
+        connection.execute(f"{sql} AND id != {log_table.row_id(PROBE_BLOCK, 0)}")
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("UPDATE sqlite_master SET sql = ? WHERE name = 'logs_by_topic1'", (sql,))
+        connection.close()
+        with EmbeddedReader.open(path) as chain:
+            assert chain.logs(None, [None, words(PROBE_BLOCK)], 0, 1000) == []
+        with pytest.raises(ChainDamagedError, match="missing from index logs_by_topic1"):
+            verify(path)
+
+    def test_a_log_row_beyond_the_head_is_named(self, path: Path) -> None:
+        self.copy_log(path, log_table.row_id(BLOCKS + 5, 0))
+        self.named(path, "has logs but is not in the chain", BLOCKS + 5)
+
+    def copy_log(self, path: Path, row: int) -> None:
+        columns = log_table.COLUMNS.removeprefix("id, ")
+        change(
+            path,
+            (
+                f"INSERT INTO logs SELECT ?, {columns} FROM logs WHERE id = ?",
+                (row, log_table.row_id(PROBE_BLOCK, 0)),
+            ),
+        )
+
+    @pytest.mark.parametrize("part", ["receipt_root", "transaction_root", "state_root"])
+    def test_a_changed_receipt_transaction_or_state_is_named(self, path: Path, part: str) -> None:
+        with EmbeddedReader.open(path) as chain:
+            key = getattr(chain.header(PROBE_BLOCK), part)
+        value = bytearray(value_of(path, key))
+        value[-1] ^= 1
+        change(path, ("UPDATE kv SET value = ? WHERE key = ?", (bytes(value), key)))
+        with pytest.raises(ChainDamagedError, match=f"0x{key.hex()} has another hash"):
+            verify(path)
+
+    @pytest.mark.parametrize("part", ["receipt_root", "transaction_root", "state_root"])
+    def test_a_missing_receipt_transaction_or_state_is_found(self, path: Path, part: str) -> None:
+        with EmbeddedReader.open(path) as chain:
+            key = getattr(chain.header(PROBE_BLOCK), part)
+        change(path, ("DELETE FROM kv WHERE key = ?", (key,)))
+        with pytest.raises(ChainDamagedError):
+            verify(path, execute=True)
+
+    def test_a_changed_header_is_named(self, path: Path) -> None:
+        with EmbeddedReader.open(path) as chain:
+            header = chain.header(PROBE_BLOCK)
+            forged = header.copy(timestamp=header.timestamp + 1)
+        change(path, ("UPDATE kv SET value = ? WHERE key = ?", (rlp.encode(forged), header.hash)))
+        with pytest.raises(ChainDamagedError, match=f"0x{header.hash.hex()} has another hash"):
+            verify(path)
+
+    def test_a_rebuilt_block_does_not_fit_its_successor(self, path: Path) -> None:
+        rebuild(path, PROBE_BLOCK, lambda header: header.copy(timestamp=header.timestamp + 1))
+        self.named(path, "does not follow block 4", PROBE_BLOCK + 1)
+
+    def test_a_rebuilt_genesis_is_not_the_recorded_one(self, path: Path) -> None:
+        rebuild(path, 0, lambda header: header.copy(timestamp=header.timestamp + 1))
+        self.named(path, "is not the recorded genesis", 0)
+
+    def test_a_block_filed_under_another_number_is_named(self, path: Path) -> None:
+        with EmbeddedReader.open(path) as chain:
+            other = chain.block(2).hash
+        change(path, ("UPDATE kv SET value = ? WHERE key = ?", (rlp.encode(other), number_key(4))))
+        self.named(path, "is filed as block 2")
+        with EmbeddedReader.open(path) as chain, pytest.raises(ChainDamagedError):
+            chain.block(4)
+
+    def test_a_missing_block_is_named(self, path: Path) -> None:
+        change(path, ("DELETE FROM kv WHERE key = ?", (number_key(4),)))
+        self.named(path, "is missing")
+
+    def test_a_misled_transaction_look_up_is_named(self, path: Path) -> None:
+        with EmbeddedReader.open(path) as chain:
+            [transaction] = chain.transactions(chain.header(PROBE_BLOCK))
+        key = f"transaction-hash-to-block:{transaction.hash!r}".encode()
+        change(path, ("UPDATE kv SET value = ? WHERE key = ?", (rlp.encode([2, 0]), key)))
+        with EmbeddedReader.open(path) as chain, pytest.raises(ChainDamagedError):
+            chain.receipt(bytes(transaction.hash))
+        self.named(path, "is looked up in block 2")
+        change(path, ("DELETE FROM kv WHERE key = ?", (key,)))
+        self.named(path, "cannot be looked up")
+
+    def test_an_invented_transaction_look_up_is_named(self, path: Path) -> None:
+        key = f"transaction-hash-to-block:{bytes(32)!r}".encode()
+        change(path, ("INSERT INTO kv VALUES (?, ?)", (key, rlp.encode([2, 0]))))
+        with pytest.raises(ChainDamagedError, match="7 transactions can be looked up"):
+            verify(path)
+
+    def test_a_head_with_invented_receipts_does_not_survive_running_it_again(
+        self, path: Path
+    ) -> None:
+        """The strongest forger: consistent everywhere, and only the EVM disagrees."""
+        with EmbeddedReader.open(path) as chain:
+            [receipt] = chain.receipts(chain.header(BLOCKS))
+            [log] = receipt.logs
+        false_log = Log(log.address, tuple(log.topics), b"\x09" * 32)
+        forged = receipt.copy(logs=(false_log,))
+        root, nodes = make_trie_root_and_nodes((forged,))
+        change(
+            path,
+            *[("INSERT INTO kv VALUES (?, ?)", (key, value)) for key, value in nodes.items()],
+            (
+                "UPDATE logs SET data = ? WHERE id = ?",
+                (b"\x09" * 32, log_table.row_id(BLOCKS, 0)),
+            ),
+        )
+        rebuild(path, BLOCKS, lambda header: header.copy(receipt_root=root))
+        verify(path)
+        with pytest.raises(BlockDamagedError, match="block 6: is not what its transactions do"):
+            verify(path, execute=True)
+
+
+def value_of(path: Path, key: bytes) -> bytes:
+    connection = sqlite3.connect(path)
+    [(value,)] = connection.execute("SELECT value FROM kv WHERE key = ?", (key,)).fetchall()
+    connection.close()
+    assert isinstance(value, bytes)
+    return value
+
+
+def number_key(number: int) -> bytes:
+    return f"block-number-to-hash:{number}".encode()
+
+
+def rebuild(path: Path, number: int, forge: Callable[..., object]) -> None:
+    """Put another header in the place of a block's, under its own hash and number."""
+    with EmbeddedReader.open(path) as chain:
+        header = forge(chain.header(number))
+        is_head = chain.head().number == number
+    encoded = rlp.encode(header)
+    block_hash = keccak(encoded)
+    pointers = [(number_key(number), rlp.encode(block_hash))]
+    pointers += [(b"v1:canonical_head_hash", block_hash)] if is_head else []
+    change(
+        path,
+        ("INSERT INTO kv VALUES (?, ?)", (block_hash, encoded)),
+        *[("UPDATE kv SET value = ? WHERE key = ?", (value, key)) for key, value in pointers],
+    )

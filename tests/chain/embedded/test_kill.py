@@ -1,0 +1,79 @@
+"""A writer killed at any moment loses no block that it had acknowledged."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sqlite3
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ledger.chain.embedded.chain import EmbeddedChain
+from tests.chain.probe import TOPIC, deploy, word, words
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WRITER = """
+import pathlib, sys
+from ledger.chain.embedded.chain import EmbeddedChain
+from tests.chain.probe import words
+path, probe, first = pathlib.Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+with EmbeddedChain.open(path) as chain:
+    for value in range(first, first + 10_000):
+        receipt = chain.send(probe, words(value, 0), 200_000)
+        sys.stdout.write(f"{receipt.block_number} {value}\\n")
+        sys.stdout.flush()
+"""
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_acknowledged_block_survives_a_kill(tmp_path: Path, seed: int) -> None:
+    path = tmp_path / "chain.sqlite"
+    with EmbeddedChain.create(path) as chain:
+        probe = deploy(chain)
+    acknowledged = run_and_kill(path, probe, 0.05 + random.Random(seed).random() / 4)
+    with EmbeddedChain.open(path) as chain:
+        head = chain.head().number
+        last = acknowledged[-1][0]
+        assert head in {last, last + 1}, "at most the one block whose word was cut off"
+        chain.verify(execute=True)
+        values = [log.topics[1] for log in chain.logs(probe, [TOPIC], 0, head)]
+        assert values[: len(acknowledged)] == [word(value) for _, value in acknowledged]
+        assert chain.call(probe, b"") == values[-1]
+        assert chain.send(probe, words(99_999, 0), 200_000).block_number == head + 1
+
+
+def run_and_kill(path: Path, probe: str, seconds: float) -> list[tuple[int, int]]:
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(path), probe, "1"], stdout=subprocess.PIPE, text=True
+    ) as writer:
+        assert writer.stdout is not None
+        first = writer.stdout.readline()
+        time.sleep(seconds)
+        writer.kill()
+        lines = [first, *writer.stdout.read().splitlines(keepends=True)]
+    whole = [line.split() for line in lines if line.endswith("\n")]
+    return [(int(block), int(value)) for block, value in whole]
+
+
+def test_a_file_whose_making_was_cut_off_in_the_middle_of_a_write_is_made_anew(
+    tmp_path: Path,
+) -> None:
+    torn, path = tmp_path / "torn.sqlite", tmp_path / "chain.sqlite"
+    writing = sqlite3.connect(torn, isolation_level=None)
+    # A cache of one page: the file is written, and its journal hot, before the commit.
+    writing.executescript("PRAGMA cache_size = 1; BEGIN; CREATE TABLE begun (page BLOB)")
+    for _ in range(50):
+        writing.execute("INSERT INTO begun VALUES (zeroblob(4000))")
+    shutil.copy(torn, path)
+    shutil.copy(f"{torn}-journal", f"{path}-journal")
+    writing.execute("ROLLBACK")
+    writing.close()
+
+    with EmbeddedChain.open_or_create(path) as chain:
+        assert chain.head().number == 0

@@ -1,0 +1,115 @@
+"""Log filters find what a scan of every receipt finds, and cost their results only."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ledger.chain.embedded import log_table
+from ledger.chain.embedded.chain import EmbeddedChain
+from tests.chain.probe import TOPIC, deploy, word, words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ledger.chain.ports import Log, TopicFilter
+
+
+@pytest.fixture(scope="module")
+def chain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedChain]:
+    path = tmp_path_factory.mktemp("logs") / "chain.sqlite"
+    with EmbeddedChain.create(path, synchronous="NORMAL") as chain:
+        first, second = deploy(chain), deploy(chain)
+        for number in range(60):
+            contract = first if number % 3 else second
+            chain.send(contract, words(number % 4 + 1, number % 5), 200_000)
+        chain.mine(40)
+        yield chain
+
+
+def scanned(
+    chain: EmbeddedChain, address: str | None, topics: list[TopicFilter], first: int, last: int
+) -> list[Log]:
+    found: list[Log] = []
+    for number in range(chain.head().number + 1):
+        for transaction in chain.transactions(chain.header(number)):
+            receipt = chain.receipt(bytes(transaction.hash))
+            assert receipt is not None
+            found += [log for log in receipt.logs if first <= log.block_number <= last]
+    return [
+        log
+        for log in found
+        if address in {None, log.address}
+        and all(matches(log, number, topic) for number, topic in enumerate(topics))
+    ]
+
+
+def matches(log: Log, number: int, topic: TopicFilter) -> bool:
+    if topic is None:
+        return True
+    wanted = [topic] if isinstance(topic, bytes) else topic
+    return number < len(log.topics) and log.topics[number] in wanted
+
+
+TOPICS0: list[TopicFilter] = [None, TOPIC, word(1)]
+TOPICS1: list[TopicFilter] = [None, word(2), [word(1), word(4)]]
+TOPICS2: list[TopicFilter] = [None, word(3), [word(0), word(9)]]
+
+
+@pytest.mark.parametrize(("first", "last"), [(0, 10**18), (10, 20), (62, 1000)])
+def test_every_filter_equals_the_scan(chain: EmbeddedChain, first: int, last: int) -> None:
+    for number, topics in itertools.product([None, 1, 2], itertools.product(*topic_lists())):
+        address = None if number is None else deployed(chain, number)
+        expected = scanned(chain, address, list(topics), first, last)
+        assert chain.logs(address, topics, first, last) == expected
+        newest = chain.logs(address, topics, first, last, 3, descending=True)
+        assert newest == expected[::-1][:3]
+
+
+def topic_lists() -> list[list[TopicFilter]]:
+    return [TOPICS0, TOPICS1, TOPICS2]
+
+
+def deployed(chain: EmbeddedChain, block: int) -> str:
+    [transaction] = chain.transactions(chain.header(block))
+    receipt = chain.receipt(bytes(transaction.hash))
+    assert receipt is not None
+    assert receipt.contract_address is not None
+    return receipt.contract_address
+
+
+@pytest.mark.parametrize(
+    ("address", "topics", "index"),
+    [
+        (b"\x01" * 20, [], "logs_by_address"),
+        (None, [TOPIC], "logs_by_topic0"),
+        (b"\x01" * 20, [TOPIC], "logs_by_topic0"),
+        (b"\x01" * 20, [TOPIC, word(1)], "logs_by_topic1"),
+        (None, [None, word(1)], "logs_by_topic1"),
+        (b"\x01" * 20, [TOPIC, None, [word(1), word(2)]], "logs_by_topic2"),
+        (None, [None, None, None, word(1)], "logs_by_topic3"),
+    ],
+)
+def test_a_filter_is_answered_by_its_most_selective_index(
+    chain: EmbeddedChain, address: bytes | None, topics: list[TopicFilter], index: str
+) -> None:
+    query = log_table.select(address, topics, 0, 10**9, limit=None, descending=True)
+    assert query is not None
+    plan = chain._store.rows("EXPLAIN QUERY PLAN " + query[0], query[1])
+    assert any(f"SEARCH logs USING INDEX {index}" in row[3] for row in plan)
+
+
+def test_a_narrow_range_is_read_along_the_blocks(chain: EmbeddedChain) -> None:
+    query = log_table.select(None, [TOPIC], 5, 6, limit=None, descending=False)
+    assert query is not None
+    plan = chain._store.rows("EXPLAIN QUERY PLAN " + query[0], query[1])
+    assert [row[3] for row in plan] == [
+        "SEARCH logs USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"
+    ]
+
+
+def test_a_row_id_holds_block_and_position() -> None:
+    assert log_table.row_id(1, 0) == 1_048_576
+    assert log_table.position(log_table.row_id(123_456, 789)) == (123_456, 789)
