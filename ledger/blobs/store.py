@@ -6,16 +6,19 @@ whole blob or none. Reads are bounded before a byte is loaded.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Protocol
 
-from ledger.home import DISK, Disk
+from ledger.home import DISK, Disk, read_file
 from ledger.protocol.encoding import sha256
-from ledger.protocol.errors import BlobError, BlobMissingError
+from ledger.protocol.errors import BlobError, BlobMissingError, BlobUnreachableError
+from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from ledger.protocol.types import Digest
+_NAME = re.compile("[0-9a-f]{64}")
 
 MAX_BLOB_BYTES = 1 << 30
 """Largest blob that is ever read: a model of 2**28 float32 parameters."""
@@ -46,6 +49,13 @@ class BlobStore(BlobReader, Protocol):
             BlobError: it cannot be written.
         """
 
+    def sync(self) -> None:
+        """Return once everything put so far survives a power cut.
+
+        Raises:
+            BlobError: it cannot be made durable.
+        """
+
 
 class MemoryBlobs:
     """Blobs in this process, for tests and short simulations."""
@@ -58,6 +68,9 @@ class MemoryBlobs:
         digest = sha256(data)
         self._blobs[digest] = bytes(data)
         return digest
+
+    def sync(self) -> None:
+        """Nothing is durable here."""
 
     def get(self, digest: Digest, limit: int = MAX_BLOB_BYTES) -> bytes:
         """Return the blob with this digest, verified.
@@ -81,20 +94,25 @@ class MemoryBlobs:
         """Say whether there is something under this digest, without reading it."""
         return digest in self._blobs
 
+    def digests(self) -> Iterator[Digest]:
+        """Yield the names of all blobs, in no order."""
+        yield from tuple(self._blobs)
+
 
 class FolderBlobs:
     """Blobs as files `ab/abcdef…` of one folder.
 
+    A killed process loses nothing that it has put; what survives a power cut is what was put
+    before a `sync`, which costs many blobs hardly more than one.
+
     Attributes:
         folder: the folder; made on the first write.
-        durable: whether a blob survives a power cut once `put` returns; a killed process loses
-            nothing either way.
     """
 
-    def __init__(self, folder: Path, *, durable: bool = False, disk: Disk = DISK) -> None:
+    def __init__(self, folder: Path, *, disk: Disk = DISK) -> None:
         self.folder = folder
         self._disk = disk
-        self.durable = durable
+        self._unsynced: set[Path] = set()
 
     def put(self, data: bytes) -> Digest:
         """Store a blob and return its digest.
@@ -112,11 +130,29 @@ class FolderBlobs:
         path = self._path(digest)
         try:
             # A damaged file under this name is replaced, not trusted.
-            if not path.exists() or path.read_bytes() != data:
-                self._disk.write_whole(path, data, durable=self.durable)
+            if not _holds(path, data):
+                self._disk.write_whole(path, data, durable=False)
         except OSError as error:
             raise BlobError(f"blob {path} cannot be written: {error.strerror}") from error
+        # Even if it was there: who put it may have been killed before it was durable.
+        self._unsynced.add(path)
         return digest
+
+    def sync(self) -> None:
+        """Return once everything put so far survives a power cut.
+
+        Raises:
+            BlobError: it cannot be made durable.
+        """
+        if not self._unsynced:
+            return
+        try:
+            self._disk.sync(self._unsynced)
+        except OSError as error:
+            raise BlobError(
+                f"blob {error.filename} cannot be made durable: {error.strerror}"
+            ) from error
+        self._unsynced.clear()
 
     def get(self, digest: Digest, limit: int = MAX_BLOB_BYTES) -> bytes:
         """Return the blob with this digest, verified.
@@ -130,24 +166,37 @@ class FolderBlobs:
 
         Raises:
             BlobMissingError: there is none.
-            BlobError: it is damaged, larger than the limit, or cannot be read.
+            BlobUnreachableError: it is there, but cannot be read.
+            BlobError: it is damaged, or larger than the limit.
         """
         try:
-            with self._path(digest).open("rb") as file:
-                data = file.read(limit + 1)
+            data = read_file(self._path(digest), limit)
         except FileNotFoundError as error:
             raise BlobMissingError(f"blob {digest.hex()} is missing") from error
         except OSError as error:
-            raise BlobError(f"blob {digest.hex()} cannot be read: {error.strerror}") from error
+            raise BlobUnreachableError(
+                f"blob {digest.hex()} cannot be read: {error.strerror}"
+            ) from error
         return _verified(data, digest, limit)
 
     def has(self, digest: Digest) -> bool:
         """Say whether there is something under this digest, without reading it."""
         return self._path(digest).is_file()
 
+    def digests(self) -> Iterator[Digest]:
+        """Yield the names of all blobs, unverified and in no order."""
+        for path in self.folder.glob("??/*"):
+            name = path.name
+            if _NAME.fullmatch(name) and name[:2] == path.parent.name:
+                yield Digest(bytes.fromhex(name))
+
     def _path(self, digest: Digest) -> Path:
         name = digest.hex()
         return self.folder / name[:2] / name
+
+
+def _holds(path: Path, data: bytes) -> bool:
+    return path.is_file() and read_file(path, len(data)) == data
 
 
 def _verified(data: bytes, digest: Digest, limit: int) -> bytes:

@@ -51,6 +51,10 @@ class BlobMissingError(BlobError):
     """No blob with this digest is in the store: it was pruned or never published."""
 
 
+class BlobUnreachableError(BlobError):
+    """Whether the store holds a blob cannot be told: it does not answer, or cannot be read."""
+
+
 class JournalError(CmflError):
     """A vote journal cannot be read or written, so that nothing may be signed."""
 

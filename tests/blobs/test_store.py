@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,18 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger.blobs.store import BlobStore, FolderBlobs, MemoryBlobs
+from ledger.home import Disk
 from ledger.protocol.errors import BlobError, BlobMissingError
 from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
 
 
-@pytest.fixture(params=["memory", "folder", "durable folder"])
+@pytest.fixture(params=["memory", "folder"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> BlobStore:
     if request.param == "memory":
         return MemoryBlobs()
-    return FolderBlobs(tmp_path / "blobs", durable=request.param.startswith("durable"))
+    return FolderBlobs(tmp_path / "blobs")
 
 
 def file_of(folder: Path, digest: Digest) -> Path:
@@ -92,3 +96,112 @@ def test_a_folder_in_the_place_of_a_blob_is_a_plain_error(tmp_path: Path) -> Non
     file_of(tmp_path, digest).mkdir(parents=True)
     with pytest.raises(BlobError, match="cannot be read"):
         FolderBlobs(tmp_path).get(digest)
+
+
+def test_a_pipe_in_the_place_of_a_blob_holds_nobody_up(tmp_path: Path) -> None:
+    store, digest = FolderBlobs(tmp_path), Digest(hashlib.sha256(b"x").digest())
+    path = file_of(tmp_path, digest)
+    path.parent.mkdir()
+    os.mkfifo(path)
+    assert not store.has(digest)
+    with pytest.raises(BlobError, match=f"{digest.hex()} cannot be read: it is no file"):
+        store.get(digest)
+    store.put(b"x")
+    assert store.get(digest) == b"x"
+
+
+def test_a_device_in_the_place_of_a_blob_is_not_read(tmp_path: Path) -> None:
+    store, digest = FolderBlobs(tmp_path), Digest(hashlib.sha256(b"x").digest())
+    path = file_of(tmp_path, digest)
+    path.parent.mkdir()
+    path.symlink_to("/dev/zero")
+    with pytest.raises(BlobError, match="it is no file"):
+        store.get(digest)
+    store.put(b"x")
+    assert store.get(digest) == b"x"
+
+
+def test_a_folder_in_the_place_of_a_blob_is_not_replaced(tmp_path: Path) -> None:
+    digest = Digest(hashlib.sha256(b"x").digest())
+    path = file_of(tmp_path, digest)
+    path.mkdir(parents=True)
+    with pytest.raises(BlobError, match=f"{path} cannot be written: Is a directory"):
+        FolderBlobs(tmp_path).put(b"x")
+    assert list(path.parent.iterdir()) == [path]
+
+
+@dataclass
+class Account(Disk):
+    """A disk that tells what it was asked to sync."""
+
+    files: list[str] = field(default_factory=list)
+    folders: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def sync_files(self, paths: Collection[Path]) -> None:
+        self.files += sorted(path.name for path in paths)
+        super().sync_files(paths)
+
+    def sync_folder(self, folder: Path) -> None:
+        self.folders.append(folder.name)
+        super().sync_folder(folder)
+
+
+def test_one_sync_makes_everything_durable_that_was_put(tmp_path: Path) -> None:
+    disk = Account()
+    store = FolderBlobs(tmp_path / "home" / "blobs", disk=disk)
+    digests = sorted(store.put(bytes([number])).hex() for number in range(9))
+    assert not disk.files
+    store.sync()
+    assert disk.files == digests
+    shards = {digest[:2] for digest in digests}
+    assert shards | {"blobs", "home", tmp_path.name} <= set(disk.folders)
+    assert len(disk.folders) == len(set(disk.folders)), "each folder once"
+
+
+def test_a_second_sync_has_only_to_do_what_is_new(tmp_path: Path) -> None:
+    disk = Account()
+    store = FolderBlobs(tmp_path, disk=disk)
+    store.put(b"first")
+    store.sync()
+    disk.files.clear()
+    disk.folders.clear()
+    store.sync()
+    assert (disk.files, disk.folders) == ([], [])
+    second = store.put(b"second").hex()
+    store.sync()
+    assert disk.files == [second]
+    assert set(disk.folders) == {second[:2], tmp_path.name}
+
+
+def test_what_a_killed_process_has_put_is_synced_by_the_next(tmp_path: Path) -> None:
+    digest = FolderBlobs(tmp_path).put(b"there already").hex()
+    disk = Account()
+    store = FolderBlobs(tmp_path, disk=disk)
+    store.put(b"there already")
+    store.sync()
+    assert disk.files == [digest]
+    assert {digest[:2], tmp_path.name} <= set(disk.folders)
+
+
+def test_a_blob_that_cannot_be_made_durable_is_named_and_tried_again(tmp_path: Path) -> None:
+    store = FolderBlobs(tmp_path)
+    path = file_of(tmp_path, store.put(b"gone"))
+    path.unlink()
+    for _ in range(2):
+        with pytest.raises(BlobError, match=f"{path} cannot be made durable: No such file"):
+            store.sync()
+    store.put(b"gone")
+    store.sync()
+
+
+def test_a_store_says_what_it_holds(tmp_path: Path) -> None:
+    memory, folder = MemoryBlobs(), FolderBlobs(tmp_path / "blobs")
+    assert not list(folder.digests())
+    named = {store.put(data) for store in (memory, folder) for data in (b"one", b"other")}
+    (tmp_path / "blobs" / "ab").mkdir(exist_ok=True)
+    (tmp_path / "blobs" / "ab" / ".writing-abc").write_bytes(b"")
+    (tmp_path / "blobs" / "ab" / ("cd" * 32)).write_bytes(b"")
+    assert set(memory.digests()) == set(folder.digests()) == named

@@ -1,0 +1,275 @@
+"""HTTP to servers that are not trusted: one request, one answer, bounded in time and in size.
+
+httpx speaks HTTP; its own time-outs are for one wait each, so requests run on an event loop, where
+one deadline covers the look-up of the host's name, a proxy, TLS, sending, the headers and the last
+byte: a server that drips a byte a second holds nobody. (The system's look-up cannot be broken off;
+one that hangs goes on by itself, and the program's end waits for it.) Sizes are counted as they
+come in, and what comes packed is refused. Redirects are not followed, cookies not kept. A server's
+address is shown without user, password, path and query, since any of them may be a key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import ipaddress
+import logging
+import os
+import ssl
+import threading
+import weakref
+from concurrent.futures import Future
+from dataclasses import dataclass
+from http.cookiejar import CookieJar
+from typing import Any, cast
+
+import httpx
+
+from ledger.protocol.errors import CmflError
+
+_HIGHEST_PORT = 65_535
+# One per process: a forked child has its parent's, but not the thread that it runs on.
+_LOOPS: dict[int, asyncio.AbstractEventLoop] = {}
+_OPEN: set[httpx.AsyncClient] = set()
+# It logs each request with the whole URL.
+logging.getLogger("httpx").setLevel(logging.WARNING)
+
+
+class HttpFailureError(CmflError):
+    """No whole answer could be had; the message names the server."""
+
+
+class TooLargeError(HttpFailureError):
+    """The answer is larger than the caller is willing to read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a server said: HTTP's status and the body."""
+
+    status: int
+    body: bytes
+
+
+class HttpServer:
+    """A server behind one URL; safe to share between threads and with forked processes.
+
+    Args:
+        url: http or https; user and password in it are sent as basic authentication. The
+            environment's proxies are used for all but loopback.
+        timeout_seconds: for one request, from connecting to the last byte.
+
+    Attributes:
+        shown_url: scheme, host and port.
+
+    Raises:
+        ValueError: the URL is none of these, or the environment's proxies are of no use.
+    """
+
+    def __init__(self, url: str, timeout_seconds: float) -> None:
+        self._url = _parsed(url)
+        self.shown_url = f"{self._url.scheme}://{self._url.netloc.decode('ascii')}"
+        self._timeout_seconds = timeout_seconds
+        self._clients = {os.getpid(): _new_client(self._url.host)}
+        # Not every reader is closed; what it leaves open goes with it.
+        weakref.finalize(self, _close, self._clients).atexit = False
+
+    def get(self, path: str, most_bytes: int) -> Answer:
+        """Return the answer to GET.
+
+        Args:
+            path: below the URL's own, beginning with a slash.
+            most_bytes: how large the body may be.
+
+        Raises:
+            TooLargeError: it is larger.
+            HttpFailureError: there is no whole answer in time.
+        """
+        return self._ask(httpx.Request("GET", self._below(path)), most_bytes)
+
+    def head(self, path: str) -> int:
+        """Return the status of the answer to HEAD.
+
+        Args:
+            path: below the URL's own, beginning with a slash.
+
+        Raises:
+            HttpFailureError: there is no whole answer in time.
+        """
+        return self._ask(httpx.Request("HEAD", self._below(path)), 0).status
+
+    def post_json(self, body: bytes, most_bytes: int) -> Answer:
+        """Return the answer to POST of JSON to the URL itself.
+
+        Args:
+            body: the JSON.
+            most_bytes: how large the answer's body may be.
+
+        Raises:
+            TooLargeError: it is larger.
+            HttpFailureError: there is no whole answer in time.
+        """
+        headers = {"Content-Type": "application/json"}
+        return self._ask(
+            httpx.Request("POST", self._url, headers=headers, content=body), most_bytes
+        )
+
+    def _below(self, path: str) -> httpx.URL:
+        own, mark, query = self._url.raw_path.partition(b"?")
+        below = own.rstrip(b"/") + path.encode("ascii") if path else own
+        return self._url.copy_with(raw_path=below + mark + query)
+
+    def _ask(self, request: httpx.Request, most: int) -> Answer:
+        request.headers.update({"Accept-Encoding": "identity", "User-Agent": "cmfl-ledger"})
+        given_up: Future[None] = Future()
+        try:
+            answer = self._answer(request, most, given_up)
+            return asyncio.run_coroutine_threadsafe(answer, _loop()).result()
+        except TimeoutError:
+            raise HttpFailureError(
+                f"{self.shown_url}: no whole answer in {self._timeout_seconds:g} s"
+            ) from None
+        except (httpx.HTTPError, OSError, ValueError) as error:
+            raise HttpFailureError(
+                f"{self.shown_url}: unreachable ({type(error).__name__})"
+            ) from None
+        finally:
+            # Whoever is interrupted, even before it waits, leaves no request behind.
+            given_up.cancel()
+
+    async def _answer(self, request: httpx.Request, most: int, given_up: Future[None]) -> Answer:
+        loop, task = asyncio.get_running_loop(), cast("asyncio.Task[Any]", asyncio.current_task())
+        given_up.add_done_callback(lambda _: loop.call_soon_threadsafe(task.cancel))
+        opened: list[Any] = []
+        request.extensions["trace"] = functools.partial(_note_opened, opened)
+        try:
+            async with asyncio.timeout(self._timeout_seconds):
+                response = await self._client().send(request, stream=True)
+                try:
+                    return Answer(response.status_code, await self._body(response, most))
+                finally:
+                    await response.aclose()
+        except BaseException:
+            # Cancelled in a TLS handshake, httpcore 1.0 leaves the connection to the collector.
+            for stream in opened:
+                await stream.aclose()
+            raise
+
+    def _client(self) -> httpx.AsyncClient:
+        mine = self._clients.get(os.getpid())
+        if mine is None:
+            mine = self._clients[os.getpid()] = _new_client(self._url.host)
+        _OPEN.add(mine)
+        return mine
+
+    async def _body(self, response: httpx.Response, most: int) -> bytes:
+        encoding = response.headers.get("Content-Encoding", "identity")
+        if encoding.lower() not in {"identity", ""}:
+            raise HttpFailureError(
+                f"{self.shown_url}: an answer packed as {encoding[:20]!r}, against what was asked"
+            )
+        body = bytearray()
+        async for piece in response.aiter_raw():
+            # One byte more than allowed tells too much from just enough.
+            body += piece[: most + 1 - len(body)]
+            if len(body) > most:
+                raise TooLargeError(f"{self.shown_url}: an answer of over {most} bytes")
+        return bytes(body)
+
+    def close(self) -> None:
+        """Close the connections."""
+        closed = _close(self._clients)
+        if closed is not None:
+            closed.result()
+
+
+class _NoCookies(CookieJar):
+    """Keeps none: httpx would send none back, but hold as many as a server cares to set."""
+
+    def extract_cookies(self, response: object, request: object) -> None:
+        """Leave a server's cookies where they are.
+
+        Args:
+            response: it is not even parsed.
+            request: without effect.
+        """
+
+
+def _parsed(url: str) -> httpx.URL:
+    if not url.isascii() or any(sign <= " " or sign == "\x7f" for sign in url):
+        raise ValueError("the address is not a URL of printable ASCII without blanks")
+    try:
+        parsed = httpx.URL(url)
+        host = parsed.host
+    except (httpx.InvalidURL, ValueError):
+        raise ValueError("the address is not a URL") from None
+    if parsed.scheme not in {"http", "https"} or not host:
+        raise ValueError("the address is not an http or https URL")
+    if parsed.port is not None and not 0 < parsed.port <= _HIGHEST_PORT:
+        raise ValueError(f"the address is not a URL: ports end at {_HIGHEST_PORT}")
+    return parsed
+
+
+def _new_client(host: str) -> httpx.AsyncClient:
+    try:
+        return httpx.AsyncClient(
+            cookies=_NoCookies(),
+            limits=httpx.Limits(max_connections=None),
+            timeout=None,  # noqa: S113 - each request has a deadline
+            trust_env=not _is_loopback(host),
+            verify=_trusted(),
+        )
+    except (ValueError, ImportError, httpx.InvalidURL) as error:
+        raise ValueError(
+            "one of the environment's http_proxy, https_proxy, all_proxy and no_proxy cannot be "
+            f"used ({type(error).__name__}): a proxy is an http URL"
+        ) from None
+
+
+async def _note_opened(opened: list[Any], event: str, told: dict[str, Any]) -> None:
+    if event == "connection.connect_tcp.complete":
+        opened.append(told["return_value"])
+
+
+@functools.cache
+def _trusted() -> ssl.SSLContext:
+    return ssl.create_default_context()
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _close(clients: dict[int, httpx.AsyncClient]) -> Future[None] | None:
+    client, loop = clients.pop(os.getpid(), None), _LOOPS.get(os.getpid())
+    if client is None or loop is None:
+        return None
+    return asyncio.run_coroutine_threadsafe(_closing(client), loop)
+
+
+async def _closing(client: httpx.AsyncClient) -> None:
+    await client.aclose()
+    _OPEN.discard(client)
+
+
+def _loop() -> asyncio.AbstractEventLoop:
+    """Return this process's event loop; it runs on a thread of its own until the process ends."""
+    running = _LOOPS.get(os.getpid())
+    if running is not None:
+        return running
+    new = asyncio.new_event_loop()
+    running = _LOOPS.setdefault(os.getpid(), new)
+    if running is new:
+        threading.Thread(target=_run, args=(new, _OPEN), name="bounded-http", daemon=True).start()
+    else:
+        new.close()
+    return running
+
+
+def _run(loop: asyncio.AbstractEventLoop, _: set[httpx.AsyncClient]) -> None:
+    # A daemon's frame outlives the interpreter: at exit nothing waits for the loop, and what is
+    # open is left to the system, not to the collector, which would warn of each connection.
+    loop.run_forever()

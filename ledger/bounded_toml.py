@@ -1,0 +1,41 @@
+"""TOML that others may have written, read in a time that its size bounds.
+
+The time that `tomllib` takes grows with the square of the number of parts of a dotted key. So the
+dots of a line are counted before it is parsed; a dot in a string or a comment counts as well,
+because a line without too many of them can be told without parsing.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from typing import Any
+
+from ledger.protocol.errors import ConfigurationError
+
+MAX_TOML_BYTES = 100_000
+MAX_DOTS = 64
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """Return the tables and values of a TOML document.
+
+    Args:
+        text: the document.
+
+    Raises:
+        ConfigurationError: it is too large, a line has too many dots, or it is no TOML.
+    """
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size > MAX_TOML_BYTES:
+        raise ConfigurationError(f"not readable as TOML: {size} bytes, more than {MAX_TOML_BYTES}")
+    for number, line in enumerate(text.split("\n"), start=1):
+        dots = line.count(".")
+        if dots > MAX_DOTS:
+            raise ConfigurationError(
+                f"not readable as TOML: line {number} has {dots} dots, more than {MAX_DOTS}"
+            )
+    try:
+        return tomllib.loads(text)
+    # TOMLDecodeError is a ValueError; so is what a number of thousands of digits raises.
+    except (ValueError, RecursionError) as error:
+        raise ConfigurationError(f"not TOML: {error}") from error
