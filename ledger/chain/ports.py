@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol, Self, TypeAlias
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
     from types import TracebackType
 
 TopicFilter: TypeAlias = bytes | Sequence[bytes] | None
@@ -35,8 +36,20 @@ class WrongGenesisError(ChainError):
     """The chain has the expected chain id but another block 0: it is another chain."""
 
 
-class ChainUnreachableError(ChainError):
+class NotServedError(ChainError):
+    """What was asked for cannot be had from here: says something of the node, not of the chain.
+
+    An error of the node's own, a malformed answer, null where it must know, a time-out, an index or
+    a state that it has dropped.
+    """
+
+
+class ChainUnreachableError(NotServedError):
     """The node does not answer; the message names its address without credentials."""
+
+
+class ChainRolledBackError(ChainError):
+    """The chain lacks a block that its home has acknowledged: a backup, or a damaged file."""
 
 
 class ChainDamagedError(ChainError):
@@ -227,6 +240,13 @@ class ChainReader(Protocol):
             ChainError: the chain is unreachable or damaged.
         """
 
+    def snapshot(self) -> AbstractContextManager[ChainReader]:
+        """Open a view of the chain as it is now; a chain file's does not move while it is open.
+
+        Raises:
+            ChainError: the chain is unreachable or damaged.
+        """
+
     def close(self) -> None:
         """Give back what the chain holds: files, locks, connections."""
 
@@ -259,6 +279,21 @@ class ChainWriter(ChainReader, Protocol):
             TransactionRevertedError: it is in a block, but reverted.
             TransactionRefusedError: the chain did not take it.
             TransactionTimeoutError: no receipt or confirmation in time.
+            ChainError: the chain is unreachable or damaged.
+        """
+
+    def creations(self, sender: str, digest: bytes, from_block: int) -> list[Receipt]:
+        """Return the contracts that an account has created, in the chain's order.
+
+        None of its transactions is on its way any more when this returns.
+
+        Args:
+            sender: the account.
+            digest: sha256 of the creation code with its arguments.
+            from_block: first block, included.
+
+        Raises:
+            TransactionTimeoutError: a transaction of the account does not come into a block.
             ChainError: the chain is unreachable or damaged.
         """
 

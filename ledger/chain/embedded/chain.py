@@ -10,35 +10,45 @@ the file still is what the EVM made.
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import time
 from typing import TYPE_CHECKING
 
 from eth.exceptions import PyEVMError
 from eth_hash.auto import keccak
 from eth_keys.datatypes import PrivateKey
+from eth_keys.exceptions import BadSignature
 from eth_typing import Address
 from rlp.exceptions import RLPException  # type: ignore[import-untyped]
 
 from ledger.chain.addresses import to_canonical
-from ledger.chain.embedded import evm, log_table
-from ledger.chain.embedded.accounts import GENESIS_BALANCE_WEI, TEST_KEYS, address_of
-from ledger.chain.embedded.evm_values import base_fee
+from ledger.chain.embedded.file import log_table, rollback
+from ledger.chain.embedded.file.head_note import Acknowledged, HeadNote
+from ledger.chain.embedded.file.store import SCHEMA_VERSION, Store
+from ledger.chain.embedded.file.write_ahead import WriteAheadLog
+from ledger.chain.embedded.file.writer_lock import WriterLock
+from ledger.chain.embedded.machine import evm
+from ledger.chain.embedded.machine.accounts import GENESIS_BALANCE_WEI, TEST_KEYS, address_of
+from ledger.chain.embedded.machine.evm_values import base_fee
 from ledger.chain.embedded.reader import EmbeddedReader
-from ledger.chain.embedded.store import SCHEMA_VERSION, Store, Synchronous
-from ledger.chain.embedded.writer_lock import WriterLock
 from ledger.chain.ports import (
     ChainDamagedError,
+    ChainLockedError,
     Receipt,
     TransactionRefusedError,
     TransactionRevertedError,
     WrongChainIdError,
 )
+from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from eth.abc import ComputationAPI, SignedTransactionAPI
+
+    from ledger.chain.embedded.file.sqlite_file import Synchronous
 
 DEFAULT_CHAIN_ID = 0x434D464C
 """The letters CMFL: of no public chain, so that no transaction can be replayed on one."""
@@ -74,16 +84,26 @@ class EmbeddedChain(EmbeddedReader):
     """
 
     def __init__(
-        self, store: Store, lock: WriterLock, clock: Callable[[], float], key: bytes
+        self,
+        store: Store,
+        lock: WriterLock,
+        clock: Callable[[], float],
+        key: bytes,
+        synchronous: Synchronous,
     ) -> None:
         super().__init__(store)
         self._writer_lock = lock
         self._clock = clock
         self._key = key
         self.sender = address_of(key)
+        # Where commits do not wait for the disk, only closing makes the head durable.
+        self._notes_each_block = synchronous == "FULL"
+        self._write_ahead = WriteAheadLog(store)
+        self._write_ahead.empty()
+        self._note = HeadNote.begin(store.path, self._newest())
 
     @classmethod
-    def create(
+    def create(  # noqa: PLR0913 - all but the path have a default
         cls,
         path: Path,
         *,
@@ -92,6 +112,7 @@ class EmbeddedChain(EmbeddedReader):
         key: bytes = TEST_KEYS[0],
         clock: Callable[[], float] = time.time,
         synchronous: Synchronous = "FULL",
+        accept_rollback: bool = False,
     ) -> EmbeddedChain:
         """Return a new chain, with genesis on disk.
 
@@ -102,28 +123,28 @@ class EmbeddedChain(EmbeddedReader):
             key: the private key that signs; its account is funded at genesis.
             clock: Unix seconds, for the blocks' times.
             synchronous: how much a commit waits for the disk.
+            accept_rollback: make it even where another chain has been acknowledged.
 
         Returns:
             The chain, open for writing.
 
         Raises:
+            ChainRolledBackError: a chain that was acknowledged here is gone.
             ChainError: there is a file already, or it cannot be made.
         """
-        lock = WriterLock.acquire(path)
-        try:
+        with _locked(path) as lock:
+            if not accept_rollback:
+                rollback.verify_nothing_acknowledged(path)
             store = Store.create(path, synchronous)
             try:
-                _write_genesis(store, chain_id, gas_limit, int(clock()), key)
-                return cls(store, lock, clock, key)
+                _write_genesis(store, chain_id, gas_limit, _seconds(clock), key)
+                return cls(store, lock, clock, key, synchronous)
             except BaseException:
                 store.close()
                 raise
-        except BaseException:
-            lock.release()
-            raise
 
     @classmethod
-    def open(
+    def open(  # noqa: PLR0913 - all but the path have a default
         cls,
         path: Path,
         *,
@@ -132,6 +153,7 @@ class EmbeddedChain(EmbeddedReader):
         key: bytes = TEST_KEYS[0],
         clock: Callable[[], float] = time.time,
         synchronous: Synchronous = "FULL",
+        accept_rollback: bool = False,
     ) -> EmbeddedChain:
         """Return an existing chain, open for writing.
 
@@ -142,31 +164,38 @@ class EmbeddedChain(EmbeddedReader):
             key: the private key that signs.
             clock: Unix seconds, for the blocks' times.
             synchronous: how much a commit waits for the disk.
+            accept_rollback: go on even behind the newest acknowledged block, and forget it.
 
         Returns:
             The open chain.
 
         Raises:
             ChainLockedError: somebody else is writing.
+            ChainRolledBackError: it lacks a block that was acknowledged here.
             ChainError: there is no such file, or it is damaged or another chain.
         """
-        lock = WriterLock.acquire(path)
-        try:
-            store = Store.open(path, read_only=False, synchronous=synchronous)
+        with _locked(path) as lock:
+            # Looked at without writing: opened for writing, SQLite drops from a damaged -wal
+            # what might still be saved.
+            with EmbeddedReader.open(path, chain_id=chain_id, genesis_hash=genesis_hash) as reader:
+                if not accept_rollback:
+                    rollback.verify_not_behind(reader, path)
+                reader.verify_can_go_on()
+            store = Store.open(path, synchronous)
             try:
-                chain = cls(store, lock, clock, key)
-                chain.verify_identity(chain_id, genesis_hash)
+                return cls(store, lock, clock, key, synchronous)
             except BaseException:
                 store.close()
                 raise
-        except BaseException:
-            lock.release()
-            raise
-        return chain
 
     @classmethod
     def open_or_create(
-        cls, path: Path, *, chain_id: int | None = None, new_chain_id: int = DEFAULT_CHAIN_ID
+        cls,
+        path: Path,
+        *,
+        chain_id: int | None = None,
+        new_chain_id: int = DEFAULT_CHAIN_ID,
+        accept_rollback: bool = False,
     ) -> EmbeddedChain:
         """Return the chain in a file, or a new one where there is none.
 
@@ -176,17 +205,20 @@ class EmbeddedChain(EmbeddedReader):
             path: the SQLite file.
             chain_id: the expected id, or the new chain's; None accepts any.
             new_chain_id: the new chain's id where none is expected.
+            accept_rollback: go on even behind the newest acknowledged block, and forget it.
 
         Returns:
             The chain, open for writing.
 
         Raises:
             ChainLockedError: somebody else is writing.
+            ChainRolledBackError: it lacks a block that was acknowledged here, or is gone.
             ChainError: the file is damaged or another chain, or cannot be made.
         """
         if path.exists() and not Store.is_blank(path):
-            return cls.open(path, chain_id=chain_id)
-        return cls.create(path, chain_id=new_chain_id if chain_id is None else chain_id)
+            return cls.open(path, chain_id=chain_id, accept_rollback=accept_rollback)
+        made = new_chain_id if chain_id is None else chain_id
+        return cls.create(path, chain_id=made, accept_rollback=accept_rollback)
 
     def send(self, to: str | None, data: bytes, gas: int, *, key: bytes | None = None) -> Receipt:
         """Sign a transaction, run it and put it into a block of its own.
@@ -236,10 +268,30 @@ class EmbeddedChain(EmbeddedReader):
             builder = self._chain.get_vm().get_transaction_builder()
             try:
                 signed = builder.decode(raw)
+                _ = signed.sender
+            except BadSignature as error:
+                raise TransactionRefusedError("nobody can have signed the transaction") from error
             except (RLPException, PyEVMError, *evm.REFUSALS, *_MALFORMED) as error:
                 raise TransactionRefusedError("the transaction is malformed") from error
             self._seal([signed])
         return bytes(signed.hash)
+
+    def creations(self, sender: str, digest: bytes, from_block: int) -> list[Receipt]:
+        """Return the contracts that an account has created, in the chain's order.
+
+        Args:
+            sender: the account.
+            digest: sha256 of the creation code with its arguments.
+            from_block: first block, included.
+        """
+        account, found = to_canonical(sender), []
+        with self._lock:
+            for number in range(from_block, self.head().number + 1):
+                for signed in self.transactions(self.header(number)):
+                    is_its = not signed.to and bytes(signed.sender) == account
+                    if is_its and hashlib.sha256(signed.data).digest() == digest:
+                        found.append(self.receipt(bytes(signed.hash)))
+        return [one for one in found if one is not None and one.status == 1]
 
     def mine(self, blocks: int) -> None:
         """Make empty blocks, each on disk before the next.
@@ -285,6 +337,10 @@ class EmbeddedChain(EmbeddedReader):
             return self._mine(transactions)
         except evm.REFUSALS as error:
             raise TransactionRefusedError(f"transaction refused: {error}") from error
+        except ChainLockedError:
+            # Not rebuilt: who lost the chain shall not go on from the other writer's block.
+            self._database.pending.clear()
+            raise
         finally:
             # Whatever interrupted it, the chain goes on from what is on disk.
             if self._database.pending:
@@ -293,10 +349,13 @@ class EmbeddedChain(EmbeddedReader):
     def _mine(self, transactions: Sequence[SignedTransactionAPI]) -> Sequence[ComputationAPI]:
         with evm.damage_translated(self._store, evm.REFUSALS):
             parent, header = self._chain.get_canonical_head(), self._chain.header
+            if header.parent_hash != parent.hash:
+                raise ChainLockedError(f"{self._store.path}: somebody else writes to this chain")
             self._chain.header = header.copy(
-                timestamp=max(parent.timestamp + 1, int(self._clock())),
+                timestamp=max(parent.timestamp + 1, _seconds(self._clock)),
                 # Not random, so that anyone can run the block again; nothing here draws on it.
                 mix_hash=keccak(header.parent_hash),
+                parent_beacon_block_root=evm.BEACON_ROOT,
             )
             result, receipts, computations = self._chain.mine_all(
                 transactions, coinbase=evm.COINBASE
@@ -304,8 +363,11 @@ class EmbeddedChain(EmbeddedReader):
             block = result.imported_block
             hashes = [bytes(transaction.hash) for transaction in transactions]
             rows = log_table.rows_of_block(block.number, hashes, receipts)
-            self._store.commit(self._database.pending, rows)
+            self._store.commit(self._database.pending, rows, parent=parent.hash)
             self._database.pending.clear()
+        if self._notes_each_block:
+            self._note.write(Acknowledged(self.genesis_hash, block.number, bytes(block.hash)))
+        self._write_ahead.bound()
         return computations
 
     def _rebuild(self) -> None:
@@ -313,11 +375,37 @@ class EmbeddedChain(EmbeddedReader):
         with evm.damage_translated(self._store):
             self._chain = type(self._chain)(self._database)
 
+    def _newest(self) -> Acknowledged:
+        head = self.head()
+        return Acknowledged(self.genesis_hash, head.number, head.hash)
+
     def close(self) -> None:
         """Close the file and let another writer in."""
         with self._lock:
+            # What cannot be moved into the file stays in its log, and the note stays behind it.
+            with contextlib.suppress(ChainError):
+                if not self._store.is_closed:
+                    self._write_ahead.empty()
+                    self._note.write(self._newest())
+            self._note.close()
             super().close()
             self._writer_lock.release()
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[WriterLock]:
+    """Hold the writer's lock, and keep it unless something raises."""
+    lock = WriterLock.acquire(path)
+    try:
+        yield lock
+    except BaseException:
+        lock.release()
+        raise
+
+
+def _seconds(clock: Callable[[], float]) -> int:
+    # A clock that stands before 1970 is wrong, and no block can say so: times begin at 0.
+    return max(0, int(clock()))
 
 
 def _write_genesis(store: Store, chain_id: int, gas_limit: int, timestamp: int, key: bytes) -> None:

@@ -1,63 +1,43 @@
-"""Reading the embedded chain: an EVM's blocks in one SQLite file, while another may write them.
+"""Reading the embedded chain: an EVM in one SQLite file, while another may write to it.
 
-Every look-up costs the same at block 100 and at block 1,000,000: transactions and receipts are
-found by hash, logs by an index. Nothing here writes, and nothing here takes the writer's lock.
+Nothing here writes, and nothing here takes the writer's lock.
 """
 
 from __future__ import annotations
 
-import threading
-from typing import TYPE_CHECKING, Self
+import contextlib
+from typing import TYPE_CHECKING
 
 from eth.constants import CREATE_CONTRACT_ADDRESS
 from eth.exceptions import VMError
 from eth.vm.spoof import SpoofTransaction
 
 from ledger.chain.addresses import to_canonical
-from ledger.chain.embedded import evm, evm_values, integrity, log_table
-from ledger.chain.embedded.store import Store
-from ledger.chain.ports import (
-    ChainDamagedError,
-    TransactionRevertedError,
-    WrongChainIdError,
-    WrongGenesisError,
-)
+from ledger.chain.embedded.blocks import BlockReader
+from ledger.chain.embedded.checks import continuation, integrity
+from ledger.chain.embedded.file.head_note import read_note
+from ledger.chain.embedded.file.store import Store
+from ledger.chain.embedded.machine import evm, evm_values
+from ledger.chain.ports import TransactionRevertedError
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator
     from pathlib import Path
-    from types import TracebackType
 
-    from eth.abc import (
-        BlockHeaderAPI,
-        ComputationAPI,
-        ReceiptAPI,
-        SignedTransactionAPI,
-        StateAPI,
-    )
+    from eth.abc import ComputationAPI, StateAPI
 
-    from ledger.chain.ports import Block, Log, Receipt, TopicFilter, Transaction
+    from ledger.chain.embedded.file.head_note import Acknowledged
 
 _ZERO_ADDRESS = "0x" + "00" * 20
 
 
-class EmbeddedReader:
+class EmbeddedReader(BlockReader):
     """A chain file, read-only; sees new blocks as they come. Safe to share between threads."""
 
-    def __init__(self, store: Store) -> None:
-        evm.verify_fast_signatures()
-        self._store = store
-        self._lock = threading.RLock()
-        meta = store.meta()
-        with evm.damage_translated(store):
-            self.chain_id = int(meta["chain_id"])
-            self.genesis_hash = bytes.fromhex(meta["genesis_hash"])
-            if meta["fork"] != evm.FORK:
-                raise ChainError(f"{store.path}: runs {meta['fork']}, not {evm.FORK}")
-            self._database = evm.OverlayDatabase(store)
-            integrity.verify_head(self._database, self.genesis_hash)
-            self._chain = evm.chain_class(self.chain_id)(self._database)
+    def __init__(self, store: Store, noted: Acknowledged | ChainError | None = None) -> None:
+        super().__init__(store)
+        self._noted = noted
 
     @classmethod
     def open(
@@ -76,7 +56,7 @@ class EmbeddedReader:
         Raises:
             ChainError: there is no such file, or it is damaged or another chain.
         """
-        store = Store.open(path, read_only=True)
+        store = Store.open_reading(path)
         try:
             chain = EmbeddedReader(store)
             chain.verify_identity(chain_id, genesis_hash)
@@ -84,79 +64,6 @@ class EmbeddedReader:
             store.close()
             raise
         return chain
-
-    def verify_identity(self, chain_id: int | None, genesis_hash: bytes | None) -> None:
-        """Accept the chain if it is the expected one.
-
-        Args:
-            chain_id: the expected id; None accepts any.
-            genesis_hash: the expected block 0; None accepts any.
-
-        Raises:
-            WrongChainIdError: it has another id.
-            WrongGenesisError: it has another block 0.
-        """
-        if chain_id is not None and chain_id != self.chain_id:
-            raise WrongChainIdError(
-                f"{self._store.path}: has chain id {self.chain_id}, expected {chain_id}"
-            )
-        if genesis_hash is not None and genesis_hash != self.genesis_hash:
-            raise WrongGenesisError(
-                f"{self._store.path}: begins with block 0x{self.genesis_hash.hex()}, "
-                f"expected 0x{genesis_hash.hex()}"
-            )
-
-    def head(self) -> Block:
-        """Return the newest block."""
-        with self._lock, evm.damage_translated(self._store):
-            return evm_values.block(self._chain.get_canonical_head())
-
-    def finalized(self) -> int:
-        """Return the head's number: nothing in this file is ever taken back."""
-        return self.head().number
-
-    def block(self, number: int) -> Block:
-        """Return one block.
-
-        Args:
-            number: 0 for genesis, at most the head's.
-        """
-        return evm_values.block(self.header(number))
-
-    def header(self, number: int | None = None) -> BlockHeaderAPI:
-        """Return one block's whole header.
-
-        Args:
-            number: the block; None for the head.
-
-        Raises:
-            ChainError: there is no such block.
-            ChainDamagedError: the header found is another block's.
-        """
-        with self._lock, evm.damage_translated(self._store):
-            head = self._chain.get_canonical_head()
-            if number is None or number == head.block_number:
-                return head
-            if not 0 <= number < head.block_number:
-                raise ChainError(f"no block {number}; the head is {head.block_number}")
-            header = self._chain.get_canonical_block_header_by_number(number)  # type: ignore[arg-type]
-            if header.block_number != number:
-                raise ChainDamagedError(
-                    f"{self._store.path}: block {number} is filed as {header.block_number}"
-                )
-            return header
-
-    def block_number_of(self, block_hash: bytes) -> int | None:
-        """Return the number of the block with this hash; None where the chain has none.
-
-        Args:
-            block_hash: 32 bytes.
-        """
-        with self._lock, evm.damage_translated(self._store):
-            if not self._database.exists(block_hash):
-                return None
-            number = self._chain.get_block_header_by_hash(block_hash).block_number  # type: ignore[arg-type]
-            return number if self.header(number).hash == block_hash else None
 
     def code(self, address: str, block_number: int | None = None) -> bytes:
         """Return a contract's runtime code; empty where there is none.
@@ -196,13 +103,16 @@ class EmbeddedReader:
     def _state(self, block_number: int | None) -> StateAPI:
         return self._chain.get_vm(self.header(block_number)).state
 
-    def estimate_gas(self, to: str | None, data: bytes, *, sender: str = _ZERO_ADDRESS) -> int:
+    def estimate_gas(
+        self, to: str | None, data: bytes, *, sender: str = _ZERO_ADDRESS, value: int = 0
+    ) -> int:
         """Return how much gas a transaction would need at the head.
 
         Args:
             to: the contract; None creates one.
             data: call data, or the creation code.
             sender: who would send it.
+            value: how many wei go with it.
 
         Raises:
             TransactionRevertedError: it would revert.
@@ -217,7 +127,7 @@ class EmbeddedReader:
                 gas_price=0,
                 gas=21_000,
                 to=contract,
-                value=0,
+                value=value,
                 data=data,
             )
             try:
@@ -250,6 +160,7 @@ class EmbeddedReader:
         *,
         sender: str = _ZERO_ADDRESS,
         gas: int | None = None,
+        value: int = 0,
     ) -> ComputationAPI:
         """Return a call's whole outcome, output, error and gas, without recording anything.
 
@@ -259,6 +170,7 @@ class EmbeddedReader:
             block_number: the block whose state answers; None for the head.
             sender: who seems to call.
             gas: the limit; None for a whole block's.
+            value: how many wei the contract sees; none change hands.
         """
         origin = to_canonical(sender)
         contract = to_canonical(to if to is not None else _ZERO_ADDRESS)
@@ -271,129 +183,49 @@ class EmbeddedReader:
                 gas=header.gas_limit if gas is None else min(gas, header.gas_limit),
                 to=contract,
                 sender=origin,
-                value=0,
+                value=value,
                 data=data if to is not None else b"",
                 code=machine.state.get_code(contract) if to is not None else data,
                 code_address=contract,
             )
 
-    def logs(
-        self,
-        address: str | None,
-        topics: Sequence[TopicFilter],
-        from_block: int,
-        to_block: int,
-        limit: int | None = None,
-        *,
-        descending: bool = False,
-    ) -> list[Log]:
-        """Return the logs that match, in the chain's order, by an index.
+    def acknowledged(self) -> Acknowledged | None:
+        """Return the newest block that this home has acknowledged; None where none is noted.
 
-        Args:
-            address: the contract; None for every one.
-            topics: per position a topic, several of which one must match, or None for any.
-            from_block: first block, included.
-            to_block: last block, included; beyond the head is allowed.
-            limit: how many logs at most; None for all.
-            descending: newest first.
-        """
-        contract = to_canonical(address) if address is not None else None
-        query = log_table.select(
-            contract, topics, from_block, to_block, limit=limit, descending=descending
-        )
-        if query is None:
-            return []
-        with self._lock, evm.damage_translated(self._store):
-            rows = self._store.rows(*query)
-            numbers = {log_table.position(row[0])[0] for row in rows}
-            hashes = {number: self._hash(number) for number in numbers}
-            return [evm_values.log_of_row(row, hashes) for row in rows]
-
-    def _hash(self, number: int) -> bytes:
-        return bytes(self._chain.get_canonical_block_hash(number))  # type: ignore[arg-type]
-
-    def transaction(self, transaction_hash: bytes) -> Transaction:
-        """Return a transaction that a block holds.
-
-        Args:
-            transaction_hash: its hash, 32 bytes.
+        A chain that lacks this block was rolled back. A snapshot answers with what was noted
+        before it was taken, so its own head is never older than that by itself.
 
         Raises:
-            ChainError: no block holds it.
+            ChainDamagedError: the note is damaged.
+            ChainError: the note cannot be read.
         """
-        found = self.find(transaction_hash)
-        if found is None:
-            raise ChainError(f"no block holds transaction 0x{transaction_hash.hex()}")
-        header, _, signed = found
-        with evm.damage_translated(self._store):
-            return evm_values.transaction(header, signed)
+        if not self._store.held:
+            return read_note(self._store.path)
+        if isinstance(self._noted, ChainError):
+            raise self._noted
+        return self._noted
 
-    def find(
-        self, transaction_hash: bytes
-    ) -> tuple[BlockHeaderAPI, int, SignedTransactionAPI] | None:
-        """Return a transaction's header, position and EVM form; None while no block holds it.
-
-        Args:
-            transaction_hash: its hash, 32 bytes.
-
-        Raises:
-            ChainDamagedError: the look-up leads to another transaction.
-        """
-        with self._lock, evm.damage_translated(self._store):
-            key = integrity.transaction_key(transaction_hash)
-            if not self._database.exists(key):
-                return None
-            number, index = self._chain.get_canonical_transaction_index(transaction_hash)  # type: ignore[arg-type]
-            header = self.header(number)
-            signed = self.transactions(header)[index]
-            if signed.hash != transaction_hash:
-                raise ChainDamagedError(
-                    f"{self._store.path}: 0x{transaction_hash.hex()} leads to another transaction"
-                )
-            return header, index, signed
-
-    def transactions(self, header: BlockHeaderAPI) -> tuple[SignedTransactionAPI, ...]:
-        """Return a block's transactions.
-
-        Args:
-            header: the block's.
-        """
-        with self._lock, evm.damage_translated(self._store):
-            builder = self._chain.get_vm_class(header).get_transaction_builder()
-            return self._chain.chaindb.get_block_transactions(header, builder)
-
-    def receipt(self, transaction_hash: bytes) -> Receipt | None:
-        """Return a transaction's receipt; None while no block holds it.
-
-        Args:
-            transaction_hash: its hash, 32 bytes.
-        """
-        found = self.find(transaction_hash)
-        if found is None:
-            return None
-        header, index, signed = found
-        with self._lock, evm.damage_translated(self._store):
-            return evm_values.receipt(header, index, signed, self.receipts(header))
-
-    def receipts(self, header: BlockHeaderAPI) -> tuple[ReceiptAPI, ...]:
-        """Return a block's receipts.
-
-        Args:
-            header: the block's.
-        """
-        with self._lock, evm.damage_translated(self._store):
-            builder = self._chain.get_vm_class(header).get_receipt_builder()
-            return self._chain.chaindb.get_receipts(header, builder)
+    @property
+    def wal_bytes(self) -> int:
+        """How much of the chain waits in its write-ahead log, in bytes."""
+        return self._store.wal_bytes
 
     def verify(
         self, *, execute: bool = False, progress: Callable[[int], None] | None = None
     ) -> None:
-        """Accept the whole chain, or name its first contradiction.
+        """Accept the whole chain as it is now and as far as it can go on, or say what is wrong.
 
         Args:
             execute: also run every transaction again and compare the state roots.
             progress: called with each block number that has been checked.
+
+        Raises:
+            ChainDamagedError: names the first contradiction.
         """
+        if not self._store.held:
+            with self.snapshot() as still:
+                still.verify(execute=execute, progress=progress)
+            return
         with self._lock, evm.damage_translated(self._store):
             database = evm.OverlayDatabase(self._store)
             integrity.verify_chain(
@@ -405,17 +237,32 @@ class EmbeddedReader:
                 progress=progress,
             )
 
-    def close(self) -> None:
-        """Close the file."""
-        self._store.close()
+    def verify_can_go_on(self) -> None:
+        """Accept the chain if all that the next block needs is there.
 
-    def __enter__(self) -> Self:
-        return self
+        Raises:
+            ChainDamagedError: names what is missing or wrong.
+        """
+        with self._lock, evm.damage_translated(self._store):
+            continuation.verify_can_go_on(self._store, self._chain.get_canonical_head())
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[EmbeddedReader]:
+        """Open a view of the chain as it is now, which does not move while it is open."""
+        if self._store.held:
+            yield self
+            return
+        path = self._store.path
+        noted = _noted(path)
+        with contextlib.closing(Store.open_reading(path, held=True)) as store:
+            reader = EmbeddedReader(store, noted)
+            reader.verify_identity(self.chain_id, self.genesis_hash)
+            yield reader
+
+
+def _noted(path: Path) -> Acknowledged | ChainError | None:
+    """Return the note, or what is wrong with it: only who asks for it has to know."""
+    try:
+        return read_note(path)
+    except ChainError as error:
+        return error

@@ -10,11 +10,12 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
+import rlp  # type: ignore[import-untyped]
 from eth_account import Account
 
-from ledger.chain.embedded import evm
-from ledger.chain.embedded.accounts import TEST_KEYS, address_of
 from ledger.chain.embedded.chain import DEFAULT_CHAIN_ID, EmbeddedChain
+from ledger.chain.embedded.machine import evm
+from ledger.chain.embedded.machine.accounts import TEST_KEYS, address_of
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.ports import (
     ChainLockedError,
@@ -23,8 +24,9 @@ from ledger.chain.ports import (
     WrongChainIdError,
     WrongGenesisError,
 )
-from ledger.chain.rpc.provider import web3_over
+from ledger.chain.rpc.served.provider import web3_over
 from ledger.protocol.errors import ChainError
+from ledger.protocol.signing import GROUP_ORDER
 from tests.chain.probe import TOPIC, deploy, word, words
 
 if TYPE_CHECKING:
@@ -192,7 +194,7 @@ def test_a_reader_takes_no_lock_and_cannot_write(path: Path) -> None:
         assert reader.head().number == 2
         assert not hasattr(reader, "send")
         with pytest.raises(ChainError, match="readonly"):
-            reader._store.commit({b"key": b"value"})
+            reader._store.commit({b"key": b"value"}, parent=reader.head().hash)
 
 
 def test_the_file_is_untouched_by_reading(path: Path) -> None:
@@ -299,6 +301,27 @@ class TestChainId:
         with pytest.raises(TransactionRefusedError, match="malformed"):
             chain.submit(b"\x02" + nested)
 
+    @pytest.mark.parametrize(
+        "signature",
+        [
+            (0, 5, 1),  # no point of the curve has this x
+            (1, 2**256 - 1, 2**256 - 1),
+            (0, 0, 0),
+            (0, 1, 0),
+            (0, 0, 1),
+            (1, GROUP_ORDER, 1),
+            (7, 1, 1),
+        ],
+    )
+    def test_a_transaction_that_nobody_can_have_signed_is_refused(
+        self, chain: EmbeddedChain, signature: tuple[int, int, int]
+    ) -> None:
+        fields = rlp.decode(signed()[1:])[:-3]
+        with pytest.raises(TransactionRefusedError):
+            chain.submit(b"\x02" + rlp.encode([*fields, *signature]))
+        assert chain.head().number == 0
+        chain.submit(signed())
+
     def test_no_transaction_is_taken_twice(self, chain: EmbeddedChain) -> None:
         chain.submit(signed())
         with pytest.raises(TransactionRefusedError, match="nonce"):
@@ -321,6 +344,12 @@ class TestTime:
             chain.mine(4)
             times = [chain.block(number).timestamp for number in range(5)]
         assert times == [1000, 1001, 1002, 2000, 2001]
+
+    def test_of_a_clock_before_1970_begins_at_0(self, path: Path) -> None:
+        with EmbeddedChain.create(path, clock=lambda: -86_400.5) as chain:
+            chain.mine(2)
+            assert [chain.block(number).timestamp for number in range(3)] == [0, 1, 2]
+            chain.verify(execute=True)
 
     def test_is_what_a_contract_sees_in_its_transaction(self, path: Path) -> None:
         with EmbeddedChain.create(path, clock=lambda: 5000.0) as chain:
@@ -356,7 +385,7 @@ class TestInterruptedTransactions:
         chain.verify(execute=True)
 
 
-def interrupt(*_: object) -> None:
+def interrupt(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
 

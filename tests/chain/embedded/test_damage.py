@@ -14,8 +14,8 @@ from eth.db.trie import make_trie_root_and_nodes
 from eth.rlp.logs import Log
 from eth_hash.auto import keccak
 
-from ledger.chain.embedded import log_table
 from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.file import log_table
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.ports import BlockDamagedError, ChainDamagedError
 from ledger.protocol.errors import ChainError
@@ -354,9 +354,14 @@ def number_key(number: int) -> bytes:
     return f"block-number-to-hash:{number}".encode()
 
 
+def score_key(block_hash: bytes) -> bytes:
+    return f"block-hash-to-score:{block_hash!r}".encode()
+
+
 def rebuild(path: Path, number: int, forge: Callable[..., object]) -> None:
-    """Put another header in the place of a block's, under its own hash and number."""
+    """Put another header in the place of a block's, under its own hash, number and score."""
     with EmbeddedReader.open(path) as chain:
+        true_hash = chain.header(number).hash
         header = forge(chain.header(number))
         is_head = chain.head().number == number
     encoded = rlp.encode(header)
@@ -366,5 +371,6 @@ def rebuild(path: Path, number: int, forge: Callable[..., object]) -> None:
     change(
         path,
         ("INSERT INTO kv VALUES (?, ?)", (block_hash, encoded)),
+        ("UPDATE kv SET key = ? WHERE key = ?", (score_key(block_hash), score_key(true_hash))),
         *[("UPDATE kv SET value = ? WHERE key = ?", (value, key)) for key, value in pointers],
     )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.file.head_note import read_note
 from tests.chain.probe import TOPIC, deploy, word, words
 
 if TYPE_CHECKING:
@@ -37,9 +38,13 @@ def test_every_acknowledged_block_survives_a_kill(tmp_path: Path, seed: int) -> 
     with EmbeddedChain.create(path) as chain:
         probe = deploy(chain)
     acknowledged = run_and_kill(path, probe, 0.05 + random.Random(seed).random() / 4)
+    noted = read_note(path)
+    assert noted is not None
+    assert noted.number >= acknowledged[-1][0]
     with EmbeddedChain.open(path) as chain:
         head = chain.head().number
         last = acknowledged[-1][0]
+        assert chain.block(noted.number).hash == noted.hash, "the note is not ahead of the chain"
         assert head in {last, last + 1}, "at most the one block whose word was cut off"
         chain.verify(execute=True)
         values = [log.topics[1] for log in chain.logs(probe, [TOPIC], 0, head)]

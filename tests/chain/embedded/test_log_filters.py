@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.chain.embedded import log_table
 from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.file import log_table
 from tests.chain.probe import TOPIC, deploy, word, words
 
 if TYPE_CHECKING:

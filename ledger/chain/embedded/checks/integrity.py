@@ -21,7 +21,9 @@ from eth_bloom.bloom import BloomFilter
 from eth_hash.auto import keccak
 from eth_utils.exceptions import ValidationError
 
-from ledger.chain.embedded import evm, log_table
+from ledger.chain.embedded.checks import continuation
+from ledger.chain.embedded.file import log_table
+from ledger.chain.embedded.machine import evm
 from ledger.chain.ports import BlockDamagedError, ChainDamagedError
 
 if TYPE_CHECKING:
@@ -34,8 +36,8 @@ if TYPE_CHECKING:
         SignedTransactionAPI,
     )
 
-    from ledger.chain.embedded.evm import OverlayDatabase
-    from ledger.chain.embedded.store import Store
+    from ledger.chain.embedded.file.store import Store
+    from ledger.chain.embedded.machine.evm import OverlayDatabase
 
 
 def transaction_key(transaction_hash: bytes) -> bytes:
@@ -98,6 +100,7 @@ def verify_chain(
             header = _header(chain, number)
             _verify_link(header, parent, genesis_hash)
             transactions += _verify_body(store, chain, header)
+            continuation.verify_score(store, number, header.hash)
             if execute and parent is not None:
                 _verify_execution(store, database, chain, header, parent)
         parent = header
@@ -105,6 +108,7 @@ def verify_chain(
             progress(number)
     if parent is None or parent.hash != head.hash:
         raise BlockDamagedError(head.block_number, "is the head, but not filed under its number")
+    continuation.verify_can_go_on(store, head)
     _verify_nothing_else(store, head.block_number, transactions)
     _verify_contents(store)
     store.verify_pages()
@@ -233,21 +237,16 @@ def _verify_execution(
 
 
 def _verify_nothing_else(store: Store, head: int, transactions: int) -> None:
-    beyond = store.rows(
-        "SELECT id FROM logs WHERE id >= ? OR id < 0 LIMIT 1", (log_table.row_id(head + 1, 0),)
-    )
-    if beyond:
-        raise BlockDamagedError(
-            log_table.position(beyond[0][0])[0], "has logs but is not in the chain"
+    for prefix, what, true in (
+        (b"transaction-hash-to-block:", "transactions", transactions),
+        (b"block-number-to-hash:", "block numbers", head + 1),
+        (b"block-hash-to-score:", "scores", head + 1),
+    ):
+        [(found,)] = store.rows(
+            "SELECT COUNT(*) FROM kv WHERE key >= ? AND key < ?", (prefix, prefix[:-1] + b";")
         )
-    prefix = b"transaction-hash-to-block:"
-    [(found,)] = store.rows(
-        "SELECT COUNT(*) FROM kv WHERE key >= ? AND key < ?", (prefix, prefix[:-1] + b";")
-    )
-    if found != transactions:
-        raise ChainDamagedError(
-            f"{found} transactions can be looked up, the blocks hold {transactions}"
-        )
+        if found != true:
+            raise ChainDamagedError(f"{found} {what} can be looked up, the blocks hold {true}")
 
 
 def _verify_contents(store: Store) -> None:

@@ -29,7 +29,8 @@ class WriterLock:
         """Return the lock for writing to a chain file, at once or not at all.
 
         Args:
-            chain: the SQLite file; the lock file is `<chain>.lock` beside it.
+            chain: the SQLite file; the lock file is `<chain>.lock` beside it,
+                wherever a link to it lies.
 
         Returns:
             The held lock.
@@ -38,7 +39,8 @@ class WriterLock:
             ChainLockedError: another writer holds it; names the process where known.
             ChainError: the lock file cannot be made.
         """
-        path = chain.with_name(chain.name + ".lock")
+        whole = chain.resolve()
+        path = whole.with_name(f"{whole.name}.lock")
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:

@@ -18,12 +18,14 @@ import sqlite3
 import sys
 from typing import TYPE_CHECKING
 
+from eth.constants import ZERO_HASH32
 from eth.db.atomic import AtomicDB, AtomicDBWriteBatch
 from eth.db.backends.base import BaseAtomicDB
 from eth.db.backends.memory import MemoryDB
 from eth.exceptions import PyEVMError, VMError
 from eth_hash.auto import keccak
 from eth_keys.datatypes import PrivateKey
+from eth_keys.exceptions import BadSignature
 from eth_tester.backends.pyevm.main import (  # type: ignore[import-untyped]
     get_default_genesis_params,
     setup_tester_chain,
@@ -50,7 +52,7 @@ if TYPE_CHECKING:
     from eth.chains.base import MiningChain
     from eth.typing import AccountDetails
 
-    from ledger.chain.embedded.store import Store
+    from ledger.chain.embedded.file.store import Store
 
 # py-evm lifts Python's recursion limit to 100,000 for the whole process, and then a few bytes of
 # nested JSON crash it where they should raise. 1,024 nested EVM calls need some 13,000 frames.
@@ -58,11 +60,14 @@ sys.setrecursionlimit(min(sys.getrecursionlimit(), 20_000))
 
 FORK = "Prague"
 COINBASE = b"\x00" * 20
+BEACON_ROOT = ZERO_HASH32
+"""Of the parent beacon block, which no block here has: py-evm would put the empty trie's root."""
 
 REFUSALS = (ValidationError, VMError)
 """What py-evm raises for a transaction that cannot go into a block."""
 
 DAMAGE = (
+    BadSignature,
     PyEVMError,
     RLPException,
     BadTrieProof,
@@ -150,7 +155,9 @@ def chain_class(chain_id: int) -> type[MiningChain]:
     Args:
         chain_id: the EIP-155 id that transactions and the CHAINID opcode see.
     """
-    _, template = setup_tester_chain(num_accounts=1)
+    # Only its class is wanted; left alone it reads a clock, which may stand before 1970.
+    parameters = get_default_genesis_params({"timestamp": 0})
+    _, template = setup_tester_chain(genesis_params=parameters, num_accounts=1)
     named: type[MiningChain] = type(template).configure("LedgerChain", chain_id=chain_id)
     return named
 
@@ -167,6 +174,7 @@ def make_genesis(
         balances: wei per funded address of 20 bytes.
     """
     parameters = get_default_genesis_params({"gas_limit": gas_limit, "timestamp": timestamp})
+    parameters["parent_beacon_block_root"] = BEACON_ROOT
     state: dict[bytes, AccountDetails] = {
         address: {"balance": balance, "nonce": 0, "code": b"", "storage": {}}
         for address, balance in balances.items()

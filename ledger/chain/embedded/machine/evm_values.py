@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from eth.exceptions import Revert
 
 from ledger.chain.addresses import checksum, contract_created_by
-from ledger.chain.embedded import log_table
+from ledger.chain.embedded.file import log_table
 from ledger.chain.ports import Block, Log, Receipt, Transaction
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from eth.abc import BlockHeaderAPI, ReceiptAPI, SignedTransactionAPI
     from eth.exceptions import VMError
 
-    from ledger.chain.embedded.log_table import LogRow
+    from ledger.chain.embedded.file.log_table import LogRow
 
 
 def revert_data(error: VMError) -> bytes:

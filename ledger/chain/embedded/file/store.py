@@ -8,27 +8,27 @@ it. Readers open the file read-only and never take the writer's lock.
 
 from __future__ import annotations
 
-import contextlib
-import sqlite3
-import threading
-from typing import TYPE_CHECKING, Any, Literal, Self
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Any, Self
 
-from ledger.chain.embedded import log_table
-from ledger.chain.ports import ChainDamagedError
+from eth.db.schema import SchemaV1
+
+from ledger.chain.embedded.file import log_table
+from ledger.chain.embedded.file.sqlite_file import SqliteFile, Synchronous, size_of
+from ledger.chain.ports import ChainDamagedError, ChainLockedError
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from ledger.chain.embedded.log_table import LogRow
+    from ledger.chain.embedded.file.log_table import LogRow
 
 SCHEMA_VERSION = 1
 META_KEYS = frozenset({"schema", "chain_id", "fork", "genesis_hash"})
 
-Synchronous = Literal["FULL", "NORMAL"]
-"""FULL: a block survives power loss. NORMAL: it survives a killed process, a little faster."""
+HEAD_KEY = SchemaV1.make_canonical_head_hash_lookup_key()
+"""Where the EVM files the hash of the newest block."""
 
 _CREATE = f"""
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -45,10 +45,10 @@ class Store:
         path: the SQLite file.
     """
 
-    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
-        self.path = path
-        self._connection = connection
-        self._lock = threading.RLock()
+    def __init__(self, file: SqliteFile) -> None:
+        self.path = file.path
+        self._file = file
+        self._identity = _identity(file.path)
 
     @classmethod
     def create(cls, path: Path, synchronous: Synchronous = "FULL") -> Self:
@@ -64,36 +64,59 @@ class Store:
         Raises:
             ChainError: there is something already, or the file cannot be made.
         """
-        store = cls._connect(path, "rwc", synchronous)
+        store = cls(SqliteFile.write(path, "rwc", synchronous))
         if store.rows("SELECT name FROM sqlite_master LIMIT 1"):
             store.close()
             raise ChainError(f"{path}: exists already; open it, or choose another path")
         return store
 
     @classmethod
-    def open(cls, path: Path, *, read_only: bool, synchronous: Synchronous = "FULL") -> Self:
-        """Return an existing store whose meta table is complete.
+    def open(cls, path: Path, synchronous: Synchronous = "FULL") -> Self:
+        """Return an existing store whose meta table is complete, open for writing.
 
         Args:
             path: the SQLite file.
-            read_only: never write; the file may grow under another process's hands.
             synchronous: how much a commit waits for the disk.
 
         Returns:
             The open store.
 
         Raises:
+            ChainLockedError: the file has a second name, under which another could write.
             ChainError: there is no such file, or it is no chain of this version.
         """
-        if not path.is_file():
-            raise ChainError(f"{path}: no such chain file")
-        store = cls._connect(path, "ro" if read_only else "rw", synchronous)
+        _require_file(path)
+        if (names := path.stat().st_nlink) > 1:
+            raise ChainLockedError(
+                f"{path}: the file has {names} names (hard links), and under each of them somebody "
+                "could write; remove the others, or copy the file"
+            )
+        return cls(SqliteFile.write(path, "rw", synchronous))._verified()
+
+    @classmethod
+    def open_reading(cls, path: Path, *, held: bool = False) -> Self:
+        """Return an existing store whose meta table is complete, open for reading.
+
+        Args:
+            path: the SQLite file; it may grow under another process's hands.
+            held: whether it shows one state of the file until it is closed.
+
+        Returns:
+            The open store.
+
+        Raises:
+            ChainError: there is no such file, it cannot be read, or is no chain of this version.
+        """
+        _require_file(path)
+        return cls(SqliteFile.read(path, held=held))._verified()
+
+    def _verified(self) -> Self:
         try:
-            store.verify_meta()
-        except ChainError:
-            store.close()
+            self.verify_meta()
+        except BaseException:
+            self.close()
             raise
-        return store
+        return self
 
     @classmethod
     def is_blank(cls, path: Path) -> bool:
@@ -105,34 +128,14 @@ class Store:
         Raises:
             ChainError: it cannot be read, or is no SQLite database.
         """
-        # Not "ro": what a killed process had begun to write has to be undone before it can be read.
-        store = cls._connect(path, "rw", "FULL")
+        # What a killed process had begun to write has to be undone before it can be read. Else
+        # nothing is written here: closing a writer would drop what follows damage in a -wal.
+        undo = size_of(path.resolve(), "-journal")
+        file = SqliteFile.write(path, "rw", "FULL") if undo else SqliteFile.read(path)
         try:
-            return not store.rows("SELECT name FROM sqlite_master LIMIT 1")
+            return not file.rows("SELECT name FROM sqlite_master LIMIT 1")
         finally:
-            store.close()
-
-    @classmethod
-    def _connect(cls, path: Path, mode: str, synchronous: Synchronous) -> Self:
-        with _translated(path):
-            connection = sqlite3.connect(
-                f"file:{quote(str(path))}?mode={mode}",
-                uri=True,
-                isolation_level=None,
-                check_same_thread=False,
-                timeout=10.0,
-            )
-        try:
-            with _translated(path):
-                if mode == "ro":
-                    connection.execute("PRAGMA query_only = ON")
-                else:
-                    connection.execute("PRAGMA journal_mode = WAL")
-                    connection.execute(f"PRAGMA synchronous = {synchronous}")
-        except ChainError:
-            connection.close()
-            raise
-        return cls(path, connection)
+            file.close()
 
     def verify_meta(self) -> None:
         """Accept the meta table of a chain of this version.
@@ -189,8 +192,7 @@ class Store:
         Raises:
             ChainError: the file cannot be read, is damaged or closed.
         """
-        with self._lock, _translated(self.path):
-            return self._connection.execute(query, parameters).fetchall()
+        return self._file.rows(query, parameters)
 
     def verify_pages(self) -> None:
         """Accept the file if its pages are whole and every index agrees with its table.
@@ -204,29 +206,45 @@ class Store:
             raise ChainDamagedError(f"{self.path}: {summary}")
 
     def scan(self, query: str) -> Iterator[Any]:
-        """Yield the rows of a query one by one, for tables that may not fit into memory.
+        """Return the rows of a query one by one, for tables that may not fit into memory.
 
         Args:
             query: SQL without placeholders.
 
-        Yields:
-            A row.
+        Returns:
+            The rows; nothing else is read meanwhile.
         """
-        with self._lock, _translated(self.path):
-            yield from self._connection.execute(query)
+        return self._file.scan(query)
 
-    def commit(self, values: Mapping[bytes, bytes | None], logs: Iterable[LogRow] = ()) -> None:
+    def commit(
+        self,
+        values: Mapping[bytes, bytes | None],
+        logs: Iterable[LogRow] = (),
+        *,
+        parent: bytes,
+    ) -> None:
         """Write a block, whole or not at all; it is durable when this returns.
 
         Args:
             values: what the EVM stores; None deletes.
             logs: the block's events.
+            parent: the hash of the block that it follows.
 
         Raises:
-            ChainError: the disk refuses; nothing was written.
+            ChainLockedError: the newest block is another one: somebody else writes.
+            ChainError: the disk refuses, or the file has been replaced; nothing was written.
         """
-        with self._transaction():
-            self._write(values, logs)
+        if _identity(self.path) != self._identity:
+            raise ChainError(
+                f"{self.path}: another file, or none, has this name now; nothing was written"
+            )
+        with self._file.transaction() as connection:
+            if self.get(HEAD_KEY) != parent:
+                raise ChainLockedError(
+                    f"{self.path}: somebody else has added blocks since this writer opened it; "
+                    "nothing was written"
+                )
+            _write(connection, values, logs)
 
     def initialise(self, meta: Mapping[str, str], values: Mapping[bytes, bytes | None]) -> None:
         """Make the empty store a chain: tables, meta and block 0, whole or not at all.
@@ -238,52 +256,62 @@ class Store:
         Raises:
             ChainError: the disk refuses; nothing was written.
         """
-        with self._transaction():
+        with self._file.transaction() as connection:
             for statement in _STATEMENTS:
-                self._connection.execute(statement)
-            self._connection.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
-            self._write(values, ())
+                connection.execute(statement)
+            connection.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
+            _write(connection, values, ())
 
-    def _write(self, values: Mapping[bytes, bytes | None], logs: Iterable[LogRow]) -> None:
-        self._connection.executemany(
-            "INSERT OR REPLACE INTO kv VALUES (?, ?)",
-            sorted((key, value) for key, value in values.items() if value is not None),
-        )
-        self._connection.executemany(
-            "DELETE FROM kv WHERE key = ?",
-            [(key,) for key, value in values.items() if value is None],
-        )
-        self._connection.executemany(log_table.INSERT, logs)
+    @property
+    def held(self) -> bool:
+        """Whether it shows one state of the file until it is closed."""
+        return self._file.held
 
-    @contextlib.contextmanager
-    def _transaction(self) -> Iterator[None]:
-        with self._lock, _translated(self.path):
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-                self._connection.execute("COMMIT")
-            except BaseException:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-                raise
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing can be read from it any more."""
+        return self._file.is_closed
+
+    @property
+    def wal_bytes(self) -> int:
+        """How much waits in the write-ahead log, in bytes."""
+        return self._file.wal_bytes
+
+    def checkpoint(self) -> bool:
+        """Move the write-ahead log into the file, durably; return whether it is empty now.
+
+        Raises:
+            ChainError: the disk refuses.
+        """
+        return self._file.checkpoint()
 
     def close(self) -> None:
         """Close the file; closing twice does no harm."""
-        with self._lock:
-            self._connection.close()
+        self._file.close()
 
 
-@contextlib.contextmanager
-def _translated(path: Path) -> Iterator[None]:
+def _write(
+    connection: sqlite3.Connection, values: Mapping[bytes, bytes | None], logs: Iterable[LogRow]
+) -> None:
+    connection.executemany(
+        "INSERT OR REPLACE INTO kv VALUES (?, ?)",
+        sorted((key, value) for key, value in values.items() if value is not None),
+    )
+    connection.executemany(
+        "DELETE FROM kv WHERE key = ?",
+        [(key,) for key, value in values.items() if value is None],
+    )
+    connection.executemany(log_table.INSERT, logs)
+
+
+def _require_file(path: Path) -> None:
+    if not path.is_file():
+        raise ChainError(f"{path}: no such chain file")
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
     try:
-        yield
-    except (sqlite3.Error, UnicodeError) as error:
-        kind = ChainDamagedError if _says_damaged(error) else ChainError
-        summary = " ".join(str(error).split())[:200]
-        raise kind(f"{path}: {summary}") from error
-
-
-def _says_damaged(error: Exception) -> bool:
-    # OperationalError covers a locked file and a full disk; what SQLite calls corruption is a
-    # plain DatabaseError ("malformed", "not a database"), or text that is none.
-    return type(error) is sqlite3.DatabaseError or isinstance(error, UnicodeError)
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino

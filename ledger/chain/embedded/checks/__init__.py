@@ -1,0 +1,1 @@
+"""Whether a chain file still is what the EVM made, and can go on."""
