@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.chain.embedded.accounts import TEST_KEYS, address_of
 from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.machine.accounts import TEST_KEYS, address_of
 from ledger.chain.ports import (
     ChainUnreachableError,
     ChainWriter,
@@ -20,9 +20,9 @@ from ledger.chain.ports import (
     TransactionRevertedError,
 )
 from ledger.chain.rpc.chain import RpcChain
-from ledger.chain.rpc.provider import web3_over
 from ledger.chain.rpc.reader import RpcSettings
-from ledger.chain.rpc.server import RpcServer
+from ledger.chain.rpc.served.provider import web3_over
+from ledger.chain.rpc.served.server import RpcServer
 from ledger.protocol.errors import ChainError
 from tests.chain.probe import REVERT_DATA, RUNTIME_CODE, TOPIC, creation_code, deploy, word, words
 
@@ -204,6 +204,13 @@ class TestAnyChain:
         probe = deploy(chain)
         chain.send(probe, words(1, 1), GAS)
         assert len(chain.logs(probe, [TOPIC, None, None, None], 0, 100)) == 1
+
+    def test_a_snapshot_shows_the_chain_as_it_is(self, chain: ChainWriter) -> None:
+        probe = deploy(chain)
+        with chain.snapshot() as view:
+            assert view.head() == chain.head()
+            assert view.genesis_hash == chain.genesis_hash
+            assert view.code(probe) == RUNTIME_CODE
 
     def test_the_final_block_is_not_beyond_the_head(self, chain: ChainWriter) -> None:
         chain.mine(2)

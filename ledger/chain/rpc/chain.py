@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -89,17 +90,17 @@ class RpcChain(RpcReader):
                 return self._submit(to, data, gas)
             except TransactionRefusedError as error:
                 # Another process that signs with this key came between question and answer.
-                if "nonce" not in str(error).lower():
+                if not _is_overtaken(str(error)):
                     raise
         return self._submit(to, data, gas)
 
     def _submit(self, to: str | None, data: bytes, gas: int) -> bytes:
         fee, tip = self._fees()
-        nonce = self._node.ask("eth_getTransactionCount", self.sender, "pending")
+        nonce = self._ask(wire.quantity, "eth_getTransactionCount", self.sender, "pending")
         fields: dict[str, Any] = {
             "type": 2,
             "chainId": self.chain_id,
-            "nonce": wire.quantity(nonce),
+            "nonce": nonce,
             "maxFeePerGas": fee,
             "maxPriorityFeePerGas": tip,
             "gas": gas,
@@ -109,25 +110,40 @@ class RpcChain(RpcReader):
         }
         signed = self._account.sign_transaction(fields)
         try:
-            answer = self._node.ask(
-                "eth_sendRawTransaction", wire.to_hex(bytes(signed.raw_transaction))
-            )
+            raw = wire.to_hex(bytes(signed.raw_transaction))
+            answer = self._ask(_read_hash, "eth_sendRawTransaction", raw)
         except wire.RpcFault as fault:
-            raise TransactionRefusedError(str(fault)) from fault
-        verify_asked(wire.data(answer, 32), bytes(signed.hash))
+            raise TransactionRefusedError(self._refused(str(fault))) from fault
+        verify_asked(answer, bytes(signed.hash))
         return bytes(signed.hash)
 
+    def balance(self) -> int:
+        """Return what the account owns at the newest block, in wei."""
+        return self.balance_of(self.sender)
+
+    def _refused(self, words: str) -> str:
+        """Return the node's words with the account that they are about, and what helps."""
+        said = words.lower()
+        if "insufficient funds" in said:
+            help_ = f"; it owns {self.balance()} wei: send it funds"
+        elif _is_overtaken(words) or "underpriced" in said:
+            help_ = "; another program may be sending with this account's key: use one at a time"
+        else:
+            help_ = ""
+        return f"account {self.sender}: {words}{help_}"
+
     def _fees(self) -> tuple[int, int]:
-        base = wire.quantity(wire.members(self._block_json("latest")).get("baseFeePerGas"))
+        base = self._ask(_base_fee, "eth_getBlockByNumber", "latest", False)
         try:
-            tip = wire.quantity(self._node.ask("eth_maxPriorityFeePerGas"))
+            tip = self._ask(wire.quantity, "eth_maxPriorityFeePerGas")
         except wire.RpcFault:
             tip = GWEI
         tip = min(tip, self._settings.most_tip_per_gas_wei)
         most = self._settings.most_fee_per_gas_wei
         if base + tip > most:
             raise TransactionRefusedError(
-                f"gas costs {base + tip} wei now, over the cap of {most}; nothing was sent"
+                f"account {self.sender}: gas costs {base + tip} wei now, over the cap of {most}; "
+                "nothing was sent"
             )
         # Twice the base fee stays valid for six full blocks in a row.
         return min(2 * base + tip, most), tip
@@ -142,7 +158,9 @@ class RpcChain(RpcReader):
                 return receipt
             return receipt if self.head().number - receipt.block_number >= wanted else None
 
-        return self._wait_for(f"0x{transaction_hash.hex()}: not confirmed", confirmed)
+        return self._wait_for(
+            f"account {self.sender}: 0x{transaction_hash.hex()}: not confirmed", confirmed
+        )
 
     def _wait_for(self, what: str, look: Callable[[], T | None]) -> T:
         deadline = time.monotonic() + self._settings.receipt_timeout_seconds
@@ -167,6 +185,35 @@ class RpcChain(RpcReader):
                 continue
         return b""
 
+    def creations(self, sender: str, digest: bytes, from_block: int) -> list[Receipt]:
+        """Return the contracts that an account has created, in the chain's order.
+
+        Args:
+            sender: the account.
+            digest: sha256 of the creation code with its arguments.
+            from_block: first block, included.
+        """
+        self._wait_for(
+            f"a transaction of {sender}: not in a block",
+            lambda: None if self._has_pending(sender) else True,
+        )
+        found = []
+        for number in range(from_block, self.head().number + 1):
+            block = wire.members(self._node.ask("eth_getBlockByNumber", hex(number), True))
+            for entry in wire.items(block.get("transactions")):
+                if wire.members(entry).get("to") is None:
+                    sent = wire.transaction(entry)
+                    if sent.sender == sender and hashlib.sha256(sent.input).digest() == digest:
+                        found.append(self._wait(sent.hash))
+        return [receipt for receipt in found if receipt.status == 1]
+
+    def _has_pending(self, sender: str) -> bool:
+        mined, sent = (
+            wire.quantity(self._node.ask("eth_getTransactionCount", sender, tag))
+            for tag in ("latest", "pending")
+        )
+        return sent > mined
+
     def mine(self, blocks: int) -> None:
         """Let so many blocks pass: made where the node is a development node, else waited for.
 
@@ -188,3 +235,17 @@ class RpcChain(RpcReader):
             f"block {target}: not there",
             lambda: True if self.head().number >= target else None,
         )
+
+
+def _is_overtaken(words: str) -> bool:
+    # An equal transaction of another sender with this key has one hash with ours.
+    signs = ("nonce", "already known", "already imported")
+    return any(sign in words.lower() for sign in signs)
+
+
+def _base_fee(block: object) -> int:
+    return wire.quantity(wire.members(block).get("baseFeePerGas"))
+
+
+def _read_hash(answer: object) -> bytes:
+    return wire.data(answer, 32)

@@ -1,32 +1,26 @@
 """JSON-RPC over HTTP, bounded in time and size, with every failure named.
 
-It is a web3 provider, so that web3's own interface runs over the same connection and limits. A
-node's address is shown without user, password, path and query, since any of them may be a key.
+It is a web3 provider, so that web3's own interface runs over the same connection and limits.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import json
-import threading
-import time
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import urlsplit
 
-import requests
 from web3.providers.base import JSONBaseProvider
 
-from ledger.chain.ports import ChainUnreachableError
+from ledger.bounded_http import HttpFailureError, HttpServer, TooLargeError
+from ledger.chain.ports import ChainUnreachableError, NotServedError
 from ledger.chain.rpc import wire
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
     from web3.types import RPCEndpoint, RPCResponse
 
-_CHUNK_BYTES = 65_536
 
-
-class AnswerTooLargeError(ChainError):
+class AnswerTooLargeError(NotServedError):
     """The node's answer is larger than we are willing to read."""
 
 
@@ -37,17 +31,22 @@ class HttpTransport(JSONBaseProvider):
         url: http or https.
         timeout_seconds: for one request, from connecting to the last byte.
         most_bytes: how large one answer may be.
+
+    Attributes:
+        shown_url: the node's address without what may be a key.
+
+    Raises:
+        ChainError: the URL is none.
     """
 
     def __init__(self, url: str, timeout_seconds: float, most_bytes: int) -> None:
         super().__init__()
-        self.shown_url = _without_secrets(url)
-        self._url = url
-        self._timeout_seconds = timeout_seconds
+        try:
+            self._server = HttpServer(url, timeout_seconds)
+        except ValueError as error:
+            raise ChainError(f"the node's URL: {error}") from None
+        self.shown_url = self._server.shown_url
         self._most_bytes = most_bytes
-        self._local = threading.local()
-        self._sessions: list[requests.Session] = []
-        self._trust_environment = not _is_loopback(url)
 
     def ask(self, method: str, *parameters: object) -> Any:
         """Return the result of one request.
@@ -99,49 +98,18 @@ class HttpTransport(JSONBaseProvider):
         return cast("RPCResponse", answer)
 
     def _post(self, body: bytes) -> bytes:
-        deadline = time.monotonic() + self._timeout_seconds
         try:
-            with self._session().post(
-                self._url,
-                data=body,
-                headers={"Content-Type": "application/json"},
-                timeout=self._timeout_seconds,
-                stream=True,
-                allow_redirects=False,
-            ) as response:
-                content = self._read(response, deadline)
-                status = response.status_code
-        except (requests.RequestException, ValueError, OSError) as error:
-            # `from None`: the library's own text repeats the whole address, keys included.
-            raise ChainUnreachableError(
-                f"{self.shown_url}: unreachable ({type(error).__name__})"
-            ) from None
+            answer = self._server.post_json(body, self._most_bytes)
+        except TooLargeError as error:
+            raise AnswerTooLargeError(str(error)) from None
+        except HttpFailureError as error:
+            raise ChainUnreachableError(str(error)) from None
         # Some nodes send their JSON errors with a status of 4xx or 5xx.
-        if status != requests.codes.ok and not content.lstrip().startswith(b"{"):
-            raise ChainUnreachableError(f"{self.shown_url}: answers with HTTP status {status}")
-        return content
-
-    def _read(self, response: requests.Response, deadline: float) -> bytes:
-        content = bytearray()
-        for chunk in response.iter_content(_CHUNK_BYTES):
-            content += chunk
-            if len(content) > self._most_bytes:
-                raise AnswerTooLargeError(
-                    f"{self.shown_url}: an answer of over {self._most_bytes} bytes"
-                )
-            if time.monotonic() > deadline:
-                raise ChainUnreachableError(
-                    f"{self.shown_url}: no whole answer in {self._timeout_seconds:g} s"
-                )
-        return bytes(content)
-
-    def _session(self) -> requests.Session:
-        session: requests.Session | None = getattr(self._local, "session", None)
-        if session is None:
-            session = self._local.session = requests.Session()
-            session.trust_env = self._trust_environment
-            self._sessions.append(session)
-        return session
+        if answer.status != HTTPStatus.OK and not answer.body.lstrip().startswith(b"{"):
+            raise ChainUnreachableError(
+                f"{self.shown_url}: answers with HTTP status {answer.status}"
+            )
+        return answer.body
 
     def is_connected(self, show_traceback: bool = False) -> bool:  # noqa: ARG002 - web3's
         """Return whether the node answers.
@@ -157,25 +125,4 @@ class HttpTransport(JSONBaseProvider):
 
     def close(self) -> None:
         """Close the connections."""
-        while self._sessions:
-            self._sessions.pop().close()
-
-
-def _without_secrets(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
-    except ValueError as error:
-        raise ChainError("the node's address is not a URL") from error
-    if parts.scheme not in {"http", "https"} or not host:
-        raise ChainError("the node's address is not an http or https URL")
-    shown = f"[{host}]" if ":" in host else host
-    return f"{parts.scheme}://{shown}" + (f":{port}" if port else "")
-
-
-def _is_loopback(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+        self._server.close()

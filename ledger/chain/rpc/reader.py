@@ -1,12 +1,13 @@
 """Any chain whose node speaks JSON-RPC over HTTP: anvil, geth, besu, a public test network.
 
 The node is not trusted to be well behaved: answers are bounded, read strictly, and every failure
-is a `ChainError`. It *is* trusted for what it says about its chain; who wants to check that, runs
-an own node or asks several.
+is a `NotServedError`, which says nothing about the chain. It *is* trusted for what it says about
+its chain; who wants to check that, runs an own node or asks several.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -16,6 +17,7 @@ from web3 import Web3
 from ledger.chain.ports import (
     Block,
     Log,
+    NotServedError,
     Receipt,
     Transaction,
     TransactionRevertedError,
@@ -27,7 +29,7 @@ from ledger.chain.rpc.http_transport import AnswerTooLargeError, HttpTransport
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from types import TracebackType
 
     from ledger.chain.ports import TopicFilter
@@ -84,7 +86,7 @@ class RpcReader:
             raise
 
     def _verify_identity(self, chain_id: int, genesis_hash: bytes | None) -> None:
-        found = wire.quantity(self._node.ask("eth_chainId"))
+        found = self._ask(wire.quantity, "eth_chainId")
         if found != chain_id:
             raise WrongChainIdError(
                 f"{self._node.shown_url}: has chain id {found}, expected {chain_id}"
@@ -102,9 +104,21 @@ class RpcReader:
         """This node behind web3's own interface, over the same connection and limits."""
         return Web3(self._node)
 
+    def _ask(self, read: Callable[[Any], T], method: str, *parameters: object) -> T:
+        """Return the result of one request in a form of ours.
+
+        Raises:
+            MalformedAnswerError: it has none; the message names node and method.
+        """
+        answer = self._node.ask(method, *parameters)
+        try:
+            return read(answer)
+        except wire.MalformedAnswerError as error:
+            raise wire.MalformedAnswerError(f"{self._node.shown_url}: {method}: {error}") from None
+
     def head(self) -> Block:
         """Return the newest block."""
-        return wire.block(self._block_json("latest"))
+        return self._ask(wire.block, "eth_getBlockByNumber", "latest", False)
 
     def block(self, number: int) -> Block:
         """Return one block.
@@ -113,30 +127,35 @@ class RpcReader:
             number: 0 for genesis, at most the head's.
 
         Raises:
-            ChainError: there is no such block.
-            MalformedAnswerError: the node gives another one.
+            ChainError: the number is negative.
+            NotServedError: the node has no such block.
+            MalformedAnswerError: it gives another one.
         """
-        found = None if number < 0 else self._block_json(hex(number))
-        if found is None:
+        if number < 0:
             raise ChainError(f"no block {number}")
-        block = wire.block(found)
+        block = self._block_or_none(hex(number))
+        if block is None:
+            raise NotServedError(f"{self._node.shown_url}: the node has no block {number}")
         if block.number != number:
             raise wire.MalformedAnswerError(
                 f"{self._node.shown_url}: block {block.number} where {number} was asked for"
             )
         return block
 
-    def _block_json(self, tag: str) -> Any:
-        return self._node.ask("eth_getBlockByNumber", tag, False)
+    def _block_or_none(self, tag: str) -> Block | None:
+        def read(answer: object) -> Block | None:
+            return None if answer is None else wire.block(answer)
+
+        return self._ask(read, "eth_getBlockByNumber", tag, False)
 
     def finalized(self) -> int:
         """Return the newest final block: the node's opinion, else the head less confirmations."""
         try:
-            found = self._block_json("finalized")
+            found = self._block_or_none("finalized")
         except wire.RpcFault:
             found = None
         if found is not None:
-            return wire.block(found).number
+            return found.number
         return max(0, self.head().number - self._settings.confirmations)
 
     def call(self, to: str, data: bytes, block_number: int | None = None) -> bytes:
@@ -155,7 +174,7 @@ class RpcReader:
     def _call(self, request: dict[str, str], block_number: int | None) -> bytes:
         tag = "latest" if block_number is None else hex(block_number)
         try:
-            return wire.data(self._node.ask("eth_call", request, tag))
+            return self._ask(wire.data, "eth_call", request, tag)
         except wire.RpcFault as fault:
             reverted = _revert_data(fault)
             if reverted is None:
@@ -168,7 +187,15 @@ class RpcReader:
         Args:
             address: the contract.
         """
-        return wire.data(self._node.ask("eth_getCode", address, "latest"))
+        return self._ask(wire.data, "eth_getCode", address, "latest")
+
+    def balance_of(self, address: str) -> int:
+        """Return what an account has, in wei.
+
+        Args:
+            address: EIP-55.
+        """
+        return self._ask(wire.quantity, "eth_getBalance", address, "latest")
 
     def logs(
         self,
@@ -209,7 +236,7 @@ class RpcReader:
             low, high = waiting.pop()
             bounds = {"fromBlock": hex(low), "toBlock": hex(high)}
             try:
-                answer = self._node.ask("eth_getLogs", {**request, **bounds})
+                logs = self._ask(_read_logs, "eth_getLogs", {**request, **bounds})
             except (wire.RpcFault, AnswerTooLargeError) as error:
                 # Nodes word and number their limits in many ways, so any refusal of a range is
                 # answered by halving it; one that was meant otherwise comes back at one block.
@@ -219,8 +246,7 @@ class RpcReader:
                 halves = [(low, middle), (middle + 1, high)]
                 waiting += halves if descending else reversed(halves)
                 continue
-            logs = [wire.log(entry) for entry in wire.items(answer)]
-            _verify_logs(logs, low, high)
+            _verify_logs(logs, request, low, high)
             logs.sort(key=lambda log: (log.block_number, log.log_index), reverse=descending)
             yield logs
 
@@ -231,12 +257,16 @@ class RpcReader:
             transaction_hash: its hash, 32 bytes.
 
         Raises:
-            ChainError: no block holds it.
+            NotServedError: no block of the node's holds it.
         """
-        found = self._node.ask("eth_getTransactionByHash", wire.to_hex(transaction_hash))
-        if found is None or wire.members(found).get("blockNumber") is None:
-            raise ChainError(f"no block holds transaction 0x{transaction_hash.hex()}")
-        transaction = wire.transaction(found)
+        transaction = self._ask(
+            _mined(wire.transaction), "eth_getTransactionByHash", wire.to_hex(transaction_hash)
+        )
+        if transaction is None:
+            raise NotServedError(
+                f"{self._node.shown_url}: as the node has it, no block holds transaction "
+                f"0x{transaction_hash.hex()}"
+            )
         verify_asked(transaction.hash, transaction_hash)
         return transaction
 
@@ -246,12 +276,18 @@ class RpcReader:
         Args:
             transaction_hash: its hash, 32 bytes.
         """
-        found = self._node.ask("eth_getTransactionReceipt", wire.to_hex(transaction_hash))
-        if found is None or wire.members(found).get("blockNumber") is None:
+        receipt = self._ask(
+            _mined(wire.receipt), "eth_getTransactionReceipt", wire.to_hex(transaction_hash)
+        )
+        if receipt is None:
             return None
-        receipt = wire.receipt(found)
         verify_asked(receipt.transaction_hash, transaction_hash)
         return receipt
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[RpcReader]:
+        """Yield this reader: a node cannot hold its chain still, so its reader compares heads."""
+        yield self
 
     def close(self) -> None:
         """Close the connections to the node."""
@@ -267,6 +303,21 @@ class RpcReader:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _mined(read: Callable[[object], T]) -> Callable[[object], T | None]:
+    """Return how to read what a block holds: None where the node has nothing, or none does yet."""
+
+    def read_mined(answer: object) -> T | None:
+        if answer is None or wire.members(answer).get("blockNumber") is None:
+            return None
+        return read(answer)
+
+    return read_mined
+
+
+def _read_logs(answer: object) -> list[Log]:
+    return [wire.log(entry) for entry in wire.items(answer)]
 
 
 def _log_request(address: str | None, topics: Sequence[TopicFilter]) -> dict[str, Any] | None:
@@ -288,12 +339,31 @@ def _log_request(address: str | None, topics: Sequence[TopicFilter]) -> dict[str
     return request if address is None else {**request, "address": address}
 
 
-def _verify_logs(logs: Sequence[Log], low: int, high: int) -> None:
+def _verify_logs(logs: Sequence[Log], request: dict[str, Any], low: int, high: int) -> None:
+    places = {(log.block_number, log.log_index) for log in logs}
+    if len(places) < len(logs):
+        raise wire.MalformedAnswerError("two logs at one place of the chain")
     for log in logs:
         if not low <= log.block_number <= high:
             raise wire.MalformedAnswerError(
                 f"a log of block {log.block_number}, outside {low} to {high}"
             )
+        if not _is_asked_for(log, request):
+            raise wire.MalformedAnswerError(
+                f"a log of block {log.block_number} that the filter does not match"
+            )
+
+
+def _is_asked_for(log: Log, request: dict[str, Any]) -> bool:
+    contract = request.get("address")
+    if contract is not None and contract.lower() != log.address.lower():
+        return False
+    found = [wire.to_hex(topic) for topic in log.topics]
+    wanted = request["topics"]
+    return len(found) >= len(wanted) and all(
+        one is None or topic == one or topic in one
+        for one, topic in zip(wanted, found, strict=False)
+    )
 
 
 def verify_asked(found: bytes, asked: bytes) -> None:

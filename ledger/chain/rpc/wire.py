@@ -1,6 +1,6 @@
 """The JSON-RPC forms of what the ports speak of, strictly read.
 
-Both ends use this file: `reader.py` reads a node's answers with it, `methods.py` reads the requests
+Both ends use this file: `reader.py` reads a node's answers with it, `served/` reads the requests
 that the embedded chain serves. Whatever is not exactly what the specification says is an error
 with a name, never a stray KeyError.
 """
@@ -10,8 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ledger.chain.addresses import checksum
-from ledger.chain.ports import Block, Log, Receipt, Transaction
-from ledger.protocol.errors import ChainError
+from ledger.chain.ports import Block, Log, NotServedError, Receipt, Transaction
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,17 +19,19 @@ REVERTED = 3
 INVALID_REQUEST = -32600
 UNKNOWN_METHOD = -32601
 INVALID_PARAMETERS = -32602
+INTERNAL_ERROR = -32603
+NOT_JSON = -32700
 SERVER_ERROR = -32000
 LIMIT_EXCEEDED = -32005
 
 _LONGEST_QUANTITY = 66
 
 
-class MalformedAnswerError(ChainError):
+class MalformedAnswerError(NotServedError):
     """JSON that is not what the specification of Ethereum's JSON-RPC says."""
 
 
-class RpcFault(ChainError):  # noqa: N818 - "error" is the JSON member; this is the whole answer
+class RpcFault(NotServedError):  # noqa: N818 - "error" is the JSON member; this is the whole answer
     """An answer that is an error object.
 
     Attributes:

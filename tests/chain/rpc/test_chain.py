@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ledger.chain.embedded.accounts import TEST_KEYS
 from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.machine.accounts import TEST_KEYS
 from ledger.chain.ports import (
     ChainUnreachableError,
+    NotServedError,
     TransactionRefusedError,
     TransactionRevertedError,
     TransactionTimeoutError,
@@ -21,14 +22,14 @@ from ledger.chain.ports import (
 from ledger.chain.rpc.chain import RpcChain
 from ledger.chain.rpc.http_transport import AnswerTooLargeError
 from ledger.chain.rpc.reader import RpcReader, RpcSettings
-from ledger.chain.rpc.server import RpcServer
+from ledger.chain.rpc.served.server import RpcServer
 from ledger.chain.rpc.wire import MalformedAnswerError
 from ledger.protocol.errors import ChainError
 from tests.chain.probe import deploy, words
 from tests.chain.rpc.scripted_node import BLOCK, Fault, Raw, ScriptedNode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 QUICK = RpcSettings(request_timeout_seconds=0.5, receipt_timeout_seconds=0.2, poll_seconds=0.02)
@@ -217,9 +218,9 @@ class TestMalformedAnswers:
             ScriptedNode(eth_getCode=code, eth_call=code) as node,
             reader(node) as chain,
         ):
-            with pytest.raises(MalformedAnswerError):
+            with pytest.raises(MalformedAnswerError, match=f"{node.url}: eth_getCode: not "):
                 chain.code(SOMEBODY)
-            with pytest.raises(MalformedAnswerError):
+            with pytest.raises(MalformedAnswerError, match=f"{node.url}: eth_call: not "):
                 chain.call(SOMEBODY, b"")
 
     @pytest.mark.parametrize("error", ["just text", 5, {"code": "x"}, {"message": None}, []])
@@ -236,6 +237,58 @@ class TestMalformedAnswers:
             pytest.raises(AnswerTooLargeError, match="over 4000 bytes"),
         ):
             chain.code(SOMEBODY)
+
+
+class TestWhatANodeDoesNotServe:
+    """A node's failure says nothing of the chain: no other error than this one comes of it."""
+
+    @pytest.mark.parametrize(
+        "answer",
+        [
+            None,
+            "0x",
+            {},
+            Fault(-32000, "transaction indexing is in progress"),
+            Fault(4444, "pruned history unavailable"),
+            Raw(b"<html>", 502),
+            Raw(b'{"jsonrpc":"2.0","id":1}'),
+        ],
+    )
+    def test_every_reading_method_says_not_served(self, answer: object) -> None:
+        asked: list[Callable[[RpcReader], object]] = [
+            lambda chain: chain.block(5),
+            lambda chain: chain.transaction(b"\x01" * 32),
+            lambda chain: chain.receipt(b"\x01" * 32) or chain.transaction(b"\x01" * 32),
+            lambda chain: chain.logs(None, [], 0, 5),
+            lambda chain: chain.call(SOMEBODY, b"") or chain.block(5),
+            lambda chain: chain.head(),
+        ]
+        names = ["TransactionByHash", "TransactionReceipt", "Logs"]
+        answers: dict[str, object] = {f"eth_get{name}": answer for name in names}
+        with (
+            ScriptedNode(
+                eth_call=answer,
+                eth_getBlockByNumber=lambda tag, _: BLOCK if tag == "0x0" else answer,
+                **answers,
+            ) as node,
+            reader(node) as chain,
+        ):
+            for ask in asked:
+                with pytest.raises(NotServedError):
+                    ask(chain)
+
+    def test_a_block_or_transaction_that_a_node_lacks_is_named(self) -> None:
+        with (
+            ScriptedNode(
+                eth_getBlockByNumber=lambda tag, _: BLOCK if tag == "0x0" else None,
+                eth_getTransactionByHash=None,
+            ) as node,
+            reader(node) as chain,
+        ):
+            with pytest.raises(NotServedError, match="the node has no block 5"):
+                chain.block(5)
+            with pytest.raises(NotServedError, match="as the node has it, no block holds"):
+                chain.transaction(b"\x01" * 32)
 
 
 class TestLogRanges:
@@ -283,6 +336,21 @@ class TestLogRanges:
                 chain.logs(None, [], 0, 1000)
             assert len([method for method, _ in node.asked if method == "eth_getLogs"]) <= 11
 
+    def test_logs_that_were_not_asked_for_are_refused(self) -> None:
+        with ScriptedNode(eth_getLogs=[self.log(0)]) as node, reader(node) as chain:
+            assert len(chain.logs(SOMEBODY.upper().replace("X", "x"), [None], 0, 0)) == 1
+            for address, topics in ((f"0x{'22' * 20}", []), (None, [None, b"\x01" * 32])):
+                with pytest.raises(MalformedAnswerError, match="the filter does not match"):
+                    chain.logs(address, topics, 0, 0)
+
+    def test_a_log_that_comes_twice_is_refused(self) -> None:
+        with (
+            ScriptedNode(eth_getLogs=[self.log(0)] * 2) as node,
+            reader(node) as chain,
+            pytest.raises(MalformedAnswerError, match="two logs at one place"),
+        ):
+            chain.logs(None, [], 0, 0)
+
     def test_logs_outside_the_asked_range_are_refused(self) -> None:
         with (
             ScriptedNode(eth_getLogs=[self.log(5)]) as node,
@@ -312,6 +380,33 @@ class TestSending:
         ):
             sender.send(SOMEBODY, b"", 50_000)
         assert chain.head().number == 0
+
+    @pytest.mark.parametrize(
+        ("words_of_node", "help_"),
+        [
+            ("insufficient funds for gas * price + value", "it owns 17 wei: send it funds"),
+            ("replacement transaction underpriced", "another program may be sending with this"),
+            ("nonce too low", "another program may be sending with this"),
+            ("transaction type not supported", ""),
+        ],
+    )
+    def test_a_refusal_names_the_account_and_keeps_the_nodes_words(
+        self, words_of_node: str, help_: str
+    ) -> None:
+        with (
+            ScriptedNode(
+                eth_getTransactionCount="0x0",
+                eth_getBalance="0x11",
+                eth_sendRawTransaction=Fault(-32000, words_of_node),
+            ) as node,
+            RpcChain(node.url, TEST_KEYS[0], chain_id=7, settings=QUICK) as sender,
+        ):
+            assert sender.balance() == 17
+            with pytest.raises(TransactionRefusedError) as caught:
+                sender.send(SOMEBODY, b"", 50_000)
+        assert str(caught.value).startswith(f"account {sender.sender}: ")
+        assert words_of_node in str(caught.value)
+        assert help_ in str(caught.value)
 
     def test_waits_for_confirmations(self, chain: EmbeddedChain) -> None:
         settings = {"confirmations": 2, "receipt_timeout_seconds": 10.0}

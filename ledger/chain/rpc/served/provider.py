@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from web3 import Web3
 from web3.providers.base import JSONBaseProvider
 
-from ledger.chain.rpc.methods import RpcMethods
+from ledger.chain.rpc.served.methods import RpcMethods
 
 if TYPE_CHECKING:
     from web3.types import RPCEndpoint, RPCResponse

@@ -1,0 +1,226 @@
+"""The embedded chain for several processes: JSON-RPC over HTTP, on loopback only.
+
+One process owns the chain file and serves it; workers talk to it through `chain.py` as to any
+node. It signs nothing and has no accounts. Requests that a web page could make a browser send are
+refused, requests and batches are bounded, and clients that stall are dropped. It can make an empty
+block whenever none has come for so many seconds, so that deadlines that count blocks pass.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+from urllib.parse import urlsplit
+
+from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.rpc import wire
+from ledger.chain.rpc.served.methods import RpcMethods, fault_json
+from ledger.protocol.errors import ChainError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from ledger.chain.embedded.reader import EmbeddedReader
+
+LOOPBACK = "127.0.0.1"
+MOST_REQUEST_BYTES = 2 * 2**20
+MOST_REQUESTS_IN_A_BATCH = 100
+_LONGEST_LENGTH = 10
+
+
+class RpcServer:
+    """Serves a chain until closed; the chain itself stays the caller's to close.
+
+    Args:
+        chain: what to serve.
+        port: where; 0 takes a free one.
+        most_logs: how many logs one `eth_getLogs` may return.
+        block_seconds: after how many seconds without a block an empty one is made; None for never.
+
+    Attributes:
+        url: where it listens.
+
+    Raises:
+        ChainError: the port is taken.
+        TypeError: blocks are to be made of a chain that was opened for reading.
+        ValueError: they are to come in no time.
+    """
+
+    def __init__(
+        self,
+        chain: EmbeddedReader,
+        port: int = 0,
+        most_logs: int = 10_000,
+        block_seconds: float | None = None,
+    ) -> None:
+        self._miner = None if block_seconds is None else _Miner(chain, block_seconds, self._stop)
+        handler = type("Handler", (_Handler,), {"methods": RpcMethods(chain, most_logs)})
+        try:
+            self._server = _Server((LOOPBACK, port), handler)
+        except (OSError, OverflowError) as error:
+            raise ChainError(f"{LOOPBACK}:{port}: cannot listen here ({error})") from error
+        self.url = f"http://{LOOPBACK}:{self._server.server_address[1]}"
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.05,), name="rpc-server", daemon=True
+        )
+        self._thread.start()
+        if self._miner is not None:
+            self._miner.start()
+
+    def wait(self) -> None:
+        """Return once the server has been closed.
+
+        Raises:
+            ChainError: it has stopped because a block could not be made.
+        """
+        self._thread.join()
+        if self._miner is not None and self._miner.failure is not None:
+            raise self._miner.failure
+
+    def _stop(self) -> None:
+        self._server.shutdown()
+
+    def close(self) -> None:
+        """Stop listening."""
+        if self._miner is not None:
+            self._miner.close()
+        self._stop()
+        self._server.server_close()
+        self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class _Miner(threading.Thread):
+    """Makes an empty block whenever none has come for a while.
+
+    Attributes:
+        failure: why it could make no more; None while it can.
+    """
+
+    def __init__(self, chain: EmbeddedReader, seconds: float, stop: Callable[[], None]) -> None:
+        super().__init__(name="rpc-miner", daemon=True)
+        if not isinstance(chain, EmbeddedChain):
+            raise TypeError("a chain that was opened for reading gets no blocks")
+        if not seconds > 0:
+            raise ValueError(f"blocks cannot come every {seconds} s")
+        self._chain = chain
+        self._seconds = seconds
+        self._stop = stop
+        self._closed = threading.Event()
+        self.failure: ChainError | None = None
+
+    def run(self) -> None:
+        # Transactions make blocks of their own, so the head is looked at more often than that.
+        pause = min(self._seconds / 8, 0.5)
+        try:
+            head, due = self._chain.head().number, time.monotonic() + self._seconds
+            while not self._closed.wait(pause):
+                if self._chain.head().number > head:
+                    head, due = self._chain.head().number, time.monotonic() + self._seconds
+                elif time.monotonic() >= due:
+                    self._chain.mine(1)
+                    head, due = head + 1, max(due + self._seconds, time.monotonic())
+        except ChainError as error:
+            self.failure = error
+            self._stop()
+
+    def close(self) -> None:
+        self._closed.set()
+        self.join()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), OSError):  # a client that went away is no news
+            super().handle_error(request, client_address)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    methods: ClassVar[RpcMethods]
+    protocol_version = "HTTP/1.1"
+    # Without these two an answer waits some 200 ms for the client's acknowledgement.
+    disable_nagle_algorithm = True
+    wbufsize = -1
+    timeout = 60
+
+    def do_POST(self) -> None:
+        """Answer one request or one batch."""
+        refusal = self._refusal()
+        if refusal is not None:
+            self.close_connection = True  # the body is left unread
+            self._send(refusal, {"error": refusal.phrase})
+            return
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        try:
+            request = json.loads(body, parse_constant=_refuse)
+        except (ValueError, RecursionError):
+            fault = wire.RpcFault(wire.NOT_JSON, "not JSON")
+            self._send(HTTPStatus.BAD_REQUEST, fault_json(fault))
+            return
+        answer = self._answer(request)
+        self._send(HTTPStatus.NO_CONTENT if answer is None else HTTPStatus.OK, answer)
+
+    def _refusal(self) -> HTTPStatus | None:
+        length = self.headers.get("Content-Length", "")
+        host = self.headers.get("Host", "").rpartition(":")[0] or self.headers.get("Host", "")
+        # A browser sends a page's Origin, and a foreign name that was made to point here as Host.
+        # A wallet in the browser is no page: its Origin has a scheme of its own.
+        origin = urlsplit(self.headers.get("Origin", "")).scheme
+        page = "Origin" in self.headers and not origin.endswith("-extension")
+        if page or host not in {LOOPBACK, "localhost"}:
+            return HTTPStatus.FORBIDDEN
+        if self.headers.get_content_type() != "application/json":
+            return HTTPStatus.UNSUPPORTED_MEDIA_TYPE
+        if not (length.isascii() and length.isdigit()):
+            return HTTPStatus.LENGTH_REQUIRED
+        if len(length) > _LONGEST_LENGTH or int(length) > MOST_REQUEST_BYTES:
+            return HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+        return None
+
+    def _answer(self, request: object) -> object:
+        if not isinstance(request, list):
+            return self.methods.answer(request)
+        if not 0 < len(request) <= MOST_REQUESTS_IN_A_BATCH:
+            return fault_json(
+                wire.RpcFault(
+                    wire.INVALID_REQUEST,
+                    f"a batch holds 1 to {MOST_REQUESTS_IN_A_BATCH} requests",
+                )
+            )
+        answers = [self.methods.answer(one) for one in request]
+        return [answer for answer in answers if answer is not None] or None
+
+    def _send(self, status: HTTPStatus, answer: object) -> None:
+        self.send_response(status)
+        body = b"" if answer is None else json.dumps(answer, separators=(",", ":")).encode()
+        if answer is not None:
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+        self.wfile.flush()
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its interface
+        """Write nothing: the chain itself is the record."""
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")

@@ -1,0 +1,412 @@
+"""The served chain answers as a node does: whole blocks, filters, fees, and geth's refusals."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+import rlp  # type: ignore[import-untyped]
+from eth_account import Account
+from eth_hash.auto import keccak
+
+from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.machine.accounts import TEST_KEYS, address_of
+from ledger.chain.embedded.reader import EmbeddedReader
+from ledger.chain.rpc.served.log_methods import FILTER_SECONDS, MOST_FILTERS, LogMethods
+from ledger.chain.rpc.served.methods import RpcMethods
+from ledger.chain.rpc.served.server import RpcServer
+from ledger.chain.rpc.wire import RpcFault
+from ledger.protocol.errors import ChainError
+from tests.chain.probe import TOPIC, deploy, word, words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SOMEBODY = "0x" + "11" * 20
+HEADER_FIELDS = [
+    *("parentHash", "sha3Uncles", "miner", "stateRoot", "transactionsRoot", "receiptsRoot"),
+    *("logsBloom", "difficulty", "number", "gasLimit", "gasUsed", "timestamp", "extraData"),
+    *("mixHash", "nonce", "baseFeePerGas", "withdrawalsRoot", "blobGasUsed", "excessBlobGas"),
+    *("parentBeaconBlockRoot", "requestsHash"),
+]
+NUMBERS = {
+    *("difficulty", "number", "gasLimit", "gasUsed", "timestamp", "baseFeePerGas"),
+    *("blobGasUsed", "excessBlobGas"),
+}
+
+
+@pytest.fixture
+def chain(tmp_path: Path) -> Iterator[EmbeddedChain]:
+    with EmbeddedChain.create(tmp_path / "chain.sqlite", synchronous="NORMAL") as chain:
+        yield chain
+
+
+@pytest.fixture
+def methods(chain: EmbeddedChain) -> RpcMethods:
+    return RpcMethods(chain)
+
+
+def answer(methods: RpcMethods, method: str, *parameters: object) -> dict[str, Any]:
+    told = methods.answer({"jsonrpc": "2.0", "id": 1, "method": method, "params": [*parameters]})
+    assert told is not None
+    return told
+
+
+def result(methods: RpcMethods, method: str, *parameters: object) -> Any:
+    return answer(methods, method, *parameters)["result"]
+
+
+def fault(methods: RpcMethods, method: str, *parameters: object) -> tuple[int, str]:
+    error = answer(methods, method, *parameters)["error"]
+    return error["code"], error["message"]
+
+
+def signed(chain: EmbeddedChain, number: int = 3, **changes: Any) -> str:
+    fields = {
+        "type": 2,
+        "chainId": chain.chain_id,
+        "nonce": chain.account(address_of(TEST_KEYS[number]))[0],
+        "maxFeePerGas": 10**10,
+        "maxPriorityFeePerGas": 7,
+        "gas": 50_000,
+        "to": SOMEBODY,
+        "value": 0,
+        "data": b"",
+        **changes,
+    }
+    fields = {name: value for name, value in fields.items() if value is not None}
+    sent = Account.from_key(TEST_KEYS[number]).sign_transaction(fields)
+    return "0x" + bytes(sent.raw_transaction).hex()
+
+
+class TestBlocks:
+    def test_anybody_can_compute_a_served_blocks_hash(
+        self, chain: EmbeddedChain, methods: RpcMethods
+    ) -> None:
+        chain.send(deploy(chain), words(7, 9), 200_000)
+        chain.mine(1)
+        for number in range(4):
+            block = result(methods, "eth_getBlockByNumber", hex(number), True)
+            fields = [field(block, name) for name in HEADER_FIELDS]
+            assert "0x" + keccak(rlp.encode(fields)).hex() == block["hash"]
+            assert block["withdrawals"] == block["uncles"] == []
+            assert "totalDifficulty" not in block
+            body = [transaction_bytes(one) for one in block["transactions"]]
+            assert len(body) == (1 if number in {1, 2} else 0)
+            assert int(block["size"], 16) == len(rlp.encode([fields, body, [], []]))
+
+    def test_a_transaction_shows_all_that_its_hash_is_made_of(
+        self, chain: EmbeddedChain, methods: RpcMethods
+    ) -> None:
+        slots = [{"address": SOMEBODY, "storageKeys": ["0x" + "22" * 32]}]
+        lists = {"type": 1, "maxFeePerGas": None, "maxPriorityFeePerGas": None, "gasPrice": 10**10}
+        for changes in ({"accessList": slots}, {**lists, "accessList": slots}):
+            sent = result(methods, "eth_sendRawTransaction", signed(chain, **changes))
+            shown = result(methods, "eth_getTransactionByHash", sent)
+            assert "0x" + keccak(transaction_bytes(shown)).hex() == sent == shown["hash"]
+            assert shown["v"] == shown["yParity"]
+            assert ("maxFeePerGas" in shown) == (shown["type"] == "0x2")
+            receipt = result(methods, "eth_getTransactionReceipt", sent)
+            assert receipt["effectiveGasPrice"] == shown["gasPrice"]
+            assert receipt["type"] == shown["type"]
+            assert receipt["cumulativeGasUsed"] == receipt["gasUsed"]
+
+    def test_a_block_is_asked_for_by_number_or_hash_and_so_are_its_parts(
+        self, chain: EmbeddedChain, methods: RpcMethods
+    ) -> None:
+        probe = deploy(chain)
+        sent = chain.send(probe, words(7, 9), 200_000)
+        block = result(methods, "eth_getBlockByNumber", "0x2")
+        receipt = result(methods, "eth_getTransactionReceipt", "0x" + sent.transaction_hash.hex())
+        transaction = result(methods, "eth_getTransactionByHash", receipt["transactionHash"])
+        assert int(receipt["logsBloom"], 16) > 0
+        for name, where in (("Number", "0x2"), ("Hash", block["hash"])):
+            assert result(methods, f"eth_getBlockBy{name}", where) == block
+            assert result(methods, f"eth_getBlockTransactionCountBy{name}", where) == "0x1"
+            assert result(methods, f"eth_getUncleCountByBlock{name}", where) == "0x0"
+            by_index = f"eth_getTransactionByBlock{name}AndIndex"
+            assert result(methods, by_index, where, "0x0") == transaction
+            assert result(methods, by_index, where, "0x1") is None
+        for missing in ("0x99", "0x" + "33" * 32):
+            name = "Hash" if len(missing) > 9 else "Number"
+            for method in ("eth_getBlockTransactionCountBy", "eth_getBlockBy"):
+                assert result(methods, f"{method}{name}", missing) is None
+            assert (
+                result(methods, f"eth_getTransactionByBlock{name}AndIndex", missing, "0x0") is None
+            )
+        for tag in ("latest", "0x2", {"blockHash": block["hash"]}):
+            assert result(methods, "eth_getBlockReceipts", tag) == [receipt]
+        assert result(methods, "eth_getBlockReceipts", "0x99") is None
+
+    def test_the_history_of_fees_ends_with_the_next_blocks(
+        self, chain: EmbeddedChain, methods: RpcMethods
+    ) -> None:
+        result(methods, "eth_sendRawTransaction", signed(chain))
+        chain.mine(1)
+        told = result(methods, "eth_feeHistory", "0x2", "0x1", [25, 75.5])
+        base = [int(fee, 16) for fee in told["baseFeePerGas"]]
+        assert base == [chain.header(number).base_fee_per_gas for number in range(3)]
+        assert told["oldestBlock"] == "0x0"
+        assert told["gasUsedRatio"] == [0.0, 21_000 / 200_000_000]
+        assert told["reward"] == [["0x0", "0x0"], ["0x7", "0x7"]]
+        newest = result(methods, "eth_feeHistory", 1, "latest")
+        chain.mine(1)
+        assert int(newest["baseFeePerGas"][1], 16) == chain.header(3).base_fee_per_gas
+        assert "reward" not in newest
+        assert (
+            result(methods, "eth_gasPrice")
+            == result(methods, "eth_feeHistory", 1, "latest")["baseFeePerGas"][1]
+        )
+        for percentiles in ([75, 25], [-1], [101], ["x"], [1] * 101):
+            code, _ = fault(methods, "eth_feeHistory", "0x1", "latest", percentiles)
+            assert code == -32602
+        assert fault(methods, "eth_feeHistory", "0x1", "0x99") == (-32000, "header not found")
+
+
+def field(block: dict[str, Any], name: str) -> bytes | int:
+    return int(block[name], 16) if name in NUMBERS else bytes.fromhex(block[name][2:])
+
+
+def transaction_bytes(shown: dict[str, Any]) -> bytes:
+    def data(name: str) -> bytes:
+        return bytes.fromhex((shown[name] or "0x")[2:])
+
+    def number(name: str) -> int:
+        return int(shown[name], 16)
+
+    kind = number("type")
+    fees = ["maxPriorityFeePerGas", "maxFeePerGas"] if kind == 2 else ["gasPrice"]
+    slots = [
+        [bytes.fromhex(one["address"][2:]), [bytes.fromhex(s[2:]) for s in one["storageKeys"]]]
+        for one in shown["accessList"]
+    ]
+    head = [number(name) for name in ("chainId", "nonce", *fees, "gas")]
+    tail = [number(name) for name in ("yParity", "r", "s")]
+    fields = [*head, data("to"), number("value"), data("input"), slots, *tail]
+    return bytes([kind]) + bytes(rlp.encode(fields))
+
+
+class TestFilters:
+    def test_a_filter_tells_what_is_new_since_it_was_asked(
+        self, chain: EmbeddedChain, methods: RpcMethods
+    ) -> None:
+        probe = deploy(chain)
+        blocks = result(methods, "eth_newBlockFilter")
+        logs = result(
+            methods, "eth_newFilter", {"address": probe, "topics": [None, "0x" + word(8).hex()]}
+        )
+        pending = result(methods, "eth_newPendingTransactionFilter")
+        assert len({blocks, logs, pending}) == 3
+        for value in (7, 8):
+            chain.send(probe, words(value, 0), 200_000)
+        hashes = ["0x" + chain.block(number).hash.hex() for number in (2, 3)]
+        assert result(methods, "eth_getFilterChanges", blocks) == hashes
+        [log] = result(methods, "eth_getFilterChanges", logs)
+        assert log["topics"][1] == "0x" + word(8).hex()
+        for name in (blocks, logs, pending):
+            assert result(methods, "eth_getFilterChanges", name) == []
+        chain.mine(1)
+        assert len(result(methods, "eth_getFilterChanges", blocks)) == 1
+
+    def test_a_filter_keeps_to_its_blocks_and_shows_all_its_logs(
+        self, chain: EmbeddedChain, methods: RpcMethods
+    ) -> None:
+        probe = deploy(chain)
+        bounds = {"fromBlock": "0x1", "toBlock": "0x3"}
+        name = result(methods, "eth_newFilter", {**bounds, "topics": [["0x" + TOPIC.hex()]]})
+        for value in (7, 8, 9):
+            chain.send(probe, words(value, 0), 200_000)
+        found = result(methods, "eth_getFilterChanges", name)
+        assert [log["blockNumber"] for log in found] == ["0x2", "0x3"]
+        assert result(methods, "eth_getFilterLogs", name) == found
+
+    def test_a_filter_that_is_gone_is_not_found(self, methods: RpcMethods) -> None:
+        gone = (-32000, "filter not found")
+        name = result(methods, "eth_newBlockFilter")
+        assert fault(methods, "eth_getFilterLogs", name) == gone
+        assert result(methods, "eth_uninstallFilter", name) is True
+        assert result(methods, "eth_uninstallFilter", name) is False
+        others: list[object] = [name, "0x99", 5, {}, None]
+        for other in others:
+            assert fault(methods, "eth_getFilterChanges", other) == gone
+            assert fault(methods, "eth_getFilterLogs", other) == gone
+
+    def test_filters_are_few_and_the_forgotten_make_room(self, chain: EmbeddedChain) -> None:
+        now = 0.0
+        table = LogMethods(chain, 10, lambda: now).table
+        kept = table["eth_newBlockFilter"]()
+        names = [table["eth_newBlockFilter"]() for _ in range(MOST_FILTERS - 1)]
+        with pytest.raises(RpcFault, match="filters are open"):
+            table["eth_newBlockFilter"]()
+        now = FILTER_SECONDS - 1
+        assert table["eth_getFilterChanges"](kept) == []
+        now = FILTER_SECONDS + 1
+        assert table["eth_getFilterChanges"](kept) == []
+        with pytest.raises(RpcFault, match="filter not found"):
+            table["eth_getFilterChanges"](names[0])
+        table["eth_newBlockFilter"]()
+
+    def test_a_query_names_a_block_or_bounds(
+        self, chain: EmbeddedChain, methods: RpcMethods
+    ) -> None:
+        chosen = {"blockHash": "0x" + chain.genesis_hash.hex()}
+        assert result(methods, "eth_getLogs", chosen) == []
+        code, text = fault(methods, "eth_getLogs", {**chosen, "fromBlock": "0x0"})
+        assert (code, text) == (-32602, "cannot specify both blockHash and fromBlock/toBlock")
+
+
+class TestSending:
+    @pytest.mark.parametrize(
+        ("changes", "words_of_geth"),
+        [
+            ({"nonce": 0, "gas": 60_000}, "nonce too low: address "),
+            ({"nonce": 2}, "nonce too high: address "),
+            ({"value": 10**28}, "insufficient funds for gas * price + value: address "),
+            ({"maxFeePerGas": 7}, "max fee per gas less than block base fee: address "),
+            ({"gas": 20_999}, "intrinsic gas too low: have 20999, want 21000"),
+            ({"gas": 200_000_001}, "exceeds block gas limit"),
+            ({"chainId": 1}, "invalid chain id for signer: have 1 want "),
+        ],
+    )
+    def test_what_cannot_go_into_a_block_is_refused_in_geths_words(
+        self, chain: EmbeddedChain, methods: RpcMethods, changes: dict[str, int], words_of_geth: str
+    ) -> None:
+        result(methods, "eth_sendRawTransaction", signed(chain))
+        code, text = fault(methods, "eth_sendRawTransaction", signed(chain, **changes))
+        assert code == -32000
+        assert text.startswith(words_of_geth)
+        if text.endswith("address "):
+            assert address_of(TEST_KEYS[3]) in text
+        assert chain.head().number == 1
+
+    def test_funds_go_from_one_account_to_another(
+        self, chain: EmbeddedChain, methods: RpcMethods
+    ) -> None:
+        transfer = {"from": address_of(TEST_KEYS[3]), "to": SOMEBODY, "value": "0x5"}
+        estimate = int(result(methods, "eth_estimateGas", transfer), 16)
+        assert result(methods, "eth_call", transfer) == "0x"
+        result(methods, "eth_sendRawTransaction", signed(chain, value=5, gas=estimate))
+        assert chain.account(SOMEBODY) == (0, 5)
+        poor = {**transfer, "from": "0x" + "44" * 20}
+        code, text = fault(methods, "eth_estimateGas", poor)
+        assert (code, text.partition(":")[0]) == (-32000, "insufficient funds for transfer")
+
+    def test_a_transaction_is_known_once_it_was_taken(
+        self, chain: EmbeddedChain, methods: RpcMethods
+    ) -> None:
+        raw = signed(chain)
+        result(methods, "eth_sendRawTransaction", raw)
+        assert fault(methods, "eth_sendRawTransaction", raw) == (-32000, "already known")
+
+    def test_a_signature_that_recovers_to_nobody_is_an_answer_not_a_dropped_connection(
+        self, chain: EmbeddedChain
+    ) -> None:
+        fields = rlp.decode(bytes.fromhex(signed(chain)[4:]))
+        fields[-2] = b"\xff" * 32
+        broken = "0x02" + bytes(rlp.encode(fields)).hex()
+        request = {"jsonrpc": "2.0", "id": 1, "method": "eth_sendRawTransaction"}
+        with RpcServer(chain) as server, httpx.Client(trust_env=False) as session:
+            for raw in (broken, "0x", "0x02", "0x02c0", "0xc0", "0x7f", "0x04c0"):
+                sent = session.post(server.url, json={**request, "params": [raw]}, timeout=10)
+                assert sent.json()["error"]["code"] == -32000
+        assert chain.head().number == 0
+
+
+class TestProtocol:
+    def test_a_notification_is_done_and_not_answered(
+        self, chain: EmbeddedChain, methods: RpcMethods
+    ) -> None:
+        assert methods.answer({"jsonrpc": "2.0", "method": "evm_mine"}) is None
+        assert methods.answer({"jsonrpc": "2.0", "method": "no_such"}) is None
+        assert chain.head().number == 1
+
+    def test_a_batch_of_notifications_is_answered_with_nothing(self, chain: EmbeddedChain) -> None:
+        quiet = {"jsonrpc": "2.0", "method": "evm_mine"}
+        asked = {"jsonrpc": "2.0", "id": "a", "method": "eth_blockNumber"}
+        with RpcServer(chain) as server, httpx.Client(trust_env=False) as session:
+            for body in (quiet, [quiet, quiet]):
+                told = session.post(server.url, json=body, timeout=10)
+                assert (told.status_code, told.content) == (204, b"")
+            told = session.post(server.url, json=[quiet, asked], timeout=10)
+            assert told.json() == [{"jsonrpc": "2.0", "id": "a", "result": "0x4"}]
+
+    @pytest.mark.parametrize("identifier", [{}, [], True, [1]])
+    def test_a_malformed_id_is_no_request(self, methods: RpcMethods, identifier: object) -> None:
+        told = methods.answer({"jsonrpc": "2.0", "id": identifier, "method": "eth_chainId"})
+        assert told is not None
+        assert (told["id"], told["error"]["code"]) == (None, -32600)
+
+    @pytest.mark.parametrize("identifier", [0, -1, 1.5, "x", "", None])
+    def test_an_id_comes_back_as_it_was(self, methods: RpcMethods, identifier: object) -> None:
+        told = methods.answer({"jsonrpc": "2.0", "id": identifier, "method": "eth_chainId"})
+        assert told is not None
+        assert told["id"] == identifier
+        assert "result" in told
+
+    def test_a_fault_of_ours_is_an_internal_error(
+        self, chain: EmbeddedChain, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(EmbeddedReader, "head", lambda _: 1 // 0)
+        assert fault(RpcMethods(chain), "eth_blockNumber") == (-32603, "internal error")
+
+    def test_what_json_does_not_know_is_not_read(self, chain: EmbeddedChain) -> None:
+        body = b'{"jsonrpc":"2.0","id":NaN,"method":"eth_chainId"}'
+        with RpcServer(chain) as server, httpx.Client(trust_env=False) as session:
+            headers = {"Content-Type": "application/json"}
+            told = session.post(server.url, content=body, headers=headers, timeout=10)
+        assert (told.status_code, told.json()["error"]["code"]) == (400, -32700)
+
+    def test_a_wallet_in_the_browser_is_served_and_a_page_is_not(
+        self, chain: EmbeddedChain
+    ) -> None:
+        request = {"jsonrpc": "2.0", "id": 1, "method": "eth_chainId"}
+        with RpcServer(chain) as server, httpx.Client(trust_env=False) as session:
+            for origin, status in (
+                ("chrome-extension://abc", 200),
+                ("moz-extension://abc", 200),
+                ("http://localhost", 403),
+                ("null", 403),
+            ):
+                headers = {"Origin": origin}
+                told = session.post(server.url, json=request, headers=headers, timeout=10)
+                assert told.status_code == status
+
+
+class TestBlocksOnAClock:
+    def test_empty_blocks_come_when_no_others_do(self, chain: EmbeddedChain) -> None:
+        with RpcServer(chain, block_seconds=0.1):
+            deadline = time.monotonic() + 10
+            while chain.head().number < 3:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+        seen = chain.head().number
+        time.sleep(0.25)
+        assert chain.head().number == seen, "a closed server makes no more"
+
+    def test_a_transactions_block_is_as_good_as_an_empty_one(self, chain: EmbeddedChain) -> None:
+        with RpcServer(chain, block_seconds=0.4):
+            for _ in range(8):
+                chain.send(SOMEBODY, b"", 50_000)
+                time.sleep(0.08)
+        assert chain.head().number == 8
+
+    def test_it_stops_and_says_so_where_a_block_cannot_be_made(self, chain: EmbeddedChain) -> None:
+        server = RpcServer(chain, block_seconds=0.02)
+        chain.close()
+        with pytest.raises(ChainError):
+            server.wait()
+        server.close()
+
+    def test_a_chain_opened_for_reading_gets_no_blocks(
+        self, chain: EmbeddedChain, tmp_path: Path
+    ) -> None:
+        with (
+            EmbeddedReader.open(tmp_path / "chain.sqlite") as reader,
+            pytest.raises(TypeError, match="opened for reading"),
+        ):
+            RpcServer(reader, block_seconds=1)
+        with pytest.raises(ValueError, match="cannot come every 0 s"):
+            RpcServer(chain, block_seconds=0)
