@@ -19,6 +19,7 @@ from eth_utils.abi import (
     get_abi_output_types,
 )
 
+from ledger.chain.ports import NotServedError
 from ledger.protocol.errors import ChainError
 
 ERROR_SELECTOR = keccak(b"Error(string)")[:4]
@@ -108,10 +109,13 @@ def result_of(function: str, data: bytes) -> tuple[Any, ...]:
         The results.
 
     Raises:
-        ChainError: the answer does not decode; the address holds another contract.
+        NotServedError: the answer does not decode: it is not this contract's.
     """
     types = list(get_abi_output_types(artifact().abi[function]))
-    return _decode(types, data, f"result of {function}")
+    try:
+        return _decode(types, data, f"result of {function}")
+    except ChainError as error:
+        raise NotServedError(f"{error}: this is no answer of the contract") from error
 
 
 def output_fields(function: str) -> list[dict[str, Any]]:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ledger.chain.contract import abi, calls
 from ledger.chain.contract.events import Recorded, decode_log
+from ledger.chain.contract.possible import require_possible_event
 from ledger.chain.contract.reverts import refusal
-from ledger.chain.ports import TransactionRevertedError
+from ledger.chain.ports import NotServedError, TransactionRevertedError
 from ledger.protocol import encoding, ledger_state
 from ledger.protocol.closing import MinedCommitment
 from ledger.protocol.errors import ChainError
 from ledger.protocol.types import Beacon, ClientId, Digest, Form, RegisteredClient
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from ledger.chain.ports import ChainReader, ChainWriter, Receipt
+    from ledger.chain.ports import ChainReader, ChainWriter, Log, Receipt
     from ledger.protocol.types import SignedCommitment
 
 ROUND_EVENTS = ("UpdatesCommitted", "RoundDecided", "RoundAbandoned", "ClientBanned")
@@ -76,11 +78,16 @@ class LedgerStorage:
         """Return what was fixed at deployment.
 
         Raises:
+            NotServedError: the answer names no strategy that there is.
             ChainError: the address holds no such contract, or the chain is unreachable.
         """
         (values,) = self._call("deployment")
         names = [entry["name"] for entry in abi.output_fields("deployment")]
         found = dict(zip(names, values, strict=True))
+        if found["strategy"] not in set(Form):
+            raise NotServedError(
+                f"deployment() is said to answer strategy {found['strategy']}: there is no such"
+            )
         return ledger_state.Deployment(
             config=Digest(found["config"]),
             registry=Digest(found["registry"]),
@@ -104,10 +111,13 @@ class LedgerStorage:
             block_number: the block whose state it is; None for the head.
 
         Raises:
+            NotServedError: the answer names no stage that there is.
             ChainError: the address holds no such contract, or the chain is unreachable.
         """
         (values,) = self._call("state", block_number=block_number)
         stage, number, opened, *rest = values
+        if stage not in set(ledger_state.Stage):
+            raise NotServedError(f"state() is said to answer stage {stage}: there is no such")
         seed, committee, model, head, registered, registry_rest, commitments = rest
         return Snapshot(
             stage=ledger_state.Stage(stage),
@@ -170,12 +180,35 @@ class CommitteeLedger(LedgerStorage):
         self.from_block = from_block
 
     def registry(self) -> tuple[RegisteredClient, ...]:
-        """Return all clients as they were registered, without bans, from the events."""
+        """Return the clients registered so far, without bans, from the events.
+
+        Raises:
+            NotServedError: an event between two others is missing, or comes twice.
+        """
         words: list[int] = []
         for recorded in self._logs(["ClientsRegistered"]):
             if isinstance(recorded.event, ledger_state.ClientsRegistered):
+                if recorded.event.first != len(words):
+                    raise NotServedError(
+                        f"after client {len(words) - 1} the logs go on with client "
+                        f"{recorded.event.first}: they are not whole"
+                    )
                 words += recorded.event.words
         return tuple(encoding.registered_client(word) for word in words)
+
+    def whole_registry(self) -> tuple[RegisteredClient, ...]:
+        """Return all K clients of a ledger that has opened, without bans, from the events.
+
+        Raises:
+            NotServedError: the logs do not hold all of them.
+        """
+        found = self.registry()
+        if len(found) < self._fixed.clients:
+            raise NotServedError(
+                f"the logs hold the registration of {len(found)} clients, not of all "
+                f"{self._fixed.clients}: they are not whole"
+            )
+        return found
 
     def bans(self, to_block: int | None = None) -> tuple[ledger_state.ClientBanned, ...]:
         """Return every ban, in the chain's order.
@@ -259,7 +292,7 @@ class CommitteeLedger(LedgerStorage):
         logs = self.chain.logs(
             self.address, names, self.from_block, last, limit, descending=descending
         )
-        return [decode_log(log) for log in logs]
+        return self._possible(logs)
 
     def call_of(self, transaction_hash: bytes) -> calls.Call | None:
         """Return what a transaction asked of the contract; None if it was not sent to it.
@@ -300,7 +333,17 @@ class CommitteeLedger(LedgerStorage):
             topics.append(round_number.to_bytes(32))
         last = self._last(to_block)
         logs = self.chain.logs(self.address, topics, self.from_block, last)
-        return [decode_log(log) for log in logs]
+        return self._possible(logs)
+
+    def _possible(self, logs: Iterable[Log]) -> list[Recorded]:
+        found = [decode_log(log) for log in logs]
+        for recorded in found:
+            require_possible_event(recorded, self._fixed)
+        return found
+
+    @cached_property
+    def _fixed(self) -> ledger_state.Deployment:
+        return self.deployment()
 
     def _last(self, to_block: int | None) -> int:
         return self.chain.head().number if to_block is None else to_block

@@ -1,8 +1,9 @@
 """Deploying the contract, and the manifest that says what was deployed where.
 
 Deploying is idempotent: a manifest that names a contract which is on this chain, is this code and
-has this configuration is taken as it is, registration is completed if it was cut off, and anything
-that does not match is refused rather than deployed beside it.
+has this configuration is taken as it is, what was cut off is completed - a contract whose manifest
+was not written yet is found again by the intent - and anything that does not match is refused
+rather than deployed beside it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,16 @@ from ledger.chain.addresses import to_canonical
 from ledger.chain.contract import abi
 from ledger.chain.contract.calls import RegisterCall
 from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerWriter
-from ledger.chain.contract.manifest import MANIFEST_FORMAT, Manifest, read_manifest, write_manifest
+from ledger.chain.contract.intent import declare
+from ledger.chain.contract.manifest import (
+    MANIFEST_FORMAT,
+    Manifest,
+    read_run_manifest,
+    settings_digest,
+    write_manifest,
+)
+from ledger.chain.ports import NotServedError
+from ledger.home import DISK, Disk, RunPaths
 from ledger.protocol import ledger_state
 from ledger.protocol.documents.run import RunDocument, encode_run
 from ledger.protocol.encoding import sha256
@@ -22,9 +32,7 @@ from ledger.protocol.errors import ChainError
 from ledger.protocol.types import Beacon
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ledger.chain.ports import ChainReader, ChainWriter
+    from ledger.chain.ports import ChainReader, ChainWriter, Receipt
 
 DEPLOYMENT_GAS = 6_500_000
 
@@ -48,57 +56,72 @@ def creation_data(deployment: ledger_state.Deployment) -> bytes:
     return abi.creation_data((*sizes, *times, d.beacon is Beacon.BLOCK, d.model))
 
 
-def deploy(chain: ChainWriter, document: RunDocument, manifest_path: Path) -> Manifest:
+def deploy(
+    chain: ChainWriter, document: RunDocument, paths: RunPaths, disk: Disk = DISK
+) -> Manifest:
     """Deploy the contract for a run and register its clients, or find that this was done.
 
     Args:
         chain: where to.
         document: the run's configuration.
-        manifest_path: where the manifest is, or will be.
+        paths: of the run, whose `config.toml` is there already.
+        disk: that the manifest is written on.
 
     Returns:
         The manifest of a contract that is open, or finished.
 
     Raises:
-        ChainError: the manifest there is of another chain, code or configuration, or the chain
-            refuses.
+        ChainError: the manifest there is of another run, chain, code or configuration, or the
+            chain refuses.
+        OSError: the manifest cannot be written.
     """
     deployment, batches = deployment_for(document)
-    if manifest_path.exists():
-        manifest = read_manifest(manifest_path)
-        found = connect(chain, manifest)
+    if paths.manifest.exists():
+        manifest = read_run_manifest(paths)
+        connect(chain, manifest)
         if f"0x{deployment.config.hex()}" != manifest.config:
             raise ChainError(
-                f"{manifest_path} is of another configuration ({manifest.config}), not of "
+                f"{paths.manifest} is of another configuration ({manifest.config}), not of "
                 f"0x{deployment.config.hex()}"
             )
-        _register(LedgerWriter(chain, found.address, found.from_block), batches)
-        return manifest
-    receipt = chain.send(None, creation_data(deployment), DEPLOYMENT_GAS)
+        disk.sync([paths.manifest])  # whoever wrote it may have been killed before it was durable
+    else:
+        creation = creation_data(deployment)
+        receipt = declare(chain, creation, paths, disk)
+        receipt = receipt or chain.send(None, creation, DEPLOYMENT_GAS)
+        manifest = _manifest_of(chain, receipt, deployment, paths)
+        connect(chain, manifest)
+        write_manifest(paths.manifest, manifest, disk)
+    disk.remove(paths.intent)
+    _register(LedgerWriter(chain, manifest.address, manifest.block), batches)
+    return manifest
+
+
+def _manifest_of(
+    chain: ChainWriter, receipt: Receipt, deployment: ledger_state.Deployment, paths: RunPaths
+) -> Manifest:
     if receipt.contract_address is None:
         raise ChainError("the chain gave no address for the new contract")
-    manifest = Manifest(
+    return Manifest(
         format=MANIFEST_FORMAT,
+        run=paths.name,
+        configuration=settings_digest(paths),
         chain_id=chain.chain_id,
         genesis_hash=f"0x{chain.genesis_hash.hex()}",
         address=receipt.contract_address,
         transaction=f"0x{receipt.transaction_hash.hex()}",
         block=receipt.block_number,
-        deployer=chain.sender,
+        deployer=chain.transaction(receipt.transaction_hash).sender,
         compiler=abi.artifact().compiler,
         bytecode_sha256=sha256(abi.artifact().bytecode).hex(),
         sources=abi.artifact().sources,
         config=f"0x{deployment.config.hex()}",
         arguments=_readable(deployment),
     )
-    require_code(chain, manifest.address)
-    write_manifest(manifest_path, manifest)
-    _register(LedgerWriter(chain, manifest.address, manifest.block), batches)
-    return manifest
 
 
 def connect(chain: ChainReader, manifest: Manifest) -> CommitteeLedger:
-    """Return the contract that a manifest names, checked against the chain.
+    """Return the contract that a manifest names, each field checked against chain and artefact.
 
     Args:
         chain: where it should be.
@@ -108,8 +131,8 @@ def connect(chain: ChainReader, manifest: Manifest) -> CommitteeLedger:
         The contract.
 
     Raises:
-        ChainError: another chain, no code or other code there, another creation, or another
-            configuration.
+        ChainError: another chain, another artefact, no code or other code there, another
+            creation, or another configuration.
     """
     if manifest.chain_id != chain.chain_id:
         raise ChainError(f"the manifest is for chain {manifest.chain_id}, not {chain.chain_id}")
@@ -118,13 +141,41 @@ def connect(chain: ChainReader, manifest: Manifest) -> CommitteeLedger:
             f"the manifest is for the chain with genesis {manifest.genesis_hash}, not "
             f"0x{chain.genesis_hash.hex()}"
         )
+    _require_artifact(manifest)
     require_code(chain, manifest.address)
-    _require_creation(chain, manifest)
     ledger = CommitteeLedger(chain, manifest.address, manifest.block)
-    config = f"0x{ledger.deployment().config.hex()}"
+    deployment = ledger.deployment()
+    config = f"0x{deployment.config.hex()}"
     if config != manifest.config:
         raise ChainError(f"the contract has configuration {config}, not {manifest.config}")
+    for name, value in _readable(deployment).items():
+        if manifest.arguments.get(name) != value:
+            shown = str(manifest.arguments.get(name))[:80]
+            raise ChainError(f"the contract has {name} {value}, not {shown} as in its manifest")
+    if len(manifest.arguments) != len(_readable(deployment)):
+        raise ChainError("the manifest has arguments that the contract does not have")
+    _require_creation(chain, manifest, creation_data(deployment))
     return ledger
+
+
+def _require_artifact(manifest: Manifest) -> None:
+    """Refuse a manifest of other code than this program's.
+
+    Raises:
+        ChainError: another compiler, bytecode or source.
+    """
+    artifact = abi.artifact()
+    mine = {
+        "compiler": artifact.compiler,
+        "bytecode_sha256": sha256(artifact.bytecode).hex(),
+        "sources": artifact.sources,
+    }
+    for name, value in mine.items():
+        if getattr(manifest, name) != value:
+            raise ChainError(
+                f"the manifest's {name} is not that of this program's contract: it is of another "
+                f"version, or was changed"
+            )
 
 
 def require_code(chain: ChainReader, address: str) -> None:
@@ -147,26 +198,32 @@ def require_code(chain: ChainReader, address: str) -> None:
         )
 
 
-def _require_creation(chain: ChainReader, manifest: Manifest) -> None:
-    """Refuse a wrong creating block: whoever begins to read too late misses events.
+def _require_creation(chain: ChainReader, manifest: Manifest, creation: bytes) -> None:
+    """Refuse a wrong creation: whoever begins to read in a wrong block misses events.
 
     Raises:
-        ChainError: another transaction or block created the contract.
+        NotServedError: the chain does not have, or does not give, the transaction or its receipt.
+        ChainError: another transaction, sender, code or block created the contract.
     """
     try:
-        transaction = bytes.fromhex(manifest.transaction.removeprefix("0x"))
+        transaction_hash = bytes.fromhex(manifest.transaction.removeprefix("0x"))
     except ValueError as error:
         raise ChainError("the manifest's transaction is no hash") from error
-    receipt = chain.receipt(transaction) if len(transaction) == 32 else None
-    created = receipt.contract_address if receipt is not None else None
-    if (
-        receipt is None
-        or created is None
-        or to_canonical(created) != to_canonical(manifest.address)
-    ):
+    if len(transaction_hash) != 32:
+        raise ChainError("the manifest's transaction is no hash")
+    sent = chain.transaction(transaction_hash)
+    receipt = chain.receipt(transaction_hash)
+    if receipt is None:
+        raise NotServedError(f"there is no receipt of 0x{transaction_hash.hex()}, which is mined")
+    created = receipt.contract_address
+    if created is None or to_canonical(created) != to_canonical(manifest.address):
         raise ChainError("the manifest's transaction did not create the contract")
     if receipt.block_number != manifest.block:
         raise ChainError(f"block {receipt.block_number} created the contract, not {manifest.block}")
+    if to_canonical(sent.sender) != to_canonical(manifest.deployer):
+        raise ChainError(f"{sent.sender} deployed the contract, not {manifest.deployer[:60]}")
+    if sent.to is not None or sent.input != creation:
+        raise ChainError("the contract was created by other code, or with other arguments")
 
 
 def _register(ledger: LedgerWriter, batches: tuple[RegisterCall, ...]) -> None:

@@ -1,4 +1,8 @@
-"""The manifest of a deployment: what was deployed where, in a file that its reader checks."""
+"""The manifest of a deployment: what was deployed where, in a file that its reader checks.
+
+A manifest belongs to one run folder: it names the run and the settings that lie beside it, so that
+those of two runs cannot take each other's place.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +10,29 @@ import json
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
+from ledger.bounded_toml import MAX_TOML_BYTES, parse_toml
 from ledger.chain.addresses import to_canonical
-from ledger.home import DISK, Disk
-from ledger.protocol.errors import ChainError
+from ledger.home import DISK, Disk, RunPaths, read_file
+from ledger.protocol.encoding import sha256
+from ledger.protocol.errors import ChainError, ConfigurationError
 from ledger.protocol.types import Address, Domain
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
-MANIFEST_FORMAT = 1
+MANIFEST_FORMAT = 2
 MAX_MANIFEST_BYTES = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What was deployed where; a hint that its reader checks against the chain.
+    """What was deployed where; each field is checked by its reader.
 
     Attributes:
         format: version of this file.
+        run: name of the run, which is that of its folder.
+        configuration: digest of the settings in its `config.toml`, 0x-hex.
         chain_id: of the chain.
         genesis_hash: hash of its block 0, 0x-hex.
         address: of the contract, EIP-55.
@@ -33,11 +42,13 @@ class Manifest:
         compiler: name and version.
         bytecode_sha256: of the creation code without arguments.
         sources: sha256 of each source file.
-        config: digest of the run's configuration, 0x-hex.
+        config: digest of the run's document, 0x-hex.
         arguments: the constructor's arguments, readable.
     """
 
     format: int
+    run: str
+    configuration: str
     chain_id: int
     genesis_hash: str
     address: str
@@ -55,8 +66,64 @@ class Manifest:
         return Domain(self.chain_id, Address(to_canonical(self.address)))
 
 
+def read_run_manifest(paths: RunPaths) -> Manifest:
+    """Return the manifest of a run folder.
+
+    Args:
+        paths: of the run.
+
+    Returns:
+        The manifest, which is of this run and of the settings beside it; nothing in it has been
+        checked against a chain yet.
+
+    Raises:
+        ChainError: it cannot be read, or is of another run or of other settings.
+    """
+    manifest = read_manifest(paths.manifest)
+    if manifest.run != paths.name:
+        raise ChainError(
+            f"{paths.manifest} is the manifest of run {manifest.run!r}, not of {paths.name!r}: "
+            f"move it back, or give its folder the name {manifest.run!r} again"
+        )
+    found = settings_digest(paths)
+    if found != manifest.configuration:
+        raise ChainError(
+            f"{paths.configuration} is of another configuration ({found}) than {paths.manifest} "
+            f"({manifest.configuration}): put the file back that the run was begun with"
+        )
+    return manifest
+
+
+def settings_digest(paths: RunPaths) -> str:
+    """Return the digest of a run's settings, 0x-hex, without those of the machine it runs on.
+
+    Args:
+        paths: of the run; without a `config.toml` it has no settings.
+
+    Raises:
+        ChainError: the file cannot be read, or is no TOML.
+    """
+    path = paths.configuration
+    try:
+        data = read_file(path, MAX_TOML_BYTES)
+    except FileNotFoundError:
+        data = b""
+    except OSError as error:
+        raise ChainError(f"{path} cannot be read: {error.strerror}") from error
+    if len(data) > MAX_TOML_BYTES:
+        raise ChainError(f"{path} is over {MAX_TOML_BYTES} bytes")
+    try:
+        settings = parse_toml(data.decode("utf-8"))
+        settings.pop("machine", None)
+        _without_path(settings)
+        text = json.dumps(settings, sort_keys=True, default=str)
+    except (ValueError, RecursionError, ConfigurationError) as error:
+        raise ChainError(f"{path}: {error}") from error
+    return f"0x{sha256(text.encode()).hex()}"
+
+
 def read_manifest(path: Path) -> Manifest:
-    """Return the manifest in a file.
+    """Return the manifest in a file, whichever run's it is.
 
     Args:
         path: the file.
@@ -67,37 +134,61 @@ def read_manifest(path: Path) -> Manifest:
     Raises:
         ChainError: it cannot be read, or is no manifest.
     """
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_MANIFEST_BYTES + 1)
-    except OSError as error:
-        raise ChainError(f"manifest {path} cannot be read: {error.strerror}") from error
-    if len(data) > MAX_MANIFEST_BYTES:
-        raise ChainError(f"manifest {path} is over {MAX_MANIFEST_BYTES} bytes")
-    try:
-        value = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise ChainError(f"manifest {path} is not JSON: {error}") from error
     kinds: dict[str, type] = {field.name: str for field in fields(Manifest)}
     kinds |= {"format": int, "chain_id": int, "block": int, "sources": dict, "arguments": dict}
-    if not isinstance(value, dict) or set(value) != set(kinds):
-        raise ChainError(f"manifest {path} does not have the fields {', '.join(kinds)}")
-    for name, kind in kinds.items():
-        if type(value[name]) is not kind:
-            raise ChainError(f"manifest {path}: {name} is not of type {kind.__name__}")
-    if value["format"] != MANIFEST_FORMAT:
-        raise ChainError(f"manifest {path}: format {value['format']} is not {MANIFEST_FORMAT}")
+    value = read_fields(path, "manifest", MANIFEST_FORMAT, kinds)
     to_canonical(value["address"])
     return Manifest(**value)
 
 
+def read_fields(path: Path, what: str, version: int, kinds: Mapping[str, type]) -> dict[str, Any]:
+    """Return the fields of a small JSON file.
+
+    Args:
+        path: of the file.
+        what: it should be, for the sentence that refuses it.
+        version: that its field `format` must have.
+        kinds: of all its fields.
+
+    Raises:
+        ChainError: it cannot be read, or has not exactly these fields.
+    """
+    try:
+        data = read_file(path, MAX_MANIFEST_BYTES)
+    except OSError as error:
+        raise ChainError(f"{what} {path} cannot be read: {error.strerror}") from error
+    if len(data) > MAX_MANIFEST_BYTES:
+        raise ChainError(f"{what} {path} is over {MAX_MANIFEST_BYTES} bytes")
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise ChainError(f"{what} {path} is not JSON: {error}") from error
+    if isinstance(value, dict) and value.get("format", version) != version:
+        raise ChainError(f"{what} {path}: format {str(value['format'])[:20]} is not {version}")
+    if not isinstance(value, dict) or set(value) != set(kinds):
+        raise ChainError(f"{what} {path} does not have the fields {', '.join(kinds)}")
+    for name, kind in kinds.items():
+        if type(value[name]) is not kind:
+            raise ChainError(f"{what} {path}: {name} is not of type {kind.__name__}")
+    return value
+
+
 def write_manifest(path: Path, manifest: Manifest, disk: Disk = DISK) -> None:
-    """Write a manifest whole or not at all.
+    """Write a manifest whole or not at all; it survives a power cut.
 
     Args:
         path: of the file.
         manifest: what was deployed.
         disk: that it is written on.
+
+    Raises:
+        OSError: it cannot be written.
     """
     text = json.dumps(asdict(manifest), indent=1, sort_keys=True) + "\n"
     disk.write_whole(path, text.encode())
+
+
+def _without_path(settings: dict[str, Any]) -> None:
+    """Leave out where a data file lies: it is recorded by its sha256, in the run's document."""
+    if isinstance(data := settings.get("data"), dict):
+        data.pop("path", None)
