@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt
 
-.PHONY: demo test coverage lint bench serve clean
+.PHONY: demo test faults coverage lint bench serve clean
 
 demo: $(VENV)/.clients
 	$(BIN)/cmfl demo --home demo-home
@@ -15,6 +15,11 @@ serve: $(VENV)/.clients
 
 test: lint
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+# The tests that provoke faults by chance, each of them many more times than `make test` does.
+faults: $(VENV)/.dev
+	CMFL_FAULTS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup \
+	  $$(grep --recursive --files-with-matches --include='test_*.py' '^from tests.faults' tests)
 
 # Every line and branch of the protocol and of the audit's steps is run by their own tests.
 coverage: $(VENV)/.dev
@@ -32,6 +37,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.ledger
 	$(BIN)/python -m benchmarks.history
 	$(BIN)/python -m benchmarks.robustness
+	$(BIN)/python -m benchmarks.durability
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

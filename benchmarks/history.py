@@ -28,7 +28,7 @@ from rich.table import Table
 
 from api.serve import serve
 from api.settings import Settings
-from cli.main import app
+from cli.application import app
 from clients.configuration import load
 from clients.runs import opened
 from ledger.blobs.store import FolderBlobs

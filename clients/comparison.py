@@ -17,6 +17,7 @@ from clients.models.evaluation import majority_rate
 from clients.population import populate
 from clients.runs import opened
 from clients.training import TrainingEngine
+from ledger.protocol.errors import BlobMissingError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -131,8 +132,13 @@ class Comparison:
     ) -> Outcome:
         ruled = method.configured(configuration)
         with opened(self.home, trial.name, ruled, self.chain, self.blobs) as run:
+            if run.without_row:
+                raise BlobMissingError(
+                    f"run {trial.name!r} cannot be compared: the models of its rounds "
+                    f"{', '.join(map(str, run.without_row))} are gone"
+                )
             run.go_on(lambda _: on_round(trial.name))
-            rows = run.folder.read_metrics() or []
+            rows = run.folder.read_metrics()
         return Outcome(
             method=method.name,
             seed=trial.seed,

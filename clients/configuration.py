@@ -6,7 +6,6 @@ same run on more workers has the same configuration.
 
 from __future__ import annotations
 
-import tomllib
 from importlib.resources import files
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -19,6 +18,7 @@ from clients.adversaries.updates.attack import AttackParameters
 from clients.datasets.registry import DATASETS
 from clients.local_sgd import LocalTraining
 from clients.models.registry import MODELS
+from ledger.bounded_toml import MAX_DOTS, MAX_TOML_BYTES, parse_toml
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.parameters import (
     COMMIT_BLOCKS,
@@ -34,11 +34,7 @@ from ledger.protocol.types import Beacon, Quorum
 if TYPE_CHECKING:
     from pathlib import Path
 
-MAX_CONFIGURATION_BYTES = 1_000_000
 PRESETS = ("digits", "digits-by-writer", "robust", "smoke")
-
-# TOMLDecodeError is a ValueError; so is what a number of thousands of digits raises.
-_NOT_TOML = (ValueError, RecursionError)
 
 _BY_VALUE = Field(strict=False)
 """An enumeration's member may be given by its value, which is all that TOML knows."""
@@ -209,9 +205,9 @@ def load(
         raise ConfigurationError("give a preset or a configuration file, not both")
     text = _read(path) if path else _preset(preset or "digits")
     try:
-        values = tomllib.loads(text)
-    except _NOT_TOML as error:
-        raise ConfigurationError(f"{path or preset}: not TOML: {error}") from error
+        values = parse_toml(text)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{path or preset}: {error}") from error
     for setting in settings:
         _apply(values, setting)
     return checked(values)
@@ -270,11 +266,11 @@ def _require_names(configuration: Configuration) -> None:
 def _read(path: Path) -> str:
     try:
         with path.open("rb") as file:
-            data = file.read(MAX_CONFIGURATION_BYTES + 1)
+            data = file.read(MAX_TOML_BYTES + 1)
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
-    if len(data) > MAX_CONFIGURATION_BYTES:
-        raise ConfigurationError(f"{path} is over {MAX_CONFIGURATION_BYTES} bytes")
+    if len(data) > MAX_TOML_BYTES:
+        raise ConfigurationError(f"{path} is over {MAX_TOML_BYTES} bytes")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -296,6 +292,8 @@ def _apply(values: dict[str, Any], setting: str) -> None:
     key, equals, text = setting.partition("=")
     if not equals or not key.strip():
         raise ConfigurationError(f"--set {setting}: must be section.key=value")
+    if key.count(".") > MAX_DOTS:
+        raise ConfigurationError(f"--set {key[:40]}...: over {MAX_DOTS} dots in a key")
     value = _value(text)
     *sections, last = key.strip().split(".")
     table = values
@@ -312,7 +310,7 @@ def _apply(values: dict[str, Any], setting: str) -> None:
 def _value(text: str) -> object:
     """Return what stands behind the equals sign: one TOML value, or a bare word."""
     try:
-        values = tomllib.loads(f"value = {text}")
-    except _NOT_TOML:
+        values = parse_toml(f"value = {text}")
+    except ConfigurationError:
         return text.strip()
     return values["value"] if len(values) == 1 else text.strip()

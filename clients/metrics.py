@@ -33,6 +33,7 @@ class RoundMetrics:
 
     Attributes:
         round: t.
+        head: of the ledger after the round, 0x-hex: it commits to all that was recorded so far.
         decided: False if the round was abandoned; the model is then the one before.
         accuracy: of the model after the round on the test set, in [0, 1].
         loss: mean cross-entropy there; None where the model has no finite one.
@@ -47,6 +48,7 @@ class RoundMetrics:
     """
 
     round: int
+    head: str
     decided: bool
     accuracy: float
     loss: float | None
@@ -94,11 +96,12 @@ class Measure:
             ValueError: the round has not ended.
         """
         opening = ledger.opening(round_number)
-        ended = [recorded.event for recorded in ledger.round_events(round_number)]
-        decided = next((event for event in ended if isinstance(event, RoundDecided)), None)
-        has_ended = any(isinstance(event, RoundDecided | RoundAbandoned) for event in ended)
-        if opening is None or not has_ended:
+        events = [recorded.event for recorded in ledger.round_events(round_number)]
+        ends = [event for event in events if isinstance(event, RoundDecided | RoundAbandoned)]
+        if opening is None or not ends:
             raise ValueError(f"round {round_number} has not ended")
+        end = ends[0]
+        decided = end if isinstance(end, RoundDecided) else None
         took_part = participants_of(
             self.parameters,
             registry_with_bans(ledger.registry(), ledger.bans()),
@@ -111,6 +114,7 @@ class Measure:
         accuracy, loss = evaluate(self.model, vector, *self.data.test, self.device)
         return RoundMetrics(
             round=round_number,
+            head=f"0x{end.head.hex()}",
             decided=decided is not None,
             accuracy=accuracy,
             loss=loss if isfinite(loss) else None,

@@ -1,4 +1,8 @@
-"""What a run writes into its folder: configuration, metrics and the last model."""
+"""What a run writes into its folder: configuration, metrics and the last model.
+
+Whatever is replaced is replaced whole, and survives a power cut. A round's row is only appended:
+what a power cut takes of it is made again from the chain.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,11 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from safetensors.numpy import save
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
 
-from ledger.home import DISK, Disk, Home, RunPaths
+from ledger.blobs.store import MAX_BLOB_BYTES
+from ledger.home import DISK, Disk, Home, RunPaths, read_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,6 +25,7 @@ if TYPE_CHECKING:
     from clients.metrics import RoundMetrics
 
 MAX_METRICS_BYTES = 1 << 30
+MAX_MODEL_BYTES = MAX_BLOB_BYTES + 1000
 
 
 class RunFolder:
@@ -42,39 +49,49 @@ class RunFolder:
         """Write the configuration whole or not at all."""
         self._disk.write_whole(self.paths.configuration, text.encode())
 
-    def write_metrics(self, rows: list[RoundMetrics]) -> None:
+    def write_metrics(self, lines: list[bytes]) -> None:
         """Replace all rows."""
-        self._disk.write_whole(self.paths.metrics, "".join(map(_line, rows)).encode())
+        self._disk.write_whole(self.paths.metrics, b"".join(lines))
+
+    def keep_metrics_aside(self, lines: list[bytes]) -> None:
+        """Keep rows that the chain does not bear out in a file of their own."""
+        self._disk.write_whole(self.paths.metrics_before_rollback(), b"".join(lines))
 
     def append_metrics(self, row: RoundMetrics) -> None:
         """Add a round's row."""
-        self._disk.append(self.paths.metrics, _line(row).encode())
+        self._disk.append(self.paths.metrics, line_of(row))
 
-    def read_metrics(self) -> list[dict[str, Any]] | None:
-        """Return the rows; None if there is no file, or a line is damaged or cut off."""
-        if not self.paths.metrics.is_file():
-            return None
-        with self.paths.metrics.open("rb") as file:
-            lines = file.read(MAX_METRICS_BYTES).splitlines(keepends=True)
-        if lines and not lines[-1].endswith(b"\n"):
-            return None
+    def metrics_lines(self) -> list[bytes]:
+        """Return the lines of the metrics as they are, damaged ones too; none without a file."""
         try:
-            rows = [json.loads(line) for line in lines]
-        except (ValueError, RecursionError):
-            return None
-        return rows if all(isinstance(row, dict) for row in rows) else None
+            return read_file(self.paths.metrics, MAX_METRICS_BYTES).splitlines(keepends=True)
+        except FileNotFoundError:
+            return []
+
+    def read_metrics(self) -> list[dict[str, Any]]:
+        """Return the rows of a run that is taken up, which are whole."""
+        return [json.loads(line) for line in self.metrics_lines()]
 
     def write_model(self, vector: NDArray[np.float32]) -> None:
         """Write the model's parameters as one flat tensor."""
         self._disk.write_whole(self.paths.model, save({"parameters": vector}))
 
+    def read_model(self) -> NDArray[np.float32] | None:
+        """Return the model's parameters, None if there is no file of them or it is damaged."""
+        try:
+            found = load(read_file(self.paths.model, MAX_MODEL_BYTES))
+        except (FileNotFoundError, SafetensorError):
+            return None
+        return found.get("parameters")
 
-def run_folder(home: Path, name: str) -> RunFolder:
+
+def run_folder(home: Path, name: str, disk: Disk = DISK) -> RunFolder:
     """Return the folder of a run.
 
     Args:
         home: of chain, blobs and runs.
         name: of the run.
+        disk: that its files are written on.
 
     Returns:
         The folder; it need not exist.
@@ -82,8 +99,9 @@ def run_folder(home: Path, name: str) -> RunFolder:
     Raises:
         ConfigurationError: the name is no plain file name.
     """
-    return RunFolder(Home(home).run(name))
+    return RunFolder(Home(home).run(name), disk)
 
 
-def _line(row: RoundMetrics) -> str:
-    return json.dumps(asdict(row), sort_keys=True, allow_nan=False) + "\n"
+def line_of(row: RoundMetrics) -> bytes:
+    """Return a row as it stands in the file."""
+    return f"{json.dumps(asdict(row), sort_keys=True, allow_nan=False)}\n".encode()

@@ -6,13 +6,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from clients.configuration import load
 from clients.devices import device_named
 from clients.metrics import Measure, RoundMetrics
 from clients.models.evaluation import majority_rate
 from clients.population import Population, populate, run_document
+from clients.restoring import restore_metrics
 from clients.run_home import run_folder
 from clients.simulation import Cast, Simulation
 from clients.training import TrainingEngine
@@ -21,11 +20,11 @@ from ledger.actors.mailbox import MemoryMailbox
 from ledger.actors.surroundings import Surroundings
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.contract.deployment import deploy
-from ledger.chain.contract.manifest import read_manifest
+from ledger.chain.contract.manifest import read_run_manifest
+from ledger.home import DISK
 from ledger.protocol.documents.run import encode_run
-from ledger.protocol.encoding import vector_bytes, vector_from_bytes
+from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.errors import ChainError, ConfigurationError
-from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,9 +33,9 @@ if TYPE_CHECKING:
     from clients.configuration import Configuration
     from clients.run_home import RunFolder
     from ledger.blobs.store import BlobStore
-    from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.chain.contract.manifest import Manifest
     from ledger.chain.ports import ChainWriter
+    from ledger.home import Disk, RunPaths
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +50,7 @@ class Run:
         population: the clients.
         measure: makes a round's row.
         simulation: all its actors.
+        without_row: ended rounds that cannot be measured any more, since their model is gone.
     """
 
     configuration: Configuration
@@ -60,6 +60,7 @@ class Run:
     population: Population
     measure: Measure
     simulation: Simulation
+    without_row: tuple[int, ...] = ()
 
     def go_on(self, on_round: Callable[[RoundMetrics], None]) -> list[RoundMetrics]:
         """Run every round that is left; each row is on disk when `on_round` gets it.
@@ -78,12 +79,23 @@ class Run:
             on_round(row)
 
         self.simulation.run(self.measure, write)
-        self.folder.write_model(np.asarray(self.simulation.model))
+        self._write_model()
         return rows
+
+    def _write_model(self) -> None:
+        written = self.folder.read_model()
+        # A run that had ended needs no blob for what it has written already.
+        if written is None or sha256(vector_bytes(written)) != self.ledger.state().model:
+            self.folder.write_model(self.simulation.model)
 
 
 def prepare(
-    home: Path, name: str, configuration: Configuration, chain: ChainWriter, blobs: BlobStore
+    home: Path,
+    name: str,
+    configuration: Configuration,
+    chain: ChainWriter,
+    blobs: BlobStore,
+    disk: Disk = DISK,
 ) -> tuple[Population, Manifest]:
     """Publish a run's configuration and first model, and deploy its contract.
 
@@ -93,20 +105,29 @@ def prepare(
         configuration: of the run.
         chain: where the contract goes.
         blobs: where configuration and model go.
+        disk: that the run's files are written on.
 
     Returns:
         The clients, and what was deployed where.
+
+    Raises:
+        ChainError: the run is deployed with another configuration or elsewhere, or it has lost
+            its manifest, or the chain refuses.
+        BlobError: a blob cannot be stored.
+        OSError: the run's folder cannot be written.
     """
-    folder = run_folder(home, name)
+    folder = run_folder(home, name, disk)
     population = populate(configuration)
     document = run_document(configuration, population)
     blobs.put(encode_run(document))
     blobs.put(vector_bytes(population.initial))
+    blobs.sync()
     deployed = folder.paths.manifest.exists()
     if not deployed:
+        _require_unplayed(folder.paths)
         # Before the contract, so that a run killed while it deploys can be resumed.
         folder.write_configuration(configuration.to_toml())
-    manifest = deploy(chain, document, folder.paths.manifest)
+    manifest = deploy(chain, document, folder.paths, disk)
     if deployed:
         # Not before `deploy` has found it to be the deployed one, or another takes its place.
         folder.write_configuration(configuration.to_toml())
@@ -114,8 +135,15 @@ def prepare(
 
 
 @contextmanager
-def opened(
-    home: Path, name: str, configuration: Configuration, chain: ChainWriter, blobs: BlobStore
+def opened(  # noqa: PLR0913 - the disk is a test's to replace
+    home: Path,
+    name: str,
+    configuration: Configuration,
+    chain: ChainWriter,
+    blobs: BlobStore,
+    *,
+    accept_rollback: bool = False,
+    disk: Disk = DISK,
 ) -> Iterator[Run]:
     """Deploy a run, or take it up where it stands.
 
@@ -125,15 +153,17 @@ def opened(
         configuration: of the run, as recorded if it is resumed.
         chain: where its contract is, or goes.
         blobs: where everybody publishes.
+        accept_rollback: go on where the chain lacks rounds that the run's metrics know.
+        disk: that the run's files are written on.
 
     Yields:
         The run; its worker processes end with the context.
     """
     device_named(configuration.machine.device)  # before anything is deployed
-    population, manifest = prepare(home, name, configuration, chain, blobs)
+    population, manifest = prepare(home, name, configuration, chain, blobs, disk)
     parameters = configuration.parameters(population.model.dimension)
     ledger = LedgerWriter(chain, manifest.address, manifest.block)
-    folder = run_folder(home, name)
+    folder = run_folder(home, name, disk)
     measure = Measure(
         model=population.model,
         data=population.data,
@@ -142,7 +172,7 @@ def opened(
         parameters=parameters,
         device=population.device,
     )
-    _restore_metrics(folder, measure, ledger, blobs)
+    without_row = restore_metrics(folder, measure, ledger, blobs, accept_rollback=accept_rollback)
     machine = configuration.machine
     with TrainingEngine(
         population.model,
@@ -163,7 +193,16 @@ def opened(
         )
         try:
             simulation = Simulation(around, Cast(population, engine))
-            yield Run(configuration, folder, manifest, ledger, population, measure, simulation)
+            yield Run(
+                configuration=configuration,
+                folder=folder,
+                manifest=manifest,
+                ledger=ledger,
+                population=population,
+                measure=measure,
+                simulation=simulation,
+                without_row=without_row,
+            )
         finally:
             journal.close()
 
@@ -205,35 +244,20 @@ def require_new(home: Path, name: str) -> None:
         raise ConfigurationError(f"there is a run {name!r} in {home}: resume it, or name another")
 
 
-def _restore_metrics(
-    folder: RunFolder, measure: Measure, ledger: CommitteeLedger, blobs: BlobStore
-) -> None:
-    """Make the rows agree with the chain: a run may have been killed before it wrote one.
+def _require_unplayed(paths: RunPaths) -> None:
+    """Refuse to deploy a second contract for a run that has lost its manifest.
 
     Raises:
-        ChainError: the chain's log lacks a round that the contract has ended.
+        ChainError: something is there that only a deployed run writes.
     """
-    ended = [
-        recorded.event
-        for recorded in ledger.outcomes(limit=2**31, descending=False)
-        if isinstance(recorded.event, RoundDecided | RoundAbandoned)
-    ]
-    state = ledger.state()
-    last = state.round if state.stage is Stage.FINISHED else state.round - 1
-    if [event.round for event in ended] != list(range(1, last + 1)):
-        raise ChainError(f"the chain's log does not have each of the {last} rounds that ended")
-    known = folder.read_metrics()
-    if known is not None and [row.get("round") for row in known] == [e.round for e in ended]:
-        return
-    dimension = measure.parameters.dimension
-    model, rows = ledger.deployment().model, []
-    for event in ended:
-        model = event.model if isinstance(event, RoundDecided) else model
-        vector = vector_from_bytes(blobs.get(model, 4 * dimension), dimension)
-        rows.append(measure.row(ledger, event.round, vector))
-    folder.write_metrics(rows)
+    for path in (paths.metrics, paths.journal, paths.model):
+        if path.exists():
+            raise ChainError(
+                f"{paths.manifest} is missing, though run {paths.name!r} has been played "
+                f"({path.name} is there): put it back; no second contract is deployed"
+            )
 
 
 def manifest_of(home: Path, name: str) -> Manifest:
     """Return the manifest of a run."""
-    return read_manifest(run_folder(home, name).paths.manifest)
+    return read_run_manifest(run_folder(home, name).paths)

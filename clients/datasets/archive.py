@@ -1,9 +1,9 @@
 """Reading arrays out of an `.npz` file that may be damaged or hostile.
 
 `numpy.load` evaluates the header and allocates the shape it states before it reads. Here the
-order is: size of the file, names and stated sizes in it, bytes with their checksum, then the
-header against one pattern; an array is only made from bytes that are there. Nothing is ever
-unpickled, whatever the file says.
+order is: size of the file, names and stated sizes in it, each array's header against one pattern,
+then its bytes, piece by piece and no more than its header asks for, with their checksum. Nothing
+is ever unpickled, whatever the file says.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ MAX_FILE_BYTES = 256 * 2**20
 MAX_ARRAYS_BYTES = 1024 * 2**20
 
 _PREAMBLE_BYTES = 10  # magic, version, length of the header
+_LONGEST_HEADER = 4096
+# `ZipFile.read` would unpack a member in one piece, whatever size the archive states for it.
+_PIECE_BYTES = 2**20
 _HEADER = re.compile(
     rb"\x93NUMPY\x01\x00(?P<length>..)"
     rb"\{'descr': '(?P<dtype>[<>|][A-Za-z][0-9]{0,9})', 'fortran_order': False, "
@@ -66,6 +69,14 @@ class ArrayRule:
     high: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """Where an array's bytes begin in its member, and its shape."""
+
+    start: int
+    shape: tuple[int, ...]
+
+
 def read_arrays(path: Path, rules: Mapping[str, ArrayRule]) -> dict[str, NDArray[Any]]:
     """Return the arrays of an `.npz` file, each of them checked against its rule.
 
@@ -87,15 +98,17 @@ def read_arrays(path: Path, rules: Mapping[str, ArrayRule]) -> dict[str, NDArray
             raise ConfigurationError(f"{path}: {size} bytes, more than {MAX_FILE_BYTES}")
         with zipfile.ZipFile(path) as archive:
             entries = _entries(path, archive, rules)
-            arrays = {
-                name: _array(f"{path}: {name}", archive.read(entry), rules[name])
+            stated = {
+                name: _stated(f"{path}: {name}", archive, entry, rules[name])
                 for name, entry in entries.items()
+            }
+            _require_rows(path, stated)
+            arrays = {
+                name: _array(f"{path}: {name}", archive, entries[name], form, rules[name])
+                for name, form in stated.items()
             }
     except _DAMAGE as error:
         raise ConfigurationError(f"{path}: not a readable .npz file ({error})") from error
-    lengths = {name: len(array) for name, array in arrays.items()}
-    if len(set(lengths.values())) != 1 or 0 in lengths.values():
-        raise ConfigurationError(f"{path}: arrays empty or of unequal length: {lengths}")
     return arrays
 
 
@@ -117,23 +130,60 @@ def _entries(
     return {entry.filename.removesuffix(".npy"): entry for entry in found}
 
 
-def _array(where: str, content: bytes, rule: ArrayRule) -> NDArray[Any]:
-    header = _HEADER.match(content)
+def _stated(where: str, archive: zipfile.ZipFile, entry: zipfile.ZipInfo, rule: ArrayRule) -> _Form:
+    """Return what a member says of itself, from its first bytes alone.
+
+    Raises:
+        ConfigurationError: its header is not that of a plain array, or breaks the rule.
+    """
+    with archive.open(entry) as member:
+        header = _HEADER.match(member.read(_LONGEST_HEADER))
     if header is None:
         raise ConfigurationError(f"{where}: no plain .npy array (version 1.0, C order)")
-    stated = header["dtype"].decode("ascii")
-    if stated != rule.dtype:
-        raise ConfigurationError(f"{where}: must be of type {rule.dtype}, is {stated}")
+    dtype = header["dtype"].decode("ascii")
+    if dtype != rule.dtype:
+        raise ConfigurationError(f"{where}: must be of type {rule.dtype}, is {dtype}")
     shape = tuple(int(length) for length in header["shape"].split(b",") if length.strip())
     if len(shape) != len(rule.shape) or any(
         want not in (None, have) for have, want in zip(shape, rule.shape, strict=True)
     ):
         raise ConfigurationError(f"{where}: shape {shape} does not fit {rule.shape}")
     start = _PREAMBLE_BYTES + int.from_bytes(header["length"], "little")
-    held = len(content) - start
+    held = entry.file_size - start
     if header.end() != start or held != math.prod(shape) * np.dtype(rule.dtype).itemsize:
         raise ConfigurationError(f"{where}: {held} bytes of data do not make up shape {shape}")
-    array = np.frombuffer(content, dtype=rule.dtype, offset=start).reshape(shape)
+    return _Form(start, shape)
+
+
+def _require_rows(path: Path, stated: Mapping[str, _Form]) -> None:
+    """Refuse arrays without rows, and those that do not belong together.
+
+    Raises:
+        ConfigurationError: names the number of rows of each.
+    """
+    lengths = {name: form.shape[0] for name, form in stated.items()}
+    if len(set(lengths.values())) != 1 or 0 in lengths.values():
+        raise ConfigurationError(f"{path}: arrays empty or of unequal length: {lengths}")
+
+
+def _array(
+    where: str, archive: zipfile.ZipFile, entry: zipfile.ZipInfo, form: _Form, rule: ArrayRule
+) -> NDArray[Any]:
+    """Return an array that is made of no more than what its header has asked for.
+
+    Raises:
+        ConfigurationError: the member ends before, or a value is out of its bounds.
+    """
+    content = bytearray(entry.file_size)
+    with archive.open(entry) as member:
+        filled = 0
+        while filled < len(content) and (piece := member.read(_PIECE_BYTES)):
+            content[filled : filled + len(piece)] = piece
+            filled += len(piece)
+    if filled < len(content):
+        raise ConfigurationError(f"{where}: ends after {filled} of {len(content)} bytes")
+    array = np.frombuffer(content, dtype=rule.dtype, offset=form.start).reshape(form.shape)
+    array.flags.writeable = False
     if array.size and (array.min() < rule.low or array.max() > rule.high):
         raise ConfigurationError(
             f"{where}: values {array.min()} .. {array.max()}, outside {rule.low} .. {rule.high}"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StoreBlobs:
-    """Store these bytes durably, by sha256, before anything that follows is done."""
+    """Store these bytes, by sha256: durable before others can see anything that follows."""
 
     blobs: Mapping[Digest, bytes]
 
@@ -54,4 +54,6 @@ class SendDecision:
     certificates: tuple[SubmittedCertificate, SubmittedCertificate]
 
 
-Action = StoreBlobs | PostEnvelope | SendCommitment | SendReport | SendDecision
+Transaction = SendCommitment | SendReport | SendDecision
+
+Action = StoreBlobs | PostEnvelope | Transaction

@@ -25,7 +25,7 @@ from ledger.protocol.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ledger.actors.actions import Action
+    from ledger.actors.actions import Action, Transaction
     from ledger.actors.surroundings import Surroundings
     from ledger.actors.view import ChainView
     from ledger.protocol.types import Digest, SignedCommitment
@@ -54,21 +54,21 @@ class Driver:
     def apply(self, actions: Iterable[Action]) -> bool:
         """Carry out actions in order, and say whether any of them had an effect.
 
-        What was said is durable before any of it leaves; the contract's refusals are no errors:
-        it takes what is true and new, and the actors see what it took.
+        What was said, and every blob that was stored, is durable before anything leaves the
+        process; the contract's refusals are no errors: it takes what is true and new, and the
+        actors see what it took.
 
         Raises:
             JournalError: what was said cannot be made durable; nothing has left.
             ChainError: the chain is unreachable.
-            BlobError: a blob cannot be stored.
+            BlobError: a blob cannot be stored or made durable; nothing has left.
         """
         self._around.journal.sync()
+        leaving = self._stored_first(actions)
         commitments: list[SignedCommitment] = []
         has_effect = False
-        for action in actions:
+        for action in leaving:
             match action:
-                case StoreBlobs(blobs):
-                    self._store(blobs)
                 case PostEnvelope(envelope):
                     has_effect |= self._around.mailbox.put(envelope)
                 case SendCommitment(signed):
@@ -95,6 +95,23 @@ class Driver:
         # The transaction's own block is one more than the head.
         self.mine_to(chain.opened_block + self._around.parameters.deadline_blocks - 1)
         self._around.ledger.abandon_round(chain.round)
+
+    def _stored_first(self, actions: Iterable[Action]) -> list[PostEnvelope | Transaction]:
+        """Store all blobs, and return what remains to be done once they are durable.
+
+        Shared mail waits for that as transactions do: whoever reads it votes for what it
+        announces, and the vote may be in a decision before this process is up again.
+        """
+        leaving: list[PostEnvelope | Transaction] = []
+        for action in actions:
+            if isinstance(action, StoreBlobs):
+                self._store(action.blobs)
+            else:
+                leaving.append(action)
+        is_shared = self._around.mailbox.is_shared
+        if any(is_shared or not isinstance(action, PostEnvelope) for action in leaving):
+            self._around.blobs.sync()
+        return leaving
 
     def _store(self, blobs: Mapping[Digest, bytes]) -> None:
         for digest, data in blobs.items():

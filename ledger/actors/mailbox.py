@@ -18,7 +18,14 @@ _Board = tuple["Domain", int, "EnvelopeKind"]
 
 
 class Mailbox(Protocol):
-    """A board that everybody can read and write."""
+    """A board that everybody can read and write.
+
+    Attributes:
+        is_shared: whether other processes read it. A power cut does not take back what they have
+            read, so that what mail refers to has to be durable before it is put here.
+    """
+
+    is_shared: bool
 
     def put(self, envelope: Envelope) -> bool:
         """Add an envelope, and say whether it was not there before.
@@ -53,6 +60,8 @@ class Mailbox(Protocol):
 
 class MemoryMailbox:
     """A mailbox that lives as long as its process; keeps bytes, as any other would."""
+
+    is_shared = False
 
     def __init__(self) -> None:
         self._kept: dict[_Board, dict[bytes, None]] = defaultdict(dict)

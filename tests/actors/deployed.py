@@ -18,6 +18,7 @@ from ledger.actors.trainer import Trainer
 from ledger.blobs.store import MemoryBlobs
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.contract.deployment import deploy
+from ledger.home import RunPaths
 from ledger.protocol.documents.run import RunDocument, encode_run
 from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.ledger_state import EquivocationReport, RoundDecided, SignedStatement
@@ -155,7 +156,7 @@ def deployed_on(
     model = blobs.put(vector_bytes(initial_model()))
     document = RunDocument(parameters, registry_of(parameters), model, LAYOUT, {})
     blobs.put(encode_run(document))
-    manifest = deploy(chain, document, folder / "manifest.json")
+    manifest = deploy(chain, document, RunPaths(folder))
     ledger = LedgerWriter(chain, manifest.address, manifest.block)
     around = Surroundings(
         parameters=parameters,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ledger.actors.actions import Action
     from ledger.actors.mailbox import Mailbox
     from ledger.actors.view import RoundView
+    from ledger.chain.ports import Receipt
     from ledger.protocol.types import Digest
     from tests.actors.deployed import Deployed
 
@@ -54,12 +55,16 @@ class LoggedBlobs(MemoryBlobs):
         self._log.happened.append("stored")
         return super().put(data)
 
+    def sync(self) -> None:
+        self._log.happened.append("durable")
+
 
 class LoggedMailbox:
     """A mailbox that tells when something is put into it."""
 
-    def __init__(self, log: Log, mailbox: Mailbox) -> None:
+    def __init__(self, log: Log, mailbox: Mailbox, *, is_shared: bool) -> None:
         self._log = log
+        self.is_shared = is_shared
         self.listed = mailbox.listed
         self.forget = mailbox.forget
         self._put = mailbox.put
@@ -69,13 +74,13 @@ class LoggedMailbox:
         return self._put(envelope)
 
 
-def logged(deployed: Deployed) -> tuple[Driver, Log]:
+def logged(deployed: Deployed, *, is_shared: bool = True) -> tuple[Driver, Log]:
     log = Log()
     around = replace(
         deployed.around,
         journal=log,
         blobs=LoggedBlobs(log),
-        mailbox=LoggedMailbox(log, deployed.around.mailbox),
+        mailbox=LoggedMailbox(log, deployed.around.mailbox, is_shared=is_shared),
     )
     return Driver(around), log
 
@@ -116,7 +121,57 @@ def test_the_journal_is_synced_before_anything_leaves(deployed: Deployed) -> Non
     driver, log = logged(deployed)
     store = StoreBlobs({sha256(b"blob"): b"blob"})
     assert driver.apply([store, PostEnvelope(envelope_for(deployed))])
+    assert log.happened == ["synced", "stored", "durable", "posted"]
+
+
+def test_all_blobs_are_made_durable_at_once_before_the_first_of_all_that_leaves(
+    deployed: Deployed,
+) -> None:
+    driver, log = logged(deployed)
+    actions: list[Action] = []
+    for client in range(3):
+        data = bytes([client])
+        actions += [StoreBlobs({sha256(data): data}), PostEnvelope(envelope_for(deployed, client))]
+    assert driver.apply(actions)
+    assert log.happened == ["synced", *["stored"] * 3, "durable", *["posted"] * 3]
+
+
+def test_mail_within_the_process_waits_for_no_disk_but_a_transaction_does(
+    deployed: Deployed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver, log = logged(deployed, is_shared=False)
+    ledger = deployed.around.ledger
+    commit = ledger.commit_updates
+
+    def logged_commit(*arguments: Any) -> Receipt:
+        log.happened.append("sent")
+        return commit(*arguments)
+
+    monkeypatch.setattr(ledger, "commit_updates", logged_commit)
+    store = StoreBlobs({sha256(b"blob"): b"blob"})
+    assert driver.apply([store, PostEnvelope(envelope_for(deployed))])
     assert log.happened == ["synced", "stored", "posted"]
+    assert driver.apply(deployed.commitments(deployed.chain_view().participants().active[0]))
+    assert log.happened[3:] == ["synced", "durable", "sent"]
+
+
+def test_nothing_leaves_if_a_blob_cannot_be_made_durable(
+    deployed: Deployed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver, log = logged(deployed)
+
+    def fail(_self: object) -> None:
+        raise BlobError("no room")
+
+    monkeypatch.setattr(LoggedBlobs, "sync", fail)
+    before = head_of(deployed)
+    client = deployed.chain_view().participants().trainers[0]
+    store = StoreBlobs({sha256(b"blob"): b"blob"})
+    post = PostEnvelope(envelope_for(deployed))
+    with pytest.raises(BlobError, match="no room"):
+        driver.apply([*deployed.commitments(client), post, store])
+    assert log.happened == ["synced", "stored"]
+    assert head_of(deployed) == before
 
 
 def test_nothing_leaves_if_the_journal_cannot_be_synced(deployed: Deployed) -> None:

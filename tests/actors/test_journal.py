@@ -22,6 +22,7 @@ from ledger.actors.journal import (
 from ledger.protocol.errors import JournalError
 from ledger.protocol.types import ClientId, Digest, Domain, Phase, Scores, Vote, VoteKind
 from tests.actors.support import DOMAIN
+from tests.test_home import full_disk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -184,6 +185,20 @@ def test_a_sync_that_fails_is_an_error(tmp_path: Path) -> None:
             found.sync()
         reader.close()
         found.sync()
+
+
+def test_a_full_disk_is_an_error_that_names_the_file_and_nothing_was_said(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite"
+
+    def say_too_much() -> None:
+        with opened(path) as kept, full_disk(path.stat().st_size):
+            kept.say(b"place", bytes(100_000))
+            kept.sync()
+
+    with pytest.raises(JournalError, match=f"vote journal {path}: "):
+        say_too_much()
+    with opened(path) as kept:
+        assert kept.say(b"place", b"another") == b"another"
 
 
 def test_a_commit_is_safe_from_a_power_cut_too(tmp_path: Path) -> None:

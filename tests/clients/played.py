@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from clients.configuration import load
 from clients.runs import manifest_of, opened
@@ -158,9 +159,7 @@ class Player:
 
     def cut(self, *settings: str, left: int, after: bool, name: str = "run") -> bool:
         """Play on until the cut; say whether the run came to it before its end."""
-        # A contract whose manifest is not written yet is lost, and the next session makes another.
-        self.chain.left = left if self.run_is_deployed(name) else left + 1
-        self.chain.after = after
+        self.chain.left, self.chain.after = left, after
         try:
             self.play(*settings, name=name)
         except Cut:
@@ -168,10 +167,6 @@ class Player:
         finally:
             self.chain.left = None
         return False
-
-    def run_is_deployed(self, name: str = "run") -> bool:
-        """Say whether a run came as far as its manifest."""
-        return (self.home / "runs" / name / "deployment.json").exists()
 
     def ledger(self, name: str = "run") -> LedgerWriter:
         """Return the contract of a run."""
@@ -181,3 +176,8 @@ class Player:
     def metrics(self, name: str = "run") -> bytes:
         """Return the rows of a run as they are on disk."""
         return (self.home / "runs" / name / "metrics.jsonl").read_bytes()
+
+    def measured(self, name: str = "run") -> list[dict[str, Any]]:
+        """Return the rows of a run but for the heads, which are of its contract alone."""
+        rows = [json.loads(line) for line in self.metrics(name).splitlines()]
+        return [{key: value for key, value in row.items() if key != "head"} for row in rows]

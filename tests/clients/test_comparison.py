@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from statistics import fmean
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,10 @@ from clients.methods import METHODS, Committee
 from clients.runs import manifest_of
 from ledger.audit.audit import audit
 from ledger.audit.codes import Outcome
+from ledger.blobs.store import MemoryBlobs
 from ledger.chain.contract.deployment import connect
+from ledger.protocol.errors import BlobMissingError
+from ledger.protocol.ledger_state import RoundDecided
 
 if TYPE_CHECKING:
     from tests.clients.played import Player
@@ -88,3 +92,21 @@ def test_an_outcome_counts_every_round_of_a_run_that_was_taken_up_again(
     seen: list[str] = []
     assert comparison.one(trial, seen.append) == whole
     assert seen == [], "all its rounds are on the ledger"
+
+
+def test_a_run_whose_rows_cannot_all_be_made_again_is_not_compared(
+    player: Player, comparison: Comparison
+) -> None:
+    trial = Trial(BY_NAME["I"], 0, attacked=False)
+    comparison.one(trial, lambda _: None)
+    event = player.ledger(trial.name).outcomes(1, descending=False)[0].event
+    assert isinstance(event, RoundDecided)
+    path = player.home / "runs" / trial.name / "metrics.jsonl"
+    path.unlink()
+    kept = MemoryBlobs()
+    for digest in player.blobs.digests():
+        if digest != event.model:
+            kept.put(player.blobs.get(digest))
+    said = f"run '{trial.name}' cannot be compared: the models of its rounds 1 are gone"
+    with pytest.raises(BlobMissingError, match=said):
+        replace(comparison, blobs=kept).one(trial, lambda _: None)

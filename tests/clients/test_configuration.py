@@ -7,13 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from clients.configuration import (
-    MAX_CONFIGURATION_BYTES,
-    PRESETS,
-    checked,
-    load,
-)
+from clients.configuration import PRESETS, checked, load
 from clients.population import populate, run_document
+from ledger.bounded_toml import MAX_DOTS, MAX_TOML_BYTES
 from ledger.protocol.documents.run import decode_run, encode_run
 from ledger.protocol.errors import CmflError, ConfigurationError, ParametersError
 from ledger.protocol.rules import registry
@@ -318,10 +314,11 @@ def good_text() -> str:
         (bytes(range(128)), "not TOML: "),
         (b"seed = \n", "not TOML: Invalid value"),
         (b"seed = 1\nseed = 2\n", "not TOML: Cannot overwrite a value"),
-        (b"seed = " + b"[" * 100_000, "not TOML: "),
+        (b"seed = " + b"[" * 90_000, "not TOML: "),
         (b"seed = " + b"9" * 5_000, "not TOML: "),
         (b"seed = 1979-05-27\n[protocol]\nclients = 12\n", "seed: Input should be a valid int"),
-        (b"#" * (MAX_CONFIGURATION_BYTES + 1), f"is over {MAX_CONFIGURATION_BYTES} bytes"),
+        (b"#" * (MAX_TOML_BYTES + 1), f"is over {MAX_TOML_BYTES} bytes"),
+        (b"seed = 1\n" + b"a." * MAX_DOTS + b"a.b = 1\n", "line 2 has 65 dots, more than 64"),
     ],
 )
 def test_a_damaged_file_is_refused_by_its_fault(data: bytes, sentence: str, tmp_path: Path) -> None:

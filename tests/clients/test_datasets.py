@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import tracemalloc
 import zipfile
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -171,6 +173,39 @@ def test_a_file_that_is_too_large_or_unpacks_too_large_is_refused_unread(
     monkeypatch.setattr("clients.datasets.archive.MAX_FILE_BYTES", 100)
     with pytest.raises(ConfigurationError, match="more than 100"):
         load_small(path)
+
+
+def test_a_member_never_unpacks_to_more_than_its_header_asks_for(tmp_path: Path) -> None:
+    path = crafted(tmp_path / "a.npz", [("a.npy", GOOD + bytes(64 * 2**20))], compression=8)
+    # The archive states the array's own size for a member that holds 64 MiB more.
+    raw = path.read_bytes()
+    stated = (len(GOOD) + 64 * 2**20).to_bytes(4, "little")
+    checksum = zlib.crc32(GOOD + bytes(64 * 2**20)).to_bytes(4, "little")
+    assert raw.count(stated) == raw.count(checksum) == 2
+    raw = raw.replace(stated, len(GOOD).to_bytes(4, "little"))
+    path.write_bytes(raw.replace(checksum, zlib.crc32(GOOD).to_bytes(4, "little")))
+    tracemalloc.start()
+    try:
+        assert read_arrays(path, RULES)["a"].tolist() == [0, 1, 2, 3, 4]
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 8 * 2**20
+
+
+def test_a_shape_that_breaks_its_rule_is_refused_before_the_array_is_unpacked(
+    tmp_path: Path,
+) -> None:
+    large = npy(np.zeros(64 * 2**20, dtype=np.uint8))
+    path = crafted(tmp_path / "a.npz", [("a.npy", large)], compression=8)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ConfigurationError, match=r"shape \(67108864,\) does not fit \(5,\)"):
+            read_arrays(path, {"a": ArrayRule("|u1", (5,), 0, 9)})
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 8 * 2**20
 
 
 def crafted(path: Path, members: list[tuple[str, bytes]], **options: Any) -> Path:

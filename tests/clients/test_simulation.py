@@ -223,6 +223,7 @@ def test_a_banned_client_is_refused_by_the_contract_and_an_honest_one_is_not(
     player: Player,
 ) -> None:
     settings = (*FIVE_MEMBERS, "malice.members.equivocating=2")
+    assert player.cut(*settings, left=1, after=True)  # there is no manifest yet
     while player.cut(*settings, left=1, after=True) and not (
         (bans := player.ledger().bans()) and player.ledger().state().round > bans[-1].round
     ):
@@ -343,7 +344,7 @@ def told(played: Played) -> list[object]:
 def test_equal_configurations_decide_the_same_and_other_seeds_do_not(player: Player) -> None:
     first, second = (player.play(*ALL_FAULTS, name=name) for name in ("first", "second"))
     assert told(first) == told(second)
-    assert player.metrics("first") == player.metrics("second")
+    assert player.measured("first") == player.measured("second")
     assert told(player.play(*ALL_FAULTS, "seed=1", name="third")) != told(first)
 
 
@@ -358,7 +359,7 @@ def test_equal_runs_on_equal_chains_have_equal_heads(player: Player, other: Play
 def test_the_number_of_workers_changes_neither_decisions_nor_metrics(player: Player) -> None:
     alone = player.play(*ALL_FAULTS, name="one")
     assert told(player.play(*ALL_FAULTS, "machine.workers=2", name="two")) == told(alone)
-    assert player.metrics("one") == player.metrics("two")
+    assert player.measured("one") == player.measured("two")
 
 
 @pytest.mark.parametrize("after", [True, False])
@@ -373,7 +374,7 @@ def test_a_run_cut_at_each_of_its_transactions_decides_the_same(
     assert cuts > 10
     assert player.ledger("whole").bans()
     assert told(resumed) == told(whole)
-    assert player.metrics("cut") == player.metrics("whole")
+    assert player.measured("cut") == player.measured("whole")
     assert len(resumed.ledger.outcomes(100)) == 5
     assert audit(resumed.ledger, player.blobs).outcome == "passed"
 
@@ -419,6 +420,8 @@ def test_rows_say_what_chain_and_blobs_say(player: Player) -> None:
         lambda rows: rows + rows.splitlines(keepends=True)[-1],
         lambda rows: rows + b"{",
         lambda rows: rows.replace(b'"round": 2', b'"round": 7'),
+        lambda rows: rows[:40] + bytes(100) + rows[140:],
+        lambda rows: b"".join(reversed(rows.splitlines(keepends=True))),
         lambda rows: b"5\n" + rows,
         lambda rows: b"\xff\xfe" + rows,
         lambda _: b"[" * 100_000 + b"\n",

@@ -64,7 +64,9 @@ def test_an_interrupt_ends_the_demo_and_all_its_processes(tmp_path: Path) -> Non
     running = start(["demo", *options], PYTHONUNBUFFERED="1")
     chains = (tmp_path / "demo" / "chain.sqlite", tmp_path / "demo" / "seed1" / "chain.sqlite")
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while not all(chain.exists() for chain in chains) and time.monotonic() < deadline:
+    # A home without a blob would not be kept.
+    blobs = [chain.with_name("blobs") for chain in chains]
+    while not all(folder.exists() for folder in blobs) and time.monotonic() < deadline:
         time.sleep(0.1)
     running.send_signal(signal.SIGINT)
     running.communicate(timeout=PATIENCE_SECONDS)

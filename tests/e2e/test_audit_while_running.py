@@ -1,0 +1,89 @@
+"""Audits beside a run that is being written say that all is true as of the head that they read."""
+
+from __future__ import annotations
+
+import functools
+import json
+import subprocess
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ledger.audit.audit import audit
+from ledger.audit.codes import Outcome
+from ledger.audit.report import readable
+from ledger.blobs.store import FolderBlobs
+from ledger.chain.contract.deployment import connect
+from ledger.chain.contract.manifest import read_manifest
+from ledger.chain.embedded.checks import integrity
+from ledger.chain.embedded.reader import EmbeddedReader
+from tests.e2e.sessions import PATIENCE_SECONDS, Home, start
+from tests.faults import times
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("processes")]
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Home]:
+    """Yield the home of a run that goes on until the test ends."""
+    home = Home(tmp_path / "home", ("protocol.rounds=100000",))
+    with home.start() as writer:
+        try:
+            deadline = time.monotonic() + PATIENCE_SECONDS
+            while home.rows() < 2:
+                assert writer.poll() is None, "the run has ended"
+                assert time.monotonic() < deadline, "the run does not begin"
+                time.sleep(0.05)
+            yield home
+            assert writer.poll() is None, "the run has ended before its last audit"
+        finally:
+            writer.kill()
+            writer.communicate()
+
+
+def test_audits_beside_a_run_pass_as_of_the_head_that_they_began_with(
+    running: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blobs, verify_chain = FolderBlobs(running.path / "blobs"), integrity.verify_chain
+    with EmbeddedReader.open(running.chain) as chain:
+
+        def growing(*arguments: Any, **options: Any) -> None:
+            """Verify a chain that is seen to grow after its first block was read."""
+            wait = functools.partial(wait_for_more, chain, chain.head().number)
+            verify_chain(*arguments, **options | {"progress": lambda _: wait()})
+
+        monkeypatch.setattr(integrity, "verify_chain", growing)
+        ledger = connect(chain, read_manifest(running.manifest))
+        for _ in range(times(4, 40)):
+            report = audit(ledger, blobs)
+            assert report.outcome is Outcome.PASSED, readable(report)
+            assert report.deployment["head_block"] < chain.head().number
+        for _ in range(times(1, 10)):
+            told = audited(running)
+            assert told["outcome"] == "passed", told
+            block = chain.block(told["deployment"]["head_block"])
+            assert told["deployment"]["head_block_hash"] == f"0x{block.hash.hex()}"
+
+
+def wait_for_more(chain: EmbeddedReader, number: int) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while chain.head().number <= number + 1:
+        assert time.monotonic() < deadline, "the run does not go on"
+        time.sleep(0.01)
+
+
+def audited(home: Home) -> dict[str, Any]:
+    process = start(["audit", "--home", str(home.path), "--json"])
+    try:
+        out, err = process.communicate(timeout=PATIENCE_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
+    assert process.returncode == 0, out + err
+    report: dict[str, Any] = json.loads(out)
+    return report
