@@ -41,6 +41,7 @@ class BlobKind(StrEnum):
 
     CONFIGURATION = "configuration"
     RECORD = "record"
+    INCIDENTS = "incidents document"
     PAYLOAD = "payload"
     VECTOR = "score vector"
     MODEL = "model"
@@ -51,7 +52,8 @@ class Fact(StrEnum):
 
     CHAIN_UNREADABLE = "chain unreadable"
     CHAIN_FILE = "chain file"
-    HEAD_BLOCK = "head block"
+    ROLLED_BACK = "rolled back"
+    KEPT_HEAD = "kept head"
     STATE_UNREADABLE = "state unreadable"
     STATE = "state"
     LOGS_UNREADABLE = "logs unreadable"
@@ -114,10 +116,20 @@ class Need(StrEnum):
 
     DEPLOYMENT = "deployment"
     CHAIN = "chain"
+    CHAIN_FILE = "chain file"
+    HEAD_NOTE = "head note"
+    CODE = "code"
+    STATE = "state"
+    BLOCK = "block"
+    HEAD_BLOCK = "head block"
+    REORGANISED = "reorganised"
+    FINALITY = "finality"
+    KEPT_HEAD = "kept head"
     PARAMETERS = "parameters"
     CALL_DATA = "call data"
     ROUND_BEFORE = "round before"
     BLOB = "blob"
+    BLOB_UNREADABLE = "blob unreadable"
     RECORD = "record"
     UPDATES = "updates"
     VECTORS = "vectors"
@@ -145,6 +157,12 @@ class FindingKind(StrEnum):
     LATE_COMMITMENT = "late commitment"
     EQUAL_PAYLOADS = "equal payloads"
     ABANDONED_ROUND = "abandoned round"
+    PAYLOAD_APPEARED = "payload appeared"
+    INCIDENTS_MISSING = "incidents missing"
+
+
+REMARKS = frozenset({FindingKind.PAYLOAD_APPEARED, FindingKind.INCIDENTS_MISSING})
+"""Findings against nobody: what can be told neither true nor false, by anyone."""
 
 
 class Count(StrEnum):

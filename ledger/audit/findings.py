@@ -1,16 +1,26 @@
-"""What an audit writes down while it reads."""
+"""What an audit has found so far, by step."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from ledger.audit.codes import Step, StepOutcome
-from ledger.audit.report import MOST_FINDINGS, MOST_NAMED, StepReport
+from ledger.audit.codes import Need, StepOutcome
+from ledger.audit.report import (
+    MOST_FINDINGS,
+    MOST_NAMED,
+    Contradiction,
+    Counted,
+    Finding,
+    Missing,
+    StepReport,
+)
+from ledger.audit.steps.order import STEPS
 
 if TYPE_CHECKING:
-    from ledger.audit.report import Contradiction, Finding, Missing
+    from ledger.audit.codes import Step
+    from ledger.audit.report import Said
 
 
 @dataclass
@@ -25,42 +35,53 @@ class AuditLog:
     _missing: dict[Step, dict[Missing, None]] = field(default_factory=dict)
     _missing_counts: Counter[Step] = field(default_factory=Counter)
 
-    def contradict(self, step: Step, contradiction: Contradiction) -> None:
-        """Write down a contradiction; the first of each step is kept.
+    def take(self, step: Step, said: Said, *, is_final: bool = True) -> None:
+        """Write down what a step says.
 
         Args:
-            step: that it fails.
-            contradiction: what it is.
+            step: which.
+            said: what; the first contradiction of each step is kept.
+            is_final: whether nothing that it rests on can be taken back. What can be proves
+                nothing yet: neither against the record nor against anybody.
         """
-        self._contradiction_counts[step] += 1
-        self._contradictions.setdefault(step, contradiction)
+        match said:
+            case Contradiction() if is_final:
+                self._contradiction_counts[step] += 1
+                self._contradictions.setdefault(step, said)
+            case Contradiction():
+                self._lack(step, _unsettled(said))
+            case Missing():
+                self._lack(step, said)
+            case Finding():
+                self._find(said if is_final else replace(said, proven=False))
+            case Counted(count, number):
+                self.counts[count] += number
 
-    def lack(self, missing: Missing, *steps: Step) -> None:
-        """Write down what could not be checked, or for want of what.
+    def withdraw(self) -> None:
+        """Take every contradiction back: the chain that they were read from did not stay."""
+        for step, first in self._contradictions.items():
+            self._lack(step, _unsettled(first))
+        self._contradictions.clear()
+        self._contradiction_counts.clear()
 
-        Args:
-            missing: what it is.
-            steps: that it leaves open.
-        """
-        for step in steps:
-            named = self._missing.setdefault(step, {})
-            if missing in named:
-                continue
-            self._missing_counts[step] += 1
-            if len(named) < MOST_NAMED:
-                named[missing] = None
+    def steps(self) -> tuple[StepReport, ...]:
+        """Return the ten steps as they stand."""
+        return tuple(self._step(step.NUMBER, step.TITLE) for step in STEPS)
 
-    def find(self, finding: Finding) -> None:
-        """Write down who was caught at what."""
+    def _lack(self, step: Step, missing: Missing) -> None:
+        named = self._missing.setdefault(step, {})
+        if missing in named:
+            return
+        self._missing_counts[step] += 1
+        if len(named) < MOST_NAMED:
+            named[missing] = None
+
+    def _find(self, finding: Finding) -> None:
         self.finding_counts[finding.kind] += 1
         if len(self.findings) < MOST_FINDINGS:
             self.findings.append(finding)
 
-    def steps(self) -> tuple[StepReport, ...]:
-        """Return the ten steps as they stand."""
-        return tuple(self._step(step) for step in Step)
-
-    def _step(self, step: Step) -> StepReport:
+    def _step(self, step: Step, title: str) -> StepReport:
         outcome = StepOutcome.PASSED
         if self._missing_counts[step]:
             outcome = StepOutcome.NOT_CHECKABLE
@@ -68,9 +89,16 @@ class AuditLog:
             outcome = StepOutcome.FAILED
         return StepReport(
             number=step,
+            title=title,
             outcome=outcome,
             contradiction=self._contradictions.get(step),
             contradictions=self._contradiction_counts[step],
             missing=tuple(self._missing.get(step, ())),
             missing_count=self._missing_counts[step],
         )
+
+
+def _unsettled(contradiction: Contradiction) -> Missing:
+    """Return what a contradiction comes to that rests on what may be taken back."""
+    at, clients = contradiction.round, contradiction.clients
+    return Missing(Need.FINALITY, at, clients, detail=str(contradiction.fact))

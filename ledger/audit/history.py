@@ -142,7 +142,7 @@ def read_round(
     committee, seed = opening.committee, opening.seed
     if len(committee) < sizes.members:  # nobody could be drawn any more: the ledger has ended
         return None
-    registry = registry_with_bans(ledger.registry(), ledger.bans(to_block))
+    registry = registry_with_bans(ledger.whole_registry(), ledger.bans(to_block))
     active = participants_of(sizes, registry, round_number, seed, committee)
     chain = _Chain()
     for recorded in ledger.round_events(round_number, to_block):

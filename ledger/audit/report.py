@@ -7,11 +7,13 @@ Codes and numbers are compared, sentences are made from them when they are read:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ledger.audit import sentences
 from ledger.audit.codes import (
+    REMARKS,
     BlobKind,
+    Count,
     Fact,
     FindingKind,
     Need,
@@ -22,11 +24,12 @@ from ledger.audit.codes import (
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
 
     from ledger.protocol.ledger_state import StatementKind
     from ledger.protocol.types import ClientId, DropoutReason, Phase, RefusalReason
 
-REPORT_VERSION = 1
+REPORT_VERSION = 2
 MOST_NAMED = 50
 """Missing things that a step names; of the others only the number is kept."""
 MOST_FINDINGS = 10_000
@@ -57,7 +60,8 @@ class Contradiction:
     def sentence(self) -> str:
         """All of it as one sentence."""
         said, so = sentences.recorded_and_true(self.fact, self.subject, self.recorded, self.true)
-        return f"{_whom(self.round, self.clients)}the record says that {said}; in truth {so}"
+        who = "" if self.fact in sentences.KEPT else "the record says that "
+        return f"{_whom(self.round, self.clients)}{who}{said}; in truth {so}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain data for JSON."""
@@ -65,9 +69,9 @@ class Contradiction:
             "fact": str(self.fact),
             "round": self.round,
             "clients": list(self.clients),
-            "subject": self.subject,
-            "recorded": self.recorded,
-            "true": self.true,
+            "subject": sentences.bounded(self.subject),
+            "recorded": sentences.bounded(self.recorded),
+            "true": sentences.bounded(self.true),
             "sentence": self.sentence,
         }
 
@@ -81,7 +85,7 @@ class Missing:
         round: t; None where it concerns no round.
         clients: whose it is.
         subject: the kind of blob, where one is missing.
-        detail: the digest of a blob, or the hash of a transaction.
+        detail: the digest of a blob, the hash of a transaction, or what a node or store said.
     """
 
     need: Need
@@ -103,7 +107,7 @@ class Missing:
             "round": self.round,
             "clients": list(self.clients),
             "subject": None if self.subject is None else str(self.subject),
-            "detail": self.detail,
+            "detail": sentences.bounded(self.detail),
             "sentence": self.sentence,
         }
 
@@ -114,6 +118,7 @@ class StepReport:
 
     Attributes:
         number: which.
+        title: what is checked.
         outcome: how it ended.
         contradiction: the first one, if it failed.
         contradictions: how many there are.
@@ -122,16 +127,12 @@ class StepReport:
     """
 
     number: Step
+    title: str
     outcome: StepOutcome
     contradiction: Contradiction | None
     contradictions: int
     missing: tuple[Missing, ...]
     missing_count: int
-
-    @property
-    def title(self) -> str:
-        """What is checked."""
-        return sentences.TITLES[self.number]
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain data for JSON."""
@@ -209,17 +210,64 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
+class Counted:
+    """So much more of something that an audit counts."""
+
+    count: Count
+    number: int
+
+
+Said: TypeAlias = Contradiction | Missing | Finding | Counted
+"""What a step can say."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptHeadFound:
+    """The head that an auditor had kept, and where the run has it.
+
+    Attributes:
+        head: 0x-hex.
+        found: whether the run passes through it.
+        round: in which round; 0 for the head that the run starts with, None if it was not found.
+        event: what made it; empty for the head that the run starts with, or if it was not found.
+    """
+
+    head: str
+    found: bool
+    round: int | None
+    event: str
+
+    @property
+    def sentence(self) -> str:
+        """All of it as one sentence."""
+        return sentences.kept_head(self.head, self.round, self.event)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain data for JSON."""
+        return {
+            "head": self.head,
+            "found": self.found,
+            "round": self.round,
+            "event": self.event,
+            "sentence": self.sentence,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class AuditReport:
     """The result of an audit.
 
     Attributes:
         version: of this report's format.
-        deployment: which contract on which chain, and where it stands.
+        deployment: which contract on which chain, and where it stands; the block and the head
+            that all of the report is as of.
         rounds: how many ended rounds were audited, from round 1 on.
         steps: the ten steps in order.
         findings: who was caught at what, in the order of rounds.
         finding_counts: number of findings by kind, those not kept too.
         counts: what was read and recomputed.
+        kept: what became of the head that the auditor had kept; None if none was given.
+        strict: whether what can be told neither true nor false leaves the audit incomplete.
     """
 
     version: int
@@ -229,6 +277,8 @@ class AuditReport:
     findings: tuple[Finding, ...]
     finding_counts: Mapping[str, int]
     counts: Mapping[str, int]
+    kept: KeptHeadFound | None = None
+    strict: bool = False
 
     @property
     def outcome(self) -> Outcome:
@@ -236,7 +286,13 @@ class AuditReport:
         found = {step.outcome for step in self.steps}
         if StepOutcome.FAILED in found:
             return Outcome.FAILED
-        return Outcome.INCOMPLETE if StepOutcome.NOT_CHECKABLE in found else Outcome.PASSED
+        is_open = StepOutcome.NOT_CHECKABLE in found or (self.strict and self.remarks > 0)
+        return Outcome.INCOMPLETE if is_open else Outcome.PASSED
+
+    @property
+    def remarks(self) -> int:
+        """How many findings can be told neither true nor false, by anyone."""
+        return sum(self.finding_counts.get(str(kind), 0) for kind in REMARKS)
 
     def step(self, number: Step) -> StepReport:
         """Return one of the ten steps."""
@@ -247,7 +303,10 @@ class AuditReport:
         return {
             "version": self.version,
             "outcome": str(self.outcome),
+            "strict": self.strict,
             "deployment": dict(self.deployment),
+            "kept_head": None if self.kept is None else self.kept.as_dict(),
+            "remarks": self.remarks,
             "rounds": self.rounds,
             "steps": [step.as_dict() for step in self.steps],
             "findings": [finding.as_dict() for finding in self.findings],
@@ -267,21 +326,24 @@ def readable(report: AuditReport) -> list[str]:
     """
     facts = report.deployment
     lines = [
-        f"Audit of {facts['address']} on chain {facts['chain_id']}, "
-        f"{report.rounds} rounds up to block {facts['head_block']}",
+        f"Audit of {facts['address']} on chain {facts['chain_id']}, {report.rounds} rounds",
         f"configuration {facts['config']}",
+        f"as of block   {facts['head_block']}, {facts['head_block_hash']}",
         f"head          {facts['head']}",
         "",
     ]
+    if report.kept is not None:
+        lines += [report.kept.sentence, ""]
     for step in report.steps:
         lines += _step_lines(step)
-    if report.findings:
-        lines += ["", "Who was caught at what, or failed to deliver:"]
-        lines += [f"  {_finding_line(finding)}" for finding in report.findings[:MOST_NAMED]]
-        rest = sum(report.finding_counts.values()) - MOST_NAMED
-        if rest > 0:
-            kinds = ", ".join(f"{n} {kind}" for kind, n in sorted(report.finding_counts.items()))
-            lines.append(f"  ... and {rest} more; in all {kinds}")
+    lines += _finding_lines(
+        report, "Who was caught at what, or failed to deliver:", set(FindingKind) - REMARKS
+    )
+    lines += _finding_lines(report, "What nobody can tell true or false any more:", REMARKS)
+    if facts["final_head"]:
+        lines += ["", f"To keep: cmfl audit --head {facts['final_head']}"]
+    else:
+        lines += ["", "Nothing to keep: no block that was read is known to be final"]
     return [*lines, "", _verdict(report)]
 
 
@@ -305,8 +367,22 @@ def _step_lines(step: StepReport) -> list[str]:
     return lines
 
 
+def _finding_lines(report: AuditReport, title: str, kinds: AbstractSet[FindingKind]) -> list[str]:
+    """Return the first findings of some kinds under a title, and how many more there are."""
+    counts = {kind: n for kind in sorted(kinds) if (n := report.finding_counts.get(str(kind), 0))}
+    if not counts:
+        return []
+    found = [finding for finding in report.findings if finding.kind in kinds][:MOST_NAMED]
+    lines = ["", title, *(f"  {_finding_line(finding)}" for finding in found)]
+    rest = sum(counts.values()) - len(found)
+    if rest > 0:
+        named = ", ".join(f"{n} {kind}" for kind, n in counts.items())
+        lines.append(f"  ... and {rest} more; in all {named}")
+    return lines
+
+
 def _finding_line(finding: Finding) -> str:
-    evidence = f" ({' '.join(digest[:18] for digest in finding.evidence)})"
+    evidence = f" ({' '.join(finding.evidence)})"
     return (
         f"{_whom(finding.round, finding.clients) or 'the run: '}{finding.kind}"
         f"{'' if finding.proven else ' (not proven)'}: {finding.sentence}"
@@ -317,10 +393,19 @@ def _finding_line(finding: Finding) -> str:
 def _verdict(report: AuditReport) -> str:
     if report.outcome is Outcome.PASSED:
         return f"PASSED: all ten steps hold for all {report.rounds} rounds"
-    failed = [str(int(s.number)) for s in report.steps if s.outcome is StepOutcome.FAILED]
+    failed = _numbers(report, StepOutcome.FAILED)
     if failed:
-        if len(failed) == 1:
-            return f"FAILED: step {failed[0]} contradicts the record"
-        return f"FAILED: steps {', '.join(failed)} contradict the record"
-    lacking = [str(int(s.number)) for s in report.steps if s.outcome is StepOutcome.NOT_CHECKABLE]
-    return f"INCOMPLETE: nothing contradicts, but step {', '.join(lacking)} lacks what it checks by"
+        one = len(failed) == 1
+        steps = f"step {failed[0]} contradicts" if one else f"steps {', '.join(failed)} contradict"
+        return f"FAILED: {steps} the record"
+    lacking = _numbers(report, StepOutcome.NOT_CHECKABLE)
+    if not lacking:
+        remarks = f"{report.remarks} remark{'s' * (report.remarks > 1)}"
+        return f"INCOMPLETE: strictly, {remarks} can be told neither true nor false"
+    one = len(lacking) == 1
+    lack = f"step {lacking[0]} lacks" if one else f"steps {', '.join(lacking)} lack"
+    return f"INCOMPLETE: nothing contradicts, but {lack} what to check by"
+
+
+def _numbers(report: AuditReport, outcome: StepOutcome) -> list[str]:
+    return [str(int(step.number)) for step in report.steps if step.outcome is outcome]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ledger.audit.codes import BlobKind, Fact, FindingKind, Need, Step
+from ledger.audit.codes import BlobKind, Fact, FindingKind, Need
 from ledger.protocol.ledger_state import StatementKind
 from ledger.protocol.types import DropoutReason, IncidentKind, Phase, RefusalReason
 
@@ -17,19 +17,6 @@ if TYPE_CHECKING:
 
 MOST_CHARACTERS = 300
 """Of a text that others wrote, a sentence holds no more."""
-
-TITLES: dict[Step, str] = {
-    Step.DEPLOYMENT: "deployment and parameters",
-    Step.HEAD: "head chain and seeds",
-    Step.CERTIFICATES: "certificates, signatures and bases",
-    Step.SAMPLING: "sampling from the seed",
-    Step.BLOBS: "blobs equal to their commitments",
-    Step.DISTANCES: "each member's distances",
-    Step.MEANS: "means and medians, bit for bit",
-    Step.RANKING: "ranking, accepted set and election",
-    Step.MODEL: "the model, bit for bit",
-    Step.COMPLETENESS: "nothing missing in between",
-}
 
 DROPOUTS: dict[DropoutReason, str] = {
     DropoutReason.NO_COMMITMENT: "it had not committed by the closing block",
@@ -62,12 +49,20 @@ _STATEMENTS: dict[StatementKind, str] = {
     StatementKind.SCORES: "score vectors",
 }
 
+KEPT = frozenset({Fact.ROLLED_BACK, Fact.KEPT_HEAD})
+"""Contradictions of what was kept beside the record, not of what it says itself."""
+
 _CONTRADICTIONS: dict[Fact, tuple[str, str]] = {
     Fact.CHAIN_UNREADABLE: ("the chain can be read", "it cannot: {true}"),
     Fact.CHAIN_FILE: ("the chain file is what the EVM made of it", "it is not: {true}"),
-    Fact.HEAD_BLOCK: (
-        "block {subject} is {recorded}",
-        "it is {true}: the chain was reorganised during the audit, or answers as it likes",
+    Fact.ROLLED_BACK: (
+        "this home has acknowledged block {subject}, {recorded}",
+        "the chain does not have it, {true}: it was rolled back, by a backup or by damage",
+    ),
+    Fact.KEPT_HEAD: (
+        "the head {recorded} was kept as one of this run",
+        "none of its heads up to block {subject} is that one: it does not reach it, as an older "
+        "copy of the run does not, or it is another run",
     ),
     Fact.STATE_UNREADABLE: ("the contract says where it stands", "it does not: {true}"),
     Fact.STATE: (
@@ -175,12 +170,28 @@ _CONTRADICTIONS: dict[Fact, tuple[str, str]] = {
 }
 
 _NEEDS: dict[Need, str] = {
-    Need.DEPLOYMENT: "what was deployed is not known",
-    Need.CHAIN: "the chain cannot be read any further",
+    Need.DEPLOYMENT: "what was deployed is not known: {detail}",
+    Need.CHAIN: "the chain cannot be read any further: {detail}",
+    Need.CHAIN_FILE: "the chain file could not check itself: {detail}",
+    Need.HEAD_NOTE: "the note of the newest acknowledged block cannot be read: {detail}",
+    Need.CODE: "the contract's code cannot be had: {detail}",
+    Need.STATE: "the contract's own state cannot be had: {detail}",
+    Need.BLOCK: "a block cannot be had: {detail}",
+    Need.HEAD_BLOCK: "whether the chain stayed as it was during the audit: {detail}",
+    Need.REORGANISED: "the node's chain was reorganised during the audit: audit again",
+    Need.FINALITY: (
+        "what looks like a contradiction ({detail}) rests on a block that may still be taken "
+        "back: audit again when it is final"
+    ),
+    Need.KEPT_HEAD: "whether the run passes through {detail}, since it was not read to its end",
     Need.PARAMETERS: "the parameters are not known without configuration {detail}",
-    Need.CALL_DATA: "the signatures of transaction {detail}: its call data are not the ledger's",
+    Need.CALL_DATA: (
+        "what transaction {detail} asked for, and its signatures: its call data are not to be had, "
+        "or not the ledger's"
+    ),
     Need.ROUND_BEFORE: "seed and committee are not known without the round before",
     Need.BLOB: "the {subject} {detail} is missing",
+    Need.BLOB_UNREADABLE: "the {subject} cannot be had: {detail}",
     Need.RECORD: "there is no readable record",
     Need.UPDATES: "there is no update",
     Need.VECTORS: "there is no score vector",
@@ -210,6 +221,19 @@ _FINDINGS: dict[FindingKind, str] = {
     FindingKind.ABANDONED_ROUND: (
         "the round ended at its deadline without a decision; the model stayed"
     ),
+    FindingKind.PAYLOAD_APPEARED: (
+        "its payload is there, though it is recorded as missing: nobody can know since when"
+    ),
+    FindingKind.INCIDENTS_MISSING: (
+        "evidence that the round's incidents name is not to be had: whom it accused is not known"
+    ),
+}
+
+_HEADS = {
+    "": "before round 1",
+    "RoundDecided": "after round {round}",
+    "RoundAbandoned": "after round {round}, which was abandoned",
+    "ClientBanned": "after a ban in round {round}",
 }
 
 
@@ -223,7 +247,7 @@ def recorded_and_true(fact: Fact, subject: str, recorded: str, true: str) -> tup
         true: the true one.
 
     Returns:
-        Clauses to follow "the record says that" and "in truth".
+        Clauses to follow "the record says that", unless the fact is one of `KEPT`, and "in truth".
     """
     values = {"subject": plain(subject), "recorded": plain(recorded), "true": plain(true)}
     one, other = _CONTRADICTIONS[fact]
@@ -238,7 +262,8 @@ def missing(need: Need, subject: BlobKind | None, detail: str) -> str:
         subject: the kind of blob, if it is one.
         detail: digest or hash of what is missing.
     """
-    return _NEEDS[need].format(subject=subject or "", detail=plain(detail))
+    text = _NEEDS[need].format(subject=subject or "", detail=plain(detail))
+    return text.removesuffix(": ")
 
 
 def happened(
@@ -255,6 +280,20 @@ def happened(
     """
     signed = statements or "statements"
     return _FINDINGS[kind].format(reason=reason, named=named, place=place, statements=signed)
+
+
+def kept_head(head: str, round_number: int | None, event: str) -> str:
+    """Return what became of a head that an auditor had kept.
+
+    Args:
+        head: 0x-hex.
+        round_number: in or after which the run has it; None if it was not found.
+        event: name of the event that made it; empty for the head that a run starts with.
+    """
+    if round_number is None:
+        return f"The run was not found to pass through the head that you kept, {head}."
+    place = _HEADS[event].format(round=round_number)
+    return f"The run passes through the head that you kept, {head}, {place}."
 
 
 def why(code: DropoutReason | RefusalReason | StatementKind | None) -> str:
@@ -296,7 +335,12 @@ def text_of(value: object, most: int = 16) -> str:
     return str(value)
 
 
+def bounded(text: str) -> str:
+    """Return no more of a text that others wrote than a sentence holds."""
+    return text[:MOST_CHARACTERS]
+
+
 def plain(text: str) -> str:
     """Return text without line ends, control characters and the brackets of markup."""
-    kept = "".join(c if c.isascii() and c.isprintable() else "?" for c in text[:MOST_CHARACTERS])
+    kept = "".join(c if c.isascii() and c.isprintable() else "?" for c in bounded(text))
     return kept.replace("[", "(").replace("]", ")")

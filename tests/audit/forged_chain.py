@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -96,6 +97,10 @@ class ForgedChain:
 
     def receipt(self, transaction_hash: bytes) -> Receipt | None:
         return self.chain.receipt(transaction_hash)
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[ForgedChain]:
+        yield self
 
     def close(self) -> None:
         """The true chain stays open."""

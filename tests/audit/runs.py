@@ -17,6 +17,7 @@ from ledger.blobs.store import MemoryBlobs
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.contract.deployment import deploy
 from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.home import RunPaths
 from ledger.protocol.closing import closing_of
 from ledger.protocol.consensus import Certificate, primary_place
 from ledger.protocol.documents.incidents import Incident, Incidents, encode_incidents
@@ -175,7 +176,7 @@ class OpenRun:
         blobs = MemoryBlobs()
         document = document_of(parameters, blobs.put(initial))
         blobs.put(encode_run(document))
-        manifest = deploy(chain, document, folder / "deployment.json")
+        manifest = deploy(chain, document, RunPaths(folder))
         ledger = LedgerWriter(chain, manifest.address, manifest.block)
         run = cls(chain, blobs, document, manifest, ledger, INITIAL)
         run.take_up()

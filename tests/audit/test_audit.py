@@ -12,9 +12,9 @@ from ledger.audit.audit import audit
 from ledger.audit.codes import Count, FindingKind, Outcome, Step, StepOutcome
 from ledger.audit.report import AuditReport, Finding, readable
 from ledger.chain.contract.deployment import connect
-from ledger.chain.embedded.accounts import TEST_KEYS
+from ledger.chain.embedded.machine.accounts import TEST_KEYS
 from ledger.chain.rpc.chain import RpcChain
-from ledger.chain.rpc.server import RpcServer
+from ledger.chain.rpc.served.server import RpcServer
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.errors import NotSentByAccountError, RequestNotSignedError
 from ledger.protocol.ledger_state import StatementKind
@@ -104,7 +104,7 @@ def test_reports_its_progress_even_if_the_contract_does_not_say_where_it_stands(
 def test_a_report_is_plain_data_and_readable(honest: Run) -> None:
     report = audit(honest.ledger, honest.blobs)
     data = json.loads(json.dumps(report.as_dict()))
-    assert (data["version"], data["outcome"], len(data["steps"])) == (1, "passed", 10)
+    assert (data["version"], data["outcome"], len(data["steps"])) == (2, "passed", 10)
     proposal = next(f for f in data["findings"] if f["kind"] == "wrong proposal")
     assert proposal["place"] == {"round": 2, "phase": 1, "view": 0}
     assert proposal["sentence"] == (
@@ -114,6 +114,9 @@ def test_a_report_is_plain_data_and_readable(honest: Run) -> None:
     assert "10 nothing missing in between" in text
     assert text.endswith("PASSED: all ten steps hold for all 5 rounds")
     assert "[" not in text
+    assert f"as of block   {honest.chain.head().number}, 0x{honest.chain.head().hash.hex()}" in text
+    assert f"To keep: cmfl audit --head 0x{honest.ledger.state().head.hex()}" in text
+    assert all(digest in text for finding in report.findings for digest in finding.evidence)
 
 
 def test_what_fails_and_what_is_missing_is_plain_data_too(tmp_path: Path) -> None:

@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledger.audit.audit import audit
-from ledger.audit.codes import Count, FindingKind, Outcome
+from ledger.audit.codes import BlobKind, Count, Fact, FindingKind, Outcome, Step
 from ledger.audit.report import readable
+from ledger.audit.sentences import hexed
 from ledger.blobs.store import MemoryBlobs
+from ledger.chain.contract.deployment import connect
+from ledger.chain.embedded.reader import EmbeddedReader
+from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.incidents import Incident
 from ledger.protocol.documents.record import encode_record
 from ledger.protocol.encoding import Opening, aggregation_result, set_digest, sha256
@@ -183,7 +187,6 @@ UNPROVEN = {
 }
 IGNORED = {
     "a right proposal": right_proposal,
-    "a proposal whose record is missing": missing_record,
     "an opening of another result": opening_of_another_result,
     "a reply called a proposal": reply_called_a_proposal,
     "another's signature": signed_by_another,
@@ -245,6 +248,24 @@ def test_an_accusation_that_proves_nothing_changes_nothing(tmp_path: Path, name:
     assert report.counts[Count.IGNORED_INCIDENTS] == 1
 
 
+def test_an_accusation_whose_record_is_missing_is_a_remark(tmp_path: Path) -> None:
+    """It may be true: only strictly is that something left open."""
+    run, _, report = accused_of(tmp_path, missing_record)
+    assert report.outcome is Outcome.PASSED, readable(report)
+    assert report.counts[Count.IGNORED_INCIDENTS] == 1
+    [remark] = report.findings
+    assert (remark.kind, remark.clients, remark.proven) == (
+        FindingKind.INCIDENTS_MISSING,
+        (),
+        False,
+    )
+    assert remark.evidence == (hexed(sha256(b"a record that was never published")),)
+    with EmbeddedReader.open(tmp_path / "chain.sqlite") as chain:
+        strictly = audit(connect(chain, run.manifest), run.blobs, strict=True)
+    assert strictly.outcome is Outcome.INCOMPLETE
+    assert readable(strictly)[-1].startswith("INCOMPLETE: strictly, 1 remark")
+
+
 def test_without_the_model_before_a_right_proposal_still_is_no_wrong_one(tmp_path: Path) -> None:
     _, _, report = accused_of(tmp_path, right_proposal, without_model=True)
     assert report.outcome is Outcome.INCOMPLETE, readable(report)
@@ -275,14 +296,31 @@ def test_a_bogus_incidents_document_changes_nothing(
     assert (report.outcome, report.findings) == (Outcome.PASSED, ()), readable(report)
 
 
-def test_a_missing_incidents_document_changes_nothing(tmp_path: Path) -> None:
+def test_a_missing_incidents_document_is_a_remark_and_a_damaged_one_fails(tmp_path: Path) -> None:
     run = Run.opened(tmp_path)
     with run.chain:
         run.play(Deviation(incidents=lambda j, r: (silent(j, r),), views=(1, 0)))
         event = run.outcome()
         report = audit(run.ledger, ChangedBlobs(run.blobs, {event.incidents: None}))
+        damaged = audit(run.ledger, ChangedBlobs(run.blobs, {event.incidents: b"other"}))
     assert event.incidents != NO_DIGEST
-    assert (report.outcome, report.findings) == (Outcome.PASSED, ()), readable(report)
+    assert report.outcome is Outcome.PASSED, readable(report)
+    assert [f.kind for f in report.findings] == [FindingKind.INCIDENTS_MISSING]
+    contradiction = damaged.step(Step.BLOBS).contradiction
+    assert contradiction is not None, readable(damaged)
+    assert (contradiction.fact, contradiction.subject) == (Fact.BLOB, BlobKind.INCIDENTS)
+
+
+def test_a_sender_that_names_a_far_too_large_incidents_document_changes_nothing(
+    tmp_path: Path,
+) -> None:
+    run = Run.opened(tmp_path)
+    with run.chain:
+        large = bytes(MAX_DOCUMENT_BYTES + 1)
+        run.play(Deviation(incidents_blob=lambda _data, _run: large))
+        report = audit(run.ledger, run.blobs)
+    assert report.outcome is Outcome.PASSED, readable(report)
+    assert [f.kind for f in report.findings] == [FindingKind.INCIDENTS_MISSING]
 
 
 def test_a_view_that_nobody_explains_accuses_nobody(tmp_path: Path) -> None:
@@ -352,7 +390,8 @@ def test_a_proposal_whose_payloads_are_missing_is_not_proven_wrong(tmp_path: Pat
         run.play(Deviation(incidents=lambda j, r: (proposes(j, r),), views=(1, 0)))
         report = audit(run.ledger, ChangedBlobs(run.blobs, {named[0]: None}))
         known = audit(run.ledger, run.blobs)
-    assert (report.outcome, report.findings) == (Outcome.PASSED, ()), readable(report)
+    assert report.outcome is Outcome.PASSED, readable(report)
+    assert [finding.kind for finding in report.findings] == [FindingKind.INCIDENTS_MISSING]
     assert [finding.proven for finding in known.findings] == [True]
 
 

@@ -12,7 +12,6 @@ from ledger.audit.sentences import (
     MOST_CHARACTERS,
     PHASES,
     REFUSALS,
-    TITLES,
     happened,
     listed,
     plain,
@@ -20,6 +19,7 @@ from ledger.audit.sentences import (
     why,
 )
 from ledger.audit.steps.objections import CONTRADICTED, UNCHECKED
+from ledger.audit.steps.order import STEPS
 from ledger.protocol.doubts import Objection
 from ledger.protocol.types import ClientId, DropoutReason, IncidentKind, Phase, RefusalReason
 
@@ -33,7 +33,8 @@ NOT_ASKED = {
 
 
 def test_every_code_has_words() -> None:
-    assert set(TITLES) == set(Step)
+    assert [step.NUMBER for step in STEPS] == list(Step)
+    assert all(step.TITLE for step in STEPS)
     assert set(DROPOUTS) == set(DropoutReason)
     assert set(REFUSALS) == set(RefusalReason)
     assert set(INCIDENTS) == set(IncidentKind)
@@ -63,6 +64,24 @@ def test_every_objection_has_its_step() -> None:
 def test_what_others_wrote_stays_text(text: str, shown: str) -> None:
     assert plain(text) == shown
     assert shown in Contradiction(Fact.CHAIN_FILE, true=text).sentence
+
+
+def test_what_is_missing_is_said_with_and_without_its_reason() -> None:
+    assert Missing(Need.CHAIN).sentence == "the chain cannot be read any further"
+    assert Missing(Need.CHAIN, detail="the node [is] gone").sentence == (
+        "the chain cannot be read any further: the node (is) gone"
+    )
+
+
+def test_a_report_s_data_holds_no_more_of_others_text_than_its_sentences() -> None:
+    long = "x" * (2 * MOST_CHARACTERS)
+    for data in (
+        Contradiction(Fact.CHAIN_FILE, None, (), long, long, long).as_dict(),
+        Missing(Need.CHAIN, detail=long).as_dict(),
+    ):
+        texts = [value for value in data.values() if isinstance(value, str)]
+        assert max(map(len, texts)) < 3 * MOST_CHARACTERS
+        assert long not in texts
 
 
 def test_a_long_list_is_cut() -> None:

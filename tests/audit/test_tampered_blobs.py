@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,9 +10,11 @@ import pytest
 from ledger.audit.audit import audit
 from ledger.audit.codes import BlobKind, Fact, FindingKind, Need, Outcome, Step, StepOutcome
 from ledger.audit.report import readable
+from ledger.blobs.store import MAX_BLOB_BYTES, MemoryBlobs
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.documents.run import encode_run
 from ledger.protocol.encoding import sha256, vector_bytes
+from ledger.protocol.errors import BlobUnreachableError
 from ledger.protocol.ledger_state import RoundDecided
 from tests.audit import deviations as dev
 from tests.audit.blobs import ChangedBlobs
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ledger.audit.report import AuditReport
+    from ledger.blobs.store import BlobReader
     from ledger.protocol.judgement import Judgement
     from ledger.protocol.types import ClientId, Digest
 
@@ -55,6 +58,10 @@ KINDS = (
 )
 
 
+MOST_TRIED = 8
+"""Blobs of each kind; `test_tamper_table.py` tries them too."""
+
+
 def with_blob(run: Run, digest: Digest, data: bytes | None) -> AuditReport:
     return audit(run.ledger, ChangedBlobs(run.blobs, {digest: data}))
 
@@ -67,7 +74,7 @@ def failing(report: AuditReport) -> set[int]:
 def test_a_changed_blob_of_any_kind_fails_step_5_and_is_named(honest: Run, kind: str) -> None:
     digests = kinds(honest)[kind]
     assert digests
-    for number, digest in enumerate(digests):
+    for number, digest in enumerate(digests[:MOST_TRIED]):
         data = honest.blobs.get(digest)
         flipped = bytes([data[0] ^ 1]) + data[1:]
         others = (data[:-1], data + b"\0", b"", bytes(len(data)))
@@ -98,13 +105,74 @@ def test_another_configuration_in_the_place_of_the_true_one_fails_step_5(honest:
 def test_a_deleted_blob_of_any_kind_makes_the_audit_incomplete_and_is_named(
     honest: Run, kind: str
 ) -> None:
-    for digest in kinds(honest)[kind]:
+    for digest in kinds(honest)[kind][-MOST_TRIED:]:
         report = with_blob(honest, digest, None)
         assert report.outcome is Outcome.INCOMPLETE, readable(report)
         missing = [m for m in report.step(Step.BLOBS).missing if m.need is Need.BLOB]
         assert [m.detail for m in missing] == [f"0x{digest.hex()}"]
         assert "is missing" in missing[0].sentence
         assert readable(report)[-1].startswith("INCOMPLETE")
+
+
+@dataclass
+class FailingStore:
+    """A store that does not answer for some blobs."""
+
+    blobs: BlobReader
+    failing: set[Digest]
+
+    def get(self, digest: Digest, limit: int = MAX_BLOB_BYTES) -> bytes:
+        if digest in self.failing:
+            raise BlobUnreachableError("the store says: [503] try later\x1b")
+        return self.blobs.get(digest, limit)
+
+    def has(self, digest: Digest) -> bool:
+        return self.blobs.has(digest)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_store_that_does_not_answer_contradicts_nothing(honest: Run, kind: str) -> None:
+    digest = kinds(honest)[kind][0]
+    report = audit(honest.ledger, FailingStore(honest.blobs, {digest}))
+    assert report.outcome is Outcome.INCOMPLETE, readable(report)
+    [missing] = [m for m in report.step(Step.BLOBS).missing if m.need is Need.BLOB_UNREADABLE]
+    assert missing.sentence.endswith(
+        f"cannot be had: 0x{digest.hex()} (the store says: (503) try later?)"
+    )
+
+
+def test_no_blob_at_all_is_incomplete_though_no_round_has_ended(tmp_path: Path) -> None:
+    run = Run.opened(tmp_path)
+    with run.chain:
+        report = audit(run.ledger, MemoryBlobs())
+        run.commit({client: run.word(client) for client in run.trainers[:2]})
+        run.abandon()
+        abandoned = audit(run.ledger, MemoryBlobs())
+    assert (report.outcome, report.rounds) == (Outcome.INCOMPLETE, 0), readable(report)
+    assert (abandoned.outcome, abandoned.rounds) == (Outcome.INCOMPLETE, 1), readable(abandoned)
+
+
+def test_a_payload_recorded_as_missing_that_is_there_is_a_remark(tmp_path: Path) -> None:
+    """Nobody can know since when: only strictly is something left open."""
+    run = Run.opened(tmp_path)
+    with run.chain:
+        gone = run.trainers[-1]
+        run.play(Deviation(withheld=lambda _run: (gone,)))
+        run.round = 1
+        before = audit(run.ledger, run.blobs, strict=True)
+        late = run.blobs.put(run.payload(gone))
+        reports = [audit(run.ledger, run.blobs, strict=strict) for strict in (False, True)]
+        unlisted = audit(run.ledger, ChangedBlobs(run.blobs, {}), strict=True)
+    assert before.outcome is Outcome.PASSED, readable(before)
+    assert [report.outcome for report in reports] == [Outcome.PASSED, Outcome.INCOMPLETE]
+    [remark] = [f for f in reports[0].findings if f.kind is FindingKind.PAYLOAD_APPEARED]
+    assert (remark.round, remark.clients, remark.proven) == (1, (gone,), False)
+    assert remark.evidence == (f"0x{late.hex()}",)
+    assert reports[0].as_dict()["remarks"] == 1
+    lines = readable(reports[0])
+    title = lines.index("What nobody can tell true or false any more:")
+    assert lines[title + 1].endswith(f"nobody can know since when (0x{late.hex()})")
+    assert unlisted.outcome is Outcome.PASSED, "a store that cannot list its blobs cannot tell"
 
 
 def lacking(report: AuditReport) -> set[int]:

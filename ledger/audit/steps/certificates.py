@@ -1,36 +1,106 @@
-"""Step 3: certificates speak of the inputs that the chain closed; signatures are `replay.py`'s."""
+"""Step 3: certificates and signatures hold, and speak of the inputs that the chain closed.
+
+The replay recovers every signature. What two signatures prove against their signer is said here.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ledger.audit.codes import Fact, Step
-from ledger.audit.report import Contradiction
+from ledger.audit.codes import Count, Fact, FindingKind, Step
+from ledger.audit.evidence.incidents import UNPROVEN
+from ledger.audit.observations import ClosedRound, DecidedRound, Happened
+from ledger.audit.report import Contradiction, Counted, Finding, VotePlace
 from ledger.audit.sentences import hexed
+from ledger.audit.steps.belonging import replayed
+from ledger.audit.steps.objections import objected
+from ledger.chain.contract.calls import ReportCall
+from ledger.protocol.ledger_state import ClientBanned, RoundDecided
+from ledger.protocol.signing import typed_digest
+from ledger.protocol.types import IncidentKind, Vote
 
 if TYPE_CHECKING:
-    from ledger.audit.findings import AuditLog
-    from ledger.audit.replay import ReplayedRound
-    from ledger.protocol.closing import Closing
-    from ledger.protocol.ledger_state import RoundDecided
+    from collections.abc import Iterator
+
+    from ledger.audit.observations import Observation
+    from ledger.audit.report import Said
+
+NUMBER = Step.CERTIFICATES
+TITLE = "certificates, signatures and bases"
+
+_KINDS = {
+    IncidentKind.SILENT: FindingKind.SILENT_PRIMARY,
+    IncidentKind.NO_QUORUM: FindingKind.NO_QUORUM,
+    IncidentKind.WRONG_PROPOSAL: FindingKind.WRONG_PROPOSAL,
+    IncidentKind.EQUIVOCATION: FindingKind.EQUIVOCATION,
+}
 
 
-def check_base(
-    replayed: ReplayedRound, event: RoundDecided, closing: Closing, log: AuditLog
-) -> None:
-    """Check that the decision names the base of the closing block, and came no earlier.
+def check(seen: Observation) -> Iterator[Said]:
+    """Yield false signatures, wrong bases, and whom signatures or incidents accuse.
 
     Args:
-        replayed: the round.
-        event: its decision.
-        closing: where its inputs end.
-        log: where contradictions are written down.
+        seen: any observation.
     """
-    if replayed.ended_block < closing.block:
-        values = str(replayed.ended_block), str(closing.block)
-        contradiction = Contradiction(Fact.INPUTS_OPEN, event.round, (), "", *values)
-        log.contradict(Step.CERTIFICATES, contradiction)
+    yield from replayed(NUMBER, seen)
+    match seen:
+        case Happened(event=ClientBanned() as event):
+            yield _ban(seen, event)
+        case Happened(event=RoundDecided() as event) if seen.call is not None:
+            votes = 2 + sum(signers.bit_count() for signers in event.signers)
+            yield Counted(Count.VOTES, votes)
+        case ClosedRound():
+            yield from _of_base(seen)
+        case DecidedRound():
+            yield from objected(NUMBER, seen.found)
+            yield from _accusations(seen)
+        case _:
+            pass
+
+
+def _of_base(seen: ClosedRound) -> Iterator[Said]:
+    """Yield whether a decision names the base of the closing block, and came no earlier."""
+    event, closing, ended = seen.replayed.decided, seen.closing, seen.block
+    if event is None:
+        return
+    if ended < closing.block:
+        values = str(ended), str(closing.block)
+        yield Contradiction(Fact.INPUTS_OPEN, event.round, (), "", *values)
     if event.base != closing.base:
         values = hexed(event.base), hexed(closing.base)
-        contradiction = Contradiction(Fact.BASE, event.round, (), str(closing.block), *values)
-        log.contradict(Step.CERTIFICATES, contradiction)
+        yield Contradiction(Fact.BASE, event.round, (), str(closing.block), *values)
+
+
+def _ban(seen: Happened, event: ClientBanned) -> Finding:
+    """Return who was banned; both signatures were recovered if they could be read."""
+    at, who, transaction = seen.before.round, (event.client,), hexed(seen.transaction)
+    if not isinstance(seen.call, ReportCall):
+        return Finding(FindingKind.BAN, at, who, (transaction,), proven=False)
+    report = seen.call.report
+    first, second = report.first.statement, report.second.statement
+    signed = (hexed(typed_digest(seen.before.domain, one)) for one in (first, second))
+    phase, view = (first.phase, first.view) if isinstance(first, Vote) else (0, 0)
+    return Finding(
+        FindingKind.BAN,
+        at,
+        who,
+        (*signed, transaction),
+        proven=True,
+        reason=report.kind,
+        place=VotePlace(first.round, phase, view),
+    )
+
+
+def _accusations(seen: DecidedRound) -> Iterator[Said]:
+    """Yield whom the incidents document accuses, and how often it does so in vain."""
+    at, domain = seen.found.event.round, seen.found.inputs.domain
+    for incident in seen.accusations.holding:
+        yield Finding(
+            _KINDS[incident.kind],
+            at,
+            (incident.member,),
+            tuple(hexed(typed_digest(domain, signed.vote)) for signed in incident.votes),
+            proven=incident.kind not in UNPROVEN,
+            place=VotePlace(at, incident.phase, incident.view),
+        )
+    yield Counted(Count.IGNORED_INCIDENTS, seen.accusations.ignored)

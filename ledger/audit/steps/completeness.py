@@ -4,67 +4,116 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ledger.audit.codes import Count, FindingKind
-from ledger.audit.report import Finding
+from ledger.audit.codes import Count, Fact, FindingKind, Step
+from ledger.audit.observations import (
+    AppearedPayload,
+    ClosedRound,
+    DecidedRound,
+    EndedRound,
+    Happened,
+)
+from ledger.audit.report import Contradiction, Counted, Finding
 from ledger.audit.sentences import hexed
+from ledger.audit.steps.belonging import replayed
+from ledger.audit.steps.objections import objected
+from ledger.protocol.ledger_state import UpdatesCommitted
 from ledger.protocol.types import DropoutReason
 
 if TYPE_CHECKING:
-    from ledger.audit.evidence import RoundEvidence
-    from ledger.audit.findings import AuditLog
-    from ledger.audit.replay import ReplayedRound
-    from ledger.protocol.closing import Closing
-    from ledger.protocol.inputs import Participants
+    from collections.abc import Iterator
+
+    from ledger.audit.evidence.round import RoundEvidence
+    from ledger.audit.observations import Observation
+    from ledger.audit.report import Said
+    from ledger.protocol.documents.record import RoundRecord
+
+NUMBER = Step.COMPLETENESS
+TITLE = "nothing missing in between"
 
 
-def account_for_commitments(
-    replayed: ReplayedRound, participants: Participants, closing: Closing, log: AuditLog
-) -> None:
-    """Say of every commitment on the chain whether it counted, and name those that did not.
+def check(seen: Observation) -> Iterator[Said]:
+    """Yield rounds out of order, what became of every commitment, and who was left out.
 
     Args:
-        replayed: a round that has ended.
-        participants: who took part.
-        closing: where its inputs end.
-        log: where counts and findings are written down.
+        seen: any observation.
     """
-    active = set(participants.active)
-    for mined in replayed.commitments:
-        if mined.block > closing.block:
+    yield from replayed(NUMBER, seen)
+    match seen:
+        case Happened(event=UpdatesCommitted() as event):
+            yield Counted(Count.COMMITMENTS, len(event.clients))
+        case EndedRound():
+            yield from _of_order(seen)
+        case ClosedRound():
+            yield from _of_commitments(seen)
+        case DecidedRound(_, found):
+            yield from _of_record(found)
+            if seen.accusations.lost:
+                lost = tuple(hexed(one.digest) for one in seen.accusations.lost)
+                kind = FindingKind.INCIDENTS_MISSING
+                yield Finding(kind, found.event.round, (), lost, proven=False)
+        case AppearedPayload(_, at, client, payload):
+            kind, evidence = FindingKind.PAYLOAD_APPEARED, (hexed(payload),)
+            yield Finding(kind, at, (client,), evidence, proven=False)
+        case _:
+            pass
+
+
+def _of_order(seen: EndedRound) -> Iterator[Said]:
+    at, ended = seen.replayed.round, seen.replayed
+    if at != seen.due:
+        yield Contradiction(Fact.ROUND_ORDER, at, (), "", str(at), str(seen.due))
+    if not ended.known:
+        return
+    if ended.decided is not None:
+        yield Counted(Count.ROUNDS_DECIDED, 1)
+        return
+    yield Counted(Count.ROUNDS_ABANDONED, 1)
+    evidence = (hexed(ended.transaction),)
+    yield Finding(FindingKind.ABANDONED_ROUND, at, (), evidence, proven=True)
+
+
+def _of_commitments(seen: ClosedRound) -> Iterator[Said]:
+    """Say of every commitment on the chain whether it counted, and name those that did not."""
+    active = set(seen.participants.active)
+    for mined in seen.replayed.commitments:
+        if mined.block > seen.closing.block:
             count, kind = Count.LATE_COMMITMENTS, FindingKind.LATE_COMMITMENT
         elif mined.client not in active:
             count, kind = Count.STRAY_COMMITMENTS, FindingKind.STRAY_COMMITMENT
         else:
-            log.counts[Count.COUNTED_COMMITMENTS] += 1
+            yield Counted(Count.COUNTED_COMMITMENTS, 1)
             continue
-        log.counts[count] += 1
+        yield Counted(count, 1)
         evidence = (hexed(mined.commitment),)
-        log.find(Finding(kind, replayed.round, (mined.client,), evidence, proven=True))
+        yield Finding(kind, seen.replayed.round, (mined.client,), evidence, proven=True)
 
 
-def find_absent(found: RoundEvidence, log: AuditLog) -> None:
-    """Name who was left out of a round, and who kept silent.
+def _of_record(found: RoundEvidence) -> Iterator[Said]:
+    at, event = found.event.round, found.event
+    if found.malformed:
+        recorded = hexed(event.record)
+        yield Contradiction(Fact.RECORD_MALFORMED, at, recorded=recorded, true=found.malformed)
+    if found.record is not None:
+        yield from objected(NUMBER, found)
+        yield from _absent(found, found.record)
+
+
+def _absent(found: RoundEvidence, record: RoundRecord) -> Iterator[Said]:
+    """Yield who was left out of a round, and who kept silent.
 
     Whether a payload was missing in time nobody can prove, nor that a member sent no scores.
-
-    Args:
-        found: of a decided round.
-        log: where findings are written down.
     """
-    record, at = found.record, found.event.round
-    if record is None:
-        return
-    participants = found.inputs.participants
+    at, participants = found.event.round, found.inputs.participants
     for dropout in record.dropouts:
         evidence = () if dropout.payload is None else (hexed(dropout.payload),)
         who = (dropout.client,)
         if dropout.client in participants.banned:
-            log.find(Finding(FindingKind.EMPTY_SEAT, at, who, (), proven=True))
+            yield Finding(FindingKind.EMPTY_SEAT, at, who, (), proven=True)
             continue
         is_proven = dropout.reason is not DropoutReason.PAYLOAD_MISSING
         kind = FindingKind.DROPOUT
-        log.find(Finding(kind, at, who, evidence, is_proven, reason=dropout.reason))
+        yield Finding(kind, at, who, evidence, is_proven, reason=dropout.reason)
     heard = {signed.scores.member for signed in record.scores}
     heard |= {entry.signed.scores.member for entry in record.refused}
     for member in sorted(set(participants.members).intersection(record.clients) - heard):
-        log.find(Finding(FindingKind.SILENT_MEMBER, at, (member,), (), proven=False))
+        yield Finding(FindingKind.SILENT_MEMBER, at, (member,), (), proven=False)

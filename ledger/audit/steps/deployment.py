@@ -2,152 +2,70 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from eth_abi.abi import encode
-
-from ledger.audit.codes import BlobKind, Fact, Need, Step
-from ledger.audit.report import Contradiction, Missing
+from ledger.audit.codes import Fact, FindingKind, Step
+from ledger.audit.observations import RunStart, StateRead
+from ledger.audit.report import Contradiction, Finding
 from ledger.audit.sentences import hexed, text_of
-from ledger.chain.addresses import to_canonical
-from ledger.chain.contract import abi
-from ledger.chain.contract.deployment import deployment_for
-from ledger.chain.ports import ChainUnreachableError
-from ledger.protocol.documents.run import decode_run
-from ledger.protocol.errors import ChainError, EncodingError, Refusal
-from ledger.protocol.ledger_state import Deployment
-from ledger.protocol.parameters import MAX_CLIENTS, MAX_MEMBERS, MAX_TRAINERS, MIN_MEMBERS
-from ledger.protocol.signing import domain_separator
-from ledger.protocol.types import Address, Beacon, Domain
+from ledger.audit.steps.belonging import replayed
+from ledger.protocol.ledger_state import Deployment, Stage
 
 if TYPE_CHECKING:
-    from ledger.audit.archive import Archive
-    from ledger.audit.findings import AuditLog
-    from ledger.chain.contract.committee_ledger import CommitteeLedger
-    from ledger.protocol.documents.run import RunDocument
-    from ledger.protocol.types import Digest
+    from collections.abc import Iterator
 
-_RESTING_ON_PARAMETERS = (
-    Step.DEPLOYMENT,
-    Step.BLOBS,
-    Step.DISTANCES,
-    Step.MEANS,
-    Step.RANKING,
-    Step.MODEL,
-    Step.COMPLETENESS,
-)
+    from ledger.audit.observations import Observation
+    from ledger.audit.report import Said
+
+NUMBER = Step.DEPLOYMENT
+TITLE = "deployment and parameters"
 
 
-@dataclass(frozen=True, slots=True)
-class RunStart:
-    """What a run starts from.
-
-    Attributes:
-        document: its configuration; None if the blob is missing or unreadable.
-        deployment: what the configuration demands; without one, what the contract says.
-        domain: the contract on its chain.
-    """
-
-    document: RunDocument | None
-    deployment: Deployment
-    domain: Domain
-
-
-def read_start(ledger: CommitteeLedger, archive: Archive) -> RunStart | None:
-    """Return what was deployed, checked against the configuration; None if it cannot be read.
+def check(seen: Observation) -> Iterator[Said]:
+    """Yield how the deployment, its registrations and its code differ from the configuration.
 
     Args:
-        ledger: the contract.
-        archive: where its configuration is.
-
-    Raises:
-        ChainUnreachableError: the node went away.
+        seen: any observation.
     """
-    log = archive.log
-    domain = Domain(ledger.chain.chain_id, Address(to_canonical(ledger.address)))
-    try:
-        found = ledger.deployment()
-    except ChainUnreachableError:
-        raise
-    except (ChainError, Refusal, ValueError) as error:
-        contradiction = Contradiction(Fact.DEPLOYMENT_UNREADABLE, true=str(error))
-        log.contradict(Step.DEPLOYMENT, contradiction)
-        return None
-    document = _document(archive, found.config)
-    if document is None:
-        if not _is_bounded(found):
-            sizes = f"{found.clients}, {found.trainers} and {found.members}"
-            contradiction = Contradiction(Fact.DEPLOYMENT_IMPOSSIBLE, recorded=sizes)
-            log.contradict(Step.DEPLOYMENT, contradiction)
-            return None
-        _check_code(ledger, found, domain, log)
-        return RunStart(None, found, domain)
-    expected, _ = deployment_for(document)
+    yield from replayed(NUMBER, seen)
+    match seen:
+        case RunStart():
+            yield from _of_start(seen)
+        case StateRead():
+            yield from _of_registry(seen)
+        case _:
+            pass
+
+
+def _of_start(start: RunStart) -> Iterator[Said]:
+    recorded = start.recorded
+    if start.malformed:
+        config = hexed(recorded.config)
+        yield Contradiction(Fact.CONFIGURATION, recorded=config, true=start.malformed)
+    if not start.is_possible:
+        sizes = f"{recorded.clients}, {recorded.trainers} and {recorded.members}"
+        yield Contradiction(Fact.DEPLOYMENT_IMPOSSIBLE, recorded=sizes)
     for name in (field.name for field in fields(Deployment)):
-        recorded, true = getattr(found, name), getattr(expected, name)
+        one, other = getattr(recorded, name), getattr(start.deployment, name)
+        if one != other:
+            yield Contradiction(Fact.DEPLOYMENT, None, (), name, text_of(one), text_of(other))
+    if start.code:
+        yield Contradiction(Fact.CODE, subject=start.address, true=start.code)
+    if start.model is not None and start.model.malformed:
+        model = hexed(start.model.recorded)
+        yield Contradiction(Fact.FIRST_MODEL, recorded=model, true=start.model.malformed)
+    if start.document is not None and not start.document.parameters.scores_checked:
+        yield Finding(FindingKind.SCORES_UNCHECKED, None, (), (), proven=True)
+
+
+def _of_registry(seen: StateRead) -> Iterator[Said]:
+    """Yield how the contract's registrations differ from those that were sent to it."""
+    snapshot, state = seen.snapshot, seen.state
+    expected: dict[str, object] = {"registered": len(state.registry)}
+    if state.stage is not Stage.REGISTERING or not seen.believes_registry:
+        expected["registry_rest"] = state.registry_rest
+    for name, true in expected.items():
+        recorded = getattr(snapshot, name)
         if recorded != true:
-            values = text_of(recorded), text_of(true)
-            log.contradict(Step.DEPLOYMENT, Contradiction(Fact.DEPLOYMENT, None, (), name, *values))
-    _check_code(ledger, expected, domain, log)
-    return RunStart(document, expected, domain)
-
-
-def _is_bounded(deployment: Deployment) -> bool:
-    return (
-        MIN_MEMBERS <= deployment.members <= MAX_MEMBERS
-        and deployment.members <= deployment.trainers <= MAX_TRAINERS
-        and deployment.members + deployment.trainers <= deployment.clients <= MAX_CLIENTS
-    )
-
-
-def _document(archive: Archive, config: Digest) -> RunDocument | None:
-    """Return the configuration; without one, what rests on its parameters is not checkable."""
-    data = archive.read(BlobKind.CONFIGURATION, config, None)
-    if data is not None:
-        try:
-            return decode_run(data)
-        except EncodingError as error:
-            contradiction = Contradiction(
-                Fact.CONFIGURATION, recorded=hexed(config), true=str(error)
-            )
-            archive.log.contradict(Step.DEPLOYMENT, contradiction)
-    archive.log.lack(Missing(Need.PARAMETERS, detail=hexed(config)), *_RESTING_ON_PARAMETERS)
-    return None
-
-
-def _check_code(
-    ledger: CommitteeLedger, deployment: Deployment, domain: Domain, log: AuditLog
-) -> None:
-    """Compare the code on chain with the artefact and the immutables that Vyper puts after it.
-
-    Raises:
-        ChainUnreachableError: the node went away.
-    """
-    try:
-        code = ledger.chain.code(ledger.address)
-    except ChainUnreachableError:
-        raise
-    except ChainError as error:
-        _contradict_code(ledger, f"it cannot be read: {error}", log)
-        return
-    runtime = abi.artifact().runtime
-    if not code.startswith(runtime):
-        true = "it is not the artefact's" if code else "there is no code"
-        _contradict_code(ledger, true, log)
-    elif code[len(runtime) :] != _immutables(deployment, domain):
-        _contradict_code(ledger, "its immutables are not those of this deployment", log)
-
-
-def _contradict_code(ledger: CommitteeLedger, true: str, log: AuditLog) -> None:
-    log.contradict(Step.DEPLOYMENT, Contradiction(Fact.CODE, subject=ledger.address, true=true))
-
-
-def _immutables(deployment: Deployment, domain: Domain) -> bytes:
-    """Return what Vyper appends to the runtime code, one word for each value."""
-    d = deployment
-    numbers = (d.clients, d.trainers, d.members, d.aggregation_ppm, int(d.form), d.rounds)
-    times = (d.commit_blocks, d.deadline_blocks, d.replies)
-    types = ["bytes32"] * 3 + ["uint256"] * len(numbers + times) + ["bool", "bytes32"]
-    values = (domain_separator(domain), d.config, d.registry, *numbers, *times)
-    return encode(types, [*values, d.beacon is Beacon.BLOCK, d.model])
+            yield Contradiction(Fact.STATE, None, (), name, text_of(recorded), text_of(true))

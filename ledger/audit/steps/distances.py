@@ -11,22 +11,27 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from ledger.audit.codes import Count, FindingKind, Need, Step
-from ledger.audit.report import Finding, Missing
+from ledger.audit.observations import DecidedRound
+from ledger.audit.report import Counted, Finding, Missing
 from ledger.audit.sentences import hexed
-from ledger.audit.steps.objections import note
-from ledger.protocol.doubts import Doubt, Objection, doubt_claim, judge_scores
-from ledger.protocol.judgement import counted_vectors
-from ledger.protocol.rules.registry import DISTANCES
-from ledger.protocol.scores import COUNTED_TO, DistanceTable, parse_vector
+from ledger.audit.steps.belonging import replayed
+from ledger.audit.steps.objections import objected
+from ledger.protocol.doubts import Objection, doubt_claim
+from ledger.protocol.scores import COUNTED_TO, parse_vector
 from ledger.protocol.signing import typed_digest
 from ledger.protocol.types import RefusalReason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ledger.audit.evidence import RoundEvidence
-    from ledger.audit.findings import AuditLog
+    from ledger.audit.evidence.round import RoundEvidence
+    from ledger.audit.observations import Observation
+    from ledger.audit.report import Said
     from ledger.protocol.documents.record import RefusedScores, RoundRecord
+    from ledger.protocol.scores import DistanceTable
+
+NUMBER = Step.DISTANCES
+TITLE = "each member's distances"
 
 _NEED_UPDATES = {RefusalReason.FALSE_DISTANCE, RefusalReason.NO_USABLE_UPDATE}
 
@@ -36,92 +41,54 @@ _KINDS = {
 }
 
 
-def check_distances(found: RoundEvidence, log: AuditLog) -> list[Doubt]:
-    """Judge every score vector of a round, those that count and those that do not.
+def check(seen: Observation) -> Iterator[Said]:
+    """Yield false scores that count, true ones that do not, and who was caught.
 
     Args:
-        found: of a decided round.
-        log: where objections and findings are written down.
-
-    Returns:
-        The doubts, with which later steps know what can be put together.
+        seen: any observation.
     """
-    record, inputs = found.record, found.inputs
-    if record is None:
-        return []
-    table = _table(found)
-    is_whole = found.updates.keys() == set(record.clients)
-    doubts = judge_scores(inputs, record, found.evidence, table if is_whole else None)
-    if table is not None and not (is_whole and inputs.parameters.scores_checked):
-        doubts += _false_distances(found, record, table)
-    note(doubts, found, log)
-    if table is not None:
-        members = sum(member in found.updates for member in inputs.participants.members)
-        log.counts[Count.DISTANCES] += members * len(found.updates)
+    yield from replayed(NUMBER, seen)
+    if not isinstance(seen, DecidedRound) or seen.found.record is None:
+        return
+    found = seen.found
+    yield from objected(NUMBER, found)
+    if found.table is not None:
+        members = sum(member in found.updates for member in found.inputs.participants.members)
+        yield Counted(Count.DISTANCES, members * len(found.updates))
+    yield from _refused(found, seen.found.record)
+
+
+def _refused(found: RoundEvidence, record: RoundRecord) -> Iterator[Said]:
+    """Yield the evidence of scores that were left out, unless they were so wrongly."""
     unfounded = {
-        doubt.clients[0] for doubt in doubts if doubt.objection is Objection.REFUSAL_UNFOUNDED
+        doubt.clients[0] for doubt in found.doubts if doubt.objection is Objection.REFUSAL_UNFOUNDED
     }
-    for _, group in groupby(record.refused, key=lambda entry: entry.signed.scores.member):
-        entries = list(group)
-        if entries[0].signed.scores.member not in unfounded:
-            _find_refused(found, entries, table if is_whole else None, log)
-    return doubts
+    for member, group in groupby(record.refused, key=lambda entry: entry.signed.scores.member):
+        if member not in unfounded:
+            yield from _left_out(found, tuple(group))
 
 
-def _table(found: RoundEvidence) -> DistanceTable | None:
-    """Return true distances as far as they can be computed; None if none can."""
-    assert found.record is not None
-    rule = DISTANCES[found.inputs.parameters.distance]
-    if rule.needs_all and found.updates.keys() != set(found.record.clients):
-        return None
-    return DistanceTable(found.inputs, found.updates)
-
-
-def _false_distances(
-    found: RoundEvidence, record: RoundRecord, table: DistanceTable
-) -> Iterator[Doubt]:
-    """Yield what is false among the distances whose updates are there.
-
-    Where members do not check scores, false ones are named all the same.
-    """
-    for vector in counted_vectors(record, found.evidence):
-        if vector.clients != record.clients or not table.can_score(vector.member):
-            continue
-        for client, claim in vector.claims().items():
-            if client in found.updates and table.is_off(client, vector.member, claim, COUNTED_TO):
-                named = (vector.member, client)
-                reason = RefusalReason.FALSE_DISTANCE
-                yield Doubt(Objection.SCORES_DO_NOT_COUNT, named, reason)
-                break
-
-
-def _find_refused(
-    found: RoundEvidence,
-    entries: list[RefusedScores],
-    table: DistanceTable | None,
-    log: AuditLog,
-) -> None:
-    """Keep the evidence of one member's scores that were left out."""
+def _left_out(found: RoundEvidence, entries: tuple[RefusedScores, ...]) -> Iterator[Said]:
+    """Yield the evidence of one member's scores that were left out."""
     inputs, at, first = found.inputs, found.event.round, entries[0]
     member, reason = first.signed.scores.member, first.reason
+    table = found.table if found.is_whole else None
     if table is None and reason in _NEED_UPDATES:
-        log.lack(Missing(Need.REFUSAL, at, (member,)), Step.DISTANCES)
+        yield Missing(Need.REFUSAL, at, (member,))
     is_signed = not any(doubt_claim(inputs, entry.signed) for entry in entries)
     evidence = (
         hexed(digest)
         for scores in (entry.signed.scores for entry in entries)
         for digest in (scores.digest, typed_digest(inputs.domain, scores))
     )
-    log.find(
-        Finding(
-            _KINDS.get(reason, FindingKind.REFUSED_SCORES),
-            at,
-            (member,),
-            tuple(evidence),
-            proven=is_signed and _is_compared(found, first, table),
-            reason=reason,
-            named=first.client if reason is RefusalReason.FALSE_DISTANCE else None,
-        )
+    yield Finding(
+        _KINDS.get(reason, FindingKind.REFUSED_SCORES),
+        at,
+        (member,),
+        tuple(evidence),
+        proven=is_signed and _is_compared(found, first, table),
+        reason=reason,
+        named=first.client if reason is RefusalReason.FALSE_DISTANCE else None,
     )
 
 

@@ -2,80 +2,52 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
 from ledger.audit.codes import Fact, Step
+from ledger.audit.observations import KeptHead, RolledBack, StateRead
 from ledger.audit.report import Contradiction
 from ledger.audit.sentences import hexed, text_of
-from ledger.chain.ports import ChainUnreachableError
+from ledger.audit.steps.belonging import replayed
 from ledger.protocol.encoding import set_digest
-from ledger.protocol.errors import ChainError, Refusal
 from ledger.protocol.ledger_state import Stage
 from ledger.protocol.types import NO_DIGEST
 
 if TYPE_CHECKING:
-    from ledger.audit.findings import AuditLog
-    from ledger.audit.replay import Replay
-    from ledger.chain.contract.committee_ledger import CommitteeLedger, Snapshot
-    from ledger.chain.ports import Block
+    from collections.abc import Iterator
+
+    from ledger.audit.observations import Observation
+    from ledger.audit.report import Said
+
+NUMBER = Step.HEAD
+TITLE = "head chain and seeds"
 
 
-@runtime_checkable
-class SelfChecking(Protocol):
-    """A chain that can say whether its own file still is what the EVM made."""
-
-    def verify(self) -> None:
-        """Accept the whole chain, or name its first contradiction.
-
-        Raises:
-            ChainError: names the block, and what is wrong with it.
-        """
-
-
-def verify_file(ledger: CommitteeLedger, log: AuditLog) -> None:
-    """Let a chain that is a file check itself: a forger of one table has to forge them all.
+def check(seen: Observation) -> Iterator[Said]:
+    """Yield where the chain, its heads and the contract's state contradict one another.
 
     Args:
-        ledger: the contract.
-        log: where a contradiction is written down.
+        seen: any observation.
     """
-    if not isinstance(ledger.chain, SelfChecking):
-        return
-    try:
-        ledger.chain.verify()
-    except ChainError as error:
-        log.contradict(Step.HEAD, Contradiction(Fact.CHAIN_FILE, true=str(error)))
+    yield from replayed(NUMBER, seen)
+    match seen:
+        case StateRead():
+            yield from _of_state(seen)
+        case RolledBack(_, newest, number, digest, found):
+            true = (
+                f"it ends with block {newest}" if found is None else f"there it is {hexed(found)}"
+            )
+            values = str(number), hexed(digest), true
+            yield Contradiction(Fact.ROLLED_BACK, None, (), *values)
+        case KeptHead(block, head, None):
+            yield Contradiction(Fact.KEPT_HEAD, None, (), str(block), hexed(head))
+        case _:
+            pass
 
 
-def read_snapshot(ledger: CommitteeLedger, block_number: int, log: AuditLog) -> Snapshot | None:
-    """Return where the contract says that it stands, None if it does not.
-
-    Args:
-        ledger: the contract.
-        block_number: the block whose state it is.
-        log: where a contradiction is written down.
-
-    Raises:
-        ChainUnreachableError: the node went away.
-    """
-    try:
-        return ledger.state(block_number)
-    except ChainUnreachableError:
-        raise
-    except (ChainError, Refusal, ValueError) as error:
-        log.contradict(Step.HEAD, Contradiction(Fact.STATE_UNREADABLE, true=str(error)))
-        return None
-
-
-def check_state(snapshot: Snapshot, replay: Replay, log: AuditLog) -> None:
-    """Compare the contract's own state with the one that its transactions lead to.
-
-    Args:
-        snapshot: what the contract says.
-        replay: at its end.
-        log: where contradictions are written down.
-    """
-    state = replay.state
+def _of_state(seen: StateRead) -> Iterator[Said]:
+    """Yield how the contract's own state differs from the one that its transactions lead to."""
+    state = seen.state
     opened = state.stage is not Stage.REGISTERING
     expected = {
         "head": state.head,
@@ -86,27 +58,9 @@ def check_state(snapshot: Snapshot, replay: Replay, log: AuditLog) -> None:
         "committee": set_digest(state.committee) if opened else NO_DIGEST,
         "commitments": state.commitments,
         "opened_block": state.opened_block,
-        "registered": len(state.registry),
     }
-    if opened or not replay.believes_registry:
-        expected["registry_rest"] = state.registry_rest
     for name, true in expected.items():
-        recorded = getattr(snapshot, name)
+        recorded = getattr(seen.snapshot, name)
         if recorded != true:
-            step = Step.DEPLOYMENT if name.startswith("regist") else Step.HEAD
             values = text_of(recorded), text_of(true)
-            log.contradict(step, Contradiction(Fact.STATE, None, (), name, *values))
-
-
-def check_head_block(ledger: CommitteeLedger, head: Block, log: AuditLog) -> None:
-    """Check that the chain still has the head that the audit began with.
-
-    Args:
-        ledger: the contract.
-        head: the newest block when the audit began.
-        log: where a contradiction is written down.
-    """
-    again = ledger.chain.block(head.number)
-    if again.hash != head.hash:
-        values = str(head.number), hexed(head.hash), hexed(again.hash)
-        log.contradict(Step.HEAD, Contradiction(Fact.HEAD_BLOCK, None, (), *values))
+            yield Contradiction(Fact.STATE, None, (), name, *values)

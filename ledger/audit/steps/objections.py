@@ -11,10 +11,9 @@ from ledger.protocol.consensus import majority
 from ledger.protocol.doubts import Objection
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterator
 
-    from ledger.audit.evidence import RoundEvidence
-    from ledger.audit.findings import AuditLog
+    from ledger.audit.evidence.round import RoundEvidence
     from ledger.protocol.doubts import Doubt
 
 CONTRADICTED: dict[Objection, tuple[Step, Fact]] = {
@@ -41,23 +40,23 @@ UNCHECKED: dict[Objection, tuple[Step, Need]] = {
 """Objections for want of a blob: the step that they leave open."""
 
 
-def note(doubts: Iterable[Doubt], found: RoundEvidence, log: AuditLog) -> None:
-    """Write down what the protocol's judges object to a record.
+def objected(step: Step, found: RoundEvidence) -> Iterator[Contradiction | Missing]:
+    """Yield what the protocol's judges object to a record, if it belongs to a step.
 
     Args:
-        doubts: their objections.
+        step: which.
         found: the round.
-        log: where they are written down.
     """
     at = found.event.round
-    for doubt in doubts:
+    for doubt in found.doubts:
         if doubt.objection in UNCHECKED:
-            step, need = UNCHECKED[doubt.objection]
-            log.lack(Missing(need, at, doubt.clients), step)
+            own, need = UNCHECKED[doubt.objection]
+            if own is step:
+                yield Missing(need, at, doubt.clients)
             continue
-        step, fact = CONTRADICTED[doubt.objection]
-        recorded, true = _values(doubt, found)
-        log.contradict(step, Contradiction(fact, at, doubt.clients, "", recorded, true))
+        own, fact = CONTRADICTED[doubt.objection]
+        if own is step:
+            yield Contradiction(fact, at, doubt.clients, "", *_values(doubt, found))
 
 
 def _values(doubt: Doubt, found: RoundEvidence) -> tuple[str, str]:

@@ -1,85 +1,86 @@
-"""Step 8: who is ranked, both sets, and the roots and the reveal over them."""
+"""Step 8: who is ranked, the threshold, both sets, and the roots and the reveal over them."""
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from ledger.audit.codes import Fact, Step
-from ledger.audit.report import Contradiction
+from ledger.audit.codes import Fact, Need, Step
+from ledger.audit.observations import DecidedRound, EndedRound
+from ledger.audit.report import Contradiction, Missing
 from ledger.audit.sentences import hexed, text_of
-from ledger.protocol.encoding import INFINITY_BITS, word_client
+from ledger.audit.steps.belonging import replayed
+from ledger.audit.steps.objections import objected
+from ledger.protocol.encoding import float_from_bits, word_client
 from ledger.protocol.judgement import Ranking, opening_of, sets_of
 
 if TYPE_CHECKING:
-    from ledger.audit.evidence import RoundEvidence
-    from ledger.audit.findings import AuditLog
+    from collections.abc import Iterator
+
+    from ledger.audit.evidence.round import RoundEvidence
+    from ledger.audit.observations import Observation
+    from ledger.audit.report import Said
     from ledger.protocol.documents.record import RoundRecord
     from ledger.protocol.ledger_state import Deployment, RoundDecided
 
-
-def is_sane(event: RoundDecided, deployment: Deployment, log: AuditLog) -> bool:
-    """Say whether a decision's numbers are in range; a believed event may hold anything.
-
-    Args:
-        event: the decision.
-        deployment: its bounds.
-        log: where a contradiction is written down.
-    """
-    ranked = [word_client(word) for word in event.ranking]
-    clients = [*ranked, *event.accepted, *event.next_committee]
-    sane = (
-        all(0 <= word < INFINITY_BITS << 32 for word in event.ranking)
-        and all(client < deployment.clients for client in clients)
-        and all(one < other for one, other in pairwise(event.ranking))
-        and len(set(ranked)) == len(ranked)
-        and deployment.members <= len(ranked) <= deployment.trainers
-    )
-    if not sane:
-        log.contradict(Step.RANKING, Contradiction(Fact.RANKING_RANGE, event.round))
-    return sane
+NUMBER = Step.RANKING
+TITLE = "ranking, accepted set and election"
 
 
-def check_sets(event: RoundDecided, deployment: Deployment, log: AuditLog) -> None:
-    """Check that both sets are those that the contract derives from the ranking.
+def check(seen: Observation) -> Iterator[Said]:
+    """Yield what does not follow from the scores, the record and the ranking.
 
     Args:
-        event: the decision.
-        deployment: the sizes that the contract enforces.
-        log: where contradictions are written down.
+        seen: any observation.
     """
-    accepted, elected = sets_of(deployment, event.ranking, event.threshold_bits)
+    yield from replayed(NUMBER, seen)
+    match seen:
+        case EndedRound(_, replayed_round) if replayed_round.known:
+            event, sizes = replayed_round.decided, replayed_round.before.deployment
+            if not replayed_round.is_in_range:
+                yield Contradiction(Fact.RANKING_RANGE, replayed_round.round)
+            elif event is not None:
+                yield from _of_sets(event, sizes)
+        case DecidedRound(_, found) if found.record is not None:
+            yield from objected(NUMBER, found)
+            yield from _of_threshold(found)
+            yield from _of_ranked(found, found.record)
+        case _:
+            pass
+
+
+def _of_sets(event: RoundDecided, sizes: Deployment) -> Iterator[Said]:
+    """Yield a set that is not the one that the contract derives from the ranking."""
+    accepted, elected = sets_of(sizes, event.ranking, event.threshold_bits)
     for fact, recorded, true in (
         (Fact.ACCEPTED_SET, event.accepted, accepted),
         (Fact.NEXT_COMMITTEE, event.next_committee, elected),
     ):
         if recorded != true:
-            values = text_of(recorded), text_of(true)
-            log.contradict(Step.RANKING, Contradiction(fact, event.round, (), "", *values))
+            yield Contradiction(fact, event.round, (), "", text_of(recorded), text_of(true))
 
 
-def check_ranking(found: RoundEvidence, log: AuditLog) -> None:
-    """Check who is ranked, and the roots and the reveal over them.
+def _of_threshold(found: RoundEvidence) -> Iterator[Said]:
+    event, ranking = found.event, found.ranking
+    if ranking is None:
+        yield Missing(Need.RIGHT_VECTORS, event.round)
+    elif event.threshold_bits != ranking.threshold_bits:
+        values = (repr(float_from_bits(b)) for b in (event.threshold_bits, ranking.threshold_bits))
+        yield Contradiction(Fact.THRESHOLD, event.round, (), "", *values)
 
-    Args:
-        found: of a decided round.
-        log: where contradictions are written down.
-    """
-    record, event = found.record, found.event
-    if record is None:
-        return
+
+def _of_ranked(found: RoundEvidence, record: RoundRecord) -> Iterator[Said]:
+    event = found.event
     ranked = set(map(word_client, event.ranking))
     trainers = set(found.inputs.participants.trainers)
     odd = ranked ^ trainers.intersection(record.clients)
     if odd:
-        contradiction = Contradiction(Fact.RANKED, event.round, tuple(sorted(odd)))
-        log.contradict(Step.RANKING, contradiction)
+        yield Contradiction(Fact.RANKED, event.round, tuple(sorted(odd)))
     if ranked <= record.payloads().keys():
-        _check_opening(event, record, log)
+        yield from _of_opening(event, record)
 
 
-def _check_opening(event: RoundDecided, record: RoundRecord, log: AuditLog) -> None:
-    """Compare what the result binds with what follows from the record and the ranking."""
+def _of_opening(event: RoundDecided, record: RoundRecord) -> Iterator[Said]:
+    """Yield what the result binds and does not follow from the record and the ranking."""
     sets = event.accepted, event.next_committee
     true = opening_of(record, Ranking(event.ranking, event.threshold_bits, *sets), event.model)
     for fact, one, other in (
@@ -88,5 +89,4 @@ def _check_opening(event: RoundDecided, record: RoundRecord, log: AuditLog) -> N
         (Fact.REVEAL, event.reveal, true.reveal),
     ):
         if one != other:
-            values = hexed(one), hexed(other)
-            log.contradict(Step.RANKING, Contradiction(fact, event.round, (), "", *values))
+            yield Contradiction(fact, event.round, (), "", hexed(one), hexed(other))

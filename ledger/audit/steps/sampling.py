@@ -5,29 +5,35 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ledger.audit.codes import Fact, Step
+from ledger.audit.observations import ClosedRound
 from ledger.audit.report import Contradiction
 from ledger.audit.sentences import listed
+from ledger.audit.steps.belonging import replayed
 from ledger.protocol.encoding import word_client
 
 if TYPE_CHECKING:
-    from ledger.audit.findings import AuditLog
-    from ledger.protocol.inputs import Participants
-    from ledger.protocol.ledger_state import RoundDecided
+    from collections.abc import Iterator
+
+    from ledger.audit.observations import Observation
+    from ledger.audit.report import Said
+
+NUMBER = Step.SAMPLING
+TITLE = "sampling from the seed"
 
 
-def check_sampling(event: RoundDecided, participants: Participants, log: AuditLog) -> None:
-    """Check that the ranking holds sampled trainers only.
+def check(seen: Observation) -> Iterator[Said]:
+    """Yield who is ranked though the seed does not sample it.
 
     Args:
-        event: the decision.
-        participants: who takes part, by seed and registry.
-        log: where a contradiction is written down.
+        seen: any observation.
     """
-    sampled = set(participants.trainers)
-    ranked = map(word_client, event.ranking)
+    yield from replayed(NUMBER, seen)
+    if not isinstance(seen, ClosedRound) or seen.replayed.decided is None:
+        return
+    trainers = seen.participants.trainers
+    sampled = set(trainers)
+    ranked = map(word_client, seen.replayed.decided.ranking)
     foreign = tuple(client for client in ranked if client not in sampled)
     if foreign:
-        true = listed(participants.trainers, 256)
-        log.contradict(
-            Step.SAMPLING, Contradiction(Fact.NOT_SAMPLED, event.round, foreign, true=true)
-        )
+        true = listed(trainers, 256)
+        yield Contradiction(Fact.NOT_SAMPLED, seen.replayed.round, foreign, true=true)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ledger.audit.codes import Step
 from ledger.protocol import encoding, ledger_state
 from ledger.protocol.consensus import primary_place
 from ledger.protocol.sampling import drawn_committee
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 class Mismatch:
     """A field of an event that does not follow from the state before it."""
 
-    step: Step
     name: str
     recorded: object
     true: object
@@ -90,84 +88,80 @@ def mismatches(state: LedgerState, event: Event, block: BlockContext) -> Iterato
     Yields:
         One mismatch for each such field.
     """
-    for step, name, true in _expected(state, event, block):
+    for name, true in _expected(state, event, block):
         recorded = getattr(event, name)
         if recorded != true:
-            yield Mismatch(step, name, recorded, true)
+            yield Mismatch(name, recorded, true)
     if isinstance(event, ledger_state.LedgerOpened):
         words = [encoding.registry_word(client) for client in state.registry]
         registered, _ = ledger_state.registry_batches(words)
         if registered != state.deployment.registry:
-            yield Mismatch(Step.DEPLOYMENT, "registry", registered, state.deployment.registry)
+            yield Mismatch("registry", registered, state.deployment.registry)
 
 
 def _expected(
     state: LedgerState, event: Event, block: BlockContext
-) -> Iterator[tuple[Step, str, object]]:
-    """Yield step, name and value of the fields of an event that follow from the rest."""
+) -> Iterator[tuple[str, object]]:
+    """Yield name and value of the fields of an event that follow from the rest."""
     match event:
         case ledger_state.ClientsRegistered():
-            yield Step.DEPLOYMENT, "first", len(state.registry)
+            yield "first", len(state.registry)
             left = state.deployment.clients - len(state.registry)
-            yield Step.DEPLOYMENT, "words", event.words[:left]
+            yield "words", event.words[:left]
         case ledger_state.LedgerOpened():
             yield from _expected_opening(state, block)
         case ledger_state.UpdatesCommitted():
-            yield Step.COMPLETENESS, "round", state.round
+            yield "round", state.round
         case ledger_state.ClientBanned():
             client = ClientId(min(event.client, state.deployment.clients - 1))
-            yield Step.COMPLETENESS, "round", state.round
-            yield Step.COMPLETENESS, "client", client
-            yield Step.HEAD, "head", encoding.head_after_ban(state.head, state.round, client)
+            yield "round", state.round
+            yield "client", client
+            yield "head", encoding.head_after_ban(state.head, state.round, client)
         case ledger_state.RoundDecided():
             yield from _expected_decision(state, event, block)
         case _:
             yield from _expected_abandonment(state, block)
 
 
-def _expected_opening(
-    state: LedgerState, block: BlockContext
-) -> Iterator[tuple[Step, str, object]]:
+def _expected_opening(state: LedgerState, block: BlockContext) -> Iterator[tuple[str, object]]:
     deployment = state.deployment
     seed = encoding.first_seed(deployment.config, _beacon(state, block))
     drawn = drawn_committee(seed, deployment.clients, deployment.members, ())
-    yield Step.DEPLOYMENT, "config", deployment.config
-    yield Step.HEAD, "seed", seed
-    yield Step.SAMPLING, "committee", drawn
-    yield Step.DEPLOYMENT, "model", deployment.model
+    yield "config", deployment.config
+    yield "seed", seed
+    yield "committee", drawn
+    yield "model", deployment.model
 
 
 def _expected_decision(
     state: LedgerState, event: ledger_state.RoundDecided, block: BlockContext
-) -> Iterator[tuple[Step, str, object]]:
-    yield Step.COMPLETENESS, "round", state.round
+) -> Iterator[tuple[str, object]]:
+    yield "round", state.round
     beacon = _beacon(state, block)
-    yield Step.HEAD, "next_seed", encoding.next_seed(state.seed, event.reveal, beacon)
+    yield "next_seed", encoding.next_seed(state.seed, event.reveal, beacon)
     votes = encoding.votes_digest(event.views, event.signers, event.incidents)
     sets = encoding.set_digest(event.accepted), encoding.set_digest(event.next_committee)
     head = encoding.head_after_decision(_before(state), *sets, event.result(), votes)
-    yield Step.HEAD, "head", head
+    yield "head", head
     committee = state.committee
     if committee:
         places = (
             primary_place(state.seed, phase, event.views[phase - 1], len(committee))
             for phase in Phase
         )
-        yield Step.CERTIFICATES, "primaries", tuple(committee[place] for place in places)
+        yield "primaries", tuple(committee[place] for place in places)
 
 
-def _expected_abandonment(
-    state: LedgerState, block: BlockContext
-) -> Iterator[tuple[Step, str, object]]:
+def _expected_abandonment(state: LedgerState, block: BlockContext) -> Iterator[tuple[str, object]]:
     deployment = state.deployment
     seed = encoding.seed_after_abandoned(state.seed, _beacon(state, block))
     banned = {ClientId(i) for i, client in enumerate(state.registry) if client.banned_in}
     drawn = drawn_committee(seed, deployment.clients, deployment.members, banned)
-    yield Step.COMPLETENESS, "round", state.round
-    yield Step.HEAD, "next_seed", seed
-    yield Step.SAMPLING, "next_committee", drawn
+    yield "round", state.round
+    yield "next_seed", seed
+    yield "next_committee", drawn
     head = encoding.head_after_abandoned(_before(state), encoding.set_digest(drawn))
-    yield Step.HEAD, "head", head
+    yield "head", head
 
 
 def _beacon(state: LedgerState, block: BlockContext) -> Digest:

@@ -5,89 +5,88 @@ Nobody signs the document: one that is missing, or accuses without proof, change
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ledger.audit.codes import Count, FindingKind
-from ledger.audit.evidence import named_payloads
-from ledger.audit.report import Finding, VotePlace
-from ledger.audit.sentences import hexed
-from ledger.blobs.store import MAX_BLOB_BYTES
-from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
+from ledger.audit.codes import BlobKind
+from ledger.audit.evidence.archive import Lost
+from ledger.audit.evidence.round import named_payloads, named_vectors
 from ledger.protocol.consensus import primary_place
 from ledger.protocol.documents.incidents import decode_incidents
 from ledger.protocol.documents.record import decode_record
-from ledger.protocol.documents.vector import MAX_VECTOR_BYTES
 from ledger.protocol.doubts import Objection
 from ledger.protocol.encoding import aggregation_result, sha256
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.inputs import Evidence
 from ledger.protocol.judgement import judge
-from ledger.protocol.signing import is_signed_by, typed_digest
+from ledger.protocol.signing import is_signed_by
 from ledger.protocol.types import NO_DIGEST, IncidentKind, VoteKind
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ledger.audit.archive import Archive
-    from ledger.audit.evidence import RoundEvidence
+    from ledger.audit.evidence.archive import Archive
+    from ledger.audit.evidence.round import RoundEvidence
     from ledger.protocol.documents.incidents import Incident
     from ledger.protocol.documents.record import RoundRecord
     from ledger.protocol.judgement import Judgement
-    from ledger.protocol.types import Digest
+    from ledger.protocol.types import ClientId, Digest
 
-_KINDS = {
-    IncidentKind.SILENT: FindingKind.SILENT_PRIMARY,
-    IncidentKind.NO_QUORUM: FindingKind.NO_QUORUM,
-    IncidentKind.WRONG_PROPOSAL: FindingKind.WRONG_PROPOSAL,
-    IncidentKind.EQUIVOCATION: FindingKind.EQUIVOCATION,
-}
-_UNPROVEN = {IncidentKind.SILENT, IncidentKind.NO_QUORUM}
+UNPROVEN = frozenset({IncidentKind.SILENT, IncidentKind.NO_QUORUM})
+"""What nobody could prove."""
 _WANTING = {Objection.UPDATE_MISSING, Objection.VECTOR_MISSING}
 """Objections for want of a blob, which prove nothing against a proposal."""
 
 
-def find_incidents(
+@dataclass(frozen=True, slots=True)
+class Accusations:
+    """What the incidents document of a round says of members.
+
+    Attributes:
+        holding: accusations that are proven, or that nobody could prove.
+        ignored: how many do not hold.
+        lost: blobs that they name and that are not to be had, the document's own too.
+    """
+
+    holding: tuple[Incident, ...]
+    ignored: int
+    lost: tuple[Lost, ...]
+
+
+def read_accusations(
     found: RoundEvidence, model: NDArray[np.float32] | None, archive: Archive
-) -> None:
-    """Name the members whom a round's incidents accuse, and say whether that is proven.
+) -> Accusations:
+    """Return whom a round's incidents accuse, and whether that holds.
 
     Args:
         found: of a decided round.
         model: w_t, shape (d,); None if it is not known.
-        archive: where the document is, and where findings are written down.
+        archive: where the document is.
     """
-    log, at = archive.log, found.event.round
-    incidents = read_incidents(found, archive)
-    proposals = _Proposals(found, model, archive)
-    for incident in incidents:
-        if not _holds(incident, found, proposals):
-            log.counts[Count.IGNORED_INCIDENTS] += 1
-            continue
-        votes = (typed_digest(found.inputs.domain, signed.vote) for signed in incident.votes)
-        log.find(
-            Finding(
-                _KINDS[incident.kind],
-                at,
-                (incident.member,),
-                tuple(map(hexed, votes)),
-                proven=incident.kind not in _UNPROVEN,
-                place=VotePlace(at, incident.phase, incident.view),
-            )
-        )
+    lost: list[Lost] = []
+    proposals = _Proposals(found, model, _Reader(archive, found.event.round, lost))
+    incidents = read_incidents(found, archive, lost)
+    holding = tuple(incident for incident in incidents if _holds(incident, found, proposals))
+    return Accusations(holding, len(incidents) - len(holding), tuple(lost))
 
 
-def read_incidents(found: RoundEvidence, archive: Archive) -> tuple[Incident, ...]:
+def read_incidents(
+    found: RoundEvidence, archive: Archive, lost: list[Lost]
+) -> tuple[Incident, ...]:
     """Return the incidents of a round; none if the document is missing, bogus or of another.
 
     Args:
         found: of a decided round.
         archive: where the document is.
+        lost: takes the document if it is not to be had.
     """
     digest = found.event.incidents
-    data = archive.peek(digest, MAX_DOCUMENT_BYTES) if digest != NO_DIGEST else None
-    if data is None:
+    if digest == NO_DIGEST:
+        return ()
+    data = archive.read(BlobKind.INCIDENTS, digest, found.event.round)
+    if isinstance(data, Lost):
+        lost.append(data)
         return ()
     try:
         document = decode_incidents(data)
@@ -102,7 +101,7 @@ def _holds(incident: Incident, found: RoundEvidence, proposals: _Proposals) -> b
     inputs = found.inputs
     if incident.member >= len(inputs.registry):
         return False
-    if incident.kind in _UNPROVEN:
+    if incident.kind in UNPROVEN:
         committee = inputs.participants.committee
         place = primary_place(inputs.seed, incident.phase, incident.view, len(committee))
         has_failed = incident.view < found.event.views[incident.phase - 1]
@@ -119,15 +118,31 @@ def _holds(incident: Incident, found: RoundEvidence, proposals: _Proposals) -> b
     return proposals.is_wrong(incident)
 
 
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reads what a proposal rests on, and keeps what is not to be had."""
+
+    archive: Archive
+    round: int
+    lost: list[Lost]
+
+    def read(self, kind: BlobKind, digest: Digest, *clients: ClientId) -> bytes | None:
+        data = self.archive.read(kind, digest, self.round, clients)
+        if not isinstance(data, Lost):
+            return data
+        self.lost.append(data)
+        return None
+
+
 class _Proposals:
     """Judges the records of requests that did not become decisions, each record once."""
 
     def __init__(
-        self, found: RoundEvidence, model: NDArray[np.float32] | None, archive: Archive
+        self, found: RoundEvidence, model: NDArray[np.float32] | None, reader: _Reader
     ) -> None:
         self._found = found
         self._model = model
-        self._archive = archive
+        self._reader = reader
         self._judged: dict[Digest, Judgement | bool] = {}
 
     def is_wrong(self, incident: Incident) -> bool:
@@ -157,7 +172,7 @@ class _Proposals:
         return self._judged.get(digest, False)
 
     def _judge(self, digest: Digest) -> Judgement | bool:
-        data = self._archive.peek(digest, MAX_DOCUMENT_BYTES)
+        data = self._reader.read(BlobKind.RECORD, digest)
         if data is None:
             return False
         try:
@@ -172,18 +187,17 @@ class _Proposals:
 
     def _evidence(self, record: RoundRecord) -> Evidence:
         """Return payloads and vectors of a record as far as they can be had."""
-        archive, held = self._archive, self._found.evidence
+        reader, held = self._reader, self._found.evidence
         payloads = {}
         for client, digest in named_payloads(record).items():
             data = held.payloads.get(client)
             if data is None or sha256(data) != digest:
-                data = archive.peek(digest, MAX_BLOB_BYTES)
+                data = reader.read(BlobKind.PAYLOAD, digest, client)
             if data is not None:
                 payloads[client] = data
         vectors = {}
-        for signed in (*record.scores, *(entry.signed for entry in record.refused)):
-            digest = signed.scores.digest
-            data = held.vectors.get(digest) or archive.peek(digest, MAX_VECTOR_BYTES)
+        for digest, member in named_vectors(record).items():
+            data = held.vectors.get(digest) or reader.read(BlobKind.VECTOR, digest, member)
             if data is not None:
                 vectors[digest] = data
         model = held.model if self._model is None else self._model

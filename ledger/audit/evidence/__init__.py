@@ -1,0 +1,1 @@
+"""What was published of a run: its blobs as an auditor reads them, round after round."""

@@ -1,0 +1,219 @@
+"""What a decided round rests on: inputs that the chain has closed, the record, and its blobs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ledger.audit.codes import BlobKind
+from ledger.audit.evidence.archive import Lost
+from ledger.protocol.closing import closing_of
+from ledger.protocol.documents.record import decode_record
+from ledger.protocol.doubts import Doubt, Objection, judge_claims, judge_scores, judge_updates
+from ledger.protocol.errors import EncodingError
+from ledger.protocol.inputs import Evidence, participants_of
+from ledger.protocol.judgement import counted_vectors, rank_trainers
+from ledger.protocol.rules.registry import DISTANCES
+from ledger.protocol.scores import COUNTED_TO, DistanceTable
+from ledger.protocol.types import RefusalReason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from ledger.audit.evidence.archive import Archive
+    from ledger.audit.replay.replay import ReplayedRound
+    from ledger.protocol.closing import Closing
+    from ledger.protocol.documents.record import RoundRecord
+    from ledger.protocol.inputs import Inputs, Participants
+    from ledger.protocol.judgement import Ranking
+    from ledger.protocol.ledger_state import RoundDecided
+    from ledger.protocol.types import ClientId, Digest
+
+_UNRANKABLE = {Objection.TOO_FEW_SCORES, Objection.TOO_FEW_TRAINERS, Objection.VECTOR_MISSING}
+"""Objections after which the counted vectors make no ranking."""
+
+
+@dataclass(frozen=True)
+class RoundEvidence:
+    """A decided round with all that an auditor could read of it.
+
+    Attributes:
+        event: the decision.
+        inputs: what the chain has closed.
+        record: what the decision rests on; None if it cannot be read.
+        malformed: why the record's blob is no record; empty if it is one, or is not to be had.
+        lost: blobs that are not to be had, of the record and of those that it names.
+        evidence: payloads and vectors that could be read, of those that the record names. Its
+            model only stands in for the dimension: step 9 knows the true one.
+    """
+
+    event: RoundDecided
+    inputs: Inputs
+    record: RoundRecord | None
+    malformed: str
+    lost: tuple[Lost, ...]
+    evidence: Evidence
+
+    @cached_property
+    def updates(self) -> Mapping[ClientId, NDArray[np.float32]]:
+        """Δ of each client whose update the record counts, as far as it is there and is one."""
+        counted = self.record.clients if self.record is not None else ()
+        found = {client: self.evidence.updates.get(client) for client in counted}
+        return {client: update for client, update in found.items() if update is not None}
+
+    @cached_property
+    def is_whole(self) -> bool:
+        """Whether every update is there that the record counts."""
+        return self.record is not None and self.updates.keys() == set(self.record.clients)
+
+    @cached_property
+    def table(self) -> DistanceTable | None:
+        """True distances as far as they can be computed; None if none can."""
+        rule = DISTANCES[self.inputs.parameters.distance]
+        if self.record is None or (rule.needs_all and not self.is_whole):
+            return None
+        return DistanceTable(self.inputs, self.updates)
+
+    @cached_property
+    def doubts(self) -> tuple[Doubt, ...]:
+        """What members would object to the record, as far as its blobs are there."""
+        if self.record is None:
+            return ()
+        claims = judge_claims(self.inputs, self.record)
+        return (*claims, *judge_updates(self.record, self.evidence), *self.doubts_of_scores)
+
+    @cached_property
+    def doubts_of_scores(self) -> tuple[Doubt, ...]:
+        """What members would object to the scores, those that count and those that do not."""
+        if self.record is None:
+            return ()
+        table = self.table
+        whole = table if self.is_whole else None
+        doubts = judge_scores(self.inputs, self.record, self.evidence, whole)
+        if table is not None and not (self.is_whole and self.inputs.parameters.scores_checked):
+            doubts += _false_distances(self, self.record, table)
+        return tuple(doubts)
+
+    @cached_property
+    def ranking(self) -> Ranking | None:
+        """What the counted vectors make; None if they cannot be put together."""
+        if self.record is None or any(map(_prevents_ranking, self.doubts_of_scores)):
+            return None
+        vectors = counted_vectors(self.record, self.evidence)
+        return rank_trainers(self.inputs.parameters, vectors)
+
+
+def _prevents_ranking(doubt: Doubt) -> bool:
+    """Say whether vectors with such a doubt cannot be put together; false ones still can."""
+    if doubt.objection is Objection.SCORES_DO_NOT_COUNT:
+        return doubt.reason is not RefusalReason.FALSE_DISTANCE
+    return doubt.objection in _UNRANKABLE
+
+
+def _false_distances(
+    found: RoundEvidence, record: RoundRecord, table: DistanceTable
+) -> Iterator[Doubt]:
+    """Yield what is false among the distances whose updates are there.
+
+    Where members do not check scores, false ones are named all the same.
+    """
+    for vector in counted_vectors(record, found.evidence):
+        if vector.clients != record.clients or not table.can_score(vector.member):
+            continue
+        for client, claim in vector.claims().items():
+            if client in found.updates and table.is_off(client, vector.member, claim, COUNTED_TO):
+                named = (vector.member, client)
+                reason = RefusalReason.FALSE_DISTANCE
+                yield Doubt(Objection.SCORES_DO_NOT_COUNT, named, reason)
+                break
+
+
+def participants_in(replayed: ReplayedRound) -> Participants:
+    """Return who took part in a round.
+
+    Args:
+        replayed: the round.
+    """
+    before = replayed.before
+    sizes, number = before.deployment, replayed.round
+    return participants_of(sizes, before.registry, number, before.seed, before.committee)
+
+
+def closing_in(replayed: ReplayedRound, participants: Participants) -> Closing:
+    """Return where a round's inputs end, though it may have ended before.
+
+    Args:
+        replayed: the round.
+        participants: who took part.
+    """
+    before = replayed.before
+    window = before.deployment.commit_blocks
+    end = before.opened_block + window
+    closing = closing_of(
+        before.opened_block, window, participants.expected, end, replayed.commitments
+    )
+    assert closing is not None, "the window's end closes it"
+    return closing
+
+
+def gather(inputs: Inputs, event: RoundDecided, archive: Archive) -> RoundEvidence:
+    """Return the evidence of a decided round, and what of it is not to be had.
+
+    Args:
+        inputs: what the chain has closed.
+        event: the decision.
+        archive: where the blobs are.
+    """
+    record: RoundRecord | None = None
+    malformed, lost = "", []
+    payloads: dict[ClientId, bytes] = {}
+    vectors: dict[Digest, bytes] = {}
+    data = archive.read(BlobKind.RECORD, event.record, event.round)
+    if isinstance(data, Lost):
+        lost.append(data)
+    else:
+        try:
+            record = decode_record(data)
+        except EncodingError as error:
+            malformed = str(error)
+    if record is not None:
+        for client, digest in named_payloads(record).items():
+            data = archive.read(BlobKind.PAYLOAD, digest, event.round, (client,))
+            if isinstance(data, Lost):
+                lost.append(data)
+            else:
+                payloads[client] = data
+        for digest, member in named_vectors(record).items():
+            data = archive.read(BlobKind.VECTOR, digest, event.round, (member,))
+            if isinstance(data, Lost):
+                lost.append(data)
+            else:
+                vectors[digest] = data
+    stand_in = np.broadcast_to(np.float32(0), inputs.parameters.dimension)
+    evidence = Evidence(stand_in, payloads, vectors)
+    return RoundEvidence(event, inputs, record, malformed, tuple(lost), evidence)
+
+
+def named_payloads(record: RoundRecord) -> dict[ClientId, Digest]:
+    """Return the payloads that a record names: those it counts, and malformed ones.
+
+    Args:
+        record: of a round.
+    """
+    malformed = {d.client: d.payload for d in record.dropouts if d.payload is not None}
+    return malformed | record.payloads()
+
+
+def named_vectors(record: RoundRecord) -> dict[Digest, ClientId]:
+    """Return the score vectors that a record names and their members, counted or not.
+
+    Args:
+        record: of a round.
+    """
+    claims = (*record.scores, *(entry.signed for entry in record.refused))
+    return {signed.scores.digest: signed.scores.member for signed in claims}

@@ -1,0 +1,99 @@
+"""Up to where a chain has promised to stay as it is, and whether it kept the promise.
+
+A chain file is read in one snapshot and takes nothing back. A node may answer from another branch
+at every call: what it has not called final when the audit begins proves nothing yet, and if even
+what it called final is another at the end, or cannot be looked at again, nothing does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from ledger.audit.codes import Need
+from ledger.audit.observations import Unserved
+from ledger.chain.ports import ChainDamagedError
+from ledger.protocol.errors import ChainError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ledger.chain.ports import Block, ChainReader
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """A chain's newest and its newest final block as an audit begins.
+
+    Attributes:
+        head: the newest block, which the audit speaks of.
+        final: the newest final one; None if the chain does not say.
+    """
+
+    head: Block
+    final: Block | None
+
+    @classmethod
+    def read(cls, chain: ChainReader) -> Self:
+        """Return where a chain stands.
+
+        Args:
+            chain: what is read.
+
+        Raises:
+            ChainDamagedError: the chain contradicts itself.
+            ChainError: there is no newest block to be had.
+        """
+        head = chain.head()
+        try:
+            number = min(chain.finalized(), head.number)
+            final = head if number == head.number else chain.block(number)
+        except ChainDamagedError:
+            raise
+        except ChainError:
+            final = None
+        return cls(head, final)
+
+    @property
+    def final_number(self) -> int:
+        """Number of the newest final block; -1 if the chain does not say."""
+        return -1 if self.final is None else self.final.number
+
+    def is_final(self, block: int) -> bool:
+        """Say whether nothing up to a block can be taken back.
+
+        Args:
+            block: its number.
+        """
+        return block <= self.final_number
+
+    def changes(self, chain: ChainReader) -> Iterator[Unserved]:
+        """Yield what keeps one from saying that the chain stayed as it was.
+
+        Args:
+            chain: what was read, at the end.
+        """
+        try:
+            again = chain.block(self.head.number)
+        except ChainDamagedError:
+            return
+        except ChainError as error:
+            yield Unserved(self.head.number, Need.HEAD_BLOCK, detail=str(error))
+            return
+        if again.hash != self.head.hash:
+            yield Unserved(self.head.number, Need.REORGANISED)
+
+    def holds(self, chain: ChainReader) -> bool:
+        """Say whether what was final still is there.
+
+        Args:
+            chain: what was read, at the end.
+        """
+        if self.final is None:
+            return False
+        try:
+            return chain.block(self.final.number).hash == self.final.hash
+        except ChainDamagedError:
+            return True  # it contradicts itself, which is no change of mind
+        except ChainError:
+            return False

@@ -1,0 +1,316 @@
+"""What an audit reads and recomputes, as typed observations: they say what is, and judge nothing.
+
+Each names the newest block that it rests on. The steps make of them what a report holds;
+`steps/belonging.py` says to which step an observation of the replay belongs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from ledger.audit.codes import Fact, Need
+    from ledger.audit.evidence.archive import Lost
+    from ledger.audit.evidence.incidents import Accusations
+    from ledger.audit.evidence.models import ModelStep
+    from ledger.audit.evidence.round import RoundEvidence
+    from ledger.audit.replay.replay import ReplayedRound
+    from ledger.chain.contract.calls import Call
+    from ledger.chain.contract.committee_ledger import Snapshot
+    from ledger.protocol.closing import Closing
+    from ledger.protocol.documents.run import RunDocument
+    from ledger.protocol.errors import Refusal
+    from ledger.protocol.inputs import Participants
+    from ledger.protocol.ledger_state import Deployment, Event, LedgerState
+    from ledger.protocol.types import ClientId, Digest, Domain
+
+
+@dataclass(frozen=True, slots=True)
+class Unserved:
+    """Something that could not be had, or not be read, though nothing contradicts.
+
+    Attributes:
+        block: newest block that it rests on.
+        need: what it is.
+        round: t; None where it concerns no round.
+        detail: which one, or why it could not be had.
+    """
+
+    block: int
+    need: Need
+    round: int | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """Two answers of the chain that cannot both be true, or one that cannot be read.
+
+    Attributes:
+        block: newest block that it rests on.
+        fact: which two.
+        subject: of what exactly.
+        recorded: the one.
+        true: the other, or what is wrong.
+    """
+
+    block: int
+    fact: Fact
+    subject: str = ""
+    recorded: str = ""
+    true: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunStart:
+    """What a run starts from.
+
+    Attributes:
+        block: that created the contract.
+        domain: the contract on its chain.
+        address: of the contract, EIP-55.
+        recorded: what the contract says was deployed.
+        document: its configuration; None if the blob cannot be read, or is none.
+        lost: why the configuration's blob cannot be read; None if it can.
+        malformed: why the blob is no configuration; empty if it is one.
+        deployment: what the configuration demands; without one, what the contract says.
+        is_possible: whether a contract of this code can have such sizes.
+        code: what is wrong with the code on chain; empty if nothing is.
+        model: the first model, as it was read.
+    """
+
+    block: int
+    domain: Domain
+    address: str
+    recorded: Deployment
+    document: RunDocument | None
+    lost: Lost | None
+    malformed: str
+    deployment: Deployment
+    is_possible: bool
+    code: str
+    model: ModelStep | None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The specification refuses a transaction that left events."""
+
+    block: int
+    round: int | None
+    transaction: bytes
+    refusal: Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Miscounted:
+    """A transaction has more or fewer logs than the events that it makes."""
+
+    block: int
+    round: int | None
+    transaction: bytes
+    made: tuple[Event, ...]
+    recorded: int
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """A log is not the event that its transaction makes, and none of the contract's.
+
+    Attributes:
+        block: that holds it.
+        round: the open one.
+        made: kind of the event in whose place it stands; None if that is not known.
+        true: what is wrong with it.
+    """
+
+    block: int
+    round: int | None
+    made: type[Event] | None
+    true: str
+
+
+@dataclass(frozen=True, slots=True)
+class OtherKind:
+    """A log is another event than its transaction makes."""
+
+    block: int
+    round: int | None
+    made: type[Event]
+    recorded: type[Event]
+
+
+@dataclass(frozen=True, slots=True)
+class OtherValue:
+    """A field of an event is not what it must be.
+
+    Attributes:
+        block: that holds it.
+        round: the open one.
+        kind: of the event.
+        name: of the field.
+        recorded: what the log says.
+        true: what it must be.
+        is_made: whether the transaction makes it so; else it follows from the state before.
+    """
+
+    block: int
+    round: int | None
+    kind: type[Event]
+    name: str
+    recorded: object
+    true: object
+    is_made: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """An event that the replay went on with.
+
+    Attributes:
+        block: that holds it.
+        before: the contract's state before its transaction.
+        event: the event.
+        call: what the transaction asked for, if the specification gave the event from it; None
+            where the event had to be believed.
+        transaction: hash of the transaction that made it.
+    """
+
+    block: int
+    before: LedgerState
+    event: Event
+    call: Call | None
+    transaction: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class EndedRound:
+    """A round that has ended.
+
+    Attributes:
+        block: that ended it.
+        replayed: the round.
+        due: the number that it should have.
+    """
+
+    block: int
+    replayed: ReplayedRound
+    due: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedRound:
+    """A round that has ended, and the inputs that the chain closed for it.
+
+    Attributes:
+        block: that ended it.
+        replayed: the round.
+        participants: who took part.
+        closing: where its inputs end.
+    """
+
+    block: int
+    replayed: ReplayedRound
+    participants: Participants
+    closing: Closing
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedRound:
+    """A decided round with what was published of it.
+
+    Attributes:
+        block: that decided it.
+        found: what could be read.
+        model: how the model went on.
+        accusations: what the incidents document says, and what of it holds.
+    """
+
+    block: int
+    found: RoundEvidence
+    model: ModelStep
+    accusations: Accusations
+
+
+@dataclass(frozen=True, slots=True)
+class AppearedPayload:
+    """A payload that is there, though its round's record says that it was missing."""
+
+    block: int
+    round: int
+    client: ClientId
+    payload: Digest
+
+
+@dataclass(frozen=True, slots=True)
+class StateRead:
+    """The contract's own state, and the one that its transactions lead to.
+
+    Attributes:
+        block: whose state it is.
+        snapshot: what the contract says.
+        state: what its transactions lead to.
+        believes_registry: whether clients were registered by a transaction that cannot be read.
+    """
+
+    block: int
+    snapshot: Snapshot
+    state: LedgerState
+    believes_registry: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RolledBack:
+    """The home has acknowledged a block that the chain does not have.
+
+    Attributes:
+        block: newest block that it rests on: a file takes nothing back.
+        newest: the chain's newest.
+        number: of the acknowledged block.
+        hash: of the acknowledged block.
+        found: the chain's block of that number; None if it ends before.
+    """
+
+    block: int
+    newest: int
+    number: int
+    hash: bytes
+    found: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class KeptHead:
+    """A head that the auditor kept, and whether the run passes through it.
+
+    Attributes:
+        block: that made it; the newest one if no block did.
+        head: what was kept.
+        round: in or after which round the run has it; None if it never has.
+        event: what made it; None for the head that a run starts with.
+    """
+
+    block: int
+    head: Digest
+    round: int | None
+    event: type[Event] | None = None
+
+
+Observation: TypeAlias = (
+    Unserved
+    | Disagreement
+    | RunStart
+    | Refused
+    | Miscounted
+    | Malformed
+    | OtherKind
+    | OtherValue
+    | Happened
+    | EndedRound
+    | ClosedRound
+    | DecidedRound
+    | AppearedPayload
+    | StateRead
+    | RolledBack
+    | KeptHead
+)

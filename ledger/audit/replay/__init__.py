@@ -1,0 +1,1 @@
+"""The contract's transactions once more, through the executable specification."""

@@ -1,0 +1,254 @@
+"""The whole chain once more, through the executable specification.
+
+Every transaction that left an event is decoded from its call data and applied to the state of
+`rounds.py`, which recovers every signature and recomputes head and seeds; the events it gives must
+be the recorded logs, byte by byte. Where a transaction does not do what the log says, the replay
+says so and goes on: with what the call data give, or, if they are refused or cannot be read, with
+what the log says, so that later rounds can still be checked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, TypeAlias
+
+from ledger.audit.codes import Need
+from ledger.audit.observations import (
+    Disagreement,
+    Happened,
+    Malformed,
+    OtherValue,
+    Refused,
+    Unserved,
+)
+from ledger.audit.replay.adoption import adopted, mismatches
+from ledger.audit.replay.calls import apply
+from ledger.audit.replay.comparison import compare_events
+from ledger.audit.replay.transactions import TransactionReader
+from ledger.audit.sentences import hexed
+from ledger.chain.contract.calls import AbandonCall, RegisterCall
+from ledger.chain.contract.events import decode_log
+from ledger.protocol.closing import MinedCommitment
+from ledger.protocol.encoding import INFINITY_BITS, word_client
+from ledger.protocol.errors import ChainError, Refusal
+from ledger.protocol.ledger_state import (
+    ClientBanned,
+    ClientsRegistered,
+    RoundAbandoned,
+    RoundDecided,
+    Stage,
+    UpdatesCommitted,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ledger.audit.observations import Observation
+    from ledger.audit.replay.transactions import RecordedTransaction
+    from ledger.chain.contract.calls import Call
+    from ledger.chain.contract.committee_ledger import CommitteeLedger
+    from ledger.protocol.ledger_state import Event, LedgerState
+
+_ONLY_IN_CALL_DATA = (UpdatesCommitted, ClientBanned, RoundDecided, RoundAbandoned)
+"""Events that rest on what only their call data say; of the others the rest is public."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedRound:
+    """A round that has ended, as its transactions made it.
+
+    Attributes:
+        round: t.
+        known: whether seed, committee and model are those that the round opened with; false
+            where the record of the round before is missing.
+        before: the contract's state just before the round ended, bans included.
+        commitments: all that the chain holds of the round, in its order.
+        block: number of the block in which it ended.
+        decided: the decision, if there is one.
+        transaction: hash of the transaction that ended the round.
+    """
+
+    round: int
+    known: bool
+    before: LedgerState
+    commitments: tuple[MinedCommitment, ...]
+    block: int
+    decided: RoundDecided | None
+    transaction: bytes
+
+    @property
+    def is_in_range(self) -> bool:
+        """Whether a decision's numbers are in range; a believed event may hold anything."""
+        event, sizes = self.decided, self.before.deployment
+        if event is None:
+            return True
+        ranked = [word_client(word) for word in event.ranking]
+        clients = [*ranked, *event.accepted, *event.next_committee]
+        return (
+            all(0 <= word < INFINITY_BITS << 32 for word in event.ranking)
+            and all(client < sizes.clients for client in clients)
+            and all(one < other for one, other in pairwise(event.ranking))
+            and len(set(ranked)) == len(ranked)
+            and sizes.members <= len(ranked) <= sizes.trainers
+        )
+
+
+Replayed: TypeAlias = "Observation | ReplayedRound"
+
+
+@dataclass
+class _OpenRound:
+    """What is collected until the round ends."""
+
+    known: bool = True
+    commitments: list[MinedCommitment] = field(default_factory=list)
+
+
+class Replay:
+    """The contract's transactions in order.
+
+    Attributes:
+        state: the contract's state after all that has been replayed.
+        believes_registry: whether clients were registered by a transaction that cannot be read.
+        applied: transactions that the specification accepts.
+    """
+
+    def __init__(self, ledger: CommitteeLedger, state: LedgerState) -> None:
+        self.state = state
+        self.believes_registry = False
+        self.applied = 0
+        self._transactions = TransactionReader(ledger)
+        self._open = _OpenRound()
+
+    def observe(self, to_block: int) -> Iterator[Replayed]:
+        """Yield what the chain's transactions did, every round when it ends, and what is odd.
+
+        Args:
+            to_block: last block that is read.
+
+        Yields:
+            An observation, or a round that ended; `state` is then the next one's.
+
+        Raises:
+            ReadingEndedError: some logs cannot be had, without which nothing after them is known.
+            ChainUnreachableError: the node went away.
+        """
+        for transaction in self._transactions.read(to_block):
+            if isinstance(transaction, Disagreement | Unserved):
+                yield transaction
+                continue
+            yield from transaction.found
+            yield from self._replay(transaction)
+
+    def open_commitments(self) -> int:
+        """Return how many commitments the round holds that has not ended."""
+        return len(self._open.commitments)
+
+    def _replay(self, transaction: RecordedTransaction) -> Iterator[Replayed]:
+        before, block = self.state, transaction.block
+        call = transaction.call or _evident_call(transaction)
+        if call is None or block is None or not self._can_apply(call):
+            yield from self._adopt(transaction, call)
+            return
+        at = before.round or None
+        try:
+            self.state, events = apply(before, call, block)
+        except Refusal as refusal:
+            yield Refused(transaction.block_number, at, transaction.hash, refusal)
+            yield from self._adopt(transaction, call)
+            return
+        self.applied += 1
+        yield from compare_events(events, transaction, at)
+        for event in events:
+            yield from self._follow(before, event, transaction, call)
+
+    def _can_apply(self, call: Call) -> bool:
+        """Say whether the state is one that the specification can start from."""
+        if isinstance(call, RegisterCall) and self.believes_registry:
+            return False
+        return self.state.stage is not Stage.OPEN or _is_plausible(self.state)
+
+    def _adopt(self, transaction: RecordedTransaction, call: Call | None) -> Iterator[Replayed]:
+        """Go on with what the logs say, since their transaction says nothing."""
+        number = transaction.block_number
+        for log in transaction.logs:
+            at = self.state.round or None
+            try:
+                event = decode_log(log).event
+            except ChainError as error:
+                yield Malformed(number, at, None, str(error))
+                continue
+            before = self.state
+            if call is None and isinstance(event, _ONLY_IN_CALL_DATA):
+                why = f" ({transaction.unserved})" if transaction.unserved else ""
+                detail = f"{hexed(transaction.hash)}{why}"
+                yield Unserved(number, Need.CALL_DATA, before.round or None, detail)
+            for odd in mismatches(before, event, transaction.block) if transaction.block else ():
+                values = odd.name, odd.recorded, odd.true
+                yield OtherValue(number, at, type(event), *values, is_made=False)
+            after = adopted(before, event, log.block_number)
+            self.state = after.state
+            self.believes_registry |= isinstance(event, ClientsRegistered)
+            self._open.known = self._open.known and after.fits
+            yield from self._follow(before, event, transaction, None)
+
+    def _follow(
+        self,
+        before: LedgerState,
+        event: Event,
+        transaction: RecordedTransaction,
+        call: Call | None,
+    ) -> Iterator[Replayed]:
+        """Collect what belongs to the open round, and yield it when it ends."""
+        yield Happened(transaction.block_number, before, event, call, transaction.hash)
+        match event:
+            case UpdatesCommitted(_, clients, commitments):
+                self._open.commitments += [
+                    MinedCommitment(transaction.block_number, client, commitment)
+                    for client, commitment in zip(clients, commitments, strict=True)
+                    if client < before.deployment.clients
+                ]
+            case RoundDecided() | RoundAbandoned():
+                yield self._ended(before, event, transaction)
+            case _:
+                pass
+
+    def _ended(
+        self,
+        before: LedgerState,
+        event: RoundDecided | RoundAbandoned,
+        transaction: RecordedTransaction,
+    ) -> ReplayedRound:
+        ended = self._open
+        # What a round opens with is known if this event is the one before it and was believed.
+        self._open = _OpenRound(known=_is_plausible(self.state))
+        return ReplayedRound(
+            round=event.round,
+            known=ended.known and event.round == before.round,
+            before=replace(before, round=event.round),
+            commitments=tuple(ended.commitments),
+            block=transaction.block_number,
+            decided=event if isinstance(event, RoundDecided) else None,
+            transaction=transaction.hash,
+        )
+
+
+def _evident_call(transaction: RecordedTransaction) -> Call | None:
+    """Return the call behind an abandonment: nobody signs it, so that its event says it all."""
+    if len(transaction.logs) != 1:
+        return None
+    try:
+        event = decode_log(transaction.logs[0]).event
+    except ChainError:
+        return None
+    return AbandonCall(event.round) if isinstance(event, RoundAbandoned) else None
+
+
+def _is_plausible(state: LedgerState) -> bool:
+    """Say whether the committee of the state can serve; an adopted one may be anything."""
+    committee = state.committee
+    return (
+        len(set(committee)) == len(committee) == state.deployment.members
+        and max(committee) < state.deployment.clients
+    )

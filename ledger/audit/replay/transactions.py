@@ -1,0 +1,190 @@
+"""The contract's transactions as the chain holds them: logs, call data and blocks that agree.
+
+What a chain says twice must agree: a log's place, its block's hash, its transaction. Signatures
+are in call data only. Where a transaction was not sent to the ledger (an account with code of its
+own, EIP-7702, may call it from within), or the chain does not serve it, they cannot be checked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING, TypeAlias
+
+from ledger.audit.codes import Fact, Need
+from ledger.audit.observations import Disagreement, Unserved
+from ledger.audit.sentences import hexed
+from ledger.chain.contract.calls import decode_call
+from ledger.chain.ports import ChainDamagedError, ChainUnreachableError
+from ledger.protocol.errors import ChainError
+from ledger.protocol.ledger_state import BlockContext
+from ledger.protocol.types import Digest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ledger.chain.contract.calls import Call
+    from ledger.chain.contract.committee_ledger import CommitteeLedger
+    from ledger.chain.ports import Block, ChainReader, Log, Transaction
+
+BLOCKS_AT_ONCE = 512
+
+Odd: TypeAlias = Disagreement | Unserved
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedTransaction:
+    """A transaction that left events of the contract.
+
+    Attributes:
+        hash: its hash.
+        block_number: of the block that its logs name.
+        logs: its events, in order.
+        call: what it asked of the contract; None if that cannot be read.
+        unserved: why the chain does not serve the transaction; empty if it does.
+        block: what it saw of its block; None if that cannot be read.
+        found: what disagrees about it, or could not be had.
+    """
+
+    hash: bytes
+    block_number: int
+    logs: tuple[Log, ...]
+    call: Call | None
+    unserved: str
+    block: BlockContext | None
+    found: tuple[Odd, ...]
+
+
+class ReadingEndedError(Exception):
+    """The chain does not serve what everything after it rests on.
+
+    Attributes:
+        observed: what it is.
+    """
+
+    def __init__(self, observed: Odd) -> None:
+        self.observed = observed
+        super().__init__(str(observed))
+
+
+class TransactionReader:
+    """Reads a contract's transactions, oldest first, and says what disagrees about them."""
+
+    def __init__(self, ledger: CommitteeLedger) -> None:
+        self._ledger = ledger
+        self._chain: ChainReader = ledger.chain
+        self._block: Block | None = None
+
+    def read(self, to_block: int) -> Iterator[RecordedTransaction | Odd]:
+        """Yield every transaction that left an event, and what is wrong among their logs.
+
+        Args:
+            to_block: last block that is read.
+
+        Yields:
+            The transactions in the chain's order.
+
+        Raises:
+            ReadingEndedError: some logs cannot be had, without which nothing after them is known.
+            ChainUnreachableError: the node went away.
+        """
+        ledger = self._ledger
+        for first in range(ledger.from_block, to_block + 1, BLOCKS_AT_ONCE):
+            last = min(first + BLOCKS_AT_ONCE - 1, to_block)
+            logs = self._logs(first, last)
+            yield from self._disorder(logs)
+            for _, group in groupby(logs, key=lambda log: log.transaction_hash):
+                yield self._transaction(tuple(group))
+
+    def _logs(self, first: int, last: int) -> list[Log]:
+        try:
+            return self._chain.logs(self._ledger.address, [], first, last)
+        except ChainUnreachableError:
+            raise
+        except ChainDamagedError as error:
+            blocks, fact = f"{first} to {last}", Fact.LOGS_UNREADABLE
+            raise ReadingEndedError(Disagreement(first, fact, blocks, true=str(error))) from error
+        except ChainError as error:
+            raise ReadingEndedError(Unserved(first, Need.CHAIN, detail=str(error))) from error
+
+    def _disorder(self, logs: list[Log]) -> Iterator[Odd]:
+        for one, other in pairwise(logs):
+            if (one.block_number, one.log_index) >= (other.block_number, other.log_index):
+                before, after = (
+                    f"log {x.log_index} of block {x.block_number}" for x in (one, other)
+                )
+                yield Disagreement(other.block_number, Fact.LOG_ORDER, before, after)
+        for log in logs:
+            if log.address != self._ledger.address:
+                yield Disagreement(log.block_number, Fact.LOG_ADDRESS, true=log.address)
+
+    def _transaction(self, logs: tuple[Log, ...]) -> RecordedTransaction:
+        found: list[Odd] = []
+        call, unserved = self._call(logs[0], found)
+        block = self._context(logs, found)
+        identity = logs[0].transaction_hash, logs[0].block_number
+        return RecordedTransaction(*identity, logs, call, unserved, block, tuple(found))
+
+    def _call(self, log: Log, found: list[Odd]) -> tuple[Call | None, str]:
+        """Return what the log's transaction asks of the contract, and why it cannot be had.
+
+        Raises:
+            ChainUnreachableError: the node went away.
+        """
+        number, subject = log.block_number, hexed(log.transaction_hash)
+        try:
+            transaction = self._chain.transaction(log.transaction_hash)
+        except ChainUnreachableError:
+            raise
+        except ChainDamagedError as error:
+            found.append(Disagreement(number, Fact.TRANSACTION, subject, true=str(error)))
+            return None, ""
+        except ChainError as error:  # nodes may drop the index of old transactions
+            return None, str(error)
+        other = _difference(log, transaction)
+        if other is not None:
+            found.append(Disagreement(number, Fact.TRANSACTION, subject, true=other))
+        if other is not None or transaction.to != self._ledger.address:
+            return None, ""
+        try:
+            return decode_call(transaction.input), ""
+        except ChainError:
+            return None, ""
+
+    def _context(self, logs: tuple[Log, ...], found: list[Odd]) -> BlockContext | None:
+        """Return the block of a transaction, checked against its neighbour and the logs.
+
+        Raises:
+            ChainUnreachableError: the node went away.
+        """
+        number, last = logs[0].block_number, self._block
+        subject = str(number)
+        try:
+            block = self._chain.block(number)
+        except ChainUnreachableError:
+            raise
+        except ChainDamagedError as error:
+            found.append(Disagreement(number, Fact.BLOCK_UNREADABLE, subject, true=str(error)))
+            return None
+        except ChainError as error:
+            found.append(Unserved(number, Need.BLOCK, detail=f"{number}: {error}"))
+            return None
+        self._block = block
+        wrong = [log for log in logs if (log.block_number, log.block_hash) != (number, block.hash)]
+        if block.number != number or wrong:
+            recorded = hexed((wrong or logs)[0].block_hash)
+            true = f"block {block.number}, {hexed(block.hash)}"
+            found.append(Disagreement(number, Fact.LOG_BLOCK, subject, recorded, true))
+        if last is not None and last.number == number - 1 and last.hash != block.parent_hash:
+            recorded, true = hexed(block.parent_hash), hexed(last.hash)
+            found.append(Disagreement(number, Fact.PARENT_BLOCK, subject, recorded, true))
+        return BlockContext(number, Digest(block.parent_hash))
+
+
+def _difference(log: Log, transaction: Transaction) -> str | None:
+    """Return what tells a transaction from the one that a log names; None if it is that one."""
+    if transaction.hash != log.transaction_hash:
+        return f"the chain answers with {hexed(transaction.hash)}"
+    if transaction.block_number != log.block_number:
+        return f"it is in block {transaction.block_number}"
+    return None

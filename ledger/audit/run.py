@@ -1,0 +1,270 @@
+"""A whole run as observations: the chain file, the deployment, every round, and the end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from ledger.audit.codes import Fact, Need
+from ledger.audit.evidence.models import ModelChain
+from ledger.audit.evidence.reader import RoundReader
+from ledger.audit.observations import (
+    Disagreement,
+    Happened,
+    KeptHead,
+    RolledBack,
+    RunStart,
+    StateRead,
+    Unserved,
+)
+from ledger.audit.replay.replay import Replay, ReplayedRound
+from ledger.audit.replay.transactions import ReadingEndedError
+from ledger.audit.sentences import hexed
+from ledger.audit.start import read_start
+from ledger.chain.contract.committee_ledger import Snapshot
+from ledger.chain.ports import ChainDamagedError, ChainUnreachableError, NotServedError
+from ledger.protocol import rounds
+from ledger.protocol.errors import ChainError, Refusal
+from ledger.protocol.ledger_state import ClientBanned, RoundAbandoned, RoundDecided, Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator
+
+    from ledger.audit.evidence.archive import Archive
+    from ledger.audit.finality import Anchor
+    from ledger.audit.observations import Observation
+    from ledger.chain.contract.committee_ledger import CommitteeLedger
+    from ledger.protocol.ledger_state import LedgerState
+    from ledger.protocol.types import Digest
+
+_MOVING_THE_HEAD = (RoundDecided, RoundAbandoned, ClientBanned)
+
+
+class NotedBlock(Protocol):
+    """A block by its number and hash."""
+
+    @property
+    def number(self) -> int:
+        """Of the block."""
+
+    @property
+    def hash(self) -> bytes:
+        """Of the block."""
+
+
+@runtime_checkable
+class SelfChecking(Protocol):
+    """A chain that is a file: it can say whether it still is what the EVM made."""
+
+    def verify(self) -> None:
+        """Accept the whole chain, or name its first contradiction.
+
+        Raises:
+            ChainDamagedError: names the block, and what is wrong with it.
+        """
+
+
+@runtime_checkable
+class Acknowledging(Protocol):
+    """A chain whose home keeps the newest block that it has acknowledged."""
+
+    def acknowledged(self) -> NotedBlock | None:
+        """Return that block as it was noted before the chain was opened; None without a note.
+
+        Raises:
+            ChainError: the note cannot be read.
+        """
+
+
+class RunReader:
+    """Reads a run once, from its chain and its blobs.
+
+    Attributes:
+        rounds: how many rounds have ended.
+        applied: transactions that the specification accepts.
+        open_commitments: commitments of the round that has not ended.
+        standing: what was deployed, and where it stands, as plain data.
+        kept: where the run has the head that the auditor kept; None if it was not found.
+    """
+
+    def __init__(
+        self,
+        ledger: CommitteeLedger,
+        archive: Archive,
+        anchor: Anchor,
+        kept: Digest | None,
+        progress: Callable[[int, int], None] | None,
+    ) -> None:
+        self.rounds = 0
+        self.applied = 0
+        self.open_commitments = 0
+        self.standing: dict[str, Any] = {}
+        self.kept: KeptHead | None = None
+        self._ledger = ledger
+        self._archive = archive
+        self._anchor = anchor
+        self._wanted = kept
+        self._progress = progress
+        self._settled: LedgerState | None = None
+
+    def observe(self) -> Iterator[Observation]:
+        """Yield all that there is to see, as far as the chain serves it."""
+        is_whole = False
+        try:
+            yield from self._file()
+            is_whole = yield from self._run()
+        except ChainError as error:
+            yield from unreadable(error)
+        if self._wanted is not None and self.kept is None:
+            if is_whole:
+                yield KeptHead(self._anchor.head.number, self._wanted, None)
+            else:
+                yield Unserved(0, Need.KEPT_HEAD, detail=hexed(self._wanted))
+
+    def _file(self) -> Iterator[Observation]:
+        """Let a chain that is a file check itself: a forger of one table has to forge them all."""
+        chain, head = self._ledger.chain, self._anchor.head.number
+        if isinstance(chain, SelfChecking):
+            try:
+                chain.verify()
+            except ChainDamagedError as error:
+                yield Disagreement(0, Fact.CHAIN_FILE, true=str(error))
+            except ChainError as error:
+                yield Unserved(0, Need.CHAIN_FILE, detail=str(error))
+        if not isinstance(chain, Acknowledging):
+            return
+        try:
+            noted = chain.acknowledged()
+        except ChainError as error:
+            yield Unserved(0, Need.HEAD_NOTE, detail=str(error))
+            return
+        if noted is not None:
+            found = chain.block(noted.number).hash if noted.number <= head else None
+            if found != noted.hash:
+                yield RolledBack(0, head, noted.number, noted.hash, found)
+
+    def _run(self) -> Generator[Observation, None, bool]:
+        """Yield the run from its deployment on; return whether it was read to its end."""
+        models = ModelChain(self._archive)
+        start: RunStart | None = None
+        for seen in read_start(self._ledger, self._archive, models):
+            yield seen
+            start = seen if isinstance(seen, RunStart) else None
+        if start is None:
+            return False
+        if not start.is_possible:
+            yield Unserved(start.block, Need.DEPLOYMENT)
+            return False
+        self.standing |= _deployed(start)
+        if start.document is None:
+            config = hexed(start.recorded.config)
+            yield Unserved(start.block, Need.PARAMETERS, detail=config)
+        reader = RoundReader(start, self._archive, models)
+        replay = Replay(self._ledger, rounds.deployed(start.deployment, start.domain))
+        self._settled = replay.state
+        try:
+            yield from self._replayed(replay, reader)
+        except ReadingEndedError as ended:
+            yield ended.observed
+            if isinstance(ended.observed, Disagreement):
+                yield Unserved(ended.observed.block, Need.CHAIN)
+            return False
+        finally:
+            self.applied, self.open_commitments = replay.applied, replay.open_commitments()
+            self.standing |= _stands(replay)
+            self.standing["final_head"] = self._final_head()
+        yield from reader.appeared()
+        return True
+
+    def _replayed(self, replay: Replay, reader: RoundReader) -> Iterator[Observation]:
+        """Yield what the transactions did, and where the contract says that they lead."""
+        head, final = self._anchor.head.number, self._anchor.final_number
+        stands = self._state(head)
+        believes_registry = False
+        self._note(KeptHead(self._ledger.from_block, replay.state.head, 0))
+        for seen in replay.observe(head):
+            if seen.block <= final:
+                self._settled, believes_registry = replay.state, replay.believes_registry
+            if isinstance(seen, ReplayedRound):
+                yield from reader.observe(seen)
+                self.rounds = reader.ended
+                if self._progress is not None:
+                    self._progress(seen.round, _ended(stands, self.rounds))
+                continue
+            if isinstance(seen, Happened) and isinstance(seen.event, _MOVING_THE_HEAD):
+                event = seen.event
+                self._note(KeptHead(seen.block, event.head, event.round, type(event)))
+            yield seen
+        if isinstance(stands, Snapshot):
+            yield StateRead(head, stands, replay.state, replay.believes_registry)
+        else:
+            yield stands
+        if self._ledger.from_block <= final < head:
+            # The newest state may be another branch's: what contradicts only there proves nothing.
+            stood = self._state(final)
+            if isinstance(stood, Snapshot):
+                yield StateRead(final, stood, self._settled or replay.state, believes_registry)
+
+    def _state(self, number: int) -> Snapshot | Unserved | Disagreement:
+        """Return where the contract says that it stands, or why it does not.
+
+        Raises:
+            ChainUnreachableError: the node went away.
+        """
+        try:
+            return self._ledger.state(number)
+        except ChainUnreachableError:
+            raise
+        except NotServedError as error:
+            return Unserved(number, Need.STATE, detail=str(error))
+        except (ChainError, Refusal) as error:
+            return Disagreement(number, Fact.STATE_UNREADABLE, true=str(error))
+
+    def _final_head(self) -> str:
+        """Return the newest head that cannot be taken back; empty if nobody can say."""
+        if self._settled is None or self._anchor.final_number < self._ledger.from_block:
+            return ""
+        return hexed(self._settled.head)
+
+    def _note(self, passed: KeptHead) -> None:
+        if passed.head == self._wanted and self.kept is None:
+            self.kept = passed
+
+
+def unreadable(error: ChainError) -> Iterator[Observation]:
+    """Yield what it comes to that the chain cannot be read any further.
+
+    Args:
+        error: why.
+    """
+    if isinstance(error, ChainDamagedError):
+        yield Disagreement(0, Fact.CHAIN_UNREADABLE, true=str(error))
+    yield Unserved(0, Need.CHAIN, detail=str(error))
+
+
+def _ended(stands: object, rounds_so_far: int) -> int:
+    """Return how many rounds have ended, as the contract says."""
+    if not isinstance(stands, Snapshot):
+        return rounds_so_far
+    return stands.round if stands.stage is Stage.FINISHED else stands.round - 1
+
+
+def _stands(replay: Replay) -> dict[str, Any]:
+    state = replay.state
+    return {"head": hexed(state.head), "round": state.round, "stage": state.stage.name.lower()}
+
+
+def _deployed(start: RunStart) -> dict[str, Any]:
+    d = start.deployment
+    return {
+        "config": hexed(d.config),
+        "clients": d.clients,
+        "trainers": d.trainers,
+        "members": d.members,
+        "rounds": d.rounds,
+        "form": int(d.form),
+        "aggregation_ppm": d.aggregation_ppm,
+        "commit_blocks": d.commit_blocks,
+        "deadline_blocks": d.deadline_blocks,
+        "replies": d.replies,
+        "beacon": str(d.beacon),
+    }

@@ -1,0 +1,98 @@
+"""What a run starts from: the contract, its configuration and its first model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ledger.audit.codes import BlobKind, Fact, Need
+from ledger.audit.evidence.archive import Lost
+from ledger.audit.observations import Disagreement, RunStart, Unserved
+from ledger.chain.addresses import to_canonical
+from ledger.chain.contract.code import code_doubt
+from ledger.chain.contract.deployment import deployment_for
+from ledger.chain.ports import ChainDamagedError, ChainUnreachableError, NotServedError
+from ledger.protocol.documents.run import decode_run
+from ledger.protocol.errors import ChainError, EncodingError, Refusal
+from ledger.protocol.parameters import MAX_CLIENTS, MAX_MEMBERS, MAX_TRAINERS, MIN_MEMBERS
+from ledger.protocol.types import Address, Domain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ledger.audit.evidence.archive import Archive
+    from ledger.audit.evidence.models import ModelChain
+    from ledger.chain.contract.committee_ledger import CommitteeLedger
+    from ledger.protocol.documents.run import RunDocument
+    from ledger.protocol.ledger_state import Deployment
+
+
+def read_start(
+    ledger: CommitteeLedger, archive: Archive, models: ModelChain
+) -> Iterator[RunStart | Disagreement | Unserved]:
+    """Yield what was deployed, last, and before it what of it could not be had.
+
+    Args:
+        ledger: the contract.
+        archive: where its configuration is.
+        models: takes the first model.
+
+    Raises:
+        ChainUnreachableError: the node went away.
+    """
+    block = ledger.from_block
+    domain = Domain(ledger.chain.chain_id, Address(to_canonical(ledger.address)))
+    try:
+        recorded = ledger.deployment()
+    except ChainUnreachableError:
+        raise
+    except NotServedError as error:
+        yield Unserved(block, Need.DEPLOYMENT, detail=str(error))
+        return
+    except (ChainError, Refusal) as error:
+        yield Disagreement(block, Fact.DEPLOYMENT_UNREADABLE, true=str(error))
+        yield Unserved(block, Need.DEPLOYMENT)
+        return
+    blob = archive.read(BlobKind.CONFIGURATION, recorded.config, None)
+    document, malformed = (None, "") if isinstance(blob, Lost) else _document(blob)
+    deployment = recorded if document is None else deployment_for(document)[0]
+    code = ""
+    try:
+        code = code_doubt(ledger.chain.code(ledger.address), deployment, domain) or ""
+    except ChainUnreachableError:
+        raise
+    except ChainDamagedError as error:
+        code = f"it cannot be read: {error}"
+    except ChainError as error:
+        yield Unserved(block, Need.CODE, detail=str(error))
+    model = None
+    if document is not None:
+        model = models.begin(deployment.model, document.parameters.dimension)
+    yield RunStart(
+        block=block,
+        domain=domain,
+        address=ledger.address,
+        recorded=recorded,
+        document=document,
+        lost=blob if isinstance(blob, Lost) else None,
+        malformed=malformed,
+        deployment=deployment,
+        is_possible=document is not None or _is_possible(recorded),
+        code=code,
+        model=model,
+    )
+
+
+def _document(data: bytes) -> tuple[RunDocument | None, str]:
+    """Return the configuration, or why it is none."""
+    try:
+        return decode_run(data), ""
+    except EncodingError as error:
+        return None, str(error)
+
+
+def _is_possible(deployment: Deployment) -> bool:
+    return (
+        MIN_MEMBERS <= deployment.members <= MAX_MEMBERS
+        and deployment.members <= deployment.trainers <= MAX_TRAINERS
+        and deployment.members + deployment.trainers <= deployment.clients <= MAX_CLIENTS
+    )

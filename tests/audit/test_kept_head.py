@@ -1,0 +1,211 @@
+"""The one line that an auditor keeps, and the note that a home keeps: what a roll-back meets."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ledger.audit.audit import audit
+from ledger.audit.codes import Fact, Need, Outcome, Step
+from ledger.audit.report import readable
+from ledger.chain.contract.deployment import connect
+from ledger.chain.embedded.reader import EmbeddedReader
+from ledger.chain.ports import ChainDamagedError
+from ledger.protocol.ledger_state import ClientBanned, RoundAbandoned, RoundDecided
+from ledger.protocol.types import Digest
+from tests.audit.forged_chain import ForgedChain, forged
+from tests.audit.runs import Run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ledger.audit.report import AuditReport
+
+
+def heads_of(run: Run) -> list[tuple[int, str, Digest]]:
+    """Return every head that the run has had: its round, what made it, and the head."""
+    recorded = run.ledger.events(0, run.chain.head().number)
+    moved = (RoundDecided, RoundAbandoned, ClientBanned)
+    made = [r.event for r in recorded if isinstance(r.event, moved)]
+    return [
+        (0, "", run.ledger.deployment().config),
+        *((event.round, type(event).__name__, event.head) for event in made),
+    ]
+
+
+def test_a_run_passes_through_every_head_that_it_has_had(honest: Run) -> None:
+    heads = heads_of(honest)
+    assert {event for _, event, _ in heads} == {
+        "",
+        "RoundDecided",
+        "RoundAbandoned",
+        "ClientBanned",
+    }
+    for at, event, head in heads:
+        report = audit(honest.ledger, honest.blobs, head=head)
+        assert report.outcome is Outcome.PASSED, readable(report)
+        assert report.kept is not None
+        assert (report.kept.found, report.kept.round, report.kept.event) == (True, at, event)
+        shown = [line for line in readable(report) if "head that you kept" in line]
+        assert shown == [report.kept.sentence]
+        assert f"0x{head.hex()}" in shown[0]
+        data = json.loads(json.dumps(report.as_dict()))
+        assert data["kept_head"]["found"] is True
+
+
+def test_says_where_the_run_has_the_head(honest: Run) -> None:
+    places = {
+        audit(honest.ledger, honest.blobs, head=head).kept.sentence.rsplit(", ", 1)[-1]  # type: ignore[union-attr]
+        for _, _, head in heads_of(honest)[:4]
+    }
+    assert {"before round 1.", "after round 1.", "after a ban in round 3."} <= places
+
+
+def test_a_head_that_the_run_never_had_contradicts(honest: Run) -> None:
+    for other in (Digest(bytes(32)), honest.ledger.state().seed):
+        report = audit(honest.ledger, honest.blobs, head=other)
+        contradiction = report.step(Step.HEAD).contradiction
+        assert contradiction is not None, readable(report)
+        assert contradiction.fact is Fact.KEPT_HEAD
+        assert f"0x{other.hex()}" in contradiction.sentence
+        assert report.kept is not None
+        assert (report.kept.found, report.kept.round) == (False, None)
+        assert "was not found" in str(readable(report))
+
+
+@dataclass
+class Copies:
+    """A run, and its home as it was after its first round."""
+
+    run: Run
+    backup: Path
+    head: Digest
+
+    def audited(self, folder: Path, *, head: Digest | None = None) -> AuditReport:
+        with EmbeddedReader.open(folder / "chain.sqlite") as chain:
+            return audit(connect(chain, self.run.manifest), self.run.blobs, head=head)
+
+
+@pytest.fixture
+def copies(tmp_path: Path) -> Copies:
+    (tmp_path / "home").mkdir()
+    run = Run.opened(tmp_path / "home")
+    run.play()
+    run.chain.close()
+    shutil.copytree(tmp_path / "home", tmp_path / "backup")
+    with EmbeddedReader.open(tmp_path / "home" / "chain.sqlite") as chain:
+        assert chain.acknowledged() is not None
+    again = type(run.chain).open(tmp_path / "home" / "chain.sqlite", synchronous="NORMAL")
+    with again:
+        run.chain = again
+        run.ledger = type(run.ledger)(again, run.ledger.address, run.ledger.from_block)
+        run.play()
+        head = run.ledger.state().head
+    return Copies(run, tmp_path / "backup", head)
+
+
+def test_a_backup_of_a_whole_home_passes_unless_its_head_was_kept(copies: Copies) -> None:
+    """Nothing in an older copy says that it is old: that is what the head is kept for."""
+    report = copies.audited(copies.backup)
+    assert (report.outcome, report.rounds) == (Outcome.PASSED, 1), readable(report)
+    report = copies.audited(copies.backup, head=copies.head)
+    assert report.outcome is Outcome.FAILED, readable(report)
+    assert "it does not reach it, as an older copy of the run does not" in str(readable(report))
+
+
+def test_an_older_chain_beside_a_newer_note_contradicts(copies: Copies) -> None:
+    home = copies.backup.parent / "home"
+    shutil.copy(copies.backup / "chain.sqlite", home / "chain.sqlite")
+    report = copies.audited(home)
+    contradiction = report.step(Step.HEAD).contradiction
+    assert contradiction is not None, readable(report)
+    assert contradiction.fact is Fact.ROLLED_BACK
+    assert "the chain does not have it, it ends with block" in contradiction.sentence
+
+
+@dataclass
+class Noting(ForgedChain):
+    """A chain whose home has noted something."""
+
+    noted: tuple[int, bytes] | None = None
+    is_damaged: bool = False
+
+    def acknowledged(self) -> Noted | None:
+        if self.is_damaged:
+            raise ChainDamagedError("the note is damaged")
+        return None if self.noted is None else Noted(*self.noted)
+
+
+@dataclass
+class Noted:
+    number: int
+    hash: bytes
+
+
+def with_note(
+    run: Run, noted: tuple[int, bytes] | None, *, is_damaged: bool = False
+) -> AuditReport:
+    ledger = forged(run.ledger)
+    ledger.chain = Noting(run.chain, noted=noted, is_damaged=is_damaged)
+    return audit(ledger, run.blobs)
+
+
+def test_a_noted_block_must_be_in_the_chain_with_its_hash(honest: Run) -> None:
+    head = honest.chain.head()
+    for block in (head, honest.chain.block(3)):
+        assert with_note(honest, (block.number, block.hash)).outcome is Outcome.PASSED
+    assert with_note(honest, None).outcome is Outcome.PASSED
+    for noted in ((head.number + 1, bytes(32)), (3, bytes(32)), (head.number, bytes(32))):
+        report = with_note(honest, noted)
+        contradiction = report.step(Step.HEAD).contradiction
+        assert contradiction is not None, readable(report)
+        assert contradiction.fact is Fact.ROLLED_BACK
+
+
+def test_a_damaged_note_says_nothing_of_the_chain(honest: Run) -> None:
+    report = with_note(honest, None, is_damaged=True)
+    assert report.outcome is Outcome.INCOMPLETE, readable(report)
+    [missing] = report.step(Step.HEAD).missing
+    assert missing.need is Need.HEAD_NOTE
+    assert "the note is damaged" in missing.sentence
+
+
+def test_a_run_that_grows_during_its_audit_is_audited_as_of_its_first_head(tmp_path: Path) -> None:
+    """The writer goes on between two rounds; what it writes is not in the snapshot."""
+    run = Run.opened(tmp_path)
+    with run.chain:
+        run.play()
+        run.play()
+        head, ledger_head = run.chain.head(), run.ledger.state().head
+
+        def go_on(_done: int, _total: int) -> None:
+            run.chain.mine(2)
+            run.ban(run.committee[0] if run.round == 3 else run.committee[1])
+            run.round += 1
+
+        run.round = 3
+        with EmbeddedReader.open(tmp_path / "chain.sqlite") as chain:
+            report = audit(connect(chain, run.manifest), run.blobs, go_on)
+    assert report.outcome is Outcome.PASSED, readable(report)
+    assert report.deployment["head_block"] == head.number
+    assert report.deployment["head"] == f"0x{ledger_head.hex()}"
+
+
+def test_every_report_says_what_it_is_as_of_and_prints_the_line_to_keep(honest: Run) -> None:
+    wrong = replace(honest.chain.head(), parent_hash=bytes(32))
+    reports = [
+        audit(honest.ledger, honest.blobs),
+        audit(
+            forged(honest.ledger, block_of=lambda b: wrong if b.number == wrong.number else b),
+            honest.blobs,
+        ),
+    ]
+    assert [report.outcome for report in reports] == [Outcome.PASSED, Outcome.FAILED]
+    for report in reports:
+        text = readable(report)
+        assert any(line.startswith(f"as of block   {wrong.number}, 0x") for line in text)
+        assert any(line.startswith("To keep: cmfl audit --head 0x") for line in text)

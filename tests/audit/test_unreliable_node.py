@@ -1,0 +1,307 @@
+"""No node makes a false word of an honest run, and no tampering passes through the noise."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from ledger.audit.audit import audit
+from ledger.audit.codes import FindingKind, Need, Outcome, Step, StepOutcome
+from ledger.audit.report import readable
+from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerWriter
+from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.protocol.types import Digest
+from tests.audit.blobs import ChangedBlobs
+from tests.audit.honest import one_lies, two_fail
+from tests.audit.runs import Deviation, Run
+from tests.audit.unreliable_node import UnreliableNode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from ledger.audit.report import AuditReport
+    from ledger.chain.ports import Block, Log, Transaction
+
+RATES = st.sampled_from((0.0, 0.02, 0.1, 0.4))
+SEEDS = st.integers(0, 2**32)
+
+
+@dataclass
+class Branches:
+    """One run that has gone two ways since its second round.
+
+    Attributes:
+        one: as it went.
+        other: as it also went.
+        final: the last block that both have.
+    """
+
+    one: Run
+    other: Run
+    final: int
+
+    def audited(
+        self, node: UnreliableNode, *, changed: dict[Digest, bytes | None] | None = None
+    ) -> AuditReport:
+        ledger = CommitteeLedger(node, self.one.ledger.address, self.one.ledger.from_block)
+        kept = self.one.ledger.state().head if node.final < self.one.chain.head().number else None
+        return audit(ledger, ChangedBlobs(self.one.blobs, changed or {}), head=kept)
+
+    def node(self, seed: int = 0, **rates: Any) -> UnreliableNode:
+        chains = [self.one.chain, self.other.chain]
+        return UnreliableNode(chains, self.final, random.Random(seed), **rates)
+
+
+@pytest.fixture(scope="module")
+def branches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Branches]:
+    folder: Path = tmp_path_factory.mktemp("branches")
+    run = Run.opened(folder)
+    run.play(Deviation(payloads=two_fail, vectors=one_lies))
+    run.ban(run.committee[0])
+    final = run.chain.head().number
+    run.chain.close()
+    chains = []
+    for name in ("one", "other"):
+        path = folder / name / "chain.sqlite"
+        path.parent.mkdir()
+        shutil.copy(folder / "chain.sqlite", path)
+        chains.append(EmbeddedChain.open(path, synchronous="NORMAL", clock=lambda: 1_700_000_000))
+    one, other = (
+        replace(run, chain=chain, ledger=LedgerWriter(chain, run.ledger.address, 1))
+        for chain in chains
+    )
+    one.ledger.from_block = other.ledger.from_block = run.ledger.from_block
+    one.take_up()
+    one.play()
+    one.play()
+    other.take_up()
+    other.chain.mine(1)
+    other.play(Deviation(payloads=two_fail))
+    other.ban(other.committee[0])
+    other.commit({client: other.word(client) for client in other.trainers[:3]})
+    other.abandon()
+    with one.chain, other.chain:
+        yield Branches(one, other, final)
+
+
+def test_each_branch_has_nothing_against_it(branches: Branches) -> None:
+    report = branches.audited(branches.node())
+    assert (report.outcome, report.rounds) == (Outcome.PASSED, 3), readable(report)
+    report = branches.audited(replace(branches.node(), branch=1))
+    needs = {missing.need for step in report.steps for missing in step.missing}
+    # The head that was kept is the other branch's, and either may be taken back yet.
+    assert (report.outcome, needs, report.rounds) == (Outcome.INCOMPLETE, {Need.FINALITY}, 3)
+
+
+@hypothesis_settings(max_examples=40)
+@given(seed=SEEDS, failing=RATES, moving=RATES, leaving=st.sampled_from((0.0, 0.01)), lost=RATES)
+def test_an_honest_run_never_fails(branches: Branches, seed: int, **rates: float) -> None:
+    report = branches.audited(branches.node(seed, **rates))
+    assert report.outcome is not Outcome.FAILED, readable(report)
+    is_quiet = not any(rates.values())
+    assert report.outcome is Outcome.PASSED or not is_quiet, readable(report)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_an_honest_run_never_fails_though_its_node_moves_at_every_call(
+    branches: Branches, seed: int
+) -> None:
+    report = branches.audited(branches.node(seed, moving=1.0))
+    assert report.outcome is not Outcome.FAILED, readable(report)
+
+
+def flipped(data: bytes) -> bytes:
+    return data[:-1] + bytes([data[-1] ^ 1])
+
+
+def a_wrong_log(branches: Branches) -> Callable[[str, Any], Any]:
+    place = branches.final
+
+    def wrong(log: Log) -> Log:
+        return replace(log, data=flipped(log.data)) if log.block_number == place else log
+
+    return lambda call, answer: list(map(wrong, answer)) if call == "logs" else answer
+
+
+def a_hidden_log(branches: Branches) -> Callable[[str, Any], Any]:
+    place = branches.final
+    return lambda call, answer: (
+        [log for log in answer if log.block_number != place] if call == "logs" else answer
+    )
+
+
+def a_wrong_transaction(branches: Branches) -> Callable[[str, Any], Any]:
+    def wrong(transaction: Transaction) -> Transaction:
+        is_meant = transaction.block_number == branches.final
+        return replace(transaction, input=flipped(transaction.input)) if is_meant else transaction
+
+    return lambda call, answer: wrong(answer) if call == "transaction" else answer
+
+
+def a_wrong_block(branches: Branches) -> Callable[[str, Any], Any]:
+    def wrong(block: Block) -> Block:
+        is_meant = block.number == branches.final - 1
+        return replace(block, hash=bytes(32)) if is_meant else block
+
+    return lambda call, answer: wrong(answer) if call == "block" else answer
+
+
+def wrong_code(_branches: Branches) -> Callable[[str, Any], Any]:
+    return lambda call, answer: flipped(answer) if call == "code" else answer
+
+
+def wrong_answers(_branches: Branches) -> Callable[[str, Any], Any]:
+    return lambda call, answer: flipped(answer) if call == "call" else answer
+
+
+LIES = {
+    "a wrong log": a_wrong_log,
+    "a hidden log": a_hidden_log,
+    "a wrong transaction": a_wrong_transaction,
+    "a wrong block": a_wrong_block,
+    "wrong code": wrong_code,
+    "wrong answers": wrong_answers,
+}
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_a_tampered_run_fails_through_a_node_that_does_its_work(
+    branches: Branches, name: str
+) -> None:
+    report = branches.audited(replace(branches.node(), lie=LIES[name](branches)))
+    assert report.outcome is Outcome.FAILED, readable(report)
+
+
+@hypothesis_settings(max_examples=40)
+@given(
+    seed=SEEDS,
+    name=st.sampled_from(sorted(LIES)),
+    failing=RATES,
+    moving=RATES,
+    leaving=st.sampled_from((0.0, 0.01)),
+    lost=RATES,
+)
+def test_a_tampered_run_never_passes(
+    branches: Branches, seed: int, name: str, **rates: float
+) -> None:
+    node = replace(branches.node(seed, **rates), lie=LIES[name](branches))
+    report = branches.audited(node)
+    assert report.outcome is not Outcome.PASSED, readable(report)
+
+
+def test_a_tampered_blob_never_passes(branches: Branches) -> None:
+    record = branches.one.outcome(1).record
+    for seed in range(8):
+        node = branches.node(seed, failing=0.1, moving=0.3, lost=0.1)
+        for wrong in (b"another record", None):
+            report = branches.audited(node, changed={record: wrong})
+            assert report.outcome is not Outcome.PASSED, readable(report)
+
+
+def test_what_contradicts_only_after_the_final_block_is_left_open(branches: Branches) -> None:
+    """It may be another branch's; as soon as the block is final it is a contradiction."""
+    head = branches.one.chain.head().number
+    assert head > branches.final
+
+    def wrong(call: str, answer: Any) -> Any:
+        if call != "logs":
+            return answer
+        return [replace(x, data=flipped(x.data)) if x.block_number == head else x for x in answer]
+
+    report = branches.audited(replace(branches.node(), lie=wrong))
+    assert report.outcome is Outcome.INCOMPLETE, readable(report)
+    needs = {missing.need for step in report.steps for missing in step.missing}
+    assert needs == {Need.FINALITY}
+    settled = branches.audited(replace(branches.node(), lie=wrong, final=head))
+    assert settled.outcome is Outcome.FAILED, readable(settled)
+
+
+def test_findings_after_the_final_block_prove_nothing_yet(branches: Branches) -> None:
+    report = branches.audited(replace(branches.node(), branch=1))
+    proven = {(finding.round, finding.kind) for finding in report.findings if finding.proven}
+    assert (1, FindingKind.FALSE_SCORES) in proven
+    assert {kind for at, kind in proven if at == 2} == {FindingKind.BAN}, "in the final block"
+    later = {finding.kind for finding in report.findings if finding.round == 3}
+    assert {FindingKind.BAN, FindingKind.ABANDONED_ROUND} <= later
+    assert not {kind for at, kind in proven if at == 3}
+
+
+def test_the_line_to_keep_is_the_newest_final_head(branches: Branches) -> None:
+    """A head that may be taken back would be missed by the next audit, of an honest run."""
+    for branch in (0, 1):
+        report = branches.audited(replace(branches.node(), branch=branch))
+        kept = report.deployment["final_head"]
+        assert f"To keep: cmfl audit --head {kept}" in readable(report)
+        assert kept != report.deployment["head"]
+        again = audit(branches.other.ledger, branches.other.blobs, head=head_of(kept))
+        assert again.kept is not None
+        assert (again.kept.found, again.kept.event) == (True, "ClientBanned")
+    for unsettled in (branches.node(leaving=1.0), replace(branches.node(), final=0)):
+        lines = readable(branches.audited(unsettled))
+        assert any(line.startswith("Nothing to keep") for line in lines)
+
+
+def head_of(text: str) -> Digest:
+    return Digest(bytes.fromhex(text.removeprefix("0x")))
+
+
+def test_a_chain_that_is_reorganised_during_the_audit_is_named(branches: Branches) -> None:
+    node = branches.node()
+    ledger = CommitteeLedger(node, branches.one.ledger.address, branches.one.ledger.from_block)
+
+    def move(_done: int, _total: int) -> None:
+        node.branch = 1
+
+    report = audit(ledger, branches.one.blobs, move)
+    assert report.outcome is Outcome.INCOMPLETE, readable(report)
+    assert all(Need.REORGANISED in {m.need for m in step.missing} for step in report.steps)
+    assert "the node's chain was reorganised during the audit" in str(readable(report))
+
+
+def test_a_node_that_takes_back_what_it_called_final_proves_nothing(branches: Branches) -> None:
+    """A node without finality calls its head final: no contradiction of its stays then."""
+    head = branches.one.chain.head().number
+    lie = a_wrong_log(branches)
+    node = replace(branches.node(), final=head, lie=lie)
+    ledger = CommitteeLedger(node, branches.one.ledger.address, branches.one.ledger.from_block)
+
+    def move(done: int, _total: int) -> None:
+        node.branch = int(done >= 2)
+
+    assert branches.audited(replace(node, branch=0)).outcome is Outcome.FAILED
+    report = audit(ledger, branches.one.blobs, move)
+    assert report.outcome is Outcome.INCOMPLETE, readable(report)
+
+
+@pytest.mark.parametrize("call", ["head", "finalized", "call", "code", "logs", "block"])
+def test_each_kind_of_call_that_is_not_served_leaves_something_open(
+    branches: Branches, call: str
+) -> None:
+    def fails(name: str, answer: Any) -> Any:
+        if name == call:
+            raise TimeoutError("it takes too long")
+        return answer
+
+    report = branches.audited(replace(branches.node(), lie=fails))
+    if call == "finalized":
+        assert report.outcome is Outcome.PASSED, readable(report)
+        return
+    assert report.outcome is Outcome.INCOMPLETE, readable(report)
+    assert "the node says: it takes too long" in str(readable(report))
+
+
+def test_transactions_that_the_node_has_dropped_leave_only_signatures_open(
+    branches: Branches,
+) -> None:
+    report = branches.audited(branches.node(lost=1.0))
+    open_steps = {s.number for s in report.steps if s.outcome is StepOutcome.NOT_CHECKABLE}
+    assert (report.outcome, open_steps) == (Outcome.INCOMPLETE, {Step.CERTIFICATES})
+    assert "the node has no transaction of this hash" in str(readable(report))
