@@ -17,17 +17,19 @@ from api.deployments import Deployments
 from api.docs_page import HEADERS, docs_page
 from api.problems import (
     CHAIN_DAMAGED,
+    CHAIN_NOT_SERVED,
     CHAIN_UNREACHABLE,
     MAX_SHOWN,
     REQUEST_INVALID,
     FieldError,
+    Kind,
     ProblemError,
     plain_problem,
     problem,
 )
 from api.reading import Service
 from ledger.blobs.store import FolderBlobs
-from ledger.chain.ports import ChainDamagedError
+from ledger.chain.ports import ChainDamagedError, ChainUnreachableError, NotServedError
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
@@ -106,10 +108,9 @@ def _add_errors(app: FastAPI, settings: Settings) -> None:
     @app.exception_handler(ChainError)
     async def unreadable(request: Request, error: ChainError) -> Response:
         _log.warning("%s: %s", request.url.path, error)
-        kind = CHAIN_DAMAGED if isinstance(error, ChainDamagedError) else CHAIN_UNREACHABLE
         if settings.rpc_url is not None:  # its address is nobody's business
-            return problem(request, kind, "the node does not answer as it should")
-        return problem(request, kind, str(error).replace(f"{settings.home}/", ""))
+            return problem(request, _kind(error), "the node does not answer as it should")
+        return problem(request, _kind(error), str(error).replace(f"{settings.home}/", ""))
 
     @app.exception_handler(HTTPException)
     async def http_error(request: Request, error: HTTPException) -> Response:
@@ -121,6 +122,18 @@ def _add_errors(app: FastAPI, settings: Settings) -> None:
     async def failed(request: Request, _: Exception) -> Response:
         # The server logs the traceback; the answer has none of it.
         return plain_problem(request, 500, "this is a fault of the service; its log tells more")
+
+
+def _kind(error: ChainError) -> Kind:
+    match error:
+        case ChainDamagedError():
+            return CHAIN_DAMAGED
+        case ChainUnreachableError():
+            return CHAIN_UNREACHABLE
+        case NotServedError():
+            return CHAIN_NOT_SERVED
+        case _:
+            return CHAIN_UNREACHABLE
 
 
 def _field_error(entry: dict[str, Any]) -> FieldError:

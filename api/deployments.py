@@ -1,20 +1,22 @@
 """Which deployments are served: those whose manifest agrees with the chain.
 
 A manifest is a hint. Before a deployment is served, chain id, block 0, code and configuration are
-compared with the chain; what does not agree is listed as refused and disturbs nobody else.
+compared with the chain, and the manifest of a run of this home with the run's folder; what does not
+agree is listed as refused and disturbs nobody else.
 """
 
 from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from ledger.chain.addresses import to_canonical
 from ledger.chain.contract.deployment import connect
-from ledger.chain.contract.manifest import read_manifest
-from ledger.chain.ports import ChainDamagedError, ChainUnreachableError
-from ledger.home import MANIFEST, RUN_NAME
+from ledger.chain.contract.manifest import read_manifest, read_run_manifest
+from ledger.chain.contract.possible import require_possible_sizes
+from ledger.chain.ports import ChainDamagedError, ChainUnreachableError, NotServedError
+from ledger.home import RUN_NAME, RunPaths
 from ledger.protocol.errors import CmflError
 from ledger.protocol.ledger_state import Stage
 
@@ -54,10 +56,18 @@ class Served:
 
         Args:
             registered: how many had registered at the block that is spoken of; None for all.
+
+        Raises:
+            NotServedError: the logs hold fewer.
         """
         if len(self._registry) < self.sizes.clients:
             self._registry = self.ledger.registry()
-        return self._registry[:registered]
+        wanted = self.sizes.clients if registered is None else registered
+        if len(self._registry) < wanted:
+            raise NotServedError(
+                f"the logs hold the registration of {len(self._registry)} clients, not of {wanted}"
+            )
+        return self._registry[:wanted]
 
     def state(self, block_number: int, final_block: int) -> Snapshot:
         """Return the contract's storage.
@@ -88,14 +98,18 @@ class Refused:
     reason: str
 
 
+_Identity: TypeAlias = "tuple[tuple[int, int, int] | None, ...]"
+
+
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A manifest's file and the state of it that was checked."""
+    """A manifest's file and the state in which it was checked, with the settings beside it."""
 
     path: Path
     run: str
     shown: str
-    identity: tuple[int, int, int]
+    identity: _Identity
+    is_of_this_home: bool
 
 
 class Deployments:
@@ -163,9 +177,10 @@ class Deployments:
         """Return the manifests that may be read, and the entries that may not."""
         files: list[_File] = []
         refused: list[Refused] = []
-        for path in [*_manifests_in(self._settings.runs), *self._settings.manifests]:
+        own = _manifests_in(self._settings.runs)
+        for path in [*own, *self._settings.manifests]:
             identity = _identity(path)
-            if identity is None:
+            if identity[0] is None:
                 continue
             shown = ascii(f"{path.parent.name}/{path.name}")[1:-1][:200]
             if not RUN_NAME.fullmatch(path.parent.name):
@@ -174,18 +189,23 @@ class Deployments:
                 refused.append(Refused(shown, f"there are over {MAX_MANIFESTS} manifests"))
                 break
             else:
-                files.append(_File(path, path.parent.name, shown, identity))
+                files.append(_File(path, path.parent.name, shown, identity, path in own))
         return files, refused
 
 
 def _manifests_in(runs: Path) -> list[Path]:
     try:
-        return sorted(folder / MANIFEST for folder in runs.iterdir())
+        return sorted(RunPaths(folder).manifest for folder in runs.iterdir())
     except OSError:
         return []
 
 
-def _identity(path: Path) -> tuple[int, int, int] | None:
+def _identity(manifest: Path) -> _Identity:
+    """Return what tells one state of a manifest and the settings beside it from another."""
+    return _state_of(manifest), _state_of(RunPaths(manifest.parent).configuration)
+
+
+def _state_of(path: Path) -> tuple[int, int, int] | None:
     """Return what tells one state of a regular file from another; None if it is none."""
     try:
         # A pipe under this name would be waited on for ever.
@@ -199,10 +219,15 @@ def _identity(path: Path) -> tuple[int, int, int] | None:
 
 def _without_path(error: CmflError, path: Path) -> str:
     """Return what is wrong, without where this machine keeps the file."""
-    return " ".join(str(error).replace(str(path), "").split())[:500]
+    return " ".join(str(error).replace(f"{path.parent}/", "").split())[:500]
 
 
 def _connected(chain: ChainReader, file: _File) -> Served:
-    manifest = read_manifest(file.path)
+    if file.is_of_this_home:
+        manifest = read_run_manifest(RunPaths(file.path.parent))
+    else:
+        manifest = read_manifest(file.path)
     ledger = connect(chain, manifest)
-    return Served(file.run, manifest, ledger, ledger.deployment())
+    sizes = ledger.deployment()
+    require_possible_sizes(sizes)
+    return Served(file.run, manifest, ledger, sizes)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from ledger.chain.ports import NotServedError
 from ledger.protocol.inputs import participants_of, registry_with_bans
 from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
 
@@ -105,11 +106,14 @@ def read_outcomes(served: Served, first: int, last: int, to_block: int) -> list[
 
     Returns:
         Every round from first to last.
+
+    Raises:
+        NotServedError: the logs do not hold all of them.
     """
     ledger = served.ledger
     opening = ledger.opening(first, to_block)
     if opening is None:
-        return []
+        raise NotServedError(f"round {last} is said to have opened, but no log opens round {first}")
     committee, seed = opening.committee, opening.seed
     ends = _ends(ledger, first, last, to_block)
     registry = registry_with_bans(served.registry(), ledger.bans(to_block))
@@ -118,6 +122,11 @@ def read_outcomes(served: Served, first: int, last: int, to_block: int) -> list[
         ended = ends.get(number)
         found.append(Outcome(number, committee, seed, ended, registry))
         if ended is None or not isinstance(ended.event, RoundDecided | RoundAbandoned):
+            if number < last:
+                raise NotServedError(
+                    f"round {last} is said to have opened, but round {number} "
+                    "has no end in the logs"
+                )
             break
         committee, seed = ended.event.next_committee, ended.event.next_seed
     return found

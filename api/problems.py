@@ -65,6 +65,7 @@ ROUND_NOT_FOUND = Kind("round-not-found", 404, "The round has not opened")
 CLIENT_NOT_FOUND = Kind("client-not-found", 404, "There is no such client")
 VOTES_NOT_FOUND = Kind("votes-not-found", 404, "The signatures are not in the ledger's call data")
 CHAIN_UNREACHABLE = Kind("chain-unreachable", 503, "The chain cannot be read")
+CHAIN_NOT_SERVED = Kind("chain-not-served", 502, "The chain's answers are not whole")
 CHAIN_DAMAGED = Kind("chain-damaged", 503, "The chain contradicts itself")
 CHAIN_MOVED = Kind("chain-moved", 503, "The chain was reorganised while it was read")
 
@@ -94,7 +95,7 @@ def problem(
         detail: about this occurrence.
         errors: the values at fault.
     """
-    headers = {"Retry-After": "1"} if kind.status == 503 else {}
+    headers = {"Retry-After": "1"} if kind.status in {502, 503} else {}
     type_ = f"urn:cmfl:problem:{kind.name}"
     return _answer(request, (type_, kind.title, kind.status), detail, headers, tuple(errors))
 

@@ -13,6 +13,7 @@ from api.round_view import deployment_path, round_links
 from api.routing import (
     INVALID,
     NOT_MODIFIED,
+    NOT_SERVED,
     UNAVAILABLE,
     Address,
     ClientIndex,
@@ -50,7 +51,11 @@ _BAD_CURSOR = "the cursor is cut, altered or another query's"
     response_model=ClientsAnswer,
     responses=NOT_MODIFIED
     | declared(
-        _400=_BAD_CURSOR, _404="no such deployment is served", _422=INVALID, _503=UNAVAILABLE
+        _400=_BAD_CURSOR,
+        _404="no such deployment is served",
+        _422=INVALID,
+        _502=NOT_SERVED,
+        _503=UNAVAILABLE,
     ),
 )
 def clients(request: Request, reading: Now, address: Address, page: Paged) -> Response:
@@ -63,7 +68,7 @@ def clients(request: Request, reading: Now, address: Address, page: Paged) -> Re
     bans = _bans(reading, served)
     answer = ClientsAnswer(
         as_of=reading.as_of,
-        clients=tuple(_entry(served, index, bans) for index in range(start, end)),
+        clients=tuple(_entry(served, index, bans, registered) for index in range(start, end)),
         next_cursor=encode_cursor(end, scope) if end < registered else None,
     )
     return respond(request, reading, answer)
@@ -74,13 +79,16 @@ def clients(request: Request, reading: Now, address: Address, page: Paged) -> Re
     summary="One client",
     response_model=ClientAnswer,
     responses=NOT_MODIFIED
-    | declared(_404="no such deployment or client", _422=INVALID, _503=UNAVAILABLE),
+    | declared(
+        _404="no such deployment or client", _422=INVALID, _502=NOT_SERVED, _503=UNAVAILABLE
+    ),
 )
 def client(request: Request, reading: Now, address: Address, number: ClientIndex) -> Response:
     """Tell a client's address, its samples, and whether it is banned."""
     served = reading.deployment(address)
-    require_client(number, _registered(reading, served))
-    entry = _entry(served, number, _bans(reading, served))
+    registered = _registered(reading, served)
+    require_client(number, registered)
+    entry = _entry(served, number, _bans(reading, served), registered)
     return respond(request, reading, ClientAnswer(as_of=reading.as_of, client=entry))
 
 
@@ -90,7 +98,11 @@ def client(request: Request, reading: Now, address: Address, number: ClientIndex
     response_model=ClientRoundsAnswer,
     responses=NOT_MODIFIED
     | declared(
-        _400=_BAD_CURSOR, _404="no such deployment or client", _422=INVALID, _503=UNAVAILABLE
+        _400=_BAD_CURSOR,
+        _404="no such deployment or client",
+        _422=INVALID,
+        _502=NOT_SERVED,
+        _503=UNAVAILABLE,
     ),
 )
 def client_rounds(
@@ -132,13 +144,13 @@ def _bans(reading: Reading, served: Served) -> dict[int, int]:
     return {ban.client: ban.round for ban in served.ledger.bans(reading.block.number)}
 
 
-def _entry(served: Served, index: int, bans: dict[int, int]) -> ClientEntry:
-    registered = served.registry()[index]
+def _entry(served: Served, index: int, bans: dict[int, int], registered: int) -> ClientEntry:
+    client = served.registry(registered)[index]
     path = f"{deployment_path(served.manifest.address)}/clients/{index}"
     return ClientEntry(
         client=index,
-        address=checksum(registered.address),
-        samples=str(registered.samples),
+        address=checksum(client.address),
+        samples=str(client.samples),
         banned_in_round=bans.get(index),
         links={"self": path, "rounds": f"{path}/rounds"},
     )

@@ -13,6 +13,7 @@ from api.routes_service import stage_name
 from api.routing import (
     INVALID,
     NOT_MODIFIED,
+    NOT_SERVED,
     UNAVAILABLE,
     Address,
     declared,
@@ -44,7 +45,7 @@ router = APIRouter(
     "",
     summary="All deployments",
     response_model=DeploymentsAnswer,
-    responses=NOT_MODIFIED | declared(_422=INVALID, _503=UNAVAILABLE),
+    responses=NOT_MODIFIED | declared(_422=INVALID, _502=NOT_SERVED, _503=UNAVAILABLE),
 )
 def deployments(request: Request, reading: Now) -> Response:
     """List every deployment whose manifest agrees with the chain, by its run's name."""
@@ -60,7 +61,9 @@ def deployments(request: Request, reading: Now) -> Response:
     summary="One deployment",
     response_model=DeploymentAnswer,
     responses=NOT_MODIFIED
-    | declared(_404="no such deployment is served", _422=INVALID, _503=UNAVAILABLE),
+    | declared(
+        _404="no such deployment is served", _422=INVALID, _502=NOT_SERVED, _503=UNAVAILABLE
+    ),
 )
 def deployment(request: Request, reading: Now, address: Address) -> Response:
     """Tell what a deployment has fixed and where its contract stands.

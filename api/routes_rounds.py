@@ -21,6 +21,7 @@ from api.round_view import (
 from api.routing import (
     INVALID,
     NOT_MODIFIED,
+    NOT_SERVED,
     UNAVAILABLE,
     Address,
     ClientFilter,
@@ -43,6 +44,7 @@ from api.schemas_rounds import (
 )
 from api.voting_view import scores_answer, votes_answer
 from ledger.audit.history import read_round
+from ledger.chain.ports import NotServedError
 
 router = APIRouter(
     prefix="/v1/deployments/{address}/rounds",
@@ -52,6 +54,7 @@ router = APIRouter(
 _PROBLEMS = NOT_MODIFIED | declared(
     _404="no such deployment is served, or the round has not opened",
     _422=INVALID,
+    _502=NOT_SERVED,
     _503=UNAVAILABLE,
 )
 
@@ -86,13 +89,15 @@ def _view(reading: Now, address: Address, number: RoundIndex) -> RoundView:
 
     Raises:
         ProblemError: there is no such deployment or round.
+        NotServedError: the chain's answers about it do not fit together.
     """
     served = reading.deployment(address)
     last = reading.block.number
     history = read_round(served.ledger, served.sizes, number, reading.service.blobs, last)
     if history is None or history.ended is None:
         require_round(number, newest_round(served, last))
-    assert history is not None, "a round that has opened has a history"
+    if history is None:
+        raise NotServedError(f"round {number} is said to have opened, but no log tells how")
     return RoundView(reading, served, history)
 
 
@@ -108,6 +113,7 @@ Viewed = Annotated[RoundView, Depends(_view)]
         _400="the cursor is cut, altered or another query's",
         _404="no such deployment is served, or the filter's client is not registered",
         _422=INVALID,
+        _502=NOT_SERVED,
         _503=UNAVAILABLE,
     ),
 )

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Request, Response
 
 from api.caching import respond
 from api.reading import Now, Reading, hexed
-from api.routing import INVALID, NOT_MODIFIED, UNAVAILABLE, declared, refuse_unknown
+from api.routing import INVALID, NOT_MODIFIED, NOT_SERVED, UNAVAILABLE, declared, refuse_unknown
 from api.schemas import (
     ChainHead,
     DeploymentStatus,
@@ -48,7 +48,7 @@ def health() -> Response:
     "/ready",
     summary="Can the chain be read",
     response_model=Ready,
-    responses=declared(_422=INVALID, _503=UNAVAILABLE),
+    responses=declared(_422=INVALID, _502=NOT_SERVED, _503=UNAVAILABLE),
 )
 def ready(reading: Now) -> Response:
     """Answer 503 until the chain can be read: the service may start before the first run."""
@@ -60,7 +60,7 @@ def ready(reading: Now) -> Response:
     "/v1/status",
     summary="Chain, deployments and versions",
     response_model=StatusAnswer,
-    responses=NOT_MODIFIED | declared(_422=INVALID, _503=UNAVAILABLE),
+    responses=NOT_MODIFIED | declared(_422=INVALID, _502=NOT_SERVED, _503=UNAVAILABLE),
 )
 def status(request: Request, reading: Now) -> Response:
     """Tell the chain's head, where each deployment stands, and which manifests are refused."""

@@ -139,6 +139,7 @@ def declared(**problems: str) -> dict[int | str, dict[str, Any]]:
     }
 
 
+NOT_SERVED = "what the chain must hold is not served: a node hides or alters it"
 UNAVAILABLE = "the chain is unreachable, damaged or being reorganised"
 INVALID = "a value is malformed or out of range, or a parameter unknown"
 NOT_MODIFIED: dict[int | str, dict[str, Any]] = {

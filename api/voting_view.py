@@ -22,9 +22,10 @@ from api.schemas_rounds import (
     VotesAnswer,
 )
 from ledger.chain.contract.calls import DecideCall
+from ledger.chain.ports import NotServedError
 from ledger.protocol.consensus import primary_place
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES, decode_vector
-from ledger.protocol.errors import BlobError, ChainError, EncodingError
+from ledger.protocol.errors import BlobError, EncodingError
 from ledger.protocol.types import Phase, RefusalReason, VoteKind
 
 if TYPE_CHECKING:
@@ -178,17 +179,18 @@ def _call(view: RoundView) -> DecideCall:
 
     Raises:
         ProblemError: its call data is not the contract's.
-        ChainError: the chain does not have it, or another in its place.
+        NotServedError: the chain does not have it, or another in its place.
     """
     ended = view.history.ended
-    assert ended is not None, "a decided round has ended"
+    if ended is None:
+        raise NotServedError(f"round {view.history.round} is decided, but no log says where")
     call = view.served.ledger.call_of(ended.transaction_hash)
     if call is None:
         where = f"transaction {hexed(ended.transaction_hash)}"
         detail = f"{where} is not to the contract: an account with code of its own called it"
         raise ProblemError(VOTES_NOT_FOUND, detail)
     if not isinstance(call, DecideCall):
-        raise ChainError(f"transaction {hexed(ended.transaction_hash)} does not call decide")
+        raise NotServedError(f"transaction {hexed(ended.transaction_hash)} does not call decide")
     return call
 
 
@@ -201,6 +203,11 @@ def _certificate(
     committee = view.history.committee
     primary = primary_place(view.history.seed, phase, certificate.view, len(committee))
     signers = [place for place in range(len(committee)) if certificate.signers >> place & 1]
+    if len(signers) != len(certificate.replies):
+        raise NotServedError(
+            f"{len(certificate.replies)} signatures of {len(signers)} signers: "
+            "this is not the transaction that the contract took"
+        )
     base, result = about
     return Certificate(
         phase=phase_name(phase),

@@ -19,9 +19,10 @@ from pydantic import ValidationError
 from api.serve import listening_socket, serve
 from api.settings import Settings
 from ledger.chain.embedded.reader import EmbeddedReader
-from ledger.chain.rpc.server import RpcServer
+from ledger.chain.rpc.served.server import RpcServer
 from ledger.protocol.errors import ConfigurationError
 from tests.api.conftest import make_run, read, refused, serving
+from tests.chain.embedded.test_read_only import obedient
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -137,11 +138,13 @@ def test_a_home_made_anew_is_noticed(copy: Path, tmp_path: Path) -> None:
         ({"address": "0x" + "11" * 20}, "there is no contract at"),
         ({"config": "0x" + "00" * 32}, "the contract has configuration"),
         ({"block": 7}, "created the contract, not 7"),
-        ({"transaction": "0x" + "00" * 32}, "did not create the contract"),
+        ({"transaction": "0x" + "00" * 32}, "no block holds transaction 0x0000"),
         ({"transaction": "zz"}, "is no hash"),
-        ({"format": 9}, "format 9 is not 1"),
+        ({"format": 9}, "format 9 is not 2"),
         ({"block": "1"}, "block is not of type int"),
         ({"more": 1}, "does not have the fields"),
+        ({"run": "other"}, "is the manifest of run 'other', not of 'first'"),
+        ({"configuration": "0x" + "00" * 32}, "config.toml is of another configuration"),
     ],
 )
 def test_a_manifest_that_disagrees_is_refused_with_the_reason(
@@ -178,9 +181,19 @@ def test_what_is_no_manifest_disturbs_no_other(copy: Path) -> None:
         }
 
 
-def test_a_deployment_is_served_once(copy: Path) -> None:
-    shutil.copytree(copy / "runs" / "first", copy / "runs" / "second")
+def test_settings_of_another_run_are_noticed_while_it_serves(copy: Path) -> None:
+    settings = copy / "runs" / "first" / "config.toml"
     with serving(Settings(home=copy)) as client:
+        assert len(read(client, "/v1/deployments")["deployments"]) == 1
+        settings.write_text(settings.read_text().replace("seed = ", "seed = 1"))
+        assert read(client, "/v1/deployments")["deployments"] == []
+        assert "config.toml is of another" in reasons(client)["first/deployment.json"]
+
+
+def test_a_deployment_is_served_once(copy: Path, tmp_path: Path) -> None:
+    shutil.copytree(copy / "runs" / "first", tmp_path / "second")
+    further = (tmp_path / "second" / "deployment.json",)
+    with serving(Settings(home=copy, manifests=further)) as client:
         assert [d["run"] for d in read(client, "/v1/deployments")["deployments"]] == ["first"]
         assert reasons(client) == {"second/deployment.json": "the contract is that of run 'first'"}
 
@@ -294,3 +307,17 @@ def test_nothing_is_written_and_no_lock_is_taken(copy: Path) -> None:
         make_run(copy, "while-it-serves", SHORT)  # takes the writer's lock
         read(client, f"{root}/rounds/1")
     assert (copy / "chain.sqlite").read_bytes()[:16] == data[:16]
+
+
+def test_a_home_that_nobody_may_write_to_is_served(copy: Path) -> None:
+    paths = [copy, *copy.rglob("*")]
+    for path in paths:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    try:
+        with obedient(), serving(Settings(home=copy)) as client:
+            root = read(client, "/v1/deployments")["deployments"][0]["links"]["self"]
+            assert read(client, f"{root}/rounds/1")["record"]["available"]
+        assert sorted(paths) == sorted([copy, *copy.rglob("*")])
+    finally:
+        for path in paths:
+            path.chmod(0o755)

@@ -1,0 +1,93 @@
+"""A node may hide, repeat or alter anything: the answer is a success or a problem that names it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import example, given, settings
+
+from api.settings import Settings
+from ledger.chain.embedded.reader import EmbeddedReader
+from tests.api.conftest import read, refused, rounds_that_are, serving
+from tests.chain.rpc.lying_node import Lie, LyingNode, lies
+from tests.faults import times
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+PARTS = ["", "/updates", "/scores", "/votes", "/committee", "/aggregation"]
+SOUND = {200, 400, 404, 422, 502, 503}
+
+
+@pytest.fixture(scope="module")
+def node(home: Path) -> Iterator[LyingNode]:
+    with EmbeddedReader.open(home / "chain.sqlite") as chain, LyingNode(chain) as node:
+        yield node
+
+
+@pytest.fixture(scope="module")
+def chosen(home: Path, node: LyingNode) -> Settings:
+    return Settings(
+        home=home / "none",
+        rpc_url=node.url,
+        chain_id=node.chain_id,
+        manifests=(home / "runs" / "first" / "deployment.json",),
+        blobs=home / "blobs",
+    )
+
+
+def paths(root: str) -> list[str]:
+    rounds = [f"{root}/rounds/{number}{part}" for number in (1, 8) for part in PARTS]
+    queries = ["", "?order=oldest&limit=3", "?client=3&role=trained"]
+    lists = [f"{root}/rounds{query}" for query in queries]
+    clients = [f"{root}/clients{path}" for path in ("", "/13", "/3/rounds")]
+    return ["/v1/status", "/v1/deployments", root, *rounds, *lists, *clients]
+
+
+@settings(max_examples=times(6, 400))
+@given(told=lies)
+@example(told=[Lie("LedgerOpened", "hide")])
+@example(told=[Lie("ClientsRegistered", "hide")])
+@example(told=[Lie("RoundDecided", "hide", which=2)])
+@example(told=[Lie("ClientBanned", "topic", value=2**200)])
+@example(told=[Lie("eth_getLogs", "hide")])
+@example(told=[Lie("eth_call", "word", place=6, value=77)])
+def test_whatever_a_node_says_nothing_is_a_fault_of_the_service(
+    chosen: Settings, node: LyingNode, root: str, told: list[Lie]
+) -> None:
+    node.lies = told
+    with serving(chosen) as client:
+        for path in paths(root):
+            answer = client.get(path)
+            assert answer.status_code in SOUND, (told, path, answer.text)
+
+
+@pytest.mark.parametrize(
+    ("lie", "path"),
+    [
+        (Lie("ClientsRegistered", "hide"), "/clients"),
+        (Lie("ClientsRegistered", "hide"), "/rounds/1"),
+        (Lie("ClientsRegistered", "repeat"), "/clients"),
+        (Lie("LedgerOpened", "hide"), "/rounds?order=oldest"),
+        (Lie("LedgerOpened", "hide"), "/rounds/1"),
+        (Lie("LedgerOpened", "word", place=5, value=14), "/rounds/1/committee"),
+        (Lie("ClientBanned", "topic", value=77), "/clients"),
+        (Lie("eth_getTransactionByHash", "null"), "/rounds/DECIDED/votes"),
+        (Lie("eth_call", "word", place=0, value=9), ""),
+    ],
+    ids=str,
+)
+def test_what_the_contract_cannot_have_logged_is_the_nodes_fault(
+    chosen: Settings, node: LyingNode, root: str, lie: Lie, path: str
+) -> None:
+    node.lies = []
+    with serving(chosen) as client:
+        decided = rounds_that_are(client, root, "decided")[0]
+    with serving(chosen) as client:
+        read(client, "/v1/deployments")
+        node.lies = [lie]
+        asked = f"{root}{path}".replace("DECIDED", str(decided))
+        told = refused(client.get(asked), 502, "chain-not-served")
+    assert told["detail"] == "the node does not answer as it should"
