@@ -6,8 +6,17 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.console import AsJson, counted_from_one, print_json, print_table, say, shortened
-from cli.where import DEFAULT_HOME, Address, ChainId, HomeFolder, RpcUrl, RunName, Where
+from cli.console import (
+    AsJson,
+    counted_from_one,
+    print_json,
+    print_line,
+    print_table,
+    shortened,
+    whole,
+)
+from cli.options import DEFAULT_HOME, Address, ChainId, HomeFolder, RpcUrl, RunName
+from cli.where import Where
 from ledger.protocol.errors import ConfigurationError
 
 app = typer.Typer(help="Who is registered, and what each client did.", no_args_is_help=True)
@@ -66,7 +75,7 @@ def show(
         print_json(facts | {"rounds": rounds})
         return
     for name, value in facts.items():
-        say(f"{name:15} {'' if value is None else value}".rstrip())
+        print_line(f"{name:15} {whole(value)}".rstrip())
     columns = ("round", "role", "rank", "distance", "accepted")
     rows = [[row[column] for column in columns] for row in map(counted_from_one, rounds)]
     print_table("rounds", columns, rows)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json as json_module
 import os
 import shutil
-import socket
 import sys
 import threading
 import time
@@ -17,9 +16,10 @@ from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from cli.console import console, print_table, say
+from cli.codes import FAILED, INCOMPLETE
+from cli.console import command_line, print_line, print_table, progress
+from cli.serve import port_is_taken
 from cli.where import Where
 from ledger.home import Home
 
@@ -87,29 +87,41 @@ def demo(
     rounds: Annotated[int, typer.Option(min=1, max=1000, help="Rounds of each run.")] = 40,
     port: Annotated[int, typer.Option(min=1, max=65535, help="Of the REST service.")] = 8000,
 ) -> None:
-    """Run, audit and compare on scikit-learn's digits, then serve the history."""
+    """Run, audit and compare on real digits, then serve the history."""
     begun = time.monotonic()
     _require_own(home)
-    console.print(
-        "60 clients hold non-IID parts of real digits; half are active in a round, 12 of these as\n"
-        "its committee. In attacked runs 30 % of the clients send the opposite of their update,\n"
-        "and one other lies about its scores whenever it is a member. The contract enforces each\n"
-        f"decision, on a local EVM: {home}/chain.sqlite has the runs of seed 0"
-        f"{_where_others_are(home, seeds)}.\n"
+    print_line(
+        "60 clients hold non-IID parts of real digits; half are active in a round, 12 of these as"
     )
+    print_line(
+        "its committee. In attacked runs 30 % of the clients send the opposite of their update,"
+    )
+    print_line(
+        "and one other lies about its scores whenever it is a member. The contract enforces each"
+    )
+    print_line(f"decision, on a local EVM: {home}/chain.sqlite has the runs of seed 0.")
+    if seeds > 1:
+        print_line(f"The other seeds have chains of their own in {_other_homes(home, seeds)}.")
+    print_line()
     played = _play([SeedRuns(_seed_home(home, seed), seed, rounds) for seed in range(seeds)])
     outcomes = [outcome for one in played for outcome in one.outcomes]
     reports = {name: report for one in played for name, report in one.reports.items()}
-    console.print()
+    print_line()
     shown = _telling_round(reports[SHOWN_RUN])
     _show_round(home, shown)
-    console.print()
+    print_line()
     _show_table(outcomes, _configuration(rounds))
-    console.print()
+    print_line()
     _show_audits(reports)
-    console.print(f"\nAll this took {time.monotonic() - begun:.0f} s. Look further:")
-    for command in ("rounds list", f"rounds explain {shown}", "clients list", "audit"):
-        console.print(f"  {_program()} {command} --home {home} --run {SHOWN_RUN}")
+    print_line()
+    print_line(f"All this took {time.monotonic() - begun:.0f} s. Look further:")
+    for words in (
+        ("rounds", "list"),
+        ("rounds", "explain", shown),
+        ("clients", "list"),
+        ("audit",),
+    ):
+        print_line(f"  {command_line(*words, '--home', home, '--run', SHOWN_RUN)}")
     _require_passed(reports.values())
     _serve(home, port)
 
@@ -131,11 +143,9 @@ def _seed_home(home: Path, seed: int) -> Path:
     return home if seed == 0 else home / f"seed{seed}"
 
 
-def _where_others_are(home: Path, seeds: int) -> str:
-    if seeds == 1:
-        return ""
+def _other_homes(home: Path, seeds: int) -> str:
     last = f" to {_seed_home(home, seeds - 1)}" if seeds > 2 else ""
-    return f",\nand the other seeds have chains of their own in {_seed_home(home, 1)}{last}"
+    return f"{_seed_home(home, 1)}{last}"
 
 
 def _configuration(rounds: int) -> Configuration:
@@ -146,12 +156,14 @@ def _configuration(rounds: int) -> Configuration:
 
 def _play(jobs: list[SeedRuns]) -> list[Played]:
     """Run and audit everything, each seed in a process of its own, behind two progress bars."""
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+
     from clients.methods import METHODS, Committee
     from clients.processes import in_processes
 
     recorded = sum(isinstance(method, Committee) for method in METHODS)
     columns = (TextColumn("{task.description:32}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, TimeElapsedColumn(), console=console) as bar:
+    with progress(*columns, TimeElapsedColumn()) as bar:
         total = sum(2 * len(METHODS) * job.rounds for job in jobs)
         runs = bar.add_task("rounds", total=total)
         audits = bar.add_task("audits", total=2 * recorded * len(jobs))
@@ -212,9 +224,9 @@ def _show_round(home: Path, shown: int) -> None:
         sizes = ledger.deployment()
         history = read_round(ledger, sizes, shown, where.blobs())
     assert history is not None, "an audited round is on the chain"
-    console.print(f"[bold]Round {shown} of {SHOWN_RUN}, in plain words[/bold]")
+    print_line(f"Round {shown} of {SHOWN_RUN}, in plain words", bold=True)
     for line in explain_round(history, read_run(where.blobs(), sizes.config)):
-        say(line)
+        print_line(line)
 
 
 def _show_table(outcomes: list[Outcome], configuration: Configuration) -> None:
@@ -242,10 +254,11 @@ def _show_table(outcomes: list[Outcome], configuration: Configuration) -> None:
         ("method", "clean", "attacked", "accepted attackers"),
         rows,
     )
-    console.print(
-        f"Accepted attackers: which share of the updates that entered the model came from them.\n"
-        f"Always answering the commonest class scores {fmean(o.floor for o in outcomes):.3f}."
+    print_line(
+        "Accepted attackers: which share of the updates that entered the model came from them."
     )
+    floor = fmean(outcome.floor for outcome in outcomes)
+    print_line(f"Always answering the commonest class scores {floor:.3f}.")
 
 
 def _mean_and_error(values: Iterable[float]) -> str:
@@ -259,11 +272,11 @@ def _show_audits(reports: dict[str, AuditReport]) -> None:
     from ledger.audit.codes import Outcome
     from ledger.audit.report import readable
 
-    console.print(f"[bold]Audit of {SHOWN_RUN}, from chain and blobs alone[/bold]")
+    print_line(f"Audit of {SHOWN_RUN}, from chain and blobs alone", bold=True)
     for line in readable(reports[SHOWN_RUN]):
-        say(line)
+        print_line(line)
     passed = sum(report.outcome is Outcome.PASSED for report in reports.values())
-    console.print(f"[bold]{passed} of {len(reports)} runs on the ledger pass their audit.[/bold]")
+    print_line(f"{passed} of {len(reports)} runs on the ledger pass their audit.", bold=True)
 
 
 def _require_passed(reports: Iterable[AuditReport]) -> None:
@@ -276,9 +289,9 @@ def _require_passed(reports: Iterable[AuditReport]) -> None:
 
     found = {report.outcome for report in reports}
     if Outcome.FAILED in found:
-        raise typer.Exit(1)
+        raise typer.Exit(FAILED)
     if Outcome.INCOMPLETE in found:
-        raise typer.Exit(3)
+        raise typer.Exit(INCOMPLETE)
 
 
 def _serve(home: Path, port: int) -> None:
@@ -286,15 +299,14 @@ def _serve(home: Path, port: int) -> None:
     from api.serve import serve
     from api.settings import Settings
 
-    with socket.socket() as probe:
-        if probe.connect_ex(("127.0.0.1", port)) == 0:
-            console.print(
-                f"Port {port} is taken; serve with: {_program()} serve --home {home} --port N"
-            )
-            return
+    again = command_line("serve", "--home", home, "--port")
+    if port_is_taken(port):
+        print_line(f"Port {port} is taken; serve with: {again} N")
+        return
     address = f"http://127.0.0.1:{port}"
     if sys.stdout.isatty():
-        console.print(f"\nREST service at {address}/docs, until Ctrl-C")
+        print_line()
+        print_line(f"REST service at {address}/docs, until Ctrl-C")
         serve(Settings(home=home), "127.0.0.1", port)
         return
     thread = threading.Thread(
@@ -302,13 +314,8 @@ def _serve(home: Path, port: int) -> None:
     )
     thread.start()
     count = len(_get(f"{address}/v1/deployments")["deployments"])
-    console.print(f"REST service at {address} answered: {count} deployments.")
-    console.print(f"Start it again with: {_program()} serve --home {home} --port {port}")
-
-
-def _program() -> str:
-    """Return how this very program is called from here."""
-    return "cmfl" if shutil.which("cmfl") else sys.argv[0]
+    print_line(f"REST service at {address} answered: {count} deployments.")
+    print_line(f"Start it again with: {again} {port}")
 
 
 def _get(url: str) -> dict[str, list[object]]:

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from cli.console import AsJson, print_json, say
-from cli.where import (
+from cli.console import AsJson, command_line, print_json, print_line
+from cli.options import (
     DEFAULT_HOME,
+    URL_VARIABLE,
     ChainId,
     Confirmations,
     HomeFolder,
     Keystore,
     PasswordFile,
     RpcUrl,
-    Where,
 )
+from cli.sender import Sender
+from cli.where import Where
 from ledger.home import Home
 
 
@@ -34,22 +38,51 @@ def deploy(
     chain_id: ChainId = None,
     keystore: Keystore = None,
     password_file: PasswordFile = None,
-    confirmations: Confirmations = 0,
+    confirmations: Confirmations = None,
     json: AsJson = False,
 ) -> None:
-    """Deploy a run's contract without running a round; doing it again changes nothing."""
+    """Deploy a run's contract, without a round; doing it again changes nothing."""
     from clients.configuration import load
     from clients.runs import prepare
 
     configuration = load(preset, config, tuple(setting or ()))
-    where = Where(home, rpc_url=rpc_url, chain_id=chain_id)
-    with where.writer(keystore, password_file, confirmations) as chain:
+    where, sender = (
+        Where(home, rpc_url=rpc_url, chain_id=chain_id),
+        Sender(keystore, password_file, confirmations),
+    )
+    with where.writer(sender) as chain:
         _, manifest = prepare(home, name, configuration, chain, where.blobs())
     if json:
         print_json(asdict(manifest))
         return
-    say(f"contract {manifest.address} on chain {manifest.chain_id}")
-    say(f"created in block {manifest.block} by transaction {manifest.transaction}")
-    say(f"configuration {manifest.config}")
-    say(f"manifest {Home(home).run(name).manifest}")
-    say(f"go on with: cmfl run --home {home} --name {name} --resume")
+    print_line(f"contract {manifest.address} on chain {manifest.chain_id}")
+    print_line(f"created in block {manifest.block} by transaction {manifest.transaction}")
+    print_line(f"configuration {manifest.config}")
+    print_line(f"manifest {Home(home).run(name).manifest}")
+    _print_next(where, name, sender)
+
+
+def _print_next(where: Where, name: str, sender: Sender) -> None:
+    """Print the command that begins the rounds, with all that it needs and nothing secret."""
+    words: list[object] = ["run", "--home", where.home, "--name", name, "--resume"]
+    shown_url = ""
+    if where.rpc_url is not None:
+        words += ["--chain-id", where.chain_id]
+        shown_url = f" --rpc-url {_quoted(where.rpc_url)}"
+    for option, value in (
+        ("--keystore", sender.keystore),
+        ("--password-file", sender.password_file),
+        ("--confirmations", sender.confirmations),
+    ):
+        words += [] if value is None else [option, value]
+    print_line(f"go on with: {command_line(*words)}{shown_url}")
+    if URL_VARIABLE in shown_url and not os.environ.get(URL_VARIABLE):
+        print_line(f"once {URL_VARIABLE} holds the node's URL, which may have a key in it")
+
+
+def _quoted(url: str) -> str:
+    """Return a node's URL for a shell, or the variable where it may hold a secret."""
+    from ledger.bounded_http import HttpServer
+
+    is_public = url.rstrip("/") == HttpServer(url, timeout_seconds=1).shown_url
+    return shlex.quote(url) if is_public else f'"${URL_VARIABLE}"'

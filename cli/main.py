@@ -1,90 +1,62 @@
-"""The command-line application and its exit codes.
+"""The process `cmfl`: everything else is imported inside the guard that `run` puts up first.
 
-0 all is well (an audit: everything was checked and is true), 1 a check failed (an audit: the record
-contradicts itself), 2 the command or its input is wrong (one line says what), 3 an audit found
-nothing wrong but could not check everything, 70 a fault of ours.
+Not even `typing` comes before it: that alone takes longer than all that Python does until here.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from typing import NoReturn
 
-import typer
-from typer.exceptions import TyperException
+from cli.codes import INTERRUPTED
 
-from cli import audit, clients, demo, deploy, doctor, rounds, run_command, serve
-from cli.console import fail
-from ledger.protocol.errors import CmflError
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import NoReturn
 
-INTERRUPTED = 130
-
-EXTRAS = {
-    "torch": "clients",
-    "sklearn": "clients",
-    "safetensors": "clients",
-    "tomli_w": "clients",
-    "fastapi": "api",
-    "uvicorn": "api",
-}
-"""The extra that brings a package which not every install has."""
-
-app = typer.Typer(
-    name="cmfl",
-    help="Committee-based federated learning on a ledger that enforces every decision.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-app.command("run")(run_command.run)
-app.command("deploy")(deploy.deploy)
-app.add_typer(rounds.app, name="rounds")
-app.add_typer(clients.app, name="clients")
-app.command("audit")(audit.audit)
-app.command("serve")(serve.serve)
-app.command("doctor")(doctor.doctor)
-app.command("demo")(demo.demo)
+_IMPORTING = "<frozen importlib._bootstrap>"
+_SHOW_CURSOR = "\x1b[?25h"
 
 
-def run() -> None:
-    """Run the application; the only place that turns an error into an exit code."""
+def run() -> NoReturn:
+    """Run the command line and end the process with its exit code."""
+    code = INTERRUPTED
     try:
-        # Not Typer's own ending, which adds two lines of usage to every wrong option.
-        code = app(standalone_mode=False) or 0
-    except TyperException as error:
-        _fail_usage(error)
-    except typer.Abort:
-        fail("aborted", 2)
-    except CmflError as error:
-        fail(str(error), 2)
-    except ModuleNotFoundError as error:
-        extra = EXTRAS.get((error.name or "").partition(".")[0])
-        if extra is None:
-            raise
-        fail(f"this needs the extra [{extra}]: pip install -c constraints.txt '.[{extra}]'", 2)
-    except OSError as error:
-        # A full disk, a folder that may not be written: facts of the machine, not faults of ours.
-        place = f"{error.filename}: " if error.filename else ""
-        fail(f"{place}{error.strerror or error}", 2)
-    except Exception as error:
-        if os.environ.get("CMFL_DEBUG"):
-            raise
-        fail(f"a fault of ours, {type(error).__name__}: {error} (CMFL_DEBUG=1 shows where)", 70)
-    if code == INTERRUPTED:  # what Typer makes of Ctrl-C, without a word
-        fail("interrupted; a run is taken up again with --resume", INTERRUPTED)
+        signal.signal(signal.SIGINT, _interrupt)
+        from cli import streams
+
+        streams.take_over()
+        from cli.application import main
+
+        code = main()
+    except KeyboardInterrupt:
+        _end_at_once()
+    # What Python does from here on is its own: another Ctrl-C ends it without a word.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     sys.exit(code)
 
 
-def _fail_usage(error: TyperException) -> NoReturn:
-    """End with what is wrong with the command line; a group without a command shows its help."""
-    message = str(getattr(error, "message", error))
-    if message.lstrip().startswith("Usage:"):
-        sys.stderr.write(f"{message}\n")
-        sys.exit(2)
-    shown = getattr(error, "format_message", lambda: message)()
-    fail(f"{shown} (see --help)", 2)
+def _interrupt(_: int, frame: FrameType | None) -> None:
+    """Raise KeyboardInterrupt, but end at once where a module is being imported.
+
+    Libraries turn an import that is cut off into errors of their own, and nothing that counts is
+    lost: a run survives being killed at any moment.
+    """
+    while frame is not None:
+        if frame.f_code.co_filename == _IMPORTING:
+            _end_at_once()
+        frame = frame.f_back
+    raise KeyboardInterrupt
+
+
+def _end_at_once() -> NoReturn:
+    try:
+        shown = _SHOW_CURSOR if os.isatty(2) else ""
+        os.write(2, f"{shown}cmfl: interrupted\n".encode())
+    finally:
+        os._exit(INTERRUPTED)
 
 
 if __name__ == "__main__":

@@ -6,8 +6,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.console import AsJson, counted_from_one, print_json, print_table, say, shortened
-from cli.where import DEFAULT_HOME, Address, ChainId, HomeFolder, RpcUrl, RunName, Where
+from cli.console import (
+    AsJson,
+    counted_from_one,
+    print_json,
+    print_line,
+    print_table,
+    shortened,
+    whole,
+)
+from cli.options import DEFAULT_HOME, Address, ChainId, HomeFolder, RpcUrl, RunName
+from cli.where import Where
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -36,8 +45,9 @@ def list_rounds(
     """List ended rounds, newest first."""
     from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
 
-    with Where(home, run, address, rpc_url, chain_id).reader() as chain:
-        ledger = Where(home, run, address, rpc_url, chain_id).ledger(chain)
+    where = Where(home, run, address, rpc_url, chain_id)
+    with where.reader() as chain:
+        ledger = where.ledger(chain)
         ended = ledger.outcomes(limit, descending=not oldest)
     rows: list[dict[str, Any]] = []
     for recorded in ended:
@@ -82,9 +92,9 @@ def show(
     names = ("status", "committee", "next_committee", "base", "reveal", "record", "incidents")
     for name in (*names, "model", "views", "primaries", "head"):
         if facts[name]:
-            say(f"{name:15} {shortened(facts[name])}")
+            print_line(f"{name:15} {whole(facts[name])}")
     for line in _left_out(history):
-        say(line)
+        print_line(line)
     columns = ("rank", "client", "distance", "accepted", "payload")
     print_table(
         f"ranking of round {round_number}",
@@ -118,7 +128,7 @@ def explain(
         print_json({"round": round_number, "sentences": lines})
         return
     for line in lines:
-        say(line)
+        print_line(line)
 
 
 def _read(where: Where, round_number: int) -> tuple[RoundHistory, RunDocument | None]:

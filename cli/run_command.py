@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from cli.console import AsJson, console, print_json, say
-from cli.where import (
+from cli.codes import InterruptedCommand
+from cli.console import AsJson, complain, print_json, print_line, progress
+from cli.options import (
     DEFAULT_HOME,
     ChainId,
     Confirmations,
@@ -19,13 +18,18 @@ from cli.where import (
     Keystore,
     PasswordFile,
     RpcUrl,
-    Where,
 )
+from cli.sender import Sender
+from cli.where import Where
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from clients.configuration import Configuration
     from clients.metrics import RoundMetrics
     from clients.runs import Run
     from ledger.chain.contract.committee_ledger import CommitteeLedger
+    from ledger.chain.ports import ChainWriter
 
 
 def run(
@@ -48,11 +52,18 @@ def run(
     resume: Annotated[
         bool, typer.Option("--resume", help="Take a run up where it was cut off.")
     ] = False,
+    accept_rollback: Annotated[
+        bool,
+        typer.Option(
+            "--accept-rollback",
+            help="With --resume: go on from a chain that lacks rounds which it had before.",
+        ),
+    ] = False,
     rpc_url: RpcUrl = None,
     chain_id: ChainId = None,
     keystore: Keystore = None,
     password_file: PasswordFile = None,
-    confirmations: Confirmations = 0,
+    confirmations: Confirmations = None,
     json: AsJson = False,
 ) -> None:
     """Run simulated rounds until the last one, or take a run up again.
@@ -61,35 +72,81 @@ def run(
     rounds, strategy, scoring, distance, threshold, quorum, server_rate, scores_checked, beacon,
     commit_blocks, deadline_blocks, view_seconds.
     """
-    from clients.runs import opened, recorded_configuration, require_new
-    from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.protocol.errors import ConfigurationError
 
+    if accept_rollback and not resume:
+        raise ConfigurationError("--accept-rollback goes with --resume")
+    if resume and (preset or config):
+        raise ConfigurationError("--resume takes the run's own configuration, no other")
     settings = list(setting or [])
     if rounds is not None:
         settings.append(f"protocol.rounds={rounds}")
     if workers is not None:
         settings.append(f"machine.workers={workers}")
-    if resume:
-        if preset or config:
-            raise ConfigurationError("--resume takes the run's own configuration, no other")
-        configuration = recorded_configuration(home, name, tuple(settings))
-    else:
-        from clients.configuration import load
-
-        configuration = load(preset, config, tuple(settings))
-        require_new(home, name)
+    source = None if resume else (preset, config)
+    configuration = _configuration(home, name, source, tuple(settings))
     where = Where(home, rpc_url=rpc_url, chain_id=chain_id)
+    writer = where.writer(
+        Sender(keystore, password_file, confirmations),
+        create=not resume,
+        accept_rollback=accept_rollback,
+    )
+    try:
+        result = _carried_out(where, name, configuration, writer, accept_rollback, quiet=json)
+    except KeyboardInterrupt as error:
+        raise InterruptedCommand("interrupted; a run is taken up again with --resume") from error
+    if json:
+        print_json(result)
+        return
+    if result["last"] is None:
+        print_line(f"{name} had ended with round {result['round']} already")
+    print_line(f"contract {result['address']}, head 0x{result['head'].hex()}")
+
+
+def _configuration(
+    home: Path,
+    name: str,
+    source: tuple[str | None, Path | None] | None,
+    settings: tuple[str, ...],
+) -> Configuration:
+    """Return the configuration of a preset or file, or (None) the recorded one of a run."""
+    from clients.configuration import load
+    from clients.runs import recorded_configuration, require_new
+
+    if source is None:
+        return recorded_configuration(home, name, settings)
+    configuration = load(*source, settings)
+    require_new(home, name)
+    return configuration
+
+
+def _carried_out(
+    where: Where,
+    name: str,
+    configuration: Configuration,
+    writer: AbstractContextManager[ChainWriter],
+    accept_rollback: bool,
+    *,
+    quiet: bool,
+) -> dict[str, Any]:
+    from clients.runs import opened
+    from ledger.chain.contract.committee_ledger import CommitteeLedger
+
     with (
-        where.writer(keystore, password_file, confirmations) as chain,
-        opened(home, name, configuration, chain, where.blobs()) as started,
+        writer as chain,
+        opened(
+            where.home, name, configuration, chain, where.blobs(), accept_rollback=accept_rollback
+        ) as started,
     ):
+        if started.without_row:
+            rounds = ", ".join(map(str, started.without_row))
+            complain(f"warning: metrics.jsonl lacks rounds {rounds}: their models are gone")
         manifest = started.manifest
         ledger = CommitteeLedger(chain, manifest.address, manifest.block)
-        rows = _watch(started, ledger, quiet=json)
+        rows = _watch(started, ledger, quiet=quiet)
         state = ledger.state()
     last = rows[-1] if rows else None
-    result: dict[str, Any] = {
+    return {
         "run": name,
         "address": manifest.address,
         "round": state.round,
@@ -97,27 +154,22 @@ def run(
         "head": state.head,
         "last": asdict(last) if last else None,
     }
-    if json:
-        print_json(result)
-        return
-    if last is None:
-        say(f"{name} had ended with round {state.round} already")
-    say(f"contract {manifest.address}, head 0x{state.head.hex()}")
 
 
 def _watch(started: Run, ledger: CommitteeLedger, *, quiet: bool) -> list[RoundMetrics]:
     """Run the rounds behind a progress bar."""
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+
+    if quiet:
+        return started.go_on(lambda _: None)
     total = started.configuration.protocol.rounds
-    columns = (
+    with progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
         TextColumn("{task.fields[row]}", markup=False),
-    )
-    with Progress(*columns, console=console) if not quiet else nullcontext() as bar:
-        if bar is None:
-            return started.go_on(lambda _: None)
+    ) as bar:
         finished = started.simulation.chain is None
         done = total if finished else ledger.state().round - 1
         task = bar.add_task(started.folder.paths.path.name, total=total, completed=done, row="")

@@ -2,65 +2,29 @@
 
 from __future__ import annotations
 
-import os
+import functools
 import secrets
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
+from cli.fresh_home import made_if_needed
+from cli.options import DEFAULT_HOME
 from ledger.home import Home
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
-    from ledger.blobs.store import FolderBlobs
+    from cli.sender import Sender
+    from ledger.blobs.store import BlobReader, FolderBlobs
     from ledger.chain.contract.committee_ledger import CommitteeLedger
+    from ledger.chain.embedded.chain import EmbeddedChain
+    from ledger.chain.embedded.reader import EmbeddedReader
     from ledger.chain.ports import ChainReader, ChainWriter
-
-KEY_VARIABLE = "CMFL_PRIVATE_KEY"
-MAX_KEYSTORE_BYTES = 100_000
-
-HomeFolder = Annotated[
-    Path, typer.Option("--home", help="Folder of chain, blobs and runs.", envvar="CMFL_HOME")
-]
-RunName = Annotated[
-    str | None, typer.Option("--run", help="Which run; needed where the home has several.")
-]
-Address = Annotated[
-    str | None, typer.Option("--address", help="The contract, where there is no manifest.")
-]
-RpcUrl = Annotated[
-    str | None, typer.Option("--rpc-url", help="A JSON-RPC node instead of the home's own chain.")
-]
-ChainId = Annotated[
-    int | None,
-    typer.Option("--chain-id", min=1, max=2**64 - 1, help="The chain id that the node must have."),
-]
-Keystore = Annotated[
-    Path | None,
-    typer.Option(
-        "--keystore", help=f"Encrypted key of the sender (else the variable {KEY_VARIABLE})."
-    ),
-]
-PasswordFile = Annotated[
-    Path | None, typer.Option("--password-file", help="The keystore's password; else asked for.")
-]
-
-Confirmations = Annotated[
-    int,
-    typer.Option(
-        "--confirmations",
-        min=0,
-        max=1000,
-        help="Blocks on top of a transaction's own before it counts; for a node only.",
-    ),
-]
-
-DEFAULT_HOME = Path("cmfl-home")
+    from ledger.chain.rpc.reader import RpcReader
+    from ledger.home import RunPaths
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,72 +36,123 @@ class Where:
         run: name of the run.
         address: of the contract.
         rpc_url: of a node, or None for the home's own chain.
-        chain_id: that the node must have.
+        chain_id: that node or home must have.
+        blobs_at: URL or folder of the blobs, or None for the home's own.
     """
 
-    home: Path
+    home: Path = DEFAULT_HOME
     run: str | None = None
     address: str | None = None
     rpc_url: str | None = None
     chain_id: int | None = None
+    blobs_at: str | None = None
 
     @property
     def chain_file(self) -> Path:
         """The home's own chain."""
         return Home(self.home).chain
 
+    def published(self) -> BlobReader:
+        """Return where everybody's blobs are read."""
+        from ledger.blobs.location import reader_at
+
+        return self.blobs() if self.blobs_at is None else reader_at(self.blobs_at)
+
     def blobs(self) -> FolderBlobs:
-        """Return the home's blobs; what `put` returns survives a power cut."""
+        """Return the home's own blobs."""
         from ledger.blobs.store import FolderBlobs
 
-        return FolderBlobs(Home(self.home).blobs, durable=True)
+        return FolderBlobs(Home(self.home).blobs)
 
     @contextmanager
     def reader(self) -> Iterator[ChainReader]:
         """Open the chain for reading; a run may be writing to it meanwhile."""
-        if self.rpc_url is None:
-            from ledger.chain.embedded.reader import EmbeddedReader
+        with self.own_reader() if self.rpc_url is None else self.node_reader() as chain:
+            yield chain
 
-            with EmbeddedReader.open(self.chain_file, chain_id=self.chain_id) as chain:
-                yield chain
-        else:
-            from ledger.chain.rpc.reader import RpcReader
+    def own_reader(self) -> EmbeddedReader:
+        """Return the home's own chain, opened for reading."""
+        from ledger.chain.embedded.reader import EmbeddedReader
 
-            with RpcReader(self.rpc_url, chain_id=self._node_chain_id()) as node:
-                yield node
+        chain_id = self.chain_id if self.rpc_url is None else None
+        return EmbeddedReader.open(self.chain_file, chain_id=chain_id)
+
+    def node_reader(self) -> RpcReader:
+        """Return the node, opened for reading."""
+        from ledger.chain.rpc.reader import RpcReader
+
+        return RpcReader(self.rpc_url or "", chain_id=self.node_chain_id())
 
     @contextmanager
     def writer(
-        self,
-        keystore: Path | None = None,
-        password_file: Path | None = None,
-        confirmations: int = 0,
+        self, sender: Sender | None = None, *, create: bool = True, accept_rollback: bool = False
     ) -> Iterator[ChainWriter]:
-        """Open the chain for writing: the home's own, made if need be, or a node."""
-        if self.rpc_url is not None:
-            from ledger.chain.rpc.chain import RpcChain
-            from ledger.chain.rpc.reader import RpcSettings
+        """Open the home for writing, and its own chain or a node.
 
-            key, chain_id = _sender_key(keystore, password_file), self._node_chain_id()
-            settings = RpcSettings(confirmations=confirmations)
-            with RpcChain(self.rpc_url, key, chain_id=chain_id, settings=settings) as node:
+        A home that is made for this and comes to nothing is taken away again.
+
+        Args:
+            sender: who signs, on a node.
+            create: whether home and chain are made where there are none.
+            accept_rollback: whether a chain is taken that lacks what its home has acknowledged.
+        """
+        if not create:
+            self._require_there()
+        if self.rpc_url is not None:
+            assert sender is not None, "commands that write to a node take a sender"
+            with sender.chain(self.rpc_url, self.node_chain_id()) as node, self._writing():
                 yield node
-            return
+        else:
+            opened = self._opener(create=create, accept_rollback=accept_rollback)
+            with self._writing(), opened() as chain:
+                yield chain
+
+    @contextmanager
+    def own_writer(self) -> Iterator[EmbeddedChain]:
+        """Open the home and its own chain for writing; both are made if need be."""
+        opened = self._opener(create=True, accept_rollback=False)
+        with self._writing(), opened() as chain:
+            yield chain
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        home = Home(self.home)
+        with made_if_needed(home), home.writing():
+            yield
+
+    def _opener(self, *, create: bool, accept_rollback: bool) -> Callable[[], EmbeddedChain]:
+        """Return what opens the own chain; all is imported by then, before there is a home."""
         from ledger.chain.embedded.chain import SALT_BITS, EmbeddedChain, fresh_chain_id
 
-        try:
-            self.home.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigurationError(f"--home {self.home}: {error.strerror}") from error
-        with EmbeddedChain.open_or_create(
+        if not create:
+            return functools.partial(
+                EmbeddedChain.open,
+                self.chain_file,
+                chain_id=self.chain_id,
+                accept_rollback=accept_rollback,
+            )
+        return functools.partial(
+            EmbeddedChain.open_or_create,
             self.chain_file,
             chain_id=self.chain_id,
             new_chain_id=fresh_chain_id(secrets.randbits(SALT_BITS)),
-        ) as chain:
-            yield chain
+            accept_rollback=accept_rollback,
+        )
+
+    def _require_there(self) -> None:
+        """Refuse a home or a chain that is not there.
+
+        Raises:
+            ConfigurationError: a disk that is not mounted looks like a home without a chain.
+        """
+        if self.rpc_url is None and not self.chain_file.exists():
+            raise ConfigurationError(
+                f"there is no chain at {self.chain_file}: is the disk mounted, and --home the "
+                f"right one? A run that lives on a node is resumed with --rpc-url"
+            )
 
     def ledger(self, chain: ChainReader) -> CommitteeLedger:
-        """Return the contract: the named run's, the address's, or the only one of the home.
+        """Return the contract: the address's, the named run's, or the only one of the home.
 
         Args:
             chain: where it is.
@@ -147,77 +162,36 @@ class Where:
         """
         from ledger.chain.contract.committee_ledger import CommitteeLedger
         from ledger.chain.contract.deployment import connect, require_code
-        from ledger.chain.contract.manifest import read_manifest
+        from ledger.chain.contract.manifest import read_run_manifest
 
         if self.address is not None:
             require_code(chain, self.address)
             return CommitteeLedger(chain, self.address)
-        return connect(chain, read_manifest(self._manifest()))
+        return connect(chain, read_run_manifest(self._run_paths()))
 
-    def _manifest(self) -> Path:
-        home = Home(self.home)
+    def _run_paths(self) -> RunPaths:
+        found = Home(self.home).deployed()
         if self.run is not None:
-            found = [run for run in home.deployed() if run.path.name == self.run]
-            if not found:
+            named = [run for run in found if run.path.name == self.run]
+            if not named:
                 raise ConfigurationError(f"there is no deployed run {self.run!r} in {self.home}")
-            return found[0].manifest
-        found = home.deployed()
+            return named[0]
         if not found:
             raise ConfigurationError(
-                f"there is no deployed run in {self.home}: make one by cmfl run"
+                f"there is no deployed run in {self.home}: make one by cmfl run, or name the "
+                f"contract with --address"
             )
         if len(found) > 1:
             names = ", ".join(run.path.name for run in found)
             raise ConfigurationError(f"name one of the runs in {self.home} with --run: {names}")
-        return found[0].manifest
+        return found[0]
 
-    def _node_chain_id(self) -> int:
+    def node_chain_id(self) -> int:
+        """Return the id that the node must have.
+
+        Raises:
+            ConfigurationError: none is given.
+        """
         if self.chain_id is None:
             raise ConfigurationError("--rpc-url needs --chain-id: the id that the node must have")
         return self.chain_id
-
-
-def _sender_key(keystore: Path | None, password_file: Path | None) -> bytes:
-    """Return the sender's private key from a keystore, or from the environment."""
-    if keystore is None:
-        return _environment_key()
-    from eth_account import Account
-
-    password = _asked_password() if password_file is None else _read(password_file).rstrip("\n")
-    try:
-        return bytes(Account.decrypt(_read(keystore), password))
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise ConfigurationError(f"--keystore {keystore}: {error}") from error
-
-
-def _asked_password() -> str:
-    try:
-        return str(typer.prompt("Password of the keystore", hide_input=True, err=True))
-    except typer.Abort as error:
-        raise ConfigurationError(
-            "the keystore's password is asked for at a terminal; give --password-file"
-        ) from error
-
-
-def _environment_key() -> bytes:
-    from ledger.protocol.signing import GROUP_ORDER
-
-    text = os.environ.get(KEY_VARIABLE, "")
-    try:
-        key = bytes.fromhex(text.removeprefix("0x"))
-    except ValueError:
-        key = b""
-    if len(key) != 32 or not 0 < int.from_bytes(key) < GROUP_ORDER:
-        # The value itself is a secret and never shown.
-        raise ConfigurationError(
-            f"a node needs a sender: give --keystore, or a key of 32 bytes hex in {KEY_VARIABLE}"
-        )
-    return key
-
-
-def _read(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return file.read(MAX_KEYSTORE_BYTES).decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path} cannot be read: {error}") from error

@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import pytest
 
-from cli import main
+from cli import application
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,11 +70,8 @@ def cmfl(*arguments: object) -> Result:
         patch.object(sys, "argv", ["cmfl", *map(str, arguments)]),
         redirect_stdout(out),
         redirect_stderr(err),
-        pytest.raises(SystemExit) as end,
     ):
-        main.run()
-    code = end.value.code
-    assert isinstance(code, int)
+        code = application.main()
     return Result(code, out.getvalue(), err.getvalue())
 
 

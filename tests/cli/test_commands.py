@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import socket
+import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
+from cli.console import plain
 from ledger.audit.sentences import DROPOUTS, REFUSALS
+from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.protocol.encoding import commitment_of
 from ledger.protocol.types import Digest, DropoutReason, RefusalReason
 from tests.cli.conftest import (
@@ -201,9 +207,12 @@ def test_doctor_checks_installation_and_home(home: Path, tmp_path: Path) -> None
         "signatures",
         "contract artefact",
         "torch",
-        "chain",
-        "vote journals",
+        "port",
         "disk",
+        "chain",
+        "run run",
+        "blobs",
+        "vote journals",
     ]
     (journals,) = (row["found"] for row in found if row["check"] == "vote journals")
     assert re.fullmatch(r"run: [1-9][0-9]* statements", journals)
@@ -212,22 +221,95 @@ def test_doctor_checks_installation_and_home(home: Path, tmp_path: Path) -> None
     assert not (tmp_path / "none").exists()
 
 
+def failing(home: Path, *options: object) -> dict[str, str]:
+    """Return what `cmfl doctor` finds wrong, by check."""
+    result = cmfl("doctor", "--home", home, *options, "--json")
+    assert (result.code, result.err) == (1, "")
+    people = cmfl("doctor", "--home", home, *options).out
+    wrong = {row["check"]: str(row["found"]) for row in result.json if not row["ok"]}
+    assert [line[5:23].rstrip() for line in people.splitlines() if line[:4] == "FAIL"] == [
+        plain(name) for name in wrong
+    ]
+    return wrong
+
+
 def test_doctor_fails_on_a_damaged_chain(copy: Path) -> None:
     (copy / "chain.sqlite").write_bytes(b"no chain at all" * 1000)
-    result = cmfl("doctor", "--home", copy)
-    assert result.code == 1
-    (line,) = (line for line in result.out.splitlines() if line.startswith("FAIL"))
-    assert line.startswith("FAIL chain ")
-    assert line.endswith("chain.sqlite: file is not a database")
+    wrong = failing(copy)
+    assert list(wrong) == ["chain", "run run"]
+    assert wrong["chain"].endswith("chain.sqlite: file is not a database")
+
+
+def test_doctor_fails_on_a_chain_that_was_rolled_back(copy: Path, tmp_path: Path) -> None:
+    older = tmp_path / "older.sqlite"
+    shutil.copy(copy / "chain.sqlite", older)
+    with EmbeddedChain.open(copy / "chain.sqlite") as chain:
+        chain.mine(1)
+        newest = chain.head()
+    for path in copy.glob("chain.sqlite-*"):
+        path.unlink()
+    shutil.copy(older, copy / "chain.sqlite")
+    wrong = failing(copy)
+    assert list(wrong) == ["chain"]
+    assert f"lacks block {newest.number}, 0x{newest.hash.hex()}" in wrong["chain"]
+    assert wrong["chain"].endswith("cmfl run --resume --accept-rollback")
+
+
+def test_doctor_finds_damage_to_a_block_only_if_it_runs_it_again(copy: Path) -> None:
+    before = succeeds("doctor", "--home", copy, "--deep").out
+    assert "every block run again" in before
+    assert re.search(r"^ok   blobs +[0-9]+ blobs, [0-9.]+ MB, each hashed$", before, re.MULTILINE)
+    with closing(sqlite3.connect(copy / "chain.sqlite")) as file, file:
+        file.execute("DELETE FROM logs WHERE id = (SELECT min(id) FROM logs)")
+    succeeds("doctor", "--home", copy)
+    assert list(failing(copy, "--deep")) == ["chain"]
+
+
+def test_doctor_counts_blobs_and_names_the_damaged(copy: Path) -> None:
+    blobs = sorted((copy / "blobs").glob("*/*"))
+    (blobs[0].parent / ".writing-1").touch()
+    (blobs[0].parent / "notes.txt").touch()
+    found = succeeds("doctor", "--home", copy, "--json").json
+    (row,) = (row["found"] for row in found if row["check"] == "blobs")
+    assert row.startswith(f"{len(blobs)} blobs, ")
+    assert row.endswith(
+        "; 1 unfinished files, which the next writer removes; 1 files that are no "
+        "blobs, which nobody reads"
+    )
+    blobs[1].write_bytes(b"other bytes")
+    succeeds("doctor", "--home", copy)
+    assert failing(copy, "--deep")["blobs"].startswith(f"blob {blobs[1].name} is damaged")
+    blobs[2].write_bytes(b"")
+    assert failing(copy)["blobs"].startswith(f"blob {blobs[2].name} is empty: put the blob back")
+
+
+def test_doctor_looks_at_every_run(copy: Path) -> None:
+    (copy / "runs" / "begun").mkdir()
+    rows = {row["check"]: row for row in succeeds("doctor", "--home", copy, "--json").json}
+    assert rows["run begun"]["found"].startswith("has no contract yet: cmfl run --resume")
+    assert re.fullmatch(
+        r"contract 0x[0-9a-fA-F]{40}, finished after round 5 of 5", rows["run run"]["found"]
+    )
+    (copy / "runs" / "[b]a\nb").mkdir()
+    assert list(failing(copy)) == ["run [b]a\nb"]
+
+
+def test_doctor_fails_on_a_taken_port_that_is_asked_for(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        succeeds("doctor", "--home", tmp_path, "--port", port)
+        taken.listen()
+        assert failing(tmp_path, "--port", port) == {
+            "port": f"{port} is taken: give cmfl serve another with --port"
+        }
 
 
 def test_doctor_fails_on_a_damaged_vote_journal(copy: Path) -> None:
     (copy / "runs" / "run" / "votes.sqlite").write_bytes(b"no journal at all" * 1000)
-    result = cmfl("doctor", "--home", copy)
-    assert result.code == 1
-    (line,) = (line for line in result.out.splitlines() if line.startswith("FAIL"))
-    assert line.startswith("FAIL vote journals ")
-    assert line.endswith("votes.sqlite: file is not a database")
+    wrong = failing(copy)
+    assert list(wrong) == ["vote journals"]
+    assert wrong["vote journals"].endswith("votes.sqlite: file is not a database")
     # Who only reads signs nothing.
     succeeds("audit", "--home", copy)
 
@@ -257,7 +339,9 @@ def contents(home: Path) -> dict[str, bytes]:
 
 def test_help_names_every_command() -> None:
     people = succeeds("--help").out
-    for command in ("run", "deploy", "rounds", "clients", "audit", "serve", "doctor", "demo"):
+    for command in (
+        *("run", "deploy", "rounds", "clients", "audit", "serve", "chain", "doctor", "demo"),
+    ):
         assert re.search(rf"^ +{command} ", people, re.MULTILINE)
     assert cmfl().code == 2
     assert cmfl("sing").code == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -70,8 +71,7 @@ def test_a_manifest_of_another_chain_is_refused_and_nothing_deployed(tmp_path: P
     EmbeddedChain.create(path, chain_id=same_id, clock=lambda: 1.0).close()
     succeeds(*arguments, tmp_path / "two", "--name", "other")
     target = tmp_path / "two" / "runs" / "run"
-    target.mkdir()
-    (target / "deployment.json").write_bytes(manifest)
+    shutil.copytree(tmp_path / "one" / "runs" / "run", target)
     assert "with genesis" in refusal(*arguments, tmp_path / "two")
     assert blocks(tmp_path / "two") == 2
     (target / "deployment.json").write_bytes(manifest[:50])

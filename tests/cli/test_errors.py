@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import socket
 import sqlite3
 import subprocess
@@ -183,10 +182,25 @@ def test_a_run_that_is_not_there_is_refused_by_name(home: Path, command: tuple[s
 
 
 def test_one_of_several_runs_has_to_be_named(copy: Path) -> None:
-    shutil.copytree(copy / "runs" / "run", copy / "runs" / "second")
+    succeeds("deploy", "--preset", "smoke", "--home", copy, "--name", "second")
     said = refusal("rounds", "list", "--home", copy)
     assert said.endswith("with --run: run, second")
     succeeds("rounds", "list", "--home", copy, "--run", "second")
+
+
+def test_manifests_of_two_runs_that_were_swapped_are_refused_by_both_names(copy: Path) -> None:
+    succeeds("deploy", "--preset", "smoke", "--home", copy, "--name", "second")
+    one, other = (copy / "runs" / name / "deployment.json" for name in ("run", "second"))
+    manifest = one.read_bytes()
+    one.write_bytes(other.read_bytes())
+    other.write_bytes(manifest)
+    for command in READING:
+        said = refusal(*command, "--home", copy, "--run", "run")
+        assert f"{one} is the manifest of run 'second', not of 'run'" in said
+    assert "not of 'second'" in refusal("run", "--home", copy, "--name", "second", "--resume")
+    result = cmfl("doctor", "--home", copy)
+    assert result.code == 1
+    assert result.out.count("FAIL run ") == 2
 
 
 @pytest.mark.parametrize("number", [6, 999, 2**32 - 1])
@@ -221,7 +235,7 @@ def edited(**changes: object) -> Callable[[bytes], bytes]:
         (lambda _: b"[" * 50_000, "is not JSON"),
         (lambda _: b"{}", "does not have the fields"),
         (lambda _: b" " * 200_000, "is over 100000 bytes"),
-        (edited(format=2), "format 2 is not 1"),
+        (edited(format=1), "format 1 is not 2"),
         (edited(chain_id="1"), "chain_id is not of type int"),
         (edited(chain_id=1), "the manifest is for chain 1, not"),
         (edited(genesis_hash="0x" + "11" * 32), "the manifest is for the chain with genesis 0x11"),
@@ -231,8 +245,8 @@ def edited(**changes: object) -> Callable[[bytes], bytes]:
         (edited(block=8), "block 1 created the contract, not 8"),
         (edited(block=-1), "block 1 created the contract, not -1"),
         (edited(block=10**30), "block 1 created the contract, not 1000000000000000000000000000000"),
-        (edited(transaction="0x" + "11" * 32), "transaction did not create the contract"),
-        (edited(transaction="0x11"), "transaction did not create the contract"),
+        (edited(transaction="0x" + "11" * 32), "no block holds transaction 0x1111"),
+        (edited(transaction="0x11"), "the manifest's transaction is no hash"),
         (edited(transaction="none"), "the manifest's transaction is no hash"),
     ],
 )
@@ -272,7 +286,7 @@ def test_a_missing_blob_leaves_the_audit_incomplete_and_is_named(copy: Path) -> 
     result = cmfl("audit", "--home", copy)
     assert (result.code, result.err) == (3, "")
     assert digest in result.out
-    assert "\nINCOMPLETE: nothing contradicts, but step " in result.out
+    assert "\nINCOMPLETE: nothing contradicts, but steps " in result.out
     report = cmfl("audit", "--home", copy, "--json")
     assert (report.code, report.json["outcome"]) == (3, "incomplete")
 
@@ -283,23 +297,40 @@ def ranked_payload(home: Path) -> str:
     return str(shown["ranking"][0]["payload"]).removeprefix("0x")
 
 
-def test_a_damaged_model_stops_a_resumed_run_by_name(tmp_path: Path) -> None:
+def test_a_damaged_first_model_is_published_again(tmp_path: Path) -> None:
     succeeds("deploy", "--preset", "smoke", "--home", tmp_path)
     manifest = json.loads((tmp_path / "runs" / "run" / "deployment.json").read_text())
     digest = manifest["arguments"]["model"].removeprefix("0x")
     path = tmp_path / "blobs" / digest[:2] / digest
     path.write_bytes(b"other bytes")
-    # The first model follows from the configuration: it is published again.
+    # It follows from the configuration.
     succeeds("run", "--home", tmp_path, "--resume", "--json")
-    last = succeeds("rounds", "list", "--home", tmp_path, "--json").json[0]["model"]
-    digest = last.removeprefix("0x")
-    (tmp_path / "blobs" / digest[:2] / digest).write_bytes(b"other bytes")
-    assert f"blob {digest} is" in refusal("run", "--home", tmp_path, "--resume", "--json")
+    succeeds("audit", "--home", tmp_path)
 
 
-def test_a_report_that_cannot_be_written_is_refused(home: Path, tmp_path: Path) -> None:
-    said = refusal("audit", "--home", home, "--json", "--report", tmp_path / "none" / "r.json")
-    assert "--report " in said
+def test_a_report_that_cannot_be_written_is_refused_before_the_audit(
+    home: Path, tmp_path: Path
+) -> None:
+    audit = ["audit", "--home", home, "--report"]
+    assert f"there is no folder {tmp_path / 'none'}" in refusal(
+        *audit, tmp_path / "none" / "r.json"
+    )
+    assert "is a folder, must be a file" in refusal(*audit, tmp_path)
+
+
+def test_the_verdict_stands_where_the_disk_has_no_room_for_the_report(
+    copy: Path, home: Path
+) -> None:
+    lost = (
+        "cmfl: --report /dev/full: No space left on device: the report is not there, or not whole\n"
+    )
+    passed = cmfl("audit", "--home", home, "--report", "/dev/full")
+    assert (passed.code, passed.err) == (2, lost)
+    assert passed.out.splitlines()[-1].startswith("PASSED")
+    digest = ranked_payload(copy)
+    (copy / "blobs" / digest[:2] / digest).unlink()
+    incomplete = cmfl("audit", "--home", copy, "--report", "/dev/full")
+    assert (incomplete.code, incomplete.err) == (3, lost)
 
 
 WRITER = """
@@ -372,16 +403,16 @@ def test_an_unreachable_node_is_refused(home: Path, tmp_path: Path) -> None:
         options = ["--rpc-url", url, "--chain-id", 1]
         for command in READING:
             said = refusal(*command, "--home", home, *options)
-            assert said == f"{url}: unreachable (ConnectionError)"
+            assert said == f"{url}: unreachable (ConnectError)"
         said = refusal("run", "--preset", "smoke", "--home", tmp_path, *options)
-        assert said == f"{url}: unreachable (ConnectionError)"
+        assert said == f"{url}: unreachable (ConnectError)"
 
 
 @pytest.mark.usefixtures("key")
 @pytest.mark.parametrize("url", ["ftp://here", "nothing", "", "http://", "http://[::1"])
 def test_what_is_no_address_of_a_node_is_refused(home: Path, url: str) -> None:
     said = refusal("rounds", "list", "--home", home, "--rpc-url", url, "--chain-id", 1)
-    assert "the node's address is not" in said
+    assert said.startswith("the node's URL: the address is not ")
 
 
 def test_a_node_needs_its_chain_id_and_a_sender(
@@ -428,10 +459,9 @@ def with_keystore(folder: Path) -> list[object]:
 
 
 def test_a_missing_keystore_or_password_is_refused(tmp_path: Path) -> None:
-    said = refusal(*with_keystore(tmp_path))
-    assert "password cannot be read" in said
-    (tmp_path / "password").write_text("swordfish")
-    assert "key.json cannot be read" in refusal(*with_keystore(tmp_path))
+    assert "key.json cannot be read: No such file" in refusal(*with_keystore(tmp_path))
+    (tmp_path / "key.json").write_text('{"version": 3, "crypto": {}}')
+    assert "password cannot be read: No such file" in refusal(*with_keystore(tmp_path))
 
 
 def test_a_wrong_password_is_refused_and_the_right_one_signs(tmp_path: Path) -> None:
@@ -448,7 +478,7 @@ def test_a_wrong_password_is_refused_and_the_right_one_signs(tmp_path: Path) -> 
 def test_what_the_disk_refuses_is_one_line_too(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("a file where a folder should be")
     said = refusal("run", "--preset", "smoke", "--home", tmp_path)
-    assert said == f"{tmp_path / 'runs' / 'run'}: Not a directory"
+    assert said == f"{tmp_path / 'runs' / 'run' / 'config.toml'}: Not a directory"
 
 
 @pytest.mark.parametrize(

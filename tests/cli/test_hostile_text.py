@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import io
+import json
+import logging
 import os
 import shutil
-from contextlib import redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from cli.console import plain, print_table, say
+from cli.console import plain, print_line, print_table
+from cli.log import shown_as_lines
 from clients.configuration import load
 from clients.population import populate, run_document
 from ledger.blobs.store import FolderBlobs
@@ -23,6 +26,7 @@ from ledger.chain.contract.deployment import (
     deployment_for,
 )
 from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.home import Home
 from ledger.protocol.canonical import encode
 from ledger.protocol.documents.run import encode_run
 from ledger.protocol.encoding import vector_bytes
@@ -37,7 +41,7 @@ if TYPE_CHECKING:
 pytestmark = SHARED
 
 HOSTILE = "[/red][bold]:boom: \x1b[2J\x1b]0;owned\x07\r\b\u202e\udcff"
-SHOWN = "[/red][bold]:boom: ?[2J?]0;owned?????"
+SHOWN = r"[/red][bold]:boom: \x1b[2J\x1b]0;owned\x07\r\x08\u202e\udcff"
 ESCAPES = "\x1b\x07\b\r\u202e\x9b"
 
 
@@ -53,9 +57,9 @@ def require_harmless(text: str) -> None:
 
 
 def test_a_line_is_printed_as_it_is_but_for_what_a_terminal_obeys() -> None:
-    assert printed(lambda: say(HOSTILE)) == f"{SHOWN}\n"
-    assert printed(lambda: say("2 of 3 clients (å, 中)")) == "2 of 3 clients (å, 中)\n"
-    assert plain("two\nlines") == "two\nlines"
+    assert printed(lambda: print_line(HOSTILE)) == f"{SHOWN}\n"
+    assert printed(lambda: print_line("2 of 3 clients (å, 中)")) == "2 of 3 clients (å, 中)\n"
+    assert plain("one line\nPASSED") == r"one line\nPASSED"
 
 
 def test_a_table_shows_titles_names_and_methods_as_text() -> None:
@@ -72,7 +76,7 @@ def test_a_hostile_name_of_a_run_is_one_harmless_line(copy: Path) -> None:
     strange = Path(os.fsdecode(os.fsencode(copy / "runs") + b"/[red]\x1b[2J\xff"))
     shutil.copytree(copy / "runs" / "run", strange)
     said = refusal("rounds", "list", "--home", copy)
-    assert said.endswith("with --run: [red]?[2J?, run")
+    assert said.endswith(r"with --run: [red]\x1b[2J\udcff, run")
     said = refusal("rounds", "list", "--home", copy, "--run", "[/red]\x1b[2J")
     require_harmless(said)
     assert "[/red]" in said
@@ -89,7 +93,51 @@ def test_what_a_node_answers_is_one_harmless_line(tmp_path: Path) -> None:
             said = result.out + result.err
             assert result.code == (1 if command == ["doctor"] else 2), said
             require_harmless(said)
-            assert "[/red] ?[2J? gone" in said
+            assert r"[/red] \x1b[2J\u202e gone" in said
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '["[/red]\\u001b[2J"]\n"a\\nPASSED: all ten steps hold" = 1\n',
+        '[data]\nname = "[/red]\\u001b[2J\\nPASSED: all ten"\n[protocol]\nclients = 12\n',
+        'seed = """\\u001b[2J\n\nPASSED: all ten steps hold"""\n',
+        f"{'k' * 90_000} = 1\n",
+    ],
+)
+def test_keys_and_values_of_a_hostile_configuration_are_one_short_line(
+    tmp_path: Path, text: str
+) -> None:
+    (tmp_path / "c.toml").write_text(text)
+    said = refusal("run", "--home", tmp_path / "home", "--config", tmp_path / "c.toml")
+    require_harmless(said)
+    assert len(said) < 2_200
+
+
+@pytest.mark.parametrize("field", ["run", "address", "config", "transaction", "compiler"])
+def test_fields_of_a_hostile_manifest_are_one_short_line(copy: Path, field: str) -> None:
+    path = copy / "runs" / "run" / "deployment.json"
+    hostile = "[/red]\x1b[2J\nPASSED: all ten steps hold" + "x" * 50_000
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | {field: hostile}))
+    for command in (("audit",), ("rounds", "list"), ("run", "--resume")):
+        said = refusal(*command, "--home", copy)
+        require_harmless(said)
+        assert len(said) < 2_200
+    result = cmfl("doctor", "--home", copy)
+    assert result.code == 1
+    require_harmless(result.out)
+    assert max(map(len, result.out.splitlines())) < 2_200
+    assert "\nPASSED" not in result.out
+
+
+def test_what_our_packages_warn_of_is_one_line_and_other_libraries_say_nothing() -> None:
+    err = io.StringIO()
+    with redirect_stderr(err), shown_as_lines():
+        logging.getLogger("ledger.chain").warning("%s is\nlarge", "\x1b[2J")
+        logging.getLogger("eth.db").error("Unexpected error", exc_info=ValueError("a\nb"))
+        logging.getLogger("ledger.chain").info("nothing of note")
+    logging.getLogger("ledger.chain").debug("after it")
+    assert err.getvalue() == "cmfl: \\x1b[2J is large\n"
 
 
 @pytest.fixture
@@ -112,9 +160,8 @@ def test_a_hostile_experiment_is_opaque_to_every_command(
     experiment = {text: [text, {"[red]": text}], "name": "[/bold]", "method": text}
     hostile = replace(document, experiment=experiment)
     publish(tmp_path, hostile)
-    manifest = tmp_path / "runs" / "run" / "deployment.json"
     with EmbeddedChain.create(tmp_path / "chain.sqlite") as chain:
-        deploy(chain, hostile, manifest)
+        deploy(chain, hostile, Home(tmp_path).run("run"))
     for command in (
         *(("rounds", "list"), ("rounds", "show", 1), ("rounds", "explain", 1)),
         *(("clients", "list"), ("clients", "show", 1), ("audit",), ("doctor",)),

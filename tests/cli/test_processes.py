@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ledger.chain.embedded.reader import EmbeddedReader
 from tests.e2e.sessions import PATIENCE_SECONDS, Home, finish, start
 
 if TYPE_CHECKING:
@@ -62,6 +63,20 @@ def test_a_wrong_command_ends_with_2_and_without_a_traceback(tmp_path: Path) -> 
         out, err = process.communicate(timeout=PATIENCE_SECONDS)
     assert (process.returncode, out) == (2, "")
     assert err == f"cmfl: {tmp_path / 'chain.sqlite'}: no such chain file\n"
+
+
+def test_a_clock_before_1970_keeps_nobody_from_deploying(tmp_path: Path) -> None:
+    early = "import time; time.time = lambda: -1.0; from cli.main import run; run()"
+    ended = subprocess.run(
+        [sys.executable, "-c", early, "deploy", "--preset", "smoke", "--home", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    with EmbeddedReader.open(tmp_path / "chain.sqlite") as chain:
+        assert [chain.block(number).timestamp for number in range(3)] == [0, 1, 2]
 
 
 @pytest.mark.slow

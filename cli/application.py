@@ -1,0 +1,112 @@
+"""The command-line application and its exit codes.
+
+0 all is well (an audit: everything was checked and is true), 1 a check failed (an audit: the record
+contradicts itself), 2 the command or its input is wrong (one line says what), 3 an audit found
+nothing wrong but could not check everything, 70 a fault of ours, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+from typer.exceptions import TyperException
+
+from cli import audit, chain, clients, demo, deploy, doctor, rounds, run_command, serve
+from cli.codes import FAULT, INTERRUPTED, WRONG, InterruptedCommand
+from cli.console import complain
+from cli.log import shown_as_lines
+from cli.streams import unprinted
+from ledger.protocol.errors import CmflError
+
+EXTRAS = {
+    "torch": "clients",
+    "sklearn": "clients",
+    "safetensors": "clients",
+    "tomli_w": "clients",
+    "fastapi": "api",
+    "uvicorn": "api",
+}
+"""The extra that brings a package which not every install has."""
+
+app = typer.Typer(
+    name="cmfl",
+    help="Committee-based federated learning on a ledger that enforces every decision.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("run")(run_command.run)
+app.command("deploy")(deploy.deploy)
+app.add_typer(rounds.app, name="rounds")
+app.add_typer(clients.app, name="clients")
+app.command("audit")(audit.audit)
+app.command("serve")(serve.serve)
+app.add_typer(chain.app, name="chain")
+app.command("doctor")(doctor.doctor)
+app.command("demo")(demo.demo)
+
+
+def main() -> int:
+    """Run one command.
+
+    Returns:
+        The exit code. That of a command which comes to a verdict stands even if it could not be
+        printed.
+    """
+    try:
+        # Not Typer's own ending, which adds two lines of usage to every wrong option.
+        with shown_as_lines():
+            verdict: int | None = app(standalone_mode=False)
+    except Exception as error:
+        code, message = _explained(error)
+        if code == FAULT and os.environ.get("CMFL_DEBUG"):
+            raise
+        if message:
+            complain(message)
+        return code
+    if verdict == INTERRUPTED:  # what Typer makes of Ctrl-C, without a word
+        complain("interrupted")
+        return INTERRUPTED
+    lost = unprinted()
+    if lost is not None:
+        complain(f"standard output: {lost.strerror}: not everything was printed")
+        return WRONG if verdict is None else verdict
+    return verdict or 0
+
+
+def _explained(error: Exception) -> tuple[int, str]:
+    """Return the exit code for an error and what it means; only here the one becomes the other."""
+    code, message = WRONG, str(error)
+    match error:
+        case CmflError():
+            pass
+        case InterruptedCommand():
+            code = INTERRUPTED
+        case TyperException():
+            message = _said_of_usage(error)
+        case typer.Abort():
+            message = "aborted"
+        case ModuleNotFoundError(name=str(name)) if name.partition(".")[0] in EXTRAS:
+            extra = EXTRAS[name.partition(".")[0]]
+            message = f"this needs the extra [{extra}]: pip install -c constraints.txt '.[{extra}]'"
+        case OSError():
+            # A full disk, a folder that may not be written: facts of the machine, no fault of ours.
+            place = f"{error.filename}: " if error.filename else ""
+            message = f"{place}{error.strerror or error}"
+        case _:
+            what = f"a fault of ours, {type(error).__name__}: {error}"
+            code, message = FAULT, f"{what} (CMFL_DEBUG=1 shows where)"
+    return code, message
+
+
+def _said_of_usage(error: TyperException) -> str:
+    """Return what is wrong with the command line; a group without a command shows its help."""
+    message = str(getattr(error, "message", error))
+    if message.lstrip().startswith("Usage:"):
+        sys.stderr.write(f"{message}\n")
+        return ""
+    shown = getattr(error, "format_message", lambda: message)()
+    return f"{shown} (see --help)"

@@ -1,0 +1,82 @@
+"""`cmfl chain`: the home's own chain as a node for others."""
+
+from __future__ import annotations
+
+import signal
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.console import command_line, print_line
+from cli.options import DEFAULT_HOME, KEY_VARIABLE, ChainId, HomeFolder
+from cli.where import Where
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ledger.chain.embedded.chain import EmbeddedChain
+
+app = typer.Typer(
+    help="The home's own chain, for wallets and other programs.", no_args_is_help=True
+)
+
+
+@app.command("serve")
+def serve(
+    home: HomeFolder = DEFAULT_HOME,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port to listen on, of this machine only.")
+    ] = 8545,
+    block_time: Annotated[
+        float | None,
+        typer.Option(
+            "--block-time",
+            min=0.1,
+            max=3600,
+            help="Seconds after which an empty block is made, so that deadlines pass.",
+        ),
+    ] = None,
+    chain_id: ChainId = None,
+) -> None:
+    """Serve the home's own chain over JSON-RPC on this machine.
+
+    The chain is made if need be. The server has no accounts and signs nothing; while it runs, no
+    other command writes to the chain but through it.
+    """
+    from ledger.chain.rpc.served.server import RpcServer
+
+    where = Where(home, chain_id=chain_id)
+    with (
+        where.own_writer() as chain,
+        RpcServer(chain, port=port, block_seconds=block_time) as server,
+        _until_told(),
+    ):
+        _announce(chain, server.url, block_time)
+        server.wait()
+
+
+def _announce(chain: EmbeddedChain, url: str, block_time: float | None) -> None:
+    from ledger.chain.embedded.machine.accounts import TEST_KEYS, address_of
+
+    print_line(f"{url} serves chain {chain.chain_id}, at block {chain.head().number}, until Ctrl-C")
+    when = "without one no block is made"
+    if block_time is not None:
+        when = f"after {block_time:g} s without one an empty block is made"
+    print_line(f"Each transaction has a block of its own; {when}.")
+    print_line("The server has no accounts and signs nothing: transactions have to come signed.")
+    print_line(f"Genesis funds {address_of(TEST_KEYS[0])}, whose key is public and for tests only:")
+    print_line(f"  export {KEY_VARIABLE}=0x{TEST_KEYS[0].hex()}")
+    print_line(f"  {command_line('deploy', '--rpc-url', url, '--chain-id', chain.chain_id)}")
+
+
+@contextmanager
+def _until_told() -> Iterator[None]:
+    """End the context in order on Ctrl-C and on SIGTERM, which would kill the process."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    except KeyboardInterrupt:
+        pass
+    finally:
+        signal.signal(signal.SIGTERM, before)

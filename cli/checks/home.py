@@ -1,0 +1,118 @@
+"""What lies in a home: its chain, its runs, its blobs and its vote journals."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from cli.checks.blobs import found_in
+from cli.console import progress
+from ledger.home import RUN_NAME, Home, RunPaths
+from ledger.protocol.errors import ChainError, CmflError, JournalError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cli.checks.row import Check
+    from cli.where import Where
+    from ledger.chain.embedded.reader import EmbeddedReader
+
+LARGE_LOG_BYTES = 256 * 2**20
+
+
+def checks(where: Where, *, deep: bool) -> list[Check]:
+    """Return the checks of a home.
+
+    Args:
+        where: the home, and the node if its runs are on one.
+        deep: whether every block is run again and every blob hashed.
+    """
+    return [
+        ("chain", lambda: _chain(where, deep=deep)),
+        *((f"run {run.path.name}", _check_of(where, run)) for run in _runs(Home(where.home))),
+        ("blobs", lambda: found_in(where.blobs(), deep=deep)),
+        ("vote journals", lambda: _journals(where)),
+    ]
+
+
+def _chain(where: Where, *, deep: bool) -> str:
+    if not where.chain_file.exists():
+        return f"none yet in {where.home}"
+    with where.own_reader() as chain, chain.snapshot() as view:
+        noted, head = view.acknowledged(), view.head()
+        found = f"chain {view.chain_id}, block {head.number}, 0x{head.hash.hex()}"
+        if noted is not None:
+            there = view.block(noted.number).hash if noted.number <= head.number else None
+            if there != noted.hash:
+                raise ChainError(
+                    f"{found} lacks block {noted.number}, 0x{noted.hash.hex()}, that this home has "
+                    f"acknowledged: a restored backup or a damaged file; put the newer one back, "
+                    f"or go on from here with cmfl run --resume --accept-rollback"
+                )
+        if deep:
+            _run_again(view, head.number)
+            found += ", every block run again"
+        return found + _waiting(chain.wal_bytes)
+
+
+def _run_again(chain: EmbeddedReader, blocks: int) -> None:
+    with progress() as bar:
+        task = bar.add_task("blocks", total=blocks)
+        chain.verify(execute=True, progress=lambda number: bar.update(task, completed=number))
+
+
+def _waiting(log_bytes: int) -> str:
+    if log_bytes < LARGE_LOG_BYTES:
+        return ""
+    return (
+        f"; {log_bytes // 2**20} MiB wait in its write-ahead log, because a reader holds an old "
+        f"state: end the audit or service that has run for long"
+    )
+
+
+def _runs(home: Home) -> list[RunPaths]:
+    if not home.runs.is_dir():
+        return []
+    names = sorted(path.name for path in home.runs.iterdir() if path.is_dir())
+    return [RunPaths(home.runs / name) for name in names]
+
+
+def _check_of(where: Where, run: RunPaths) -> Callable[[], str]:
+    return lambda: _run(where, run)
+
+
+def _run(where: Where, run: RunPaths) -> str:
+    from ledger.chain.contract.deployment import connect
+    from ledger.chain.contract.manifest import read_run_manifest
+    from ledger.protocol.ledger_state import Stage
+
+    if not RUN_NAME.fullmatch(run.path.name):
+        raise CmflError("the folder's name is not that of a run: rename it, or take it away")
+    if not run.manifest.exists():
+        return "has no contract yet: cmfl run --resume deploys it, or finds the one it has begun"
+    manifest = read_run_manifest(run)
+    if where.rpc_url is None and not where.chain_file.exists():
+        return f"is on chain {manifest.chain_id}: give --rpc-url to look there"
+    with where.reader() as chain:
+        if chain.chain_id != manifest.chain_id:
+            return f"is on chain {manifest.chain_id}, which was not looked at"
+        ledger = connect(chain, manifest)
+        state, rounds = ledger.state(), ledger.deployment().rounds
+    stage = "finished after" if state.stage is Stage.FINISHED else "in"
+    return f"contract {manifest.address}, {stage} round {state.round} of {rounds}"
+
+
+def _journals(where: Where) -> str:
+    """Return what the runs' keys have signed: without it they may sign nothing any more."""
+    found = []
+    for path in Home(where.home).journals():
+        # Not read-only: a killed run may have left a transaction to be taken back.
+        uri = f"{path.absolute().as_uri()}?mode=rw"
+        try:
+            with closing(sqlite3.connect(uri, uri=True)) as base:
+                (count,) = base.execute("SELECT count(*) FROM statements").fetchone()
+        except sqlite3.Error as error:
+            raise JournalError(f"{path}: {error}") from error
+        found.append(f"{path.parent.name}: {count} statements")
+    return ", ".join(found) or f"none yet in {where.home}"

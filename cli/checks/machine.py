@@ -1,0 +1,89 @@
+"""What is installed and what the machine has to spare."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import shutil
+from typing import TYPE_CHECKING
+
+from cli.serve import port_is_taken
+from ledger.protocol.errors import CmflError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cli.checks.row import Check
+
+USUAL_PORT = 8000
+ENOUGH_BYTES = 100_000_000
+
+
+def checks(home: Path, asked_port: int | None) -> list[Check]:
+    """Return the checks of installation and machine.
+
+    Args:
+        home: of the runs; it need not exist.
+        asked_port: that must be free; None to say whether the usual one is.
+    """
+    return [
+        ("python", platform.python_version),
+        ("signatures", _signatures),
+        ("contract artefact", _artefact),
+        ("torch", _torch),
+        ("port", lambda: _port(asked_port)),
+        ("disk", lambda: _disk(home)),
+    ]
+
+
+def _signatures() -> str:
+    from ledger.protocol.encoding import keccak256
+    from ledger.protocol.signing import KeySigner, recover
+
+    signer = KeySigner(keccak256(b"PUBLIC TEST KEY of cmfl doctor"))
+    digest = keccak256(b"a message")
+    if recover(digest, signer.sign(digest)) != signer.address:
+        raise CmflError("a signature does not recover to its signer: install coincurve again")
+    return "secp256k1 signs and recovers"
+
+
+def _artefact() -> str:
+    from importlib.resources import files
+
+    from ledger.chain.contract.abi import artifact
+
+    for name, digest in artifact().sources.items():
+        found = hashlib.sha256((files("contracts") / name).read_bytes()).hexdigest()
+        if found != digest:
+            raise CmflError(
+                f"contracts/{name} is not what the artefact was compiled from: compile it again, "
+                f"or put the source back"
+            )
+    return f"{artifact().compiler}, {len(artifact().runtime)} bytes, sources match"
+
+
+def _torch() -> str:
+    try:
+        import torch
+    except ImportError:
+        return "not installed: audit and serve work, run and deploy do not"
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
+    return f"{torch.__version__}, {device}"
+
+
+def _port(asked: int | None) -> str:
+    port = USUAL_PORT if asked is None else asked
+    if not port_is_taken(port):
+        return f"{port} is free"
+    taken = f"{port} is taken: give cmfl serve another with --port"
+    if asked is not None:
+        raise CmflError(taken)
+    return taken
+
+
+def _disk(home: Path) -> str:
+    folder = next(path for path in (home.absolute(), *home.absolute().parents) if path.exists())
+    free = shutil.disk_usage(folder).free
+    if free < ENOUGH_BYTES:
+        raise CmflError(f"only {free // 1_000_000} MB are free at {folder}: make room")
+    return f"{free / 1e9:.1f} GB free"

@@ -1,0 +1,134 @@
+"""The options that commands share, and the environment variables that stand for them.
+
+What is typed counts or is refused, and never ignored: an option that only a node needs is refused
+where no node is named, so that nobody believes to be on one. A variable may be set for everything:
+CMFL_CHAIN_ID and CMFL_KEYSTORE count only where a node is named, and a command that can speak to no
+node looks at none of them.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+
+from ledger.protocol.errors import ConfigurationError
+
+KEY_VARIABLE = "CMFL_PRIVATE_KEY"
+URL_VARIABLE = "CMFL_RPC_URL"
+
+T = TypeVar("T")
+
+_HEAD = re.compile(r"0x[0-9a-fA-F]{64}")
+
+
+def _for_a_node(context: typer.Context, parameter: typer.CallbackParam, value: T) -> T | None:
+    """Refuse an option that only a node needs where none is named; forget its variable."""
+    if context.params.get("rpc_url") is not None or not _is_given(context, parameter):
+        return value
+    if not _is_typed(context, parameter):
+        return None
+    raise ConfigurationError(
+        f"{parameter.opts[0]} has no effect without --rpc-url or {URL_VARIABLE}: the home's own "
+        f"chain needs none"
+    )
+
+
+def _chain_id(
+    context: typer.Context, parameter: typer.CallbackParam, value: int | None
+) -> int | None:
+    """Forget the variable where no node is named; a typed id is asked of the home's own chain."""
+    on_node = context.params.get("rpc_url") is not None
+    return value if on_node or _is_typed(context, parameter) else None
+
+
+def _is_given(context: typer.Context, parameter: typer.CallbackParam) -> bool:
+    return _source(context, parameter) not in {"DEFAULT", "DEFAULT_MAP"}
+
+
+def _is_typed(context: typer.Context, parameter: typer.CallbackParam) -> bool:
+    return _source(context, parameter) == "COMMANDLINE"
+
+
+def _source(context: typer.Context, parameter: typer.CallbackParam) -> str:
+    source = context.get_parameter_source(parameter.name or "")
+    return "DEFAULT" if source is None else source.name
+
+
+def _head(value: str | None) -> str | None:
+    if value is not None and not _HEAD.fullmatch(value):
+        raise typer.BadParameter(
+            "a head is 0x and 64 hex digits, as an audit prints it in the line to keep"
+        )
+    return value
+
+
+HomeFolder = Annotated[
+    Path, typer.Option("--home", help="Folder of chain, blobs and runs.", envvar="CMFL_HOME")
+]
+RunName = Annotated[
+    str | None, typer.Option("--run", help="Which run; needed where the home has several.")
+]
+Address = Annotated[
+    str | None, typer.Option("--address", help="The contract, where there is no manifest.")
+]
+RpcUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--rpc-url",
+        help="A JSON-RPC node instead of the home's own chain, for which the variable is left "
+        "empty.",
+        envvar=URL_VARIABLE,
+        is_eager=True,  # the options below ask whether it is there
+    ),
+]
+ChainId = Annotated[
+    int | None,
+    typer.Option(
+        "--chain-id",
+        min=1,
+        max=2**64 - 1,
+        help="The chain id that node or home must have; the variable counts for a node only.",
+        envvar="CMFL_CHAIN_ID",
+        callback=_chain_id,
+    ),
+]
+Keystore = Annotated[
+    Path | None,
+    typer.Option(
+        "--keystore",
+        help=f"For a node: encrypted key of the sender, else {KEY_VARIABLE} holds the key.",
+        envvar="CMFL_KEYSTORE",
+        callback=_for_a_node,
+    ),
+]
+PasswordFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--password-file",
+        help="For a node: the keystore's password; else asked for.",
+        callback=_for_a_node,
+    ),
+]
+Confirmations = Annotated[
+    int | None,
+    typer.Option(
+        "--confirmations",
+        min=0,
+        max=1000,
+        help="For a node: blocks on top of a transaction's own before it counts; 0 if not given.",
+        callback=_for_a_node,
+    ),
+]
+Head = Annotated[
+    str | None,
+    typer.Option(
+        "--head",
+        help="A head that an earlier audit printed: the run must pass through it.",
+        callback=_head,
+    ),
+]
+
+DEFAULT_HOME = Path("cmfl-home")

@@ -1,0 +1,183 @@
+"""Who signs and pays on a node: a keystore's key, or the one in the environment."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from cli.options import KEY_VARIABLE
+from ledger.protocol.errors import ChainError, ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ledger.chain.rpc.chain import RpcChain
+
+MAX_KEYSTORE_BYTES = 100_000
+WEI = 10**18
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """The options that say who signs on a node.
+
+    Attributes:
+        keystore: the sender's encrypted key; None for the key in the environment.
+        password_file: the keystore's password; None to ask for it.
+        confirmations: blocks on top of a transaction's own before it counts.
+    """
+
+    keystore: Path | None = None
+    password_file: Path | None = None
+    confirmations: int | None = None
+
+    @contextmanager
+    def chain(self, url: str, chain_id: int) -> Iterator[RpcChain]:
+        """Open a node for writing.
+
+        Args:
+            url: of the node.
+            chain_id: that it must have.
+
+        Raises:
+            ConfigurationError: there is no key, or none that can be read.
+            TransactionRefusedError: the node does not take a transaction; says whose it was.
+        """
+        from ledger.chain.ports import TransactionRefusedError
+        from ledger.chain.rpc.chain import RpcChain
+        from ledger.chain.rpc.reader import RpcSettings
+
+        settings = RpcSettings(confirmations=self.confirmations or 0)
+        with RpcChain(url, self._key(), chain_id=chain_id, settings=settings) as node:
+            try:
+                yield node
+            except TransactionRefusedError as error:
+                raise TransactionRefusedError(
+                    f"{error} (the account is that of {self.source})"
+                ) from error
+
+    @property
+    def source(self) -> str:
+        """Where the key comes from."""
+        return f"the variable {KEY_VARIABLE}" if self.keystore is None else str(self.keystore)
+
+    def _key(self) -> bytes:
+        return _environment_key() if self.keystore is None else self._keystore_key(self.keystore)
+
+    def _keystore_key(self, keystore: Path) -> bytes:
+        from eth_account import Account
+
+        content = read_keystore(keystore)
+        if self.password_file is None:
+            password, source = _asked_password(), "typed"
+        else:
+            password, source = _password_in(self.password_file), f"in {self.password_file}"
+        try:
+            return bytes(Account.decrypt(content, password))
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            if "MAC mismatch" in str(error):
+                account = keystore_address(content)
+                of = "" if account is None else f" of account {account}"
+                raise ConfigurationError(
+                    f"--keystore {keystore}: the password {source} is not that of this "
+                    f"keystore{of} (MAC mismatch)"
+                ) from error
+            raise ConfigurationError(f"--keystore {keystore}: no keystore: {error}") from error
+
+
+def read_keystore(path: Path) -> dict[str, Any]:
+    """Return what a keystore holds.
+
+    Args:
+        path: the file.
+
+    Raises:
+        ConfigurationError: it cannot be read, or is no keystore.
+    """
+    try:
+        found = json.loads(_read(path))
+    except (ValueError, RecursionError) as error:
+        raise ConfigurationError(f"--keystore {path}: not JSON: {error}") from error
+    if not isinstance(found, dict) or not isinstance(
+        found.get("crypto", found.get("Crypto")), dict
+    ):
+        raise ConfigurationError(f"--keystore {path}: no keystore: it has no object 'crypto'")
+    return found
+
+
+def keystore_address(content: dict[str, Any]) -> str | None:
+    """Return the account that a keystore says it is of, None if it leaves that out.
+
+    Args:
+        content: of the keystore.
+    """
+    from ledger.chain.addresses import checksum, to_canonical
+
+    try:
+        return checksum(to_canonical(f"0x{str(content.get('address')).removeprefix('0x')}"))
+    except ChainError:
+        return None
+
+
+def environment_address() -> str | None:
+    """Return the account of the key in the environment, None if there is no key."""
+    if not os.environ.get(KEY_VARIABLE):
+        return None
+    from ledger.chain.addresses import checksum
+    from ledger.protocol.signing import KeySigner
+
+    return checksum(KeySigner(_environment_key()).address)
+
+
+def in_ether(wei: int) -> str:
+    """Return an amount of wei as people read it."""
+    return f"{wei / WEI:.6g} ETH" if wei >= WEI // 1_000_000 or wei == 0 else f"{wei} wei"
+
+
+def _asked_password() -> str:
+    try:
+        return str(typer.prompt("Password of the keystore", hide_input=True, err=True))
+    except typer.Abort as error:
+        raise ConfigurationError(
+            "the keystore's password is asked for at a terminal; give --password-file"
+        ) from error
+
+
+def _environment_key() -> bytes:
+    from ledger.protocol.signing import GROUP_ORDER
+
+    text = os.environ.get(KEY_VARIABLE, "")
+    try:
+        key = bytes.fromhex(text.removeprefix("0x"))
+    except ValueError:
+        key = b""
+    if len(key) != 32 or not 0 < int.from_bytes(key) < GROUP_ORDER:
+        # The value itself is a secret and never shown.
+        raise ConfigurationError(
+            f"a node needs a sender: give --keystore, or a key of 32 bytes hex in {KEY_VARIABLE}"
+        )
+    return key
+
+
+def _password_in(path: Path) -> str:
+    return _read(path).rstrip("\r\n")
+
+
+def _read(path: Path) -> str:
+    try:
+        # Not only regular files: a password may come through a pipe, as from `<(pass show key)`.
+        with path.open("rb") as file:
+            data = file.read(MAX_KEYSTORE_BYTES + 1)
+        if len(data) > MAX_KEYSTORE_BYTES:
+            raise ConfigurationError(f"{path} is over {MAX_KEYSTORE_BYTES} bytes")
+        return data.decode("utf-8")
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{path} is not UTF-8 text") from error
