@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from cli.options import KEY_VARIABLE
+from ledger.bounded_json import parse_json
 from ledger.protocol.errors import ChainError, ConfigurationError
 
 if TYPE_CHECKING:
@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 
 MAX_KEYSTORE_BYTES = 100_000
 WEI = 10**18
+# What decrypting raises of a keystore that somebody has written by hand.
+_UNREADABLE = (
+    *(ValueError, LookupError, TypeError, AttributeError, RecursionError),
+    *(OverflowError, MemoryError),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +85,7 @@ class Sender:
             password, source = _password_in(self.password_file), f"in {self.password_file}"
         try:
             return bytes(Account.decrypt(content, password))
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        except _UNREADABLE as error:
             if "MAC mismatch" in str(error):
                 account = keystore_address(content)
                 of = "" if account is None else f" of account {account}"
@@ -101,8 +106,8 @@ def read_keystore(path: Path) -> dict[str, Any]:
         ConfigurationError: it cannot be read, or is no keystore.
     """
     try:
-        found = json.loads(_read(path))
-    except (ValueError, RecursionError) as error:
+        found = parse_json(_read(path))
+    except ValueError as error:
         raise ConfigurationError(f"--keystore {path}: not JSON: {error}") from error
     if not isinstance(found, dict) or not isinstance(
         found.get("crypto", found.get("Crypto")), dict

@@ -26,5 +26,7 @@ def reader_at(text: str) -> BlobReader:
         return HttpBlobs(text)
     folder = Path(text)
     if not folder.is_dir():
-        raise BlobError(f"blobs: {text!r} is no folder here, and no http or https URL")
+        # A mistyped URL may hold a key.
+        shown = "what is given" if text[:4].lower() == "http" or "@" in text else repr(text)
+        raise BlobError(f"blobs: {shown} is no folder here, and no http or https URL")
     return FolderBlobs(folder)

@@ -133,3 +133,12 @@ def test_a_place_is_a_folder_or_a_url(folder: FolderBlobs, url: str, tmp_path: P
     for place in (str(tmp_path / "none"), "ftp://host/blobs", "http://", "https://[::1"):
         with pytest.raises(BlobError, match="blobs"):
             reader_at(place)
+
+
+@pytest.mark.parametrize(
+    "text", ["HTTPS:/u:SECRET@host/blobs", "http:/host?key=SECRET", "u:SECRET@h"]
+)
+def test_a_place_that_may_hold_a_secret_is_not_repeated(text: str) -> None:
+    with pytest.raises(BlobError, match="no folder here") as caught:
+        reader_at(text)
+    assert "SECRET" not in str(caught.value)

@@ -10,6 +10,7 @@ import json
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
+from ledger.bounded_json import parse_json
 from ledger.bounded_toml import MAX_TOML_BYTES, parse_toml
 from ledger.chain.addresses import to_canonical
 from ledger.home import DISK, Disk, RunPaths, read_file
@@ -94,6 +95,22 @@ def read_run_manifest(paths: RunPaths) -> Manifest:
     return manifest
 
 
+def require_unplayed(paths: RunPaths) -> None:
+    """Accept a run without a manifest only if it has not been deployed yet.
+
+    Args:
+        paths: of the run, which has no manifest.
+
+    Raises:
+        ChainError: something is there that only a deployed run writes.
+    """
+    if (left := paths.left_by_play()) is not None:
+        raise ChainError(
+            f"{paths.manifest} is missing, though run {paths.name!r} has been played "
+            f"({left.name} is there): put it back; no second contract is deployed"
+        )
+
+
 def settings_digest(paths: RunPaths) -> str:
     """Return the digest of a run's settings, 0x-hex, without those of the machine it runs on.
 
@@ -160,8 +177,8 @@ def read_fields(path: Path, what: str, version: int, kinds: Mapping[str, type]) 
     if len(data) > MAX_MANIFEST_BYTES:
         raise ChainError(f"{what} {path} is over {MAX_MANIFEST_BYTES} bytes")
     try:
-        value = json.loads(data)
-    except (ValueError, RecursionError) as error:
+        value = parse_json(data)
+    except ValueError as error:
         raise ChainError(f"{what} {path} is not JSON: {error}") from error
     if isinstance(value, dict) and value.get("format", version) != version:
         raise ChainError(f"{what} {path}: format {str(value['format'])[:20]} is not {version}")

@@ -5,13 +5,13 @@ It is a web3 provider, so that web3's own interface runs over the same connectio
 
 from __future__ import annotations
 
-import json
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, cast
 
 from web3.providers.base import JSONBaseProvider
 
 from ledger.bounded_http import HttpFailureError, HttpServer, TooLargeError
+from ledger.bounded_json import parse_json
 from ledger.chain.ports import ChainUnreachableError, NotServedError
 from ledger.chain.rpc import wire
 from ledger.protocol.errors import ChainError
@@ -82,8 +82,8 @@ class HttpTransport(JSONBaseProvider):
         """
         body = self._post(self.encode_rpc_request(method, params))
         try:
-            answer = json.loads(body)
-        except (ValueError, RecursionError) as error:
+            answer = parse_json(body)
+        except ValueError as error:
             raise wire.MalformedAnswerError(
                 f"{self.shown_url}: {method}: the answer is not JSON"
             ) from error

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 GWEI = 10**9
+_NO_SUCH_TAG = {wire.UNKNOWN_METHOD, wire.INVALID_PARAMETERS, -39001}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,7 @@ class RpcReader:
         settings: RpcSettings | None = None,
     ) -> None:
         self._settings = RpcSettings() if settings is None else settings
+        self._newest_seen = 0
         self._node = HttpTransport(
             url, self._settings.request_timeout_seconds, self._settings.most_answer_bytes
         )
@@ -118,7 +120,9 @@ class RpcReader:
 
     def head(self) -> Block:
         """Return the newest block."""
-        return self._ask(wire.block, "eth_getBlockByNumber", "latest", False)
+        newest = self._ask(wire.block, "eth_getBlockByNumber", "latest", False)
+        self._newest_seen = max(self._newest_seen, newest.number)
+        return newest
 
     def block(self, number: int) -> Block:
         """Return one block.
@@ -149,10 +153,16 @@ class RpcReader:
         return self._ask(read, "eth_getBlockByNumber", tag, False)
 
     def finalized(self) -> int:
-        """Return the newest final block: the node's opinion, else the head less confirmations."""
+        """Return the newest final block: the node's opinion, else the head less confirmations.
+
+        Raises:
+            RpcFault: the node may know final blocks, but does not say now.
+        """
         try:
             found = self._block_or_none("finalized")
-        except wire.RpcFault:
+        except wire.RpcFault as fault:
+            if not _knows_no_final_blocks(fault):
+                raise
             found = None
         if found is not None:
             return found.number
@@ -216,9 +226,19 @@ class RpcReader:
             to_block: last block, included; beyond the head is allowed.
             limit: how many logs at most; None for all.
             descending: newest first.
+
+        Raises:
+            NotServedError: the node lacks blocks that it had before.
         """
         request = _log_request(address, topics)
-        last = min(to_block, self.head().number)
+        newest = self.head().number
+        last = min(to_block, newest)
+        if last < min(to_block, self._newest_seen):
+            # Behind one URL there may be several nodes, and one of them behind the others.
+            raise NotServedError(
+                f"{self._node.shown_url}: the node had block {self._newest_seen}, and now ends "
+                f"with {newest}"
+            )
         if request is None or last < max(from_block, 0):
             return []
         found: list[Log] = []
@@ -378,6 +398,11 @@ def verify_asked(found: bytes, asked: bytes) -> None:
     """
     if found != asked:
         raise wire.MalformedAnswerError(f"0x{found.hex()} where 0x{asked.hex()} was asked for")
+
+
+def _knows_no_final_blocks(fault: wire.RpcFault) -> bool:
+    """Say whether a node refuses the tag itself; nodes have several codes for that."""
+    return fault.code in _NO_SUCH_TAG or "finalized" in str(fault).lower()
 
 
 def _revert_data(fault: wire.RpcFault) -> bytes | None:

@@ -439,6 +439,36 @@ class TestSending:
         ):
             assert chain.finalized() == 88
 
+    @pytest.mark.parametrize("code", [-32005, -32000, -32603])
+    def test_a_node_that_fails_does_not_make_its_head_final(self, code: int) -> None:
+        def block(tag: str, _: bool) -> object:
+            if tag == "finalized":
+                return Fault(code, "too many requests")
+            return {**BLOCK, "number": "0x64"} if tag == "latest" else BLOCK
+
+        with (
+            ScriptedNode(eth_getBlockByNumber=block) as node,
+            reader(node) as chain,
+            pytest.raises(NotServedError, match="too many requests"),
+        ):
+            chain.finalized()
+
+    def test_a_node_that_falls_behind_itself_does_not_cut_logs_short(self) -> None:
+        heads = ["0x64", "0x64", "0x5f", "0x5f"]
+
+        def block(tag: str, _: bool) -> object:
+            return {**BLOCK, "number": heads.pop(0)} if tag == "latest" else BLOCK
+
+        with (
+            ScriptedNode(eth_getBlockByNumber=block, eth_getLogs=lambda _: []) as node,
+            reader(node) as chain,
+        ):
+            assert chain.head().number == 100
+            assert chain.logs(None, [], 0, 1_000) == []
+            with pytest.raises(NotServedError, match="had block 100, and now ends with 95"):
+                chain.logs(None, [], 0, 100)
+            assert chain.logs(None, [], 0, 95) == []
+
     def test_several_senders_with_one_key_do_not_lose_a_transaction(
         self, chain: EmbeddedChain
     ) -> None:

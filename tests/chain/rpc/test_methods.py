@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -257,6 +258,14 @@ class TestFilters:
         code, text = fault(methods, "eth_getLogs", {**chosen, "fromBlock": "0x0"})
         assert (code, text) == (-32602, "cannot specify both blockHash and fromBlock/toBlock")
 
+    @pytest.mark.parametrize("named", [{}, {"blockNumber": None}, {"blockHash": "0x" + "11" * 32}])
+    def test_an_object_that_names_no_number_is_not_the_newest_block(
+        self, methods: RpcMethods, named: object
+    ) -> None:
+        assert fault(methods, "eth_getBlockByNumber", named, False)[0] == -32602
+        assert fault(methods, "eth_getLogs", {"fromBlock": named})[0] == -32602
+        assert result(methods, "eth_getBlockByNumber", {"blockNumber": "0x0"}, False)
+
 
 class TestSending:
     @pytest.mark.parametrize(
@@ -333,7 +342,7 @@ class TestProtocol:
             told = session.post(server.url, json=[quiet, asked], timeout=10)
             assert told.json() == [{"jsonrpc": "2.0", "id": "a", "result": "0x4"}]
 
-    @pytest.mark.parametrize("identifier", [{}, [], True, [1]])
+    @pytest.mark.parametrize("identifier", [{}, [], True, [1], float("inf"), -float("inf")])
     def test_a_malformed_id_is_no_request(self, methods: RpcMethods, identifier: object) -> None:
         told = methods.answer({"jsonrpc": "2.0", "id": identifier, "method": "eth_chainId"})
         assert told is not None
@@ -369,6 +378,7 @@ class TestProtocol:
                 ("moz-extension://abc", 200),
                 ("http://localhost", 403),
                 ("null", 403),
+                ("http://[", 403),
             ):
                 headers = {"Origin": origin}
                 told = session.post(server.url, json=request, headers=headers, timeout=10)
@@ -385,6 +395,16 @@ class TestBlocksOnAClock:
         seen = chain.head().number
         time.sleep(0.25)
         assert chain.head().number == seen, "a closed server makes no more"
+
+    def test_blocks_come_while_a_call_does_not_end(self, chain: EmbeddedChain) -> None:
+        endless = {"data": "0x5b600056", "gas": hex(10_000_000)}
+        with RpcServer(chain, block_seconds=0.1) as server, ThreadPoolExecutor() as pool:
+            body = {"jsonrpc": "2.0", "id": 1, "method": "eth_call", "params": [endless]}
+            called = pool.submit(httpx.post, server.url, json=body, timeout=60, trust_env=False)
+            while chain.head().number < 3:
+                time.sleep(0.01)
+            assert not called.done()
+            assert "Out of gas" in called.result().json()["error"]["message"]
 
     def test_a_transactions_block_is_as_good_as_an_empty_one(self, chain: EmbeddedChain) -> None:
         with RpcServer(chain, block_seconds=0.4):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing
+import select
+import socket
+from contextlib import ExitStack, closing
 from http.client import HTTPConnection
 from typing import TYPE_CHECKING, Any
 
@@ -150,6 +152,20 @@ def test_a_body_without_bounds_is_refused(
             connection.putheader("Content-Length", length)
         connection.endheaders()
         assert connection.getresponse().status == status
+
+
+def test_many_may_come_at_once(server: RpcServer) -> None:
+    place = ("127.0.0.1", int(server.url.rpartition(":")[2]))
+    with ExitStack() as open_ones:
+        sockets = [open_ones.enter_context(socket.socket()) for _ in range(100)]
+        for one in sockets:
+            one.setblocking(False)
+            one.connect_ex(place)
+        for one in sockets:
+            one.settimeout(10)
+            select.select([], [one], [], 10)
+            one.sendall(b"POST / HTTP/1.0\r\n\r\n")
+            assert one.recv(9) == b"HTTP/1.1 "
 
 
 def test_answers_are_those_of_the_chain(chain: EmbeddedChain, server: RpcServer) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import math
 from typing import TYPE_CHECKING, Any
 
 from eth_hash.auto import keccak
@@ -64,7 +65,8 @@ class RpcMethods:
             An object with `result` or with `error`.
         """
         identifier = request.get("id") if isinstance(request, dict) else None
-        if isinstance(identifier, bool | list | dict):
+        endless = isinstance(identifier, float) and not math.isfinite(identifier)
+        if endless or isinstance(identifier, bool | list | dict):
             return fault_json(wire.RpcFault(wire.INVALID_REQUEST, "an id is a number or a string"))
         if not isinstance(request, dict) or not isinstance(request.get("method"), str):
             return fault_json(

@@ -15,8 +15,8 @@ import time
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, ClassVar, Self
-from urllib.parse import urlsplit
 
+from ledger.bounded_json import parse_json
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.chain.rpc import wire
 from ledger.chain.rpc.served.methods import RpcMethods, fault_json
@@ -147,6 +147,8 @@ class _Miner(threading.Thread):
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+    # Of more connections at once than wait here, the system resets some; its default is 5.
+    request_queue_size = 128
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         if not isinstance(sys.exception(), OSError):  # a client that went away is no news
@@ -170,8 +172,8 @@ class _Handler(BaseHTTPRequestHandler):
             return
         body = self.rfile.read(int(self.headers["Content-Length"]))
         try:
-            request = json.loads(body, parse_constant=_refuse)
-        except (ValueError, RecursionError):
+            request = parse_json(body, _refuse)
+        except ValueError:
             fault = wire.RpcFault(wire.NOT_JSON, "not JSON")
             self._send(HTTPStatus.BAD_REQUEST, fault_json(fault))
             return
@@ -183,7 +185,7 @@ class _Handler(BaseHTTPRequestHandler):
         host = self.headers.get("Host", "").rpartition(":")[0] or self.headers.get("Host", "")
         # A browser sends a page's Origin, and a foreign name that was made to point here as Host.
         # A wallet in the browser is no page: its Origin has a scheme of its own.
-        origin = urlsplit(self.headers.get("Origin", "")).scheme
+        origin = self.headers.get("Origin", "").partition(":")[0]
         page = "Origin" in self.headers and not origin.endswith("-extension")
         if page or host not in {LOOPBACK, "localhost"}:
             return HTTPStatus.FORBIDDEN

@@ -21,6 +21,9 @@ _NOBODY = "0x" + "00" * 20
 class StateMethods:
     """Answers about the state after a block.
 
+    What is called may take as long as a whole block's gas lasts. So it runs in a view of its own,
+    and nobody else waits for it.
+
     Args:
         chain: the chain.
 
@@ -52,10 +55,11 @@ class StateMethods:
 
     def _call(self, request: object, at: object = None) -> str:
         asked = _read_call(request)
-        number = number_of(self._chain, at)
-        done = self._chain.execute(
-            asked.to, asked.data, number, sender=asked.sender, gas=asked.gas, value=asked.value
-        )
+        with self._chain.snapshot() as still:
+            number = number_of(still, at)
+            done = still.execute(
+                asked.to, asked.data, number, sender=asked.sender, gas=asked.gas, value=asked.value
+            )
         if isinstance(done.is_error and done.error, Revert):
             raise TransactionRevertedError(bytes(done.output))
         if done.is_error:
@@ -71,9 +75,10 @@ class StateMethods:
                 f"insufficient funds for transfer: address {asked.sender} have {owned} "
                 f"want {asked.value}",
             )
-        return hex(
-            self._chain.estimate_gas(asked.to, asked.data, sender=asked.sender, value=asked.value)
-        )
+        with self._chain.snapshot() as still:
+            return hex(
+                still.estimate_gas(asked.to, asked.data, sender=asked.sender, value=asked.value)
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,9 +42,14 @@ def asked_number(tag: object) -> int | None:
 
     Args:
         tag: a number or name, or an object by EIP-1898 with a number.
+
+    Raises:
+        RpcFault: it is an object without one.
     """
     if isinstance(tag, dict):
-        return asked_number(tag.get("blockNumber"))
+        if tag.get("blockNumber") is None:
+            raise wire.RpcFault(wire.INVALID_PARAMETERS, "an object here needs a blockNumber")
+        return asked_number(tag["blockNumber"])
     if tag in _NEWEST:
         return None
     return 0 if tag == "earliest" else wire.quantity(tag)

@@ -1,0 +1,45 @@
+"""JSON that others may have written, whose nesting is bounded before it is parsed.
+
+Python's parser recurses in C. Libraries of the EVM raise the interpreter's recursion limit so far
+that a deep document ends the process, not the parsing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DEEPEST = 1_000
+
+# One that never ends is taken to the end, so that no place is looked at twice.
+_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
+_NO_BRACKET = re.compile(r"[^][{}]+")
+
+
+def parse_json(data: bytes | str, refuse_constant: Callable[[str], object] | None = None) -> Any:
+    """Return what a JSON document says.
+
+    Args:
+        data: the document, in UTF-8 where it is bytes.
+        refuse_constant: raises ValueError at NaN and Infinity; None to read them.
+
+    Raises:
+        ValueError: it is no JSON, or nested too deeply.
+    """
+    text = data if isinstance(data, str) else data.decode("utf-8")
+    # Nothing is nested more deeply than it has brackets; most documents have few.
+    if text.count("[") + text.count("{") > DEEPEST:
+        _require_shallow(text)
+    return json.loads(text, parse_constant=refuse_constant)
+
+
+def _require_shallow(text: str) -> None:
+    depth = 0
+    for bracket in _NO_BRACKET.sub("", _STRING.sub("", text)):
+        depth += 1 if bracket in "[{" else -1
+        if depth > DEEPEST:
+            raise ValueError(f"nested more than {DEEPEST} levels deep")
