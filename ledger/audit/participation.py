@@ -82,12 +82,17 @@ def participation(ledger: CommitteeLedger, ended: Iterable[EndedRound]) -> list[
     Args:
         ledger: the contract.
         ended: its ended rounds.
+
+    Raises:
+        NotServedError: the logs do not hold all clients, though a round has begun.
     """
+    rounds, bans = tuple(ended), ledger.bans()
+    registry = ledger.whole_registry() if rounds or bans else ledger.registry()
     found = [
         Participation(ClientId(index), to_checksum_address(client.address), client.samples)
-        for index, client in enumerate(ledger.registry())
+        for index, client in enumerate(registry)
     ]
-    for one in ended:
+    for one in rounds:
         for member in one.committee:
             found[member].served += 1
         if isinstance(one.event, RoundDecided):
@@ -95,7 +100,7 @@ def participation(ledger: CommitteeLedger, ended: Iterable[EndedRound]) -> list[
                 found[word_client(word)].trained += 1
             for client in one.event.accepted:
                 found[client].accepted += 1
-    for ban in ledger.bans():
+    for ban in bans:
         found[ban.client].banned_in_round = ban.round
     return found
 

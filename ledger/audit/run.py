@@ -19,7 +19,7 @@ from ledger.audit.observations import (
 from ledger.audit.replay.replay import Replay, ReplayedRound
 from ledger.audit.replay.transactions import ReadingEndedError
 from ledger.audit.sentences import hexed
-from ledger.audit.start import read_start
+from ledger.audit.start import must_answer, read_start
 from ledger.chain.contract.committee_ledger import Snapshot
 from ledger.chain.ports import ChainDamagedError, ChainUnreachableError, NotServedError
 from ledger.protocol import rounds
@@ -105,6 +105,7 @@ class RunReader:
         self._wanted = kept
         self._progress = progress
         self._settled: LedgerState | None = None
+        self._stood_by = ledger.from_block
 
     def observe(self) -> Iterator[Observation]:
         """Yield all that there is to see, as far as the chain serves it."""
@@ -146,7 +147,8 @@ class RunReader:
         """Yield the run from its deployment on; return whether it was read to its end."""
         models = ModelChain(self._archive)
         start: RunStart | None = None
-        for seen in read_start(self._ledger, self._archive, models):
+        self._stood_by = self._creation()
+        for seen in read_start(self._ledger, self._archive, models, self._stood_by):
             yield seen
             start = seen if isinstance(seen, RunStart) else None
         if start is None:
@@ -180,7 +182,7 @@ class RunReader:
         head, final = self._anchor.head.number, self._anchor.final_number
         stands = self._state(head)
         believes_registry = False
-        self._note(KeptHead(self._ledger.from_block, replay.state.head, 0))
+        self._note(KeptHead(self._stood_by, replay.state.head, 0))
         for seen in replay.observe(head):
             if seen.block <= final:
                 self._settled, believes_registry = replay.state, replay.believes_registry
@@ -198,11 +200,23 @@ class RunReader:
             yield StateRead(head, stands, replay.state, replay.believes_registry)
         else:
             yield stands
-        if self._ledger.from_block <= final < head:
+        if self._stood_by <= final < head:
             # The newest state may be another branch's: what contradicts only there proves nothing.
             stood = self._state(final)
             if isinstance(stood, Snapshot):
                 yield StateRead(final, stood, self._settled or replay.state, believes_registry)
+
+    def _creation(self) -> int:
+        """Return a block by which the contract stood; the newest where nobody knows an older one.
+
+        Raises:
+            ChainUnreachableError: the node went away.
+        """
+        if self._ledger.from_block > 0:
+            return self._ledger.from_block
+        head, final = self._anchor.head.number, self._anchor.final_number
+        has_stood = 0 <= final < head and isinstance(self._state(final), Snapshot)
+        return final if has_stood else head
 
     def _state(self, number: int) -> Snapshot | Unserved | Disagreement:
         """Return where the contract says that it stands, or why it does not.
@@ -217,11 +231,13 @@ class RunReader:
         except NotServedError as error:
             return Unserved(number, Need.STATE, detail=str(error))
         except (ChainError, Refusal) as error:
+            if must_answer(self._ledger, error):
+                return Unserved(number, Need.STATE, detail=str(error))
             return Disagreement(number, Fact.STATE_UNREADABLE, true=str(error))
 
     def _final_head(self) -> str:
         """Return the newest head that cannot be taken back; empty if nobody can say."""
-        if self._settled is None or self._anchor.final_number < self._ledger.from_block:
+        if self._settled is None or self._anchor.final_number < self._stood_by:
             return ""
         return hexed(self._settled.head)
 

@@ -9,7 +9,7 @@ from ledger.audit.evidence.archive import Lost
 from ledger.audit.observations import Disagreement, RunStart, Unserved
 from ledger.chain.addresses import to_canonical
 from ledger.chain.contract.code import code_doubt
-from ledger.chain.contract.deployment import deployment_for
+from ledger.chain.contract.deployment import deployment_for, require_code
 from ledger.chain.ports import ChainDamagedError, ChainUnreachableError, NotServedError
 from ledger.protocol.documents.run import decode_run
 from ledger.protocol.errors import ChainError, EncodingError, Refusal
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def read_start(
-    ledger: CommitteeLedger, archive: Archive, models: ModelChain
+    ledger: CommitteeLedger, archive: Archive, models: ModelChain, block: int
 ) -> Iterator[RunStart | Disagreement | Unserved]:
     """Yield what was deployed, last, and before it what of it could not be had.
 
@@ -35,11 +35,11 @@ def read_start(
         ledger: the contract.
         archive: where its configuration is.
         models: takes the first model.
+        block: by which the contract stood.
 
     Raises:
         ChainUnreachableError: the node went away.
     """
-    block = ledger.from_block
     domain = Domain(ledger.chain.chain_id, Address(to_canonical(ledger.address)))
     try:
         recorded = ledger.deployment()
@@ -49,6 +49,9 @@ def read_start(
         yield Unserved(block, Need.DEPLOYMENT, detail=str(error))
         return
     except (ChainError, Refusal) as error:
+        if must_answer(ledger, error):
+            yield Unserved(block, Need.DEPLOYMENT, detail=str(error))
+            return
         yield Disagreement(block, Fact.DEPLOYMENT_UNREADABLE, true=str(error))
         yield Unserved(block, Need.DEPLOYMENT)
         return
@@ -80,6 +83,29 @@ def read_start(
         code=code,
         model=model,
     )
+
+
+def must_answer(ledger: CommitteeLedger, error: ChainError | Refusal) -> bool:
+    """Say whether a view that failed cannot have failed, so that the node's answer says nothing.
+
+    Neither view of the ledger's code reverts or answers nothing, whatever was recorded.
+
+    Args:
+        ledger: the contract.
+        error: why it is said not to answer.
+
+    Raises:
+        ChainUnreachableError: the node went away.
+    """
+    if isinstance(error, ChainDamagedError):
+        return False
+    try:
+        require_code(ledger.chain, ledger.address)
+    except ChainUnreachableError:
+        raise
+    except ChainError as doubt:
+        return isinstance(doubt, NotServedError)
+    return True
 
 
 def _document(data: bytes) -> tuple[RunDocument | None, str]:

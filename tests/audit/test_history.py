@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from ledger.audit.history import RoundStatus, read_record, read_round, read_run
 from ledger.audit.participation import client_rounds, ended_rounds, participation
 from ledger.blobs.store import MemoryBlobs
 from ledger.chain.contract.committee_ledger import RoundOpening
+from ledger.chain.ports import NotServedError
 from ledger.protocol.encoding import commitment_of, sha256
 from ledger.protocol.types import ClientId, DropoutReason, IncidentKind
 from tests.audit.blobs import ChangedBlobs
+from tests.audit.forged_chain import forged
 from tests.audit.runs import PARAMETERS, Deviation, Run
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
     from ledger.audit.history import RoundHistory
 
@@ -120,6 +122,14 @@ def test_counts_what_each_client_did(honest: Run) -> None:
         assert sum(row.role == "member" for row in rows) == entry.served
         assert sum(row.accepted for row in rows) == entry.accepted
         assert all(set(row.as_dict()) >= {"round", "role", "rank"} for row in rows)
+
+
+def test_a_node_that_gives_rounds_but_not_their_clients_is_not_believed(honest: Run) -> None:
+    """One that lags behind between two answers has the later rounds and not the registrations."""
+    ended = ended_rounds(honest.ledger)
+    silent = forged(honest.ledger, logs_of=lambda _logs: [])
+    with pytest.raises(NotServedError, match="they are not whole"):
+        participation(silent, ended)
 
 
 def test_events_of_no_round_are_passed_over(honest: Run, monkeypatch: pytest.MonkeyPatch) -> None:

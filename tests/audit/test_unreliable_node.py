@@ -17,8 +17,10 @@ from ledger.audit.codes import FindingKind, Need, Outcome, Step, StepOutcome
 from ledger.audit.report import readable
 from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerWriter
 from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.ports import TransactionRevertedError
 from ledger.protocol.types import Digest
 from tests.audit.blobs import ChangedBlobs
+from tests.audit.forged_chain import forged
 from tests.audit.honest import one_lies, two_fail
 from tests.audit.runs import Deviation, Run
 from tests.audit.unreliable_node import UnreliableNode
@@ -178,6 +180,59 @@ def test_a_tampered_run_fails_through_a_node_that_does_its_work(
 ) -> None:
     report = branches.audited(replace(branches.node(), lie=LIES[name](branches)))
     assert report.outcome is Outcome.FAILED, readable(report)
+
+
+def audited_by_address(branches: Branches, node: UnreliableNode) -> AuditReport:
+    """Audit without a manifest, which would say which block created the contract."""
+    return audit(CommitteeLedger(node, branches.one.ledger.address), branches.one.blobs)
+
+
+def test_a_contract_that_may_be_taken_back_never_fails_for_want_of_it(
+    branches: Branches, tmp_path: Path
+) -> None:
+    """Nobody says which block created it, and on the other branch it does not exist."""
+    salt = branches.one.chain.chain_id
+    with EmbeddedChain.create(tmp_path / "chain.sqlite", chain_id=salt) as without:
+        without.mine(branches.one.chain.head().number)
+        for seed in range(20):
+            node = replace(branches.node(seed, moving=0.3), final=0)
+            node.branches = [branches.one.chain, without]
+            report = audited_by_address(branches, node)
+            assert report.outcome is not Outcome.FAILED, readable(report)
+            assert report.deployment["final_head"] == "", "nothing of it is final"
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_a_tampered_run_fails_without_a_manifest_too(branches: Branches, name: str) -> None:
+    """Where the final block has the contract already, what was deployed cannot be taken back."""
+    assert audited_by_address(branches, branches.node()).outcome is Outcome.PASSED
+    node = replace(branches.node(), lie=LIES[name](branches))
+    report = audited_by_address(branches, node)
+    assert report.outcome is Outcome.FAILED, readable(report)
+
+
+@pytest.mark.parametrize("function", ["deployment", "state"])
+def test_a_view_that_cannot_fail_contradicts_only_where_there_is_other_code(
+    branches: Branches, function: str
+) -> None:
+    """A node that lags behind, or has lost state, answers as if there were no contract."""
+
+    def empty(name: str, data: bytes) -> bytes:
+        return b"" if name == function else data
+
+    def reverting(name: str, data: bytes) -> bytes:
+        if name == function:
+            raise TransactionRevertedError(b"")
+        return data
+
+    run = branches.one
+    for wrong in (empty, reverting):
+        report = audit(forged(run.ledger, answer_of=wrong), run.blobs)
+        assert report.outcome is Outcome.INCOMPLETE, readable(report)
+        for other in (b"", b"other code"):
+            ledger = forged(run.ledger, answer_of=wrong, code_of=lambda _code, one=other: one)
+            report = audit(ledger, run.blobs)
+            assert report.outcome is Outcome.FAILED, readable(report)
 
 
 @hypothesis_settings(max_examples=40)
