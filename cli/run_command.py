@@ -85,7 +85,10 @@ def run(
         settings.append(f"machine.workers={workers}")
     source = None if resume else (preset, config)
     configuration = _configuration(home, name, source, tuple(settings))
-    where = Where(home, rpc_url=rpc_url, chain_id=chain_id)
+    where = Where(home, name, rpc_url=rpc_url, chain_id=chain_id)
+    if accept_rollback and rpc_url is None:
+        # Before the chain is opened for writing, which forgets what was acknowledged.
+        where.require_contract()
     writer = where.writer(
         Sender(keystore, password_file, confirmations),
         create=not resume,

@@ -151,6 +151,29 @@ class Where:
                 f"right one? A run that lives on a node is resumed with --rpc-url"
             )
 
+    def require_contract(self) -> None:
+        """Refuse a home whose own chain lacks the named run's contract, while nothing is written.
+
+        Raises:
+            ChainRolledBackError: the chain ends before the contract was created.
+            ChainError: what is there is not the run's contract.
+        """
+        from ledger.chain.contract.manifest import read_run_manifest
+        from ledger.chain.ports import ChainRolledBackError
+
+        paths = Home(self.home).run(self.run or "")
+        if not paths.manifest.exists():
+            return  # it was never deployed, and its intent says how to go on
+        with self.own_reader() as chain:
+            created, newest = read_run_manifest(paths).block, chain.head().number
+            if created > newest:
+                raise ChainRolledBackError(
+                    f"{self.chain_file} ends with block {newest}, and the contract of run "
+                    f"{self.run!r} was created in block {created}: there is nothing to go on from; "
+                    f"put back a newer copy of the chain, or begin another run in another home"
+                )
+            self.ledger(chain)
+
     def ledger(self, chain: ChainReader) -> CommitteeLedger:
         """Return the contract: the address's, the named run's, or the only one of the home.
 

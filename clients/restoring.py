@@ -6,11 +6,11 @@ the last to notice that it was taken back, or that another has taken its place.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from clients.run_home import line_of
+from ledger.bounded_json import parse_json
 from ledger.chain.ports import ChainRolledBackError
 from ledger.protocol.encoding import vector_from_bytes
 from ledger.protocol.errors import BlobError, ChainError, EncodingError
@@ -124,7 +124,7 @@ def _sorted_out(lines: Sequence[bytes], ends: Sequence[End]) -> Rows:
 def _row(line: bytes) -> tuple[int, str] | None:
     """Return round and head of a row, None if the line is none."""
     try:
-        row: Any = json.loads(line) if line.endswith(b"\n") else None
+        row: Any = parse_json(line) if line.endswith(b"\n") else None
     except (ValueError, RecursionError):
         return None
     if not isinstance(row, dict):

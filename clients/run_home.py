@@ -14,6 +14,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from ledger.blobs.store import MAX_BLOB_BYTES
+from ledger.bounded_json import parse_json
 from ledger.home import DISK, Disk, Home, RunPaths, read_file
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class RunFolder:
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """Return the rows of a run that is taken up, which are whole."""
-        return [json.loads(line) for line in self.metrics_lines()]
+        return [parse_json(line) for line in self.metrics_lines()]
 
     def write_model(self, vector: NDArray[np.float32]) -> None:
         """Write the model's parameters as one flat tensor."""

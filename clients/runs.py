@@ -15,16 +15,16 @@ from clients.restoring import restore_metrics
 from clients.run_home import run_folder
 from clients.simulation import Cast, Simulation
 from clients.training import TrainingEngine
-from ledger.actors.journal import FileJournal
+from ledger.actors.journal import FileJournal, require_journal
 from ledger.actors.mailbox import MemoryMailbox
 from ledger.actors.surroundings import Surroundings
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.contract.deployment import deploy
-from ledger.chain.contract.manifest import read_run_manifest
+from ledger.chain.contract.manifest import read_run_manifest, require_unplayed
 from ledger.home import DISK
 from ledger.protocol.documents.run import encode_run
 from ledger.protocol.encoding import sha256, vector_bytes
-from ledger.protocol.errors import ChainError, ConfigurationError
+from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ledger.blobs.store import BlobStore
     from ledger.chain.contract.manifest import Manifest
     from ledger.chain.ports import ChainWriter
-    from ledger.home import Disk, RunPaths
+    from ledger.home import Disk
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ def prepare(
     blobs.sync()
     deployed = folder.paths.manifest.exists()
     if not deployed:
-        _require_unplayed(folder.paths)
+        require_unplayed(folder.paths)
         # Before the contract, so that a run killed while it deploys can be resumed.
         folder.write_configuration(configuration.to_toml())
     manifest = deploy(chain, document, folder.paths, disk)
@@ -164,6 +164,7 @@ def opened(  # noqa: PLR0913 - the disk is a test's to replace
     parameters = configuration.parameters(population.model.dimension)
     ledger = LedgerWriter(chain, manifest.address, manifest.block)
     folder = run_folder(home, name, disk)
+    require_journal(folder.paths, ledger.state())
     measure = Measure(
         model=population.model,
         data=population.data,
@@ -219,15 +220,21 @@ def recorded_configuration(home: Path, name: str, settings: tuple[str, ...] = ()
         The configuration.
 
     Raises:
-        ConfigurationError: there is no such run, or a setting would change its result.
+        ConfigurationError: there is no such run, its configuration is gone, or a setting would
+            change its result.
     """
     folder = run_folder(home, name)
-    if not folder.paths.configuration.exists():
+    path = folder.paths.configuration
+    if not path.exists():
+        if folder.paths.manifest.exists():
+            raise ConfigurationError(f"{path} is missing: put it back; {name!r} is resumed by it")
         raise ConfigurationError(f"there is no run {name!r} in {home} to resume")
+    if not path.is_file():
+        raise ConfigurationError(f"{path} is no file, but a folder, a pipe or a device")
     for setting in settings:
         if not setting.startswith("machine."):
             raise ConfigurationError(f"--set {setting}: a resumed run keeps its configuration")
-    return load(path=folder.paths.configuration, settings=settings)
+    return load(path=path, settings=settings)
 
 
 def require_new(home: Path, name: str) -> None:
@@ -242,20 +249,6 @@ def require_new(home: Path, name: str) -> None:
     """
     if run_folder(home, name).paths.configuration.exists():
         raise ConfigurationError(f"there is a run {name!r} in {home}: resume it, or name another")
-
-
-def _require_unplayed(paths: RunPaths) -> None:
-    """Refuse to deploy a second contract for a run that has lost its manifest.
-
-    Raises:
-        ChainError: something is there that only a deployed run writes.
-    """
-    for path in (paths.metrics, paths.journal, paths.model):
-        if path.exists():
-            raise ChainError(
-                f"{paths.manifest} is missing, though run {paths.name!r} has been played "
-                f"({path.name} is there): put it back; no second contract is deployed"
-            )
 
 
 def manifest_of(home: Path, name: str) -> Manifest:

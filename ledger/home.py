@@ -220,6 +220,15 @@ class RunPaths:
         """The last model."""
         return self.path / "model.safetensors"
 
+    def left_by_play(self) -> Path | None:
+        """Return a file that only a run with a contract writes, None if there is none."""
+        written = (self.metrics, self.journal, self.model)
+        return next((path for path in written if path.exists()), None)
+
+    def has_rows(self) -> bool:
+        """Say whether rows were ever written, of which those set aside are left at least."""
+        return self.metrics.exists() or any(self.path.glob("metrics.before-rollback-*.jsonl"))
+
     def metrics_before_rollback(self) -> Path:
         """Return where metrics are kept that the chain does not bear out: a name not yet used."""
         number = 1

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 
 from cli.checks.blobs import found_in
 from cli.console import progress
+from ledger.actors.journal import require_journal
+from ledger.chain.embedded.file.head_note import read_note
+from ledger.chain.embedded.file.store import require_one_name
 from ledger.home import RUN_NAME, Home, RunPaths
-from ledger.protocol.errors import ChainError, CmflError, JournalError
+from ledger.protocol.errors import BlobMissingError, ChainError, CmflError, JournalError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +41,9 @@ def checks(where: Where, *, deep: bool) -> list[Check]:
 
 def _chain(where: Where, *, deep: bool) -> str:
     if not where.chain_file.exists():
+        _require_none_noted(where)
         return f"none yet in {where.home}"
+    require_one_name(where.chain_file)
     with where.own_reader() as chain, chain.snapshot() as view:
         noted, head = view.acknowledged(), view.head()
         found = f"chain {view.chain_id}, block {head.number}, 0x{head.hash.hex()}"
@@ -54,6 +59,19 @@ def _chain(where: Where, *, deep: bool) -> str:
             _run_again(view, head.number)
             found += ", every block run again"
         return found + _waiting(chain.wal_bytes)
+
+
+def _require_none_noted(where: Where) -> None:
+    """Refuse to call a home new whose chain is gone.
+
+    Raises:
+        ChainError: it has acknowledged a block.
+    """
+    if (noted := read_note(where.chain_file)) is not None:
+        raise ChainError(
+            f"{where.chain_file} is gone, though block {noted.number}, 0x{noted.hash.hex()}, was "
+            f"acknowledged here: mount its disk, or put the file back with its -wal"
+        )
 
 
 def _run_again(chain: EmbeddedReader, blocks: int) -> None:
@@ -84,23 +102,33 @@ def _check_of(where: Where, run: RunPaths) -> Callable[[], str]:
 
 def _run(where: Where, run: RunPaths) -> str:
     from ledger.chain.contract.deployment import connect
-    from ledger.chain.contract.manifest import read_run_manifest
+    from ledger.chain.contract.manifest import read_run_manifest, require_unplayed
     from ledger.protocol.ledger_state import Stage
 
     if not RUN_NAME.fullmatch(run.path.name):
         raise CmflError("the folder's name is not that of a run: rename it, or take it away")
     if not run.manifest.exists():
+        require_unplayed(run)
         return "has no contract yet: cmfl run --resume deploys it, or finds the one it has begun"
     manifest = read_run_manifest(run)
     if where.rpc_url is None and not where.chain_file.exists():
+        _require_none_noted(where)
         return f"is on chain {manifest.chain_id}: give --rpc-url to look there"
     with where.reader() as chain:
         if chain.chain_id != manifest.chain_id:
             return f"is on chain {manifest.chain_id}, which was not looked at"
         ledger = connect(chain, manifest)
-        state, rounds = ledger.state(), ledger.deployment().rounds
+        state, deployment = ledger.state(), ledger.deployment()
+    require_journal(run, state)
+    # The first model and the configuration are made again by a resume.
+    if state.model != deployment.model and not where.blobs().has(state.model):
+        raise BlobMissingError(
+            f"blob {state.model.hex()} is missing, the model with which round {state.round} began "
+            f"or ended: put it back from a copy; without it an audit stays incomplete, and a run "
+            f"that has not ended cannot go on"
+        )
     stage = "finished after" if state.stage is Stage.FINISHED else "in"
-    return f"contract {manifest.address}, {stage} round {state.round} of {rounds}"
+    return f"contract {manifest.address}, {stage} round {state.round} of {deployment.rounds}"
 
 
 def _journals(where: Where) -> str:

@@ -12,10 +12,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from ledger.protocol import canonical
 from ledger.protocol.errors import JournalError
+from ledger.protocol.ledger_state import Stage
+from ledger.protocol.types import NO_DIGEST
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ledger.chain.contract.committee_ledger import Snapshot
+    from ledger.home import RunPaths
     from ledger.protocol.types import ClientId, Domain, Scores, Vote
 
 BUSY_SECONDS = 30.0
@@ -124,6 +128,26 @@ class FileJournal:
     def close(self) -> None:
         """Close the file; what was not synced has not been said."""
         self._base.close()
+
+
+def require_journal(paths: RunPaths, state: Snapshot) -> None:
+    """Refuse to sign for keys that have signed before, where nobody knows what.
+
+    Args:
+        paths: of the run.
+        state: of its contract.
+
+    Raises:
+        JournalError: the run has been played, and its journal is gone or empty.
+    """
+    is_kept = paths.journal.exists() and paths.journal.stat().st_size > 0
+    is_played = state.round > 1 or state.commitments != NO_DIGEST or paths.has_rows()
+    if is_played and not is_kept and state.stage is not Stage.FINISHED:
+        raise JournalError(
+            f"vote journal {paths.journal} is missing or empty, though run {paths.name!r} has been "
+            f"played: put it back. Without it the run's keys could sign against themselves: begin "
+            f"another run instead"
+        )
 
 
 def vote_place(domain: Domain, member: ClientId, vote: Vote) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import socket
@@ -253,6 +254,29 @@ def test_doctor_fails_on_a_chain_that_was_rolled_back(copy: Path, tmp_path: Path
     assert list(wrong) == ["chain"]
     assert f"lacks block {newest.number}, 0x{newest.hash.hex()}" in wrong["chain"]
     assert wrong["chain"].endswith("cmfl run --resume --accept-rollback")
+
+
+def test_doctor_misses_a_chain_that_its_home_has_acknowledged(copy: Path) -> None:
+    for path in copy.glob("chain.sqlite*"):
+        if path.suffix != ".head":
+            path.unlink()
+    wrong = failing(copy)
+    assert list(wrong) == ["chain", "run run"]
+    assert re.search(r"chain\.sqlite is gone, though block [0-9]+, 0x", wrong["chain"])
+
+
+def test_doctor_says_what_a_writer_would_refuse(copy: Path) -> None:
+    os.link(copy / "chain.sqlite", copy / "other.sqlite")
+    assert "(hard links)" in failing(copy)["chain"]
+    (copy / "other.sqlite").unlink()
+    (copy / "runs" / "run" / "deployment.json").unlink()
+    assert "is missing, though run 'run' has been played" in failing(copy)["run run"]
+
+
+def test_doctor_misses_the_model_of_the_newest_round(copy: Path) -> None:
+    for blob in (copy / "blobs").glob("*/*"):
+        blob.unlink()
+    assert re.match(r"blob [0-9a-f]{64} is missing, the model", failing(copy)["run run"])
 
 
 def test_doctor_finds_damage_to_a_block_only_if_it_runs_it_again(copy: Path) -> None:

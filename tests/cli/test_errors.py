@@ -464,6 +464,16 @@ def test_a_missing_keystore_or_password_is_refused(tmp_path: Path) -> None:
     assert "password cannot be read: No such file" in refusal(*with_keystore(tmp_path))
 
 
+def test_a_keystore_that_no_library_can_read_is_no_fault_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("swordfish")
+    work = {"c": 2**40, "prf": "hmac-sha256", "dklen": 32, "salt": "00"}
+    crypto = {"cipher": "aes-128-ctr", "kdf": "pbkdf2", "kdfparams": work}
+    (tmp_path / "key.json").write_text(json.dumps({"version": 3, "crypto": crypto}))
+    assert "key.json: no keystore: iteration value" in refusal(*with_keystore(tmp_path))
+    (tmp_path / "key.json").write_text("[" * 100_000)
+    assert "key.json: not JSON: nested more than" in refusal(*with_keystore(tmp_path))
+
+
 def test_a_wrong_password_is_refused_and_the_right_one_signs(tmp_path: Path) -> None:
     from eth_account import Account
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import json
 import shlex
+import sqlite3
 import threading
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -207,6 +208,22 @@ def test_a_roll_back_is_accepted_by_name_only(copy: Path) -> None:
         "--accept-rollback goes with --resume"
     )
     succeeds("run", "--home", copy, "--resume", "--accept-rollback")
+
+
+def test_a_roll_back_to_before_the_contract_is_refused_before_anything_is_forgotten(
+    copy: Path,
+) -> None:
+    with EmbeddedReader.open(copy / "chain.sqlite") as chain:
+        genesis = chain.genesis_hash
+    with closing(sqlite3.connect(copy / "chain.sqlite")) as database, database:
+        head = b"v1:canonical_head_hash"
+        done = database.execute("UPDATE kv SET value = ? WHERE key = ?", (genesis, head))
+        assert done.rowcount == 1
+    note = (copy / "chain.sqlite.head").read_bytes()
+    said = refusal("run", "--home", copy, "--resume", "--accept-rollback")
+    assert "ends with block 0, and the contract of run 'run' was created in block 1" in said
+    assert "put back a newer copy" in said
+    assert (copy / "chain.sqlite.head").read_bytes() == note
 
 
 @pytest.mark.parametrize("head", ["", "0x12", "12" * 32, "0x" + "1g" * 32, "0x" + "12" * 33])

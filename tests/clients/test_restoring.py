@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from clients.configuration import load
-from clients.runs import opened
+from clients.runs import manifest_of, opened, recorded_configuration
+from ledger.actors.journal import require_journal
 from ledger.blobs.store import FolderBlobs
+from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.chain.ports import ChainRolledBackError
 from ledger.home import Home
-from ledger.protocol.errors import BlobMissingError, ChainError
+from ledger.protocol.errors import (
+    BlobMissingError,
+    ChainError,
+    ConfigurationError,
+    JournalError,
+)
 from ledger.protocol.ledger_state import RoundDecided
+from ledger.protocol.types import NO_DIGEST
 
 if TYPE_CHECKING:
     from clients.metrics import RoundMetrics
@@ -202,6 +211,43 @@ def test_a_run_that_has_lost_its_manifest_is_not_deployed_again(ended: Lived, le
             path.unlink()
     with pytest.raises(ChainError, match=f"has been played .{kept.name} is there.: put it back"):
         ended.play()
+
+
+@pytest.mark.parametrize("empty", [False, True])
+def test_keys_whose_journal_is_lost_sign_nothing_any_more(begun: Lived, empty: bool) -> None:
+    journal, rows = begun.run.journal.read_bytes(), begun.run.metrics.read_bytes()
+    begun.run.journal.unlink()
+    if empty:
+        begun.run.journal.touch()
+    with pytest.raises(JournalError, match="has been played: put it back"):
+        begun.play()
+    assert begun.run.metrics.read_bytes() == rows
+    begun.run.journal.write_bytes(journal)
+    begun.play()
+    begun.run.journal.unlink()
+    begun.play()  # a finished run has nothing left to sign
+
+
+def test_rows_of_an_accepted_rollback_tell_that_keys_have_signed(begun: Lived) -> None:
+    for path in (begun.run.journal, begun.run.metrics):
+        path.unlink()
+    aside = begun.run.metrics_before_rollback()
+    with EmbeddedChain.open(begun.path / "chain.sqlite") as chain:
+        state = CommitteeLedger(chain, manifest_of(begun.path, "run").address).state()
+    unplayed = replace(state, round=1, commitments=NO_DIGEST)
+    require_journal(begun.run, unplayed)
+    aside.touch()
+    with pytest.raises(JournalError):
+        require_journal(begun.run, unplayed)
+
+
+def test_a_configuration_that_is_gone_or_no_file_is_named_at_once(begun: Lived) -> None:
+    begun.run.configuration.unlink()
+    with pytest.raises(ConfigurationError, match=r"config\.toml is missing: put it back"):
+        recorded_configuration(begun.path, "run")
+    os.mkfifo(begun.run.configuration)
+    with pytest.raises(ConfigurationError, match=r"config\.toml is no file"):
+        recorded_configuration(begun.path, "run")
 
 
 def test_a_run_whose_contract_is_not_on_the_chain_is_not_deployed_again(begun: Lived) -> None:

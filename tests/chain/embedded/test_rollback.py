@@ -127,16 +127,19 @@ class TestTheNote:
         EmbeddedChain.open(path, accept_rollback=True).close()
         assert noted(path) == 2
 
-    def test_that_is_a_pipe_holds_nobody_up(self, path: Path) -> None:
+    def test_that_is_a_pipe_holds_nobody_up_and_is_none(self, path: Path) -> None:
         grown(path, 1)
         note_path(path).unlink()
         os.mkfifo(note_path(path))
-        with EmbeddedReader.open(path) as reader:
-            assert reader.acknowledged() is None
+        with (
+            EmbeddedReader.open(path) as reader,
+            pytest.raises(ChainError, match=r"chain.sqlite.head: it is no file"),
+        ):
+            reader.acknowledged()
 
     def test_that_cannot_be_made_is_named(self, path: Path) -> None:
         note_path(path).mkdir()
-        with pytest.raises(ChainError, match=r"chain.sqlite.head: Is a directory"):
+        with pytest.raises(ChainError, match=r"chain.sqlite.head: it is no file"):
             EmbeddedChain.create(path)
 
     def test_that_cannot_be_written_is_named_and_no_block_is_lost(self, path: Path) -> None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from ledger.chain.ports import ChainDamagedError
+from ledger.home import read_file
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
@@ -174,12 +175,7 @@ def _sync_folder(folder: Path) -> None:
 
 def _content(path: Path) -> bytes:
     try:
-        # Not blocking: what lies in somebody else's home need not be a file.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-        try:
-            return os.read(descriptor, 2 * SLOT_BYTES)
-        finally:
-            os.close(descriptor)
+        return read_file(path, 2 * SLOT_BYTES)[: 2 * SLOT_BYTES]
     except FileNotFoundError:
         return b""
     except OSError as error:

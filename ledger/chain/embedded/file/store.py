@@ -86,11 +86,7 @@ class Store:
             ChainError: there is no such file, or it is no chain of this version.
         """
         _require_file(path)
-        if (names := path.stat().st_nlink) > 1:
-            raise ChainLockedError(
-                f"{path}: the file has {names} names (hard links), and under each of them somebody "
-                "could write; remove the others, or copy the file"
-            )
+        require_one_name(path)
         return cls(SqliteFile.write(path, "rw", synchronous))._verified()
 
     @classmethod
@@ -302,6 +298,22 @@ def _write(
         [(key,) for key, value in values.items() if value is None],
     )
     connection.executemany(log_table.INSERT, logs)
+
+
+def require_one_name(path: Path) -> None:
+    """Refuse to write to a file under one of several names, each of which has a lock of its own.
+
+    Args:
+        path: the chain file.
+
+    Raises:
+        ChainLockedError: it has hard links.
+    """
+    if (names := path.stat().st_nlink) > 1:
+        raise ChainLockedError(
+            f"{path}: the file has {names} names (hard links), and under each of them somebody "
+            "could write; remove the others, or copy the file"
+        )
 
 
 def _require_file(path: Path) -> None:
