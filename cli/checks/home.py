@@ -8,9 +8,6 @@ from typing import TYPE_CHECKING
 
 from cli.checks.blobs import found_in
 from cli.console import progress
-from ledger.actors.journal import require_journal
-from ledger.chain.embedded.file.head_note import read_note
-from ledger.chain.embedded.file.store import require_one_name
 from ledger.home import RUN_NAME, Home, RunPaths
 from ledger.protocol.errors import BlobMissingError, ChainError, CmflError, JournalError
 
@@ -40,6 +37,8 @@ def checks(where: Where, *, deep: bool) -> list[Check]:
 
 
 def _chain(where: Where, *, deep: bool) -> str:
+    from ledger.chain.embedded.file.store import require_one_name
+
     if not where.chain_file.exists():
         _require_none_noted(where)
         return f"none yet in {where.home}"
@@ -67,6 +66,8 @@ def _require_none_noted(where: Where) -> None:
     Raises:
         ChainError: it has acknowledged a block.
     """
+    from ledger.chain.embedded.file.head_note import read_note
+
     if (noted := read_note(where.chain_file)) is not None:
         raise ChainError(
             f"{where.chain_file} is gone, though block {noted.number}, 0x{noted.hash.hex()}, was "
@@ -101,6 +102,7 @@ def _check_of(where: Where, run: RunPaths) -> Callable[[], str]:
 
 
 def _run(where: Where, run: RunPaths) -> str:
+    from ledger.actors.journal import require_journal
     from ledger.chain.contract.deployment import connect
     from ledger.chain.contract.manifest import read_run_manifest, require_unplayed
     from ledger.protocol.ledger_state import Stage

@@ -383,6 +383,8 @@ class TestProtocol:
                 headers = {"Origin": origin}
                 told = session.post(server.url, json=request, headers=headers, timeout=10)
                 assert told.status_code == status
+                # The body of a refused request is left unread, so that nothing can follow it.
+                assert (told.headers.get("Connection") == "close") == (status == 403)
 
 
 class TestBlocksOnAClock:

@@ -216,6 +216,8 @@ class _Handler(BaseHTTPRequestHandler):
         if answer is not None:
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
+        if self.close_connection:
+            self.send_header("Connection", "close")
         self.end_headers()
         self.wfile.write(body)
         self.wfile.flush()
