@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
     from ledger.chain.contract.manifest import Manifest
 
-KILLS = times(12, 20)
+KILLS = times(9, 20)
+STARTS = times(3, 5)
 ROUNDS = 120
 START_SECONDS = 2.5
 """About how long a process takes from its start to its first round; only spreads the kills."""
@@ -84,7 +85,7 @@ def moments(home: Home, rng: random.Random) -> list[tuple[str, Callable[[], bool
         ("configuration", home.configuration.exists, rng.uniform(0, 0.05)),
         ("manifest", home.manifest.exists, rng.uniform(0, 0.01)),
     ]
-    starting = [("start", lambda: True, rng.uniform(0, START_SECONDS)) for _ in range(5)]
+    starting = [("start", lambda: True, rng.uniform(0, START_SECONDS)) for _ in range(STARTS)]
     running = [
         ("rounds", rows_after(rng.randint(1, 4)), rng.uniform(0, 0.08))
         for _ in range(KILLS - len(made) - len(starting))
