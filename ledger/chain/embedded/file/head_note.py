@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from ledger.chain.ports import ChainDamagedError
-from ledger.home import read_file
+from ledger.home import DISK, read_file
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
@@ -158,19 +158,11 @@ def _begun(path: Path, slots: tuple[bytes, bytes]) -> int:
             os.pwrite(descriptor, slot, place)
             os.fsync(descriptor)
         os.ftruncate(descriptor, 2 * SLOT_BYTES)
-        _sync_folder(path.parent)
+        DISK.sync_folder(path.parent)
     except OSError:
         os.close(descriptor)
         raise
     return descriptor
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _content(path: Path) -> bytes:
