@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ledger.audit.evidence.incidents import Accusations
     from ledger.audit.evidence.models import ModelStep
     from ledger.audit.evidence.round import RoundEvidence
-    from ledger.audit.replay.replay import ReplayedRound
+    from ledger.audit.replay.round import ReplayedRound
     from ledger.chain.contract.calls import Call
     from ledger.chain.contract.committee_ledger import Snapshot
     from ledger.protocol.closing import Closing

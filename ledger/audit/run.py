@@ -16,7 +16,8 @@ from ledger.audit.observations import (
     StateRead,
     Unserved,
 )
-from ledger.audit.replay.replay import Replay, ReplayedRound
+from ledger.audit.replay.replay import Replay
+from ledger.audit.replay.round import ReplayedRound
 from ledger.audit.replay.transactions import ReadingEndedError
 from ledger.audit.sentences import hexed
 from ledger.audit.start import must_answer, read_start

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ledger.audit.evidence.models import ModelChain
     from ledger.audit.evidence.round import RoundEvidence
     from ledger.audit.observations import Observation, RunStart
-    from ledger.audit.replay.replay import ReplayedRound
+    from ledger.audit.replay.round import ReplayedRound
     from ledger.protocol.documents.run import RunDocument
     from ledger.protocol.ledger_state import RoundDecided
     from ledger.protocol.types import ClientId, Digest

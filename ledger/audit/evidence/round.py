@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ledger.audit.evidence.archive import Archive
-    from ledger.audit.replay.replay import ReplayedRound
+    from ledger.audit.replay.round import ReplayedRound
     from ledger.protocol.closing import Closing
     from ledger.protocol.documents.record import RoundRecord
     from ledger.protocol.inputs import Inputs, Participants

@@ -10,7 +10,6 @@ what the log says, so that later rounds can still be checked.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 from ledger.audit.codes import Need
@@ -25,12 +24,12 @@ from ledger.audit.observations import (
 from ledger.audit.replay.adoption import adopted, mismatches
 from ledger.audit.replay.calls import apply
 from ledger.audit.replay.comparison import compare_events
+from ledger.audit.replay.round import ReplayedRound
 from ledger.audit.replay.transactions import TransactionReader
 from ledger.audit.sentences import hexed
 from ledger.chain.contract.calls import AbandonCall, RegisterCall
 from ledger.chain.contract.events import decode_log
 from ledger.protocol.closing import MinedCommitment
-from ledger.protocol.encoding import INFINITY_BITS, word_client
 from ledger.protocol.errors import ChainError, Refusal
 from ledger.protocol.ledger_state import (
     ClientBanned,
@@ -52,47 +51,6 @@ if TYPE_CHECKING:
 
 _ONLY_IN_CALL_DATA = (UpdatesCommitted, ClientBanned, RoundDecided, RoundAbandoned)
 """Events that rest on what only their call data say; of the others the rest is public."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayedRound:
-    """A round that has ended, as its transactions made it.
-
-    Attributes:
-        round: t.
-        known: whether seed, committee and model are those that the round opened with; false
-            where the record of the round before is missing.
-        before: the contract's state just before the round ended, bans included.
-        commitments: all that the chain holds of the round, in its order.
-        block: number of the block in which it ended.
-        decided: the decision, if there is one.
-        transaction: hash of the transaction that ended the round.
-    """
-
-    round: int
-    known: bool
-    before: LedgerState
-    commitments: tuple[MinedCommitment, ...]
-    block: int
-    decided: RoundDecided | None
-    transaction: bytes
-
-    @property
-    def is_in_range(self) -> bool:
-        """Whether a decision's numbers are in range; a believed event may hold anything."""
-        event, sizes = self.decided, self.before.deployment
-        if event is None:
-            return True
-        ranked = [word_client(word) for word in event.ranking]
-        clients = [*ranked, *event.accepted, *event.next_committee]
-        return (
-            all(0 <= word < INFINITY_BITS << 32 for word in event.ranking)
-            and all(client < sizes.clients for client in clients)
-            and all(one < other for one, other in pairwise(event.ranking))
-            and len(set(ranked)) == len(ranked)
-            and sizes.members <= len(ranked) <= sizes.trainers
-        )
-
 
 Replayed: TypeAlias = "Observation | ReplayedRound"
 
