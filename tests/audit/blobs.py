@@ -1,18 +1,22 @@
-"""A blob store that lies, or has lost some of its blobs."""
+"""The blobs that an audit reads, and a store that lies or has lost some of them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ledger.audit.codes import BlobKind
 from ledger.blobs.store import MAX_BLOB_BYTES
+from ledger.protocol.documents.record import decode_record
 from ledger.protocol.errors import BlobMissingError
+from ledger.protocol.ledger_state import RoundDecided
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ledger.blobs.store import BlobReader
     from ledger.protocol.types import Digest
+    from tests.audit.runs import Run
 
 
 @dataclass
@@ -32,3 +36,20 @@ class ChangedBlobs:
 
     def has(self, digest: Digest) -> bool:
         return self.changed.get(digest, b"") is not None and self.blobs.has(digest)
+
+
+def kinds(run: Run) -> dict[BlobKind | str, list[Digest]]:
+    """Return the blobs of each kind that the audit reads, in the order of rounds."""
+    recorded = run.ledger.events(0, run.chain.head().number)
+    events = [r.event for r in recorded if isinstance(r.event, RoundDecided)]
+    records = [decode_record(run.blobs.get(event.record)) for event in events]
+    return {
+        BlobKind.CONFIGURATION: [run.ledger.deployment().config],
+        "first model": [run.document.initial_model],
+        BlobKind.MODEL: [event.model for event in events],
+        BlobKind.RECORD: [event.record for event in events],
+        BlobKind.PAYLOAD: [u.payload for record in records for u in record.updates],
+        "malformed payload": [d.payload for r in records for d in r.dropouts if d.payload],
+        BlobKind.VECTOR: [s.scores.digest for record in records for s in record.scores],
+        "refused score vector": [r.signed.scores.digest for rec in records for r in rec.refused],
+    }

@@ -28,7 +28,7 @@ from ledger.protocol.documents.record import decode_record
 from ledger.protocol.errors import ChainError
 from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.types import DropoutReason
-from tests.audit.blobs import ChangedBlobs
+from tests.audit.blobs import ChangedBlobs, kinds
 from tests.audit.honest import honest_run
 from tests.audit.runs import Run
 
@@ -249,19 +249,10 @@ def _reached(root: bytes, values: Mapping[bytes, bytes], known: Mapping[bytes, s
     return reached
 
 
-def _blobs_of(run: Run) -> dict[str, list[Digest]]:
+def _blobs_of(run: Run) -> dict[BlobKind | str, list[Digest]]:
     recorded = run.ledger.events(0, run.chain.head().number)
     events = [r.event for r in recorded if isinstance(r.event, RoundDecided)]
-    records = [decode_record(run.blobs.get(event.record)) for event in events]
-    return {
-        BlobKind.CONFIGURATION: [run.ledger.deployment().config],
-        "first model": [run.document.initial_model],
-        BlobKind.MODEL: [event.model for event in events],
-        BlobKind.RECORD: [event.record for event in events],
-        BlobKind.PAYLOAD: [u.payload for record in records for u in record.updates],
-        "malformed payload": [d.payload for r in records for d in r.dropouts if d.payload],
-        BlobKind.VECTOR: [s.scores.digest for record in records for s in record.scores],
-        "refused score vector": [r.signed.scores.digest for rec in records for r in rec.refused],
+    return kinds(run) | {
         BlobKind.INCIDENTS: [event.incidents for event in events if any(event.incidents)],
         "nobody's": [run.blobs.put(b"nobody's")],
     }

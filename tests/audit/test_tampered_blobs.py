@@ -15,9 +15,8 @@ from ledger.protocol.documents.record import decode_record
 from ledger.protocol.documents.run import encode_run
 from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.errors import BlobUnreachableError
-from ledger.protocol.ledger_state import RoundDecided
 from tests.audit import deviations as dev
-from tests.audit.blobs import ChangedBlobs
+from tests.audit.blobs import ChangedBlobs, kinds
 from tests.audit.runs import DIMENSION, PARAMETERS, Deviation, Run
 
 if TYPE_CHECKING:
@@ -27,23 +26,6 @@ if TYPE_CHECKING:
     from ledger.blobs.store import BlobReader
     from ledger.protocol.judgement import Judgement
     from ledger.protocol.types import ClientId, Digest
-
-
-def kinds(run: Run) -> dict[BlobKind | str, list[Digest]]:
-    """Return the blobs of each kind that the audit reads, in the order of rounds."""
-    recorded = run.ledger.events(0, run.chain.head().number)
-    events = [r.event for r in recorded if isinstance(r.event, RoundDecided)]
-    records = [decode_record(run.blobs.get(event.record)) for event in events]
-    return {
-        BlobKind.CONFIGURATION: [run.ledger.deployment().config],
-        "first model": [run.document.initial_model],
-        BlobKind.MODEL: [event.model for event in events],
-        BlobKind.RECORD: [event.record for event in events],
-        BlobKind.PAYLOAD: [u.payload for record in records for u in record.updates],
-        "malformed payload": [d.payload for r in records for d in r.dropouts if d.payload],
-        BlobKind.VECTOR: [s.scores.digest for record in records for s in record.scores],
-        "refused score vector": [r.signed.scores.digest for rec in records for r in rec.refused],
-    }
 
 
 KINDS = (
