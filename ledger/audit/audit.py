@@ -26,6 +26,7 @@ from ledger.audit.run import RunReader, unreadable
 from ledger.audit.sentences import hexed
 from ledger.audit.steps.order import STEPS
 from ledger.chain.contract.committee_ledger import CommitteeLedger
+from ledger.distances.fast import fast_distances, usable_cores
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from ledger.audit.observations import KeptHead, Observation
     from ledger.blobs.store import BlobReader
+    from ledger.protocol.rules.distance.rule import Distances
     from ledger.protocol.types import Digest
 
 
@@ -43,6 +45,7 @@ def audit(
     *,
     head: Digest | None = None,
     strict: bool = False,
+    distances: Distances | None = None,
 ) -> AuditReport:
     """Return what an audit of all ended rounds found, as of the chain's present head.
 
@@ -52,6 +55,7 @@ def audit(
         progress: called with each audited round and the number of ended rounds.
         head: a head of this run that the auditor has kept, of any round; None for none.
         strict: take what can be told neither true nor false for something left open.
+        distances: how true distances are computed; None for the fastest that is here, on all cores.
 
     Returns:
         The report; nothing that chain or blobs answer raises.
@@ -65,7 +69,8 @@ def audit(
             anchor = Anchor.read(chain)
             standing |= _as_of(anchor)
             view = CommitteeLedger(chain, ledger.address, ledger.from_block)
-            reader = RunReader(view, archive, anchor, head, progress)
+            computed = distances or fast_distances(usable_cores())
+            reader = RunReader(view, archive, anchor, head, progress, computed)
             for seen in reader.observe():
                 _judge(seen, log, is_final=anchor.is_final(seen.block))
             for changed in anchor.changes(chain):

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ledger.audit.observations import Observation
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.protocol.ledger_state import LedgerState
+    from ledger.protocol.rules.distance.rule import Distances
     from ledger.protocol.types import Digest
 
 _MOVING_THE_HEAD = (RoundDecided, RoundAbandoned, ClientBanned)
@@ -94,6 +95,7 @@ class RunReader:
         anchor: Anchor,
         kept: Digest | None,
         progress: Callable[[int, int], None] | None,
+        distances: Distances,
     ) -> None:
         self.rounds = 0
         self.applied = 0
@@ -105,6 +107,7 @@ class RunReader:
         self._anchor = anchor
         self._wanted = kept
         self._progress = progress
+        self._distances = distances
         self._settled: LedgerState | None = None
         self._stood_by = ledger.from_block
 
@@ -161,7 +164,7 @@ class RunReader:
         if start.document is None:
             config = hexed(start.recorded.config)
             yield Unserved(start.block, Need.PARAMETERS, detail=config)
-        reader = RoundReader(start, self._archive, models)
+        reader = RoundReader(start, self._archive, models, self._distances)
         replay = Replay(self._ledger, rounds.deployed(start.deployment, start.domain))
         self._settled = replay.state
         try:

@@ -6,6 +6,7 @@ everybody. Here length counts only where it exceeds twice the round's median.
 
 from __future__ import annotations
 
+from functools import cached_property
 from math import sqrt
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from ledger.protocol.rules.distance.rule import RELATIVE_TOLERANCE, DistanceRule
 from ledger.protocol.rules.scoring.median import median
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -32,14 +33,29 @@ class DirectionMeasure:
     """‖Δ_k/‖Δ_k‖ − Δ_c/‖Δ_c‖‖² · f_k, with f_k > 1 for updates over twice the median length."""
 
     def __init__(self, updates: Sequence[NDArray[np.float32]]) -> None:
-        norms = np.array([norm_of(update) for update in updates])
-        self._typical = float(median(norms)) if len(norms) else 0.0
+        self._updates = list(updates)  # their places in memory stay theirs
+
+    @cached_property
+    def _norms(self) -> Mapping[int, float]:
+        """Norm of each update of the round, by the array that holds it."""
+        # Not before they are asked for: whoever finds a claim to be the very distance needs none.
+        return {id(update): norm_of(update) for update in self._updates}
+
+    @cached_property
+    def _typical(self) -> float:
+        norms = np.array([self._norm(update) for update in self._updates])
+        return float(median(norms)) if len(norms) else 0.0
+
+    def _norm(self, update: NDArray[np.float32]) -> float:
+        # Each update has its norm asked for once with every member.
+        found = self._norms.get(id(update))
+        return norm_of(update) if found is None else found
 
     def factor(self, update: NDArray[np.float32]) -> float:
         """Return f = max(1, ‖Δ‖ / (2 t))², t the median norm; 1 where t is 0."""
         if self._typical == 0:
             return 1.0
-        excess = max(1.0, norm_of(update) / (2 * self._typical))
+        excess = max(1.0, self._norm(update) / (2 * self._typical))
         return excess * excess
 
     def between(self, update: NDArray[np.float32], reference: NDArray[np.float32]) -> float:
@@ -50,7 +66,7 @@ class DirectionMeasure:
         """
         if update.shape != reference.shape:
             raise ValueError(f"updates of shapes {update.shape} and {reference.shape} differ")
-        lengths = norm_of(update), norm_of(reference)
+        lengths = self._norm(update), self._norm(reference)
         if 0.0 in lengths:
             return NOWHERE
         delta = update.astype(np.float64) / lengths[0] - reference.astype(np.float64) / lengths[1]

@@ -1,0 +1,87 @@
+"""The fastest distances that this installation has: what members publish and auditors compare with.
+
+Compiled ones where the extra `fast` is installed and the machine allows it, else the protocol's
+own, pair by pair. They differ by far less than any verdict tolerates.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ledger.distances.machine_code import NoMachineCodeError, machine_code
+from ledger.distances.rules import distances_by
+from ledger.distances.streaming import StreamedSquares
+from ledger.protocol.rules.distance.rule import plain_distances
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ledger.distances.machine_code import MachineCode
+    from ledger.protocol.rules.distance.rule import DistanceRule, Distances, Layout
+    from ledger.protocol.types import ClientId
+
+
+def fast_distances(threads: int = 1) -> Distances:
+    """Return what computes all distances of a round.
+
+    The bytes of a pair's distance do not depend on the number of threads, nor on who else is in
+    the call where the rule does not need all. Nothing is compiled, or even imported, before the
+    first call.
+
+    Args:
+        threads: how many cores it may use.
+
+    Returns:
+        The twin of `plain_distances`, equal to it within each rule's own tolerance; it refuses
+        updates that differ in length with ValueError.
+
+    Raises:
+        ValueError: there is not even one thread.
+    """
+    if threads < 1:
+        raise ValueError(f"distances on {threads} threads")
+
+    def distances(
+        rule: DistanceRule,
+        layout: Layout,
+        updates: Mapping[ClientId, NDArray[np.float32]],
+        members: Sequence[ClientId],
+    ) -> NDArray[np.float64]:
+        try:
+            compute = distances_with(machine_code(), threads)
+        except NoMachineCodeError:
+            compute = plain_distances
+        return compute(rule, layout, updates, members)
+
+    return distances
+
+
+def distances_with(code: MachineCode, threads: int = 1) -> Distances:
+    """Return what computes all distances of a round by a compiled loop.
+
+    Args:
+        code: the loop.
+        threads: how many cores it may use.
+    """
+    return distances_by(partial(StreamedSquares, code, threads))
+
+
+def why_plain() -> str:
+    """Return why distances are computed pair by pair here; empty if they are not."""
+    try:
+        machine_code()
+    except NoMachineCodeError as error:
+        return str(error)
+    return ""
+
+
+def usable_cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,340 @@
+"""The one loop in which distances cost time, compiled for this machine when it is first needed.
+
+It adds the squared differences of all pairs of a tile, 4 by 4 or 2 by 2 updates, in vectors of
+eight float64 that stay in registers. What it computes is fixed to the last bit, by IEEE 754 and
+by the order that is written here: differences of exact float64 numbers, fused multiply-add, no
+reassociation. So a pair has the same bytes in any tile, whoever else is in the call, and from the
+code for any processor with a fused multiply-add, however wide its vectors are.
+
+Why LLVM through `llvmlite`: its wheels need no compiler on the machine where they are installed,
+which an extension in C would; and Numba, which is built on it, takes a third of a second to be
+imported and a second to compile, or a half with a folder to keep the code in. This takes a tenth
+of a second in all, in each process that has distances to compute, and writes nothing. Loops that
+say their vectors leave no order to a compiler's choice, either.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+LANES = 8
+"""Numbers in a vector: a pair's sum is kept in so many parts. Orders the sum."""
+
+BLOCK = 512
+"""Numbers of each update that are widened and compared at a time: 4 KiB of the second-level cache
+for each update, and a tile's fit the first. Orders the sum."""
+
+
+LLVMLITE = "0.50."
+"""What the version starts with that the extra `fast` installs. Others may be there for a package
+that is no part of this one, and before 0.44 their language was another."""
+
+
+class NoMachineCodeError(Exception):
+    """Distances cannot be compiled here; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Processor:
+    """What code is made for.
+
+    Attributes:
+        name: as LLVM has it.
+        features: as LLVM has them: "+fma,-sse4a,...".
+        tile: updates on each side of a tile: as many as leave its sums in registers.
+    """
+
+    name: str
+    features: str
+    tile: int
+
+
+@dataclass(frozen=True, slots=True)
+class MachineCode:
+    """The compiled loop.
+
+    Attributes:
+        tile: updates on each side of a tile; numbers of updates are padded to a multiple of it.
+        add_squares: (rows, groups, member groups, start, stop, norms, block, sums) adds the squared
+            distances over [start, stop). `rows` are addresses of groups · tile float32 vectors, 0
+            for a vector of zeros, members' first. `norms` are 0, or the address of what each update
+            is divided by, float64. `block` has room for groups · tile · BLOCK float64 numbers, and
+            `sums` has LANES parts for each pair: (member groups · tile, groups · tile, LANES);
+            only pairs in or right of the tiles of the diagonal are added to.
+        owner: keeps the code in memory.
+    """
+
+    tile: int
+    add_squares: Callable[..., None]
+    owner: object
+
+
+def machine_code() -> MachineCode:
+    """Return the loop for this machine; the attempt is made once in a process.
+
+    Raises:
+        NoMachineCodeError: llvmlite is not installed or of another version, the system allows no
+            such code, or the processor has no fused multiply-add.
+    """
+    found = _attempted()
+    if isinstance(found, str):
+        raise NoMachineCodeError(found)
+    return found
+
+
+@cache
+def _attempted() -> MachineCode | str:
+    """Return the loop, or why there is none."""
+    try:
+        return compiled(this_processor())
+    except NoMachineCodeError as error:
+        return str(error)
+
+
+def this_processor() -> Processor:
+    """Return the processor that this process runs on.
+
+    Raises:
+        NoMachineCodeError: llvmlite is not installed, or there is no fused multiply-add.
+    """
+    llvm = _llvm()
+    name = llvm.get_host_cpu_name()
+    if not llvm.get_process_triple().startswith(("x86_64", "i386", "i686")):
+        return Processor(name, "", 2)
+    try:
+        features = llvm.get_host_cpu_features()
+    except RuntimeError as error:
+        raise NoMachineCodeError(f"LLVM does not know this processor: {error}") from error
+    # Without the instruction LLVM calls a function for each number, slower than NumPy.
+    if not features.get("fma"):
+        raise NoMachineCodeError("the processor has no fused multiply-add")
+    return Processor(name, features.flatten(), 4 if features.get("avx512f") else 2)
+
+
+def compiled(processor: Processor) -> MachineCode:
+    """Return the loop for a processor.
+
+    Args:
+        processor: this one, or an older one whose instructions this one has.
+
+    Raises:
+        NoMachineCodeError: llvmlite is not installed, or the system allows no such code.
+    """
+    llvm = _llvm()
+    try:
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        llvm.check_jit_execution()
+        machine = llvm.Target.from_default_triple().create_target_machine(
+            cpu=processor.name, features=processor.features, opt=3, jit=True
+        )
+        module = llvm.parse_assembly(_written(processor.tile))
+        module.verify()
+        owner = llvm.create_mcjit_compiler(module, machine)
+        owner.finalize_object()
+        address = owner.get_function_address(_NAME)
+    except (OSError, RuntimeError) as error:
+        raise NoMachineCodeError(f"LLVM: {error}") from error
+    pointer, number = ctypes.c_void_p, ctypes.c_int64
+    signature = (pointer, number, number, number, number, pointer, pointer, pointer)
+    return MachineCode(processor.tile, ctypes.CFUNCTYPE(None, *signature)(address), owner)
+
+
+def _llvm() -> Any:
+    try:
+        import llvmlite  # noqa: PLC0415 - an extra
+
+        if not llvmlite.__version__.startswith(LLVMLITE):
+            raise NoMachineCodeError(f"llvmlite is {llvmlite.__version__}, not {LLVMLITE}x")
+        import llvmlite.binding as llvm  # noqa: PLC0415
+    except (ImportError, OSError) as error:
+        raise NoMachineCodeError(f"llvmlite: {error}") from error
+    return llvm
+
+
+_NAME = "add_squares"
+
+
+def _written(tile: int) -> str:
+    """Return the loop in LLVM's language."""
+    return str(_Writer(tile).module)
+
+
+class _Writer:
+    """Writes the loop: for each block of d, widen it, then compare it tile by tile.
+
+    Attributes:
+        module: what was written.
+    """
+
+    def __init__(self, tile: int) -> None:
+        from llvmlite import ir  # noqa: PLC0415 - an extra
+
+        self._ir = ir
+        self._tile = tile
+        self._integer, self._pointer = ir.IntType(64), ir.PointerType()
+        self._single, self._double = ir.FloatType(), ir.DoubleType()
+        self._singles = ir.VectorType(self._single, LANES)
+        self._doubles = ir.VectorType(self._double, LANES)
+        self.module = ir.Module(_NAME)
+        self._fused = ir.Function(
+            self.module, ir.FunctionType(self._doubles, [self._doubles] * 3), "llvm.fma.v8f64"
+        )
+        pointer, integer = self._pointer, self._integer
+        takes = [pointer, integer, integer, integer, integer, pointer, pointer, pointer]
+        function = ir.Function(self.module, ir.FunctionType(ir.VoidType(), takes), _NAME)
+        (
+            self._rows,
+            self._groups,
+            self._member_groups,
+            self._start,
+            self._stop,
+            self._norms,
+            self._block,
+            self._sums,
+        ) = function.args
+        for argument in function.args:
+            if argument.type == pointer:
+                argument.add_attribute("noalias")
+        self._b = ir.IRBuilder(function.append_basic_block())
+        self._all_blocks()
+        self._b.ret_void()
+
+    def _all_blocks(self) -> None:
+        b, block = self._b, self._number(BLOCK)
+        count = b.mul(self._groups, self._number(self._tile))
+        with self._loop(self._start, self._stop, BLOCK) as (first, _, _):
+            left = b.sub(self._stop, first)
+            length = b.select(b.icmp_signed("<", left, block), left, block)
+            padded = b.and_(b.add(length, self._number(LANES - 1)), self._number(-LANES))
+            with self._loop(self._number(0), count) as (row, _, _):
+                self._widen(row, first, length, padded)
+            with self._loop(self._number(0), self._member_groups) as (above, _, _):  # noqa: SIM117
+                with self._loop(above, self._groups) as (beside, _, _):
+                    self._compare(above, beside, padded, count)
+
+    def _widen(self, row: Any, first: Any, length: Any, padded: Any) -> None:
+        """Write one update's block as float64, divided by its norm where there is one."""
+        b = self._b
+        source = self._load(self._at(self._rows, row, self._pointer), self._pointer)
+        target = self._at(self._block, b.mul(row, self._number(BLOCK)), self._double)
+        with b.if_else(self._is_given(source)) as (is_there, is_not):
+            with is_there:
+                numbers = self._at(source, first, self._single)
+                with b.if_else(self._is_given(self._norms)) as (is_scaled, is_plain):
+                    with is_scaled:
+                        norm = self._load(self._at(self._norms, row, self._double), self._double)
+                        self._copy(numbers, target, length, padded, norm)
+                    with is_plain:
+                        self._copy(numbers, target, length, padded, None)
+            with is_not, self._loop(self._number(0), padded, LANES) as (place, _, _):
+                self._store(self._zeros(), self._at(target, place, self._double))
+
+    def _copy(self, source: Any, target: Any, length: Any, padded: Any, norm: Any) -> None:
+        b = self._b
+        whole = b.and_(length, self._number(-LANES))
+        norms = None if norm is None else self._repeated(norm)
+        with self._loop(self._number(0), whole, LANES) as (place, _, _):
+            # An update may lie anywhere in a file, so its numbers need not be aligned.
+            narrow = b.load(self._at(source, place, self._single), align=1, typ=self._singles)
+            wide = b.fpext(narrow, self._doubles)
+            wide = wide if norms is None else b.fdiv(wide, norms)
+            self._store(wide, self._at(target, place, self._double))
+        with b.if_then(b.icmp_signed("<", whole, padded)):
+            self._store(self._zeros(), self._at(target, whole, self._double))
+        with self._loop(whole, length) as (place, _, _):
+            one = b.load(self._at(source, place, self._single), align=1, typ=self._single)
+            one = b.fpext(one, self._double)
+            one = one if norm is None else b.fdiv(one, norm)
+            self._store(one, self._at(target, place, self._double))
+
+    def _compare(self, above: Any, beside: Any, padded: Any, count: Any) -> None:
+        """Add a tile's squared distances over the block to its sums."""
+        b, tile = self._b, self._tile
+        pairs = [(i, j) for i in range(tile) for j in range(tile)]
+        sides = [
+            [b.add(b.mul(group, self._number(tile)), self._number(i)) for i in range(tile)]
+            for group in (above, beside)
+        ]
+        ours, theirs = (
+            [self._at(self._block, b.mul(row, self._number(BLOCK)), self._double) for row in rows]
+            for rows in sides
+        )
+        zeros = [self._zeros()] * len(pairs)
+        with self._loop(self._number(0), padded, LANES, zeros) as (place, sums, added):
+            left, right = (
+                [self._load(self._at(row, place, self._double), self._doubles) for row in rows]
+                for rows in (ours, theirs)
+            )
+            for (i, j), total in zip(pairs, sums, strict=True):
+                delta = b.fsub(left[i], right[j])
+                added.append(b.call(self._fused, [delta, delta, total]))
+        for (i, j), total in zip(pairs, sums, strict=True):
+            pair = b.add(b.mul(sides[0][i], count), sides[1][j])
+            place = self._at(self._sums, b.mul(pair, self._number(LANES)), self._double)
+            self._store(b.fadd(self._load(place, self._doubles), total), place)
+
+    @contextmanager
+    def _loop(
+        self, first: Any, last: Any, step: int = 1, carried: Sequence[Any] = ()
+    ) -> Iterator[tuple[Any, list[Any], list[Any]]]:
+        """Repeat what is written inside for first, first + step, ..., as long as below last.
+
+        Yields:
+            The number; the carried values as they are, which are the last ones after the loop; and
+            a list for what becomes of them.
+        """
+        b = self._b
+        before = b.block
+        head, body, after = (b.append_basic_block() for _ in range(3))
+        b.branch(head)
+        b.position_at_end(head)
+        place = b.phi(self._integer)
+        place.add_incoming(first, before)
+        values = [b.phi(value.type) for value in carried]
+        for value, start in zip(values, carried, strict=True):
+            value.add_incoming(start, before)
+        b.cbranch(b.icmp_signed("<", place, last), body, after)
+        b.position_at_end(body)
+        following: list[Any] = []
+        yield place, values, following
+        place.add_incoming(b.add(place, self._number(step)), b.block)
+        for value, new in zip(values, following, strict=True):
+            value.add_incoming(new, b.block)
+        b.branch(head)
+        b.position_at_end(after)
+
+    def _number(self, value: int) -> Any:
+        return self._ir.Constant(self._integer, value)
+
+    def _zeros(self) -> Any:
+        return self._ir.Constant(self._doubles, [0.0] * LANES)
+
+    def _repeated(self, value: Any) -> Any:
+        """Return a vector that has one number in all lanes."""
+        nothing = self._ir.Constant(self._doubles, self._ir.Undefined)
+        first = self._ir.IntType(32)
+        lanes = self._ir.Constant(self._ir.VectorType(first, LANES), [0] * LANES)
+        single = self._b.insert_element(nothing, value, self._ir.Constant(first, 0))
+        return self._b.shuffle_vector(single, nothing, lanes)
+
+    def _is_given(self, pointer: Any) -> Any:
+        return self._b.icmp_unsigned(
+            "!=", self._b.ptrtoint(pointer, self._integer), self._number(0)
+        )
+
+    def _at(self, pointer: Any, place: Any, kind: Any) -> Any:
+        return self._b.gep(pointer, [place], source_etype=kind)
+
+    def _load(self, pointer: Any, kind: Any) -> Any:
+        return self._b.load(pointer, align=8, typ=kind)
+
+    def _store(self, value: Any, pointer: Any) -> None:
+        self._b.store(value, pointer, align=8)

@@ -1,0 +1,64 @@
+"""An audit comes to the same verdict with compiled distances and without."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ledger.audit.audit import audit
+from ledger.audit.codes import Outcome, Step
+from ledger.audit.report import readable
+from ledger.distances import machine_code
+from ledger.protocol.rules.distance.rule import plain_distances
+from ledger.protocol.rules.registry import DISTANCES
+from tests.audit import deviations as dev
+from tests.audit.runs import PARAMETERS, Deviation, Run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ledger.audit.report import AuditReport
+
+DOUBTFUL = Deviation(vectors=dev.scaled(1 + 1.7e-9))
+FALSE = Deviation(vectors=dev.scaled(1 + 3e-9), record=dev.lies_count)
+
+
+@pytest.fixture(params=DISTANCES)
+def run(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Run]:
+    settings = {"distance": request.param}
+    if request.param == "direction":
+        settings["scoring"] = "median"
+    found = Run.opened(tmp_path, replace(PARAMETERS, **settings))
+    with found.chain:
+        found.play()
+        found.play(DOUBTFUL)
+        yield found
+
+
+def test_the_verdict_does_not_depend_on_the_extra(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require_one_verdict(run, monkeypatch, Outcome.PASSED)
+    run.play(FALSE)
+    report = require_one_verdict(run, monkeypatch, Outcome.FAILED)
+    assert report.step(Step.DISTANCES).contradiction is not None, readable(report)
+
+
+def require_one_verdict(
+    run: Run, monkeypatch: pytest.MonkeyPatch, expected: Outcome
+) -> AuditReport:
+    """Audit a run with compiled distances, with plain ones, and where nothing can be compiled."""
+    compiled = audit(run.ledger, run.blobs)
+    plain = audit(run.ledger, run.blobs, distances=plain_distances)
+    machine_code._attempted.cache_clear()
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "llvmlite.binding", None)
+        missing = audit(run.ledger, run.blobs)
+    machine_code._attempted.cache_clear()
+    assert compiled.as_dict() == plain.as_dict() == missing.as_dict(), readable(compiled)
+    assert compiled.outcome is expected, readable(compiled)
+    return compiled

@@ -1,0 +1,73 @@
+"""Rounds of updates for tests of distances, and every code that computes them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from ledger.distances.fast import distances_with, fast_distances
+from ledger.distances.machine_code import Processor, compiled, this_processor
+from ledger.protocol.rules.distance.rule import plain_distances
+from ledger.protocol.types import ClientId
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ledger.protocol.rules.distance.rule import DistanceRule, Distances, Layout
+
+
+def round_of(vectors: Sequence[np.ndarray] | np.ndarray) -> dict[ClientId, np.ndarray]:
+    """Updates of clients 0, 10, 20, ..."""
+    return {ClientId(10 * place): vector for place, vector in enumerate(vectors)}
+
+
+def draws(seed: int, count: int, dimension: int) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal((count, dimension)).astype(np.float32)
+
+
+def layout_of(dimension: int) -> Layout:
+    """Two tensors, cut somewhere in the middle."""
+    cut = dimension // 3
+    return (("weights", (cut, 1)), ("biases", (dimension - cut,)))
+
+
+def other_tile() -> Distances:
+    """Distances by the code for processors with fewer registers."""
+    processor = this_processor()
+    return distances_with(compiled(replace(processor, tile=6 - processor.tile)))
+
+
+def older_processor() -> Distances:
+    """Distances by the code that this machine would run if it were ten years older."""
+    if "+fma" not in this_processor().features:
+        pytest.skip("needs an x86 processor")
+    return distances_with(compiled(Processor("haswell", "+avx2,+fma", 2)))
+
+
+CODES = {
+    "one thread": fast_distances,
+    "two threads": lambda: fast_distances(2),
+    "other tile": other_tile,
+    "older processor": older_processor,
+}
+
+
+def require_equal(
+    fast: Distances, rule: DistanceRule, vectors: np.ndarray, members: Sequence[int]
+) -> None:
+    """Hold fast distances to a ten-thousandth of what the rule itself tolerates."""
+    updates, layout = round_of(vectors), layout_of(vectors.shape[1])
+    asked = [ClientId(10 * member) for member in members]
+    found = fast(rule, layout, updates, asked)
+    expected = plain_distances(rule, layout, updates, asked)
+    assert found.dtype == np.float64
+    assert found.shape == expected.shape
+    measure = rule.among(list(vectors), layout)
+    margins = [
+        [measure.tolerance(update, distance) for update, distance in zip(vectors, row, strict=True)]
+        for row in expected
+    ]
+    assert (np.abs(found - expected) <= np.array(margins) / 10_000).all()

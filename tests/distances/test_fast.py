@@ -1,0 +1,227 @@
+"""The fast distances equal the protocol's plain ones, whatever the scale and the company."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ledger.distances.fast import fast_distances, usable_cores
+from ledger.distances.machine_code import machine_code
+from ledger.distances.rules import COMPOSED
+from ledger.distances.streaming import RANGE, StreamedSquares
+from ledger.protocol.rules.distance.direction import DIRECTION
+from ledger.protocol.rules.distance.l2 import L2
+from ledger.protocol.rules.distance.per_tensor import PER_TENSOR
+from ledger.protocol.rules.distance.rule import DistanceRule, RelativeMeasure, plain_distances
+from ledger.protocol.rules.distance.squared import SQUARED
+from ledger.protocol.rules.registry import DISTANCES
+from ledger.protocol.types import ClientId
+from tests.distances.support import CODES, draws, layout_of, require_equal, round_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+fast = fast_distances()
+RULES = pytest.mark.parametrize("rule", DISTANCES.values(), ids=list(DISTANCES))
+
+
+def test_four_rules_of_the_registry_are_made_of_squares() -> None:
+    assert {DISTANCES[rule.name] for rule in COMPOSED} == {SQUARED, L2, PER_TENSOR, DIRECTION}
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        (SQUARED, [[2, 13, 1], [0, 25, 1]]),
+        (L2, [[2**0.5, 13**0.5, 1], [0, 5, 1]]),
+        (PER_TENSOR, [[2, 5, 1], [0, 7, 1]]),
+    ],
+    ids=["squared", "l2", "per_tensor"],
+)
+def test_by_pencil_members_are_rows_as_asked_and_clients_columns_ascending(
+    rule: DistanceRule, expected: list[list[float]]
+) -> None:
+    updates = {
+        ClientId(client): np.array(vector, dtype=np.float32)
+        for client, vector in ((8, [1, 0]), (5, [3, 4]), (2, [0, 0]), (9, [1, 1]))
+    }
+    layout = (("a", (1,)), ("b", (1,)))
+    found = fast(rule, layout, updates, [ClientId(9), ClientId(2)])
+    assert np.allclose(found[:, :3], expected, rtol=1e-15)
+    assert found[0, 3] == 0
+
+
+def test_directions_by_pencil() -> None:
+    # Lengths 1, 1, 8, 0: their median is 1, and 8 is four times twice that: f = 16.
+    vectors = np.array([[1, 0], [0, 1], [-8, 0], [0, 0]], dtype=np.float32)
+    found = fast(DIRECTION, layout_of(2), round_of(vectors), [ClientId(0), ClientId(30)])
+    assert found.tolist() == [[0, 2, 64, 4], [4, 4, 4, 4]]
+
+
+def test_whole_numbers_are_exact_in_every_lane_block_and_range() -> None:
+    # One 3 in a place of its own against zeros: 9, wherever it is.
+    dimension = RANGE + 2 * 512 + 5
+    for place in (0, 7, 8, 511, 512, 513, RANGE - 1, RANGE, dimension - 2, dimension - 1):
+        vectors = np.zeros((3, dimension), dtype=np.float32)
+        vectors[1, place] = 3
+        found = fast(SQUARED, layout_of(dimension), round_of(vectors), [ClientId(10)])
+        assert found.tolist() == [[9, 0, 9]]
+
+
+@RULES
+@pytest.mark.parametrize("code", CODES)
+@pytest.mark.parametrize("dimension", [1, 2, 7, 513, RANGE + 3])
+def test_agrees_with_the_plain_rule(rule: DistanceRule, code: str, dimension: int) -> None:
+    require_equal(CODES[code](), rule, draws(0, 5, dimension), [4, 0, 4])
+
+
+@RULES
+@pytest.mark.parametrize("spread", [1.0, 1e-1, 1e-2, 1e-3, 1e-6])
+def test_stays_exact_when_updates_are_alike_but_for_a_spread(
+    rule: DistanceRule, spread: float
+) -> None:
+    vectors = (draws(2, 1, 5_000) + spread * draws(3, 9, 5_000)).astype(np.float32)
+    require_equal(fast, rule, vectors, [0, 3, 5])
+
+
+@RULES
+@pytest.mark.parametrize("scale", [1e-18, 1e2, 1e4, 1e18])
+def test_outliers_do_not_spoil_the_honest_pairs(rule: DistanceRule, scale: float) -> None:
+    vectors = draws(5, 9, 5_000)
+    vectors[[1, 3]] *= np.float32(scale)
+    require_equal(fast, rule, vectors, [0, 1, 2])
+
+
+@pytest.mark.parametrize("spread", [1.0, 1e-3])
+def test_errors_are_below_1e_12_beside_attackers_a_million_times_larger(spread: float) -> None:
+    vectors = (draws(2, 1, 150_000) + spread * draws(3, 6, 150_000)).astype(np.float32)
+    vectors[5] *= np.float32(1e6)
+    found = fast(SQUARED, layout_of(150_000), round_of(vectors), [ClientId(0), ClientId(50)])
+    for row, member in ((0, 0), (1, 5)):
+        for client in range(6):
+            delta = vectors[client].astype(np.longdouble) - vectors[member]
+            true = (delta * delta).sum()
+            assert abs(found[row, client] - true) <= 1e-12 * true
+
+
+@RULES
+def test_zeros_and_the_largest_floats_are_no_exception(rule: DistanceRule) -> None:
+    largest = np.finfo(np.float32).max
+    require_equal(
+        fast, rule, np.array([[largest, -largest], [-largest, largest]], np.float32), [0, 1]
+    )
+    require_equal(fast, rule, np.zeros((3, 5), dtype=np.float32), [0, 2])
+    vectors = draws(6, 5, 40)
+    vectors[[1, 2]] = 0
+    vectors[4] = vectors[3]
+    require_equal(fast, rule, vectors, range(5))
+
+
+@RULES
+@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
+def test_numbers_that_are_not_finite_make_what_they_make_by_the_plain_rule(
+    rule: DistanceRule, odd: float
+) -> None:
+    vectors = draws(1, 5, 700)
+    vectors[2, 600] = odd
+    updates, members = round_of(vectors), [ClientId(20), ClientId(30)]
+    found = fast(rule, layout_of(700), updates, members)
+    with np.errstate(invalid="ignore"):
+        expected = plain_distances(rule, layout_of(700), updates, members)
+    assert np.allclose(found, expected, rtol=1e-13, atol=1e-15, equal_nan=True)
+
+
+@RULES
+@settings(max_examples=50, deadline=None)
+@given(data=st.data())
+def test_agrees_with_the_plain_rule_on_any_updates(rule: DistanceRule, data: st.DataObject) -> None:
+    count, dimension = data.draw(st.integers(1, 6)), data.draw(st.integers(1, 12))
+    number = st.floats(allow_nan=False, allow_infinity=False, width=32)
+    values = data.draw(st.lists(number, min_size=count * dimension, max_size=count * dimension))
+    vectors = np.array(values, dtype=np.float32).reshape(count, dimension)
+    members = data.draw(st.lists(st.integers(0, count - 1), min_size=1))
+    require_equal(fast, rule, vectors, members)
+
+
+@RULES
+def test_updates_may_lie_in_files_and_are_left_as_they_are(
+    rule: DistanceRule, tmp_path: Path
+) -> None:
+    vectors = draws(4, 8, 100_003)
+    mapped = []
+    for place, vector in enumerate(vectors):
+        path = tmp_path / str(place)
+        path.write_bytes(vector.tobytes())
+        mapped.append(np.memmap(path, np.float32, "r"))
+    members = [ClientId(70), ClientId(0)]
+    found = fast_distances(2)(rule, layout_of(100_003), round_of(mapped), members)
+    again = fast(rule, layout_of(100_003), round_of(vectors), members)
+    assert found.tobytes() == again.tobytes()
+    assert np.array_equal(np.stack(mapped), vectors)
+
+
+def test_a_rule_without_a_kernel_is_computed_by_its_own_plain_code() -> None:
+    def city_blocks(update: np.ndarray, reference: np.ndarray) -> float:
+        return float(np.abs(update - reference).sum())
+
+    toy = DistanceRule("toy", lambda _updates, _layout: RelativeMeasure(city_blocks), "blocks")
+    updates = round_of(np.array([[0, 0], [3, 4]], dtype=np.float32))
+    assert fast(toy, layout_of(2), updates, [ClientId(10)]).tolist() == [[7, 0]]
+
+
+@RULES
+def test_updates_that_are_no_float32_are_left_to_the_plain_rule(rule: DistanceRule) -> None:
+    # Cast to float32 these two would be equal.
+    updates = round_of(np.array([[1.0, 1.0], [1.0, 1.0 + 1e-12]]))
+    found = fast(rule, layout_of(2), updates, [ClientId(0)])
+    assert found.tolist() == plain_distances(rule, layout_of(2), updates, [ClientId(0)]).tolist()
+
+
+@RULES
+def test_a_layout_that_does_not_fit_the_updates_is_read_as_the_plain_rule_reads_it(
+    rule: DistanceRule,
+) -> None:
+    updates = round_of(draws(0, 3, 9))
+    longer, back = (("a", (4,)), ("b", (50,))), (("a", (20,)), ("b", (-11,)))
+    for layout in ((), (("a", (4,)),), longer, back):
+        found = fast(rule, layout, updates, [ClientId(10)])
+        expected = plain_distances(rule, layout, updates, [ClientId(10)])
+        assert np.allclose(found, expected, rtol=1e-14, atol=0)
+
+
+@RULES
+def test_nobody_has_no_distances(rule: DistanceRule) -> None:
+    updates = round_of(draws(0, 3, 5))
+    assert fast(rule, layout_of(5), updates, []).shape == (0, 3)
+    assert fast(rule, layout_of(5), {}, []).shape == (0, 0)
+
+
+@RULES
+def test_updates_of_two_lengths_are_refused(rule: DistanceRule) -> None:
+    updates = {ClientId(0): np.zeros(5, np.float32), ClientId(1): np.zeros(4, np.float32)}
+    with pytest.raises(ValueError, match="differ in length"):
+        fast(rule, layout_of(5), updates, [ClientId(0)])
+
+
+@RULES
+def test_a_member_without_an_update_is_refused(rule: DistanceRule) -> None:
+    with pytest.raises(KeyError):
+        fast(rule, layout_of(5), round_of(draws(0, 3, 5)), [ClientId(1)])
+
+
+@pytest.mark.parametrize(("start", "stop"), [(-1, 5), (3, 2), (0, 6)])
+def test_numbers_that_the_updates_do_not_have_are_not_read(start: int, stop: int) -> None:
+    among = StreamedSquares(machine_code(), 1, list(draws(0, 3, 5)), [0])
+    assert among.squares(5, 5).tolist() == [[0, 0, 0]]
+    with pytest.raises(ValueError, match=f"numbers {start} to {stop} of updates of 5"):
+        among.squares(start, stop)
+
+
+def test_no_thread_at_all_is_refused_and_there_is_a_core_to_use() -> None:
+    with pytest.raises(ValueError, match="on 0 threads"):
+        fast_distances(0)
+    assert usable_cores() >= 1
