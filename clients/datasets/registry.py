@@ -2,49 +2,193 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import hashlib
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from clients.datasets.digits import load_digits
-from clients.datasets.digits_by_writer import load_digits_by_writer
+import numpy as np
+
+from clients.datasets.digits import DIGITS
+from clients.datasets.digits_by_writer import DIGITS_BY_WRITER
+from clients.datasets.federated import FederatedData, Samples
+from clients.datasets.femnist import FEMNIST
+from clients.datasets.files.layout import Kind, layout_of
+from clients.datasets.files.leaf import first_input
+from clients.datasets.options import parsed
+from clients.datasets.partition.registry import partition_of
+from clients.datasets.sent140 import SENT140
+from clients.datasets.shakespeare import SHAKESPEARE
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+    from collections.abc import Mapping
 
-    import numpy as np
+    from clients.datasets.data_set import DataSet
+    from clients.datasets.options import Table
+    from clients.datasets.partition.division import Partition
+    from clients.datasets.records import Indices, PooledData
 
-    from clients.datasets.federated import FederatedData
-
-DATASETS: dict[str, Callable[[int, np.random.Generator, Path | None, float], FederatedData]] = {
-    "digits": load_digits,
-    "digits-by-writer": load_digits_by_writer,
+DATASETS: dict[str, DataSet] = {
+    one.name: one for one in (DIGITS, DIGITS_BY_WRITER, FEMNIST, SHAKESPEARE, SENT140)
 }
 
+_PATH_OPTIONS = ("glove",)
+"""Options of any data set that are paths: what is recorded is the file's digest."""
 
-def load_dataset(
-    name: str,
-    clients: int,
-    rng: np.random.Generator,
-    path: Path | None = None,
-    dirichlet_alpha: float = 0.5,
-) -> FederatedData:
+
+@dataclass(frozen=True, slots=True)
+class DataChoice:
+    """Which data, and how they are divided among the clients: the table `data` of TOML.
+
+    Attributes:
+        name: one of `DATASETS`.
+        path: the file or folder, for data sets that are not bundled.
+        options: settings of the data set's own.
+        partition: name and settings of the partitioner; empty for the data set's usual one.
+    """
+
+    name: str
+    path: Path | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    partition: Mapping[str, Any] = field(default_factory=dict)
+
+
+def verify_choice(choice: DataChoice) -> None:
+    """Refuse a choice whose names or settings are wrong, before any file is read.
+
+    Args:
+        choice: which data.
+
+    Raises:
+        ConfigurationError: names the value and the rule.
+    """
+    _settings(choice)
+
+
+def load_dataset(choice: DataChoice, clients: int, rng: np.random.Generator) -> FederatedData:
     """Return a data set, divided among clients; the same for the same arguments and stream.
 
     Args:
-        name: one of `DATASETS`.
+        choice: which data.
         clients: number of clients K.
-        rng: stream of the division.
-        path: the file, for data sets that are not bundled.
-        dirichlet_alpha: concentration of the partition, for data without natural clients.
+        rng: stream of the split and of the division.
 
     Returns:
-        The divided data.
+        The divided data, each client with at least one training sample, all read-only.
 
     Raises:
-        ConfigurationError: unknown name, a path missing or superfluous, more clients than
-            data, or a file that is damaged or breaks a rule.
+        ConfigurationError: a wrong name or setting, a path missing or superfluous, more clients
+            than data, or a file that is damaged or breaks a rule.
+    """
+    data_set, options, partition = _settings(choice)
+    source = str(choice.path or f"data set {choice.name!r}")
+    records = data_set.records(choice.path)
+    pool = replace(data_set.pool(records, options, rng), source=source)
+    if not len(pool.test):
+        raise ConfigurationError(f"{source}: has no test samples")
+    division = partition.divide(pool, clients, rng)
+    _, train = _copied(pool, division.train)
+    tests = None if division.tests is None else _copied(pool, division.tests)
+    return FederatedData(
+        name=data_set.name,
+        form=pool.form,
+        train=train,
+        test=_copied(pool, (pool.test,))[0] if tests is None else tests[0],
+        client_tests=None if tests is None else tests[1],
+        collate=pool.collate,
+    )
+
+
+def data_set_named(name: str) -> DataSet:
+    """Return a data set.
+
+    Args:
+        name: one of `DATASETS`.
+
+    Raises:
+        ConfigurationError: unknown name.
     """
     if name not in DATASETS:
         raise ConfigurationError(f"unknown data set {name!r}; known are {', '.join(DATASETS)}")
-    return DATASETS[name](clients, rng, path, dirichlet_alpha)
+    return DATASETS[name]
+
+
+def recognised(path: Path) -> DataSet:
+    """Return the data set whose files stand behind a path.
+
+    Args:
+        path: a file or folder.
+
+    Raises:
+        ConfigurationError: it has the layout of none of them.
+    """
+    layout = layout_of(path)
+    first = first_input(layout) if layout.kind is Kind.LEAF else None
+    for data_set in DATASETS.values():
+        if any(known.fits(layout) for known in data_set.formats) and (
+            layout.kind is not Kind.LEAF or data_set.is_input_of(first)
+        ):
+            return data_set
+    having = f" with {', '.join(sorted(layout.fields))[:400]}" if layout.fields else ""
+    raise ConfigurationError(
+        f"{path}: a {layout.kind.value}{having} is of none of the data sets {', '.join(DATASETS)}"
+    )
+
+
+def data_digest(choice: DataChoice) -> dict[str, Any]:
+    """Return what a run records of its data: no path, but the sha256 of each file that is read.
+
+    Args:
+        choice: which data.
+
+    Returns:
+        `name`; `options` and `partition` with the defaults that apply, a path in them replaced by
+        its file's sha256; `sha256` of the data file, or a list of those of a folder's files in
+        the order in which they are read; nothing for bundled data.
+
+    Raises:
+        ConfigurationError: a wrong name or setting, or a file that cannot be read.
+    """
+    data_set, options, partition = _settings(choice)
+    settings = options.model_dump(exclude_none=True)
+    for key in _PATH_OPTIONS:
+        if key in settings:
+            # Not the path: it is another on each machine.
+            settings[key] = _sha256(Path(settings[key]))
+    recorded = {
+        "name": data_set.name,
+        "options": settings,
+        "partition": partition.model_dump(exclude_none=True),
+    }
+    if choice.path is None:
+        return recorded
+    digests = [_sha256(file) for file in layout_of(choice.path).files]
+    return recorded | {"sha256": digests[0] if choice.path.is_file() else digests}
+
+
+def _settings(choice: DataChoice) -> tuple[DataSet, Table, Partition]:
+    data_set = data_set_named(choice.name)
+    has_owners = data_set.owned_by is not None
+    partition = partition_of(choice.partition, has_owners=has_owners)
+    return data_set, parsed(data_set.options, choice.options, "data.options"), partition
+
+
+def _copied(pool: PooledData, parts: tuple[Indices, ...]) -> tuple[Samples, tuple[Samples, ...]]:
+    """Return the samples of all parts in one piece, and each part's as a view of it."""
+    rows = np.concatenate(parts)
+    x, y = pool.x[rows], pool.y[rows]
+    x.setflags(write=False)
+    y.setflags(write=False)
+    ends = np.cumsum([len(part) for part in parts]).tolist()
+    starts = [0, *ends[:-1]]
+    views = tuple(Samples(x[a:b], y[a:b]) for a, b in zip(starts, ends, strict=True))
+    return Samples(x, y), views
+
+
+def _sha256(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error

@@ -14,7 +14,7 @@ import struct
 import zipfile
 import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 MAX_FILE_BYTES = 256 * 2**20
 MAX_ARRAYS_BYTES = 1024 * 2**20
+LONGEST_TEXT = 200
 
 _PREAMBLE_BYTES = 10  # magic, version, length of the header
 _LONGEST_HEADER = 4096
@@ -35,10 +36,12 @@ _LONGEST_HEADER = 4096
 _PIECE_BYTES = 2**20
 _HEADER = re.compile(
     rb"\x93NUMPY\x01\x00(?P<length>..)"
-    rb"\{'descr': '(?P<dtype>[<>|][A-Za-z][0-9]{0,9})', 'fortran_order': False, "
+    rb"\{'descr': '(?P<dtype>[<>|][A-Za-z][0-9]{0,9})', 'fortran_order': (?P<columns>False|True), "
     rb"'shape': \((?P<shape>(?:[0-9]{1,12}, ?){1,4}(?:[0-9]{1,12})?)\), \} *\n",
     re.DOTALL,
 )
+_LAST_CHARACTER = 0x10FFFF
+_SURROGATE_BITS, _SURROGATES = 11, 0xD800 >> 11
 _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _DAMAGE = (
     zipfile.BadZipFile,
@@ -57,24 +60,31 @@ class ArrayRule:
     """What one array of the file must be.
 
     Attributes:
-        dtype: exact type of its elements, as NumPy writes it.
+        dtype: exact type of its elements, as NumPy writes it; "<U" for text of any length up to
+            `LONGEST_TEXT`.
         shape: its shape; None where any length will do.
-        low: smallest value allowed.
+        low: smallest value allowed; of numbers only, which are finite in any case.
         high: largest value allowed.
+        rows: arrays of one word here have equally many rows.
+        by_column: whether it may also be written column by column, as Fortran and R do.
     """
 
     dtype: str
     shape: tuple[int | None, ...]
-    low: int
-    high: int
+    low: float = -math.inf
+    high: float = math.inf
+    rows: str = "samples"
+    by_column: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """Where an array's bytes begin in its member, and its shape."""
+    """Where an array's bytes begin in its member, their type, their shape and its order."""
 
     start: int
+    dtype: str
     shape: tuple[int, ...]
+    order: Literal["C", "F"]
 
 
 def read_arrays(path: Path, rules: Mapping[str, ArrayRule]) -> dict[str, NDArray[Any]]:
@@ -85,7 +95,7 @@ def read_arrays(path: Path, rules: Mapping[str, ArrayRule]) -> dict[str, NDArray
         rules: rule of every array that must be there; no other may be.
 
     Returns:
-        The arrays by name; as many rows in each, at least one.
+        The arrays by name, none of them empty.
 
     Raises:
         ConfigurationError: the file is missing, damaged or too large, or breaks a rule.
@@ -102,7 +112,7 @@ def read_arrays(path: Path, rules: Mapping[str, ArrayRule]) -> dict[str, NDArray
                 name: _stated(f"{path}: {name}", archive, entry, rules[name])
                 for name, entry in entries.items()
             }
-            _require_rows(path, stated)
+            _require_rows(path, stated, rules)
             arrays = {
                 name: _array(f"{path}: {name}", archive, entries[name], form, rules[name])
                 for name, form in stated.items()
@@ -138,32 +148,41 @@ def _stated(where: str, archive: zipfile.ZipFile, entry: zipfile.ZipInfo, rule: 
     """
     with archive.open(entry) as member:
         header = _HEADER.match(member.read(_LONGEST_HEADER))
-    if header is None:
+    by_column = header is not None and header["columns"] == b"True"
+    if header is None or (by_column and not rule.by_column):
         raise ConfigurationError(f"{where}: no plain .npy array (version 1.0, C order)")
     dtype = header["dtype"].decode("ascii")
-    if dtype != rule.dtype:
+    if dtype != rule.dtype and not _is_text(rule.dtype, dtype):
         raise ConfigurationError(f"{where}: must be of type {rule.dtype}, is {dtype}")
     shape = tuple(int(length) for length in header["shape"].split(b",") if length.strip())
     if len(shape) != len(rule.shape) or any(
         want not in (None, have) for have, want in zip(shape, rule.shape, strict=True)
     ):
         raise ConfigurationError(f"{where}: shape {shape} does not fit {rule.shape}")
+    if 0 in shape[1:]:
+        raise ConfigurationError(f"{where}: shape {shape} holds nothing")
     start = _PREAMBLE_BYTES + int.from_bytes(header["length"], "little")
     held = entry.file_size - start
-    if header.end() != start or held != math.prod(shape) * np.dtype(rule.dtype).itemsize:
+    if header.end() != start or held != math.prod(shape) * np.dtype(dtype).itemsize:
         raise ConfigurationError(f"{where}: {held} bytes of data do not make up shape {shape}")
-    return _Form(start, shape)
+    return _Form(start, dtype, shape, "F" if by_column else "C")
 
 
-def _require_rows(path: Path, stated: Mapping[str, _Form]) -> None:
+def _is_text(wanted: str, dtype: str) -> bool:
+    length = dtype.removeprefix(wanted)
+    return wanted == "<U" and length.isdecimal() and 0 < int(length) <= LONGEST_TEXT
+
+
+def _require_rows(path: Path, stated: Mapping[str, _Form], rules: Mapping[str, ArrayRule]) -> None:
     """Refuse arrays without rows, and those that do not belong together.
 
     Raises:
         ConfigurationError: names the number of rows of each.
     """
-    lengths = {name: form.shape[0] for name, form in stated.items()}
-    if len(set(lengths.values())) != 1 or 0 in lengths.values():
-        raise ConfigurationError(f"{path}: arrays empty or of unequal length: {lengths}")
+    for rows in {rule.rows for rule in rules.values()}:
+        lengths = {name: form.shape[0] for name, form in stated.items() if rules[name].rows == rows}
+        if len(set(lengths.values())) != 1 or 0 in lengths.values():
+            raise ConfigurationError(f"{path}: arrays empty or of unequal length: {lengths}")
 
 
 def _array(
@@ -182,10 +201,26 @@ def _array(
             filled += len(piece)
     if filled < len(content):
         raise ConfigurationError(f"{where}: ends after {filled} of {len(content)} bytes")
-    array = np.frombuffer(content, dtype=rule.dtype, offset=form.start).reshape(form.shape)
+    flat = np.frombuffer(content, dtype=form.dtype, offset=form.start)
+    array = flat.reshape(form.shape, order=form.order)
     array.flags.writeable = False
-    if array.size and (array.min() < rule.low or array.max() > rule.high):
+    if array.dtype.kind == "U":
+        _require_characters(where, array)
+    # Not the other way round: what is no number at all is no less than anything.
+    elif not (rule.low <= array.min() and array.max() <= rule.high and np.isfinite(array).all()):
         raise ConfigurationError(
             f"{where}: values {array.min()} .. {array.max()}, outside {rule.low} .. {rule.high}"
         )
     return array
+
+
+def _require_characters(where: str, array: NDArray[Any]) -> None:
+    """Refuse text of numbers that are no characters, which NumPy finds out only at their use.
+
+    Raises:
+        ConfigurationError: names the first.
+    """
+    points = array.reshape(-1).view("<u4")
+    wrong = (points > _LAST_CHARACTER) | ((points >> _SURROGATE_BITS) == _SURROGATES)
+    if wrong.any():
+        raise ConfigurationError(f"{where}: {points[wrong][0]:#x} is no character")

@@ -1,0 +1,169 @@
+"""`femnist`: handwritten digits and letters, 28 × 28, one client for each writer (LEAF).
+
+All layouts give models the same convention, that of LEAF: background 1.0, ink 0.0; 62 classes:
+0-9, A-Z, a-z. (The paper says 64 classes; LEAF's data have 62.)
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from clients.datasets.collating import as_pictures
+from clients.datasets.data_set import DataSet, Format, HubFiles
+from clients.datasets.federated import DataForm
+from clients.datasets.files.archive import ArrayRule, read_arrays
+from clients.datasets.files.extra import imported
+from clients.datasets.files.layout import Kind, Layout
+from clients.datasets.files.leaf import Part, read_leaf
+from clients.datasets.files.tables import Column, read_rows
+from clients.datasets.options import Share, Table
+from clients.datasets.records import PooledData, Records, held_out, numbered, pooled
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from clients.datasets.federated import Inputs, Labels
+
+CLASSES = 62
+SIDE = 28
+RULES = {
+    "image": ArrayRule("|u1", (None, SIDE, SIDE)),
+    "label": ArrayRule("|u1", (None,), 0, CLASSES - 1),
+    "writer": ArrayRule("<i2", (None,), 0, 2**15 - 1),
+    "is_test": ArrayRule("|u1", (None,), 0, 1),
+    "source_file": ArrayRule("|u1", (None,)),
+}
+COLUMNS = {"image": Column.IMAGE, "writer_id": Column.TEXT, "character": Column.WHOLE}
+LONGEST_WRITER = 200
+_PNG_START = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"
+_PNG_END = b"IEND\xaeB`\x82"
+_PNG_SIZE = struct.Struct(">II")
+
+
+class FemnistOptions(Table):
+    """What can be chosen.
+
+    Attributes:
+        test_share: of each writer's samples, for the test; 0.2 if not given. Only where the files
+            have no split of their own.
+    """
+
+    test_share: Share | None = None
+
+
+def _arrays(layout: Layout) -> Records:
+    arrays = read_arrays(layout.path, RULES)
+    owner, owners = numbered(arrays["writer"])
+    labels = arrays["label"].astype(np.int64)
+    return Records(arrays["image"], labels, owner, owners, arrays["is_test"].astype(np.bool_))
+
+
+def _table(layout: Layout) -> Records:
+    """Return the images of the Hugging Face layout, which states no split.
+
+    Raises:
+        ConfigurationError: a table is damaged, or an image, a label or a name breaks its rule.
+    """
+    images: list[NDArray[np.uint8]] = []
+    labels: list[NDArray[np.int64]] = []
+    writers: list[str] = []
+    for path in layout.files:
+        for rows in read_rows(path, COLUMNS):
+            where = f"{path}: from row {len(writers)}"
+            images.append(np.stack([_decoded(where, image) for image in rows["image"]]))
+            labels.append(_require_labels(where, rows["character"]))
+            writers += rows["writer_id"]
+    if any(not 0 < len(writer) <= LONGEST_WRITER for writer in set(writers)):
+        raise ConfigurationError(
+            f"{layout.path}: writer_id: must have 1 .. {LONGEST_WRITER} characters"
+        )
+    owner, owners = numbered(writers)
+    return Records(np.concatenate(images), np.concatenate(labels), owner, owners)
+
+
+def _leaf_part(where: str, x: list[Any], y: list[Any]) -> Part:
+    """Return images of LEAF's numbers in [0, 1], which are bytes divided by 255.
+
+    Raises:
+        ConfigurationError: what should be numbers is not, or out of bounds.
+    """
+    try:
+        pixels = np.array(x or np.zeros((0, SIDE * SIDE)))
+    except (ValueError, OverflowError) as error:
+        raise ConfigurationError(f"{where}: x must be lists of numbers ({error})") from error
+    if pixels.dtype.kind not in "fiu" or pixels.shape != (len(x), SIDE * SIDE):
+        raise ConfigurationError(f"{where}: x must be lists of {SIDE * SIDE} numbers each")
+    if not ((pixels >= 0) & (pixels <= 1)).all():
+        raise ConfigurationError(
+            f"{where}: pixels {pixels.min()} .. {pixels.max()}, outside 0 .. 1"
+        )
+    if any(type(label) is not int for label in y):
+        raise ConfigurationError(f"{where}: y must be whole numbers")
+    images = np.rint(pixels * 255).astype(np.uint8).reshape(-1, SIDE, SIDE)
+    return Part(images, _require_labels(where, np.array(y, dtype=object)))
+
+
+def _require_labels(where: str, labels: NDArray[Any]) -> Labels:
+    if len(labels) and not (labels.min() >= 0 and labels.max() < CLASSES):
+        raise ConfigurationError(
+            f"{where}: labels {labels.min()} .. {labels.max()}, outside 0 .. {CLASSES - 1}"
+        )
+    return labels.astype(np.int64)
+
+
+def _decoded(where: str, content: bytes) -> NDArray[np.uint8]:
+    """Return the pixels of one image file, which states its size before it is unpacked.
+
+    Raises:
+        ConfigurationError: it is no whole PNG image of the one size, or not grey.
+    """
+    pillow = imported("PIL.Image", "data", "images")
+    if not (content.startswith(_PNG_START) and content.endswith(_PNG_END)):
+        raise ConfigurationError(f"{where}: no whole PNG image")
+    width, height = _PNG_SIZE.unpack_from(content, len(_PNG_START))
+    if (width, height) != (SIDE, SIDE):
+        raise ConfigurationError(
+            f"{where}: an image of {width} × {height} pixels; must be {SIDE} × {SIDE}"
+        )
+    try:
+        with pillow.open(io.BytesIO(content), formats=("PNG",)) as image:
+            if image.mode != "L":
+                raise ConfigurationError(
+                    f"{where}: an image of mode {image.mode}; must be L, 8 bits of grey"
+                )
+            return np.asarray(image, dtype=np.uint8)
+    except (OSError, ValueError, SyntaxError, EOFError) as error:
+        raise ConfigurationError(f"{where}: not a readable PNG image ({error})") from error
+
+
+def _pool(records: Records, options: FemnistOptions, rng: np.random.Generator) -> PooledData:
+    is_test = held_out(records, options.test_share, rng)
+    return pooled(records, is_test, _prepared, as_pictures, "writers")
+
+
+def _prepared(x: NDArray[np.uint8]) -> tuple[DataForm, Inputs]:
+    return DataForm((1, SIDE, SIDE), CLASSES), x
+
+
+def _is_image(value: object) -> bool:
+    return isinstance(value, list) and all(type(pixel) in {int, float} for pixel in value)
+
+
+FEMNIST = DataSet(
+    "femnist",
+    FemnistOptions,
+    _pool,
+    (
+        Format(Kind.ARRAYS, frozenset(RULES), _arrays),
+        Format(Kind.TABLE, frozenset(COLUMNS), _table),
+        Format(Kind.LEAF, frozenset(), lambda layout: read_leaf(layout, _leaf_part)),
+    ),
+    owned_by="writers",
+    is_input_of=_is_image,
+    hub=HubFiles("flwrlabs/femnist", (("main", r"data/train-[^/]+\.parquet"),)),
+)

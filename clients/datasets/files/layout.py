@@ -1,0 +1,134 @@
+"""Which of the known layouts a path has: by folder, extension, and the names of arrays or columns.
+
+an .npz file                      arrays
+a .parquet file, or a folder      the Hugging Face layouts, and our own table of tweets
+    with such files in it
+    or in its `data`
+a .csv file, or a folder          the Hugging Face layout of Shakespeare
+    with one
+a folder with `train/*.json`      LEAF
+    and `test/*.json`
+"""
+
+from __future__ import annotations
+
+import csv
+import zipfile
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from clients.datasets.files.archive import MAX_FILE_BYTES
+from clients.datasets.files.tables import column_names
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MAX_FILES = 10_000
+_LONGEST_HEADER = 4096
+
+
+class Kind(StrEnum):
+    """How a file is written."""
+
+    ARRAYS = ".npz file"
+    TABLE = ".parquet file or a folder of them"
+    LINES = ".csv file"
+    LEAF = "folder of LEAF, train/*.json and test/*.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The files behind a path, and what they say they hold.
+
+    Attributes:
+        path: as it was given.
+        kind: how they are written.
+        files: all of them, in the order in which they are read.
+        fields: names of arrays or columns; nothing for LEAF, where they are always the same.
+    """
+
+    path: Path
+    kind: Kind
+    files: tuple[Path, ...]
+    fields: frozenset[str] = frozenset()
+
+
+def layout_of(path: Path) -> Layout:
+    """Return which files stand behind a path.
+
+    Args:
+        path: a file or a folder.
+
+    Raises:
+        ConfigurationError: there is nothing, nothing that fits, or files that do not go together.
+    """
+    try:
+        if path.is_dir():
+            return _folder(path)
+        if not path.is_file():
+            raise ConfigurationError(f"{path}: no such file")
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
+    match path.suffix:
+        case ".npz":
+            return Layout(path, Kind.ARRAYS, (path,), _array_names(path))
+        case ".parquet":
+            return Layout(path, Kind.TABLE, (path,), column_names(path))
+        case ".csv":
+            return Layout(path, Kind.LINES, (path,), _header(path))
+        case other:
+            raise ConfigurationError(
+                f"{path}: {other or 'no extension'}; a data file is .npz, .parquet or .csv"
+            )
+
+
+def _folder(path: Path) -> Layout:
+    if (path / "train").is_dir():
+        # By the name of the split first: a client's training samples come before its test.
+        leaf = [file for part in ("train", "test") for file in _listed(path / part, "*.json")]
+        if leaf:
+            return Layout(path, Kind.LEAF, tuple(leaf))
+    tables = [*_listed(path, "*.parquet"), *_listed(path / "data", "*.parquet")]
+    if tables:
+        fields = column_names(tables[0])
+        for table in tables[1:]:
+            if (other := column_names(table)) != fields:
+                raise ConfigurationError(
+                    f"{table}: has the columns {', '.join(sorted(other))}; "
+                    f"{tables[0].name} has {', '.join(sorted(fields))}"
+                )
+        return Layout(path, Kind.TABLE, tuple(tables), fields)
+    lines = _listed(path, "*.csv")
+    if len(lines) == 1:
+        return Layout(path, Kind.LINES, tuple(lines), _header(lines[0]))
+    raise ConfigurationError(
+        f"{path}: neither LEAF's train/*.json nor *.parquet nor exactly one *.csv is in this folder"
+    )
+
+
+def _listed(folder: Path, pattern: str) -> list[Path]:
+    files = sorted(folder.glob(pattern)) if folder.is_dir() else []
+    if len(files) > MAX_FILES:
+        raise ConfigurationError(f"{folder}: {len(files)} files, more than {MAX_FILES}")
+    return files
+
+
+def _array_names(path: Path) -> frozenset[str]:
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise ConfigurationError(f"{path}: more than {MAX_FILE_BYTES} bytes")
+        with zipfile.ZipFile(path) as archive:
+            return frozenset(name.removesuffix(".npy") for name in archive.namelist())
+    except (zipfile.BadZipFile, OSError, ValueError, LookupError, RuntimeError) as error:
+        raise ConfigurationError(f"{path}: not a readable .npz file ({error})") from error
+
+
+def _header(path: Path) -> frozenset[str]:
+    try:
+        with path.open("rb") as file:
+            line = file.readline(_LONGEST_HEADER)
+        return frozenset(next(csv.reader([line.decode("utf-8")], strict=True), ()))
+    except (OSError, ValueError, csv.Error) as error:
+        raise ConfigurationError(f"{path}: not a readable .csv file ({error})") from error

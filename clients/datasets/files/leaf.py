@@ -1,0 +1,183 @@
+"""LEAF's folders: `train/*.json` and `test/*.json`, each with some users and all their samples.
+
+{"users": [name, ...], "num_samples": [n, ...], "user_data": {name: {"x": [...], "y": [...]}}}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from clients.datasets.records import Records
+from ledger.bounded_json import parse_json
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from clients.datasets.federated import Labels
+    from clients.datasets.files.layout import Layout
+
+MAX_FILE_BYTES = 2 * 2**30
+MAX_SAMPLES = 10_000_000
+LONGEST_NAME = 200
+
+
+class Part(NamedTuple):
+    """Some samples of one user, as records have them."""
+
+    x: NDArray[Any]
+    y: Labels
+
+
+Convert = Callable[[str, list[Any], list[Any]], Part]
+"""Makes samples of what the file has; the first argument says where that stands, for refusals."""
+
+
+@dataclass(slots=True)
+class LeafUser:
+    """One user's samples: at most one part for training and one for the test."""
+
+    train: Part | None = None
+    test: Part | None = None
+
+
+class UserSamples(NamedTuple):
+    """All samples of one user in the order in which they are kept; `is_test` tells the test's."""
+
+    x: NDArray[Any]
+    y: Labels
+    is_test: NDArray[np.bool_]
+
+
+def train_first(user: LeafUser) -> UserSamples:
+    """Return a user's training samples, then those for the test."""
+    parts = [part for part in (user.train, user.test) if part is not None]
+    return UserSamples(
+        np.concatenate([part.x for part in parts]),
+        np.concatenate([part.y for part in parts]),
+        np.concatenate([np.full(len(part.y), part is user.test) for part in parts]),
+    )
+
+
+def read_leaf(
+    layout: Layout, convert: Convert, ordered: Callable[[LeafUser], UserSamples] = train_first
+) -> Records:
+    """Return the samples of a folder of LEAF, users by ascending name.
+
+    Args:
+        layout: the folder's.
+        convert: makes samples of what a file has of one user.
+        ordered: puts a user's samples into the order in which they are kept.
+
+    Returns:
+        The records, with the folder's own split.
+
+    Raises:
+        ConfigurationError: a file is damaged or too large, states a wrong number of samples, or
+            has a user who stands in two files of the same split.
+    """
+    users: dict[str, LeafUser] = {}
+    total = 0
+    for path in layout.files:
+        split = path.parent.name
+        for name, x, y in _users(path):
+            where = f"{path}: {name!r}"
+            user = users.setdefault(name, LeafUser())
+            if getattr(user, split) is not None:
+                raise ConfigurationError(f"{where}: stands in two files of {split}/")
+            setattr(user, split, convert(where, x, y))
+            total += len(y)
+            if total > MAX_SAMPLES:
+                raise ConfigurationError(f"{where}: more than {MAX_SAMPLES} samples")
+    return _joined(layout, [(name, ordered(users[name])) for name in sorted(users)])
+
+
+def first_input(layout: Layout) -> Any:
+    """Return one input of a folder of LEAF, by which its data set can be told.
+
+    Args:
+        layout: the folder's.
+
+    Raises:
+        ConfigurationError: its smallest file is damaged, or has no samples.
+    """
+    path = min(layout.files, key=lambda file: file.stat().st_size)
+    for _, x, _ in _users(path):
+        if x:
+            return x[0]
+    raise ConfigurationError(f"{path}: has no samples")
+
+
+def _joined(layout: Layout, users: list[tuple[str, UserSamples]]) -> Records:
+    if not any(len(samples.y) for _, samples in users):
+        raise ConfigurationError(f"{layout.path}: has no samples")
+    sizes = [len(samples.y) for _, samples in users]
+    return Records(
+        x=np.concatenate([samples.x for _, samples in users]),
+        y=np.concatenate([samples.y for _, samples in users]),
+        owner=np.repeat(np.arange(len(users)), sizes),
+        owners=tuple(name for name, _ in users),
+        is_test=np.concatenate([samples.is_test for _, samples in users]),
+    )
+
+
+def _users(path: Path) -> Iterator[tuple[str, list[Any], list[Any]]]:
+    """Yield name, inputs and labels of each user of one file, as long as all is as it says.
+
+    Raises:
+        ConfigurationError: the file is damaged or too large, or breaks its own numbers.
+    """
+    document = _document(path)
+    users, counts = _list_in(path, document, "users"), _list_in(path, document, "num_samples")
+    data = document.get("user_data")
+    if not isinstance(data, dict):
+        raise ConfigurationError(f"{path}: user_data must be an object")
+    if len(users) != len(counts) or len(users) != len(data):
+        raise ConfigurationError(
+            f"{path}: {len(users)} users, {len(counts)} num_samples, {len(data)} user_data"
+        )
+    for name, count in zip(users, counts, strict=True):
+        if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or name not in data:
+            raise ConfigurationError(
+                f"{path}: user {str(name)[:80]!r}: must be a name of at most {LONGEST_NAME} "
+                "characters that stands in user_data"
+            )
+        where = f"{path}: {name!r}"
+        x, y = _list_in(where, data[name], "x"), _list_in(where, data[name], "y")
+        if type(count) is not int or len(x) != count or len(y) != count:
+            raise ConfigurationError(
+                f"{where}: {len(x)} inputs and {len(y)} labels, but num_samples {str(count)[:20]}"
+            )
+        yield name, x, y
+
+
+def _document(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+        if len(content) > MAX_FILE_BYTES:
+            raise ConfigurationError(f"{path}: more than {MAX_FILE_BYTES} bytes")
+        document = parse_json(content, refuse_constant=_refuse)
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"{path}: not a readable JSON file ({error})") from error
+    if not isinstance(document, dict):
+        raise ConfigurationError(f"{path}: must be an object with users and user_data")
+    return document
+
+
+def _refuse(constant: str) -> object:
+    raise ValueError(f"{constant} is no number")
+
+
+def _list_in(where: Path | str, table: object, key: str) -> list[Any]:
+    held = table.get(key) if isinstance(table, dict) else None
+    if not isinstance(held, list):
+        raise ConfigurationError(f"{where}: {key} must be a list")
+    return held

@@ -1,0 +1,74 @@
+"""Reading CSV and text files line by line, none of them longer than it may be."""
+
+from __future__ import annotations
+
+import csv
+from typing import TYPE_CHECKING
+
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+MAX_FILE_BYTES = 8 * 2**30
+LONGEST_LINE = 65_536
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    r"""Yield the lines of a UTF-8 file with their ends; only "\n" ends one.
+
+    Args:
+        path: the file.
+
+    Raises:
+        ConfigurationError: it cannot be read, it or a line is too large, or it is no text.
+    """
+    try:
+        size = path.stat().st_size
+        if size > MAX_FILE_BYTES:
+            raise ConfigurationError(f"{path}: {size} bytes, more than {MAX_FILE_BYTES}")
+        with path.open("rb") as file:
+            number = 0
+            while line := file.readline(LONGEST_LINE + 1):
+                number += 1
+                if len(line) > LONGEST_LINE:
+                    raise ConfigurationError(
+                        f"{path}: line {number} is longer than {LONGEST_LINE} bytes"
+                    )
+                yield line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{path}: not UTF-8 text ({error})") from error
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def read_csv(path: Path, columns: Sequence[str]) -> Iterator[list[str]]:
+    """Yield the rows of a CSV file with a header.
+
+    Args:
+        path: the file.
+        columns: what to take of each row, in this order.
+
+    Raises:
+        ConfigurationError: it is damaged or too large, a column is missing, or a row has another
+            number of fields than the header.
+    """
+    rows = csv.reader(read_lines(path), strict=True)
+    try:
+        header = next(rows, [])
+        missing = [name for name in columns if header.count(name) != 1]
+        if missing:
+            raise ConfigurationError(
+                f"{path}: has the columns {', '.join(header)[:200]}; must have one {missing[0]!r}"
+            )
+        places = [header.index(name) for name in columns]
+        for row in rows:
+            if len(row) != len(header):
+                raise ConfigurationError(
+                    f"{path}: line {rows.line_num}: {len(row)} fields, but the header has "
+                    f"{len(header)}"
+                )
+            yield [row[place] for place in places]
+    except csv.Error as error:
+        raise ConfigurationError(f"{path}: line {rows.line_num}: {error}") from error

@@ -1,0 +1,182 @@
+"""Reading columns of Parquet files that may be damaged or hostile.
+
+The order is: size of the file, rows and sizes that its footer states, types of the columns, then
+rows, some thousands at a time. Text and images stay dictionaries until the length of each entry
+is known, for a file of a few kilobytes can repeat one long entry a billion times. A page is still
+unpacked at the size that it states, which is at most 2 GiB.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from clients.datasets.files.extra import imported
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+MAX_FILE_BYTES = 8 * 2**30
+MAX_ROWS = 10_000_000
+MAX_GROUP_BYTES = 2**30
+LONGEST_ENTRY = 65_536
+
+_BATCH_ROWS = 4096
+_LONGEST_NAME = 2**20
+_MOST_ENTRIES = 2**20
+_TEXTS = ("string", "large_string")
+_BYTES = ("binary", "large_binary")
+
+
+class Column(StrEnum):
+    """What a column must hold."""
+
+    WHOLE = "whole numbers"
+    TEXT = "text"
+    IMAGE = "images, each a struct of bytes and path"
+
+
+def column_names(path: Path) -> frozenset[str]:
+    """Return the names of a table's columns.
+
+    Args:
+        path: the file.
+
+    Raises:
+        ConfigurationError: it is no table, or too large.
+    """
+    with _opened(path) as table:
+        return frozenset(table.schema_arrow.names)
+
+
+def read_rows(path: Path, columns: Mapping[str, Column]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a table, some thousands at a time.
+
+    Args:
+        path: the file.
+        columns: what to read, and what it must hold.
+
+    Yields:
+        Each column by name: whole numbers as int64, text as a list of str, images as a list of
+        their files' bytes.
+
+    Raises:
+        ConfigurationError: it is no table or too large, a column is missing or another, or an
+            entry is missing or too long.
+    """
+    paths = {
+        name: f"{name}.bytes" if kind is Column.IMAGE else name for name, kind in columns.items()
+    }
+    dictionaries = [paths[name] for name, kind in columns.items() if kind is not Column.WHOLE]
+    with _opened(path) as table:
+        _require_columns(path, table.schema_arrow, columns)
+        _require_bounds(path, table.metadata)
+    with _opened(path, dictionaries) as table:
+        done, stated = 0, table.metadata.num_rows
+        for batch in _batches(table, list(paths.values())):
+            batch.validate(full=True)  # Arrow itself follows an index wherever it points
+            yield {
+                name: _entries(f"{path}: {name}, from row {done}", batch.column(name), kind)
+                for name, kind in columns.items()
+            }
+            done += batch.num_rows
+    if done != stated:
+        raise ConfigurationError(f"{path}: has {done} rows, but states {stated}")
+
+
+def _batches(table: Any, paths: list[str]) -> Iterator[Any]:
+    # One row group after the other: Arrow cannot join dictionaries of two inside a struct.
+    for group in range(table.num_row_groups):
+        yield from table.iter_batches(
+            _BATCH_ROWS, row_groups=[group], columns=paths, use_threads=False
+        )
+
+
+@contextmanager
+def _opened(path: Path, dictionaries: list[str] | None = None) -> Iterator[Any]:
+    """Open a table; whatever is wrong with it on the way becomes one kind of error.
+
+    Raises:
+        ConfigurationError: there is no table, or it is damaged or too large.
+    """
+    arrow = imported("pyarrow", "data", ".parquet files")
+    parquet = imported("pyarrow.parquet", "data", ".parquet files")
+    try:
+        size = path.stat().st_size
+        if size > MAX_FILE_BYTES:
+            raise ConfigurationError(f"{path}: {size} bytes, more than {MAX_FILE_BYTES}")
+        with parquet.ParquetFile(
+            path,
+            read_dictionary=dictionaries,
+            thrift_string_size_limit=_LONGEST_NAME,
+            thrift_container_size_limit=_MOST_ENTRIES,
+        ) as table:
+            yield table
+    except (arrow.ArrowException, OSError, ValueError, KeyError) as error:
+        first = str(error).partition("\n")[0]
+        raise ConfigurationError(f"{path}: not a readable .parquet file ({first})") from error
+
+
+def _require_columns(path: Path, schema: Any, columns: Mapping[str, Column]) -> None:
+    for name, kind in columns.items():
+        if schema.names.count(name) != 1:
+            raise ConfigurationError(
+                f"{path}: has the columns {', '.join(schema.names)}; must have one {name!r}"
+            )
+        found = schema.field(name).type
+        if not _is_kind(found, kind):
+            raise ConfigurationError(f"{path}: {name}: must hold {kind.value}, holds {found}")
+
+
+def _is_kind(found: Any, kind: Column) -> bool:
+    types = imported("pyarrow.types", "data", ".parquet files")
+    held = found.value_type if types.is_dictionary(found) else found
+    match kind:
+        case Column.WHOLE:
+            return bool(types.is_integer(found))
+        case Column.TEXT:
+            return str(held) in _TEXTS
+        case Column.IMAGE:
+            fields = (
+                {field.name: str(field.type) for field in found} if types.is_struct(found) else {}
+            )
+            return fields.get("bytes") in _BYTES
+
+
+def _require_bounds(path: Path, metadata: Any) -> None:
+    if not 1 <= metadata.num_rows <= MAX_ROWS:
+        raise ConfigurationError(f"{path}: {metadata.num_rows} rows; there may be 1 .. {MAX_ROWS}")
+    for group in range(metadata.num_row_groups):
+        # Not column by column: where a footer is damaged, Arrow's `column` ends the process.
+        size = metadata.row_group(group).total_byte_size
+        if not 0 <= size <= MAX_GROUP_BYTES:
+            raise ConfigurationError(
+                f"{path}: row group {group} unpacks to {size} bytes; there may be 0 .. "
+                f"{MAX_GROUP_BYTES}"
+            )
+
+
+def _entries(where: str, column: Any, kind: Column) -> Any:
+    if kind is Column.WHOLE:
+        _require_no_gap(where, column)
+        return column.cast("int64").to_numpy()
+    if kind is Column.IMAGE:
+        _require_no_gap(where, column)
+        column = column.field("bytes")
+    _require_no_gap(where, column)
+    compute = imported("pyarrow.compute", "data", ".parquet files")
+    longest = compute.max(compute.binary_length(column.dictionary)).as_py() or 0
+    if longest > LONGEST_ENTRY:
+        raise ConfigurationError(f"{where}: an entry of {longest} bytes, more than {LONGEST_ENTRY}")
+    entries = column.dictionary.to_pylist()
+    return [entries[place] for place in np.asarray(column.indices)]
+
+
+def _require_no_gap(where: str, column: Any) -> None:
+    if column.null_count:
+        raise ConfigurationError(f"{where}: {column.null_count} entries are missing")

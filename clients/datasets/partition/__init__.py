@@ -1,0 +1,1 @@
+"""Dividing the samples of a data set among clients: one file per partitioner."""

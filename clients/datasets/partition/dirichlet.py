@@ -1,0 +1,75 @@
+"""`dirichlet`: clients that see different class mixtures (Hsu et al., 2019, arXiv 1909.06335)."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from clients.datasets.options import (  # noqa: TC001 - pydantic reads them
+    Count,
+    Positive,
+)
+from clients.datasets.partition.division import (
+    Division,
+    Partition,
+    cut_points,
+    level_up,
+    require_enough,
+    require_positive,
+)
+
+if TYPE_CHECKING:
+    from clients.datasets.federated import Labels
+    from clients.datasets.records import Indices, PooledData
+
+
+class DirichletPartition(Partition):
+    """Each class is divided by shares drawn from Dirichlet(alpha, ..., alpha)."""
+
+    name: Literal["dirichlet"] = "dirichlet"
+    alpha: Positive = 0.5
+    minimum: Count = 1
+
+    def divide(self, pool: PooledData, clients: int, rng: np.random.Generator) -> Division:
+        """Return which rows each client holds; see `dirichlet_shares`."""
+        shares = dirichlet_shares(pool.y[pool.train], clients, self.alpha, rng, self.minimum)
+        return Division(tuple(pool.train[share] for share in shares))
+
+
+def dirichlet_shares(
+    labels: Labels,
+    clients: int,
+    alpha: float,
+    rng: np.random.Generator,
+    minimum: int = 1,
+) -> tuple[Indices, ...]:
+    """Return which samples each client holds: every sample goes to exactly one client.
+
+    A small alpha gives a class to few clients, a large one deals it out evenly. A client left
+    with fewer than `minimum` samples then takes one at a time from the client that has most.
+
+    Args:
+        labels: class of every sample, shape (N,).
+        clients: number of clients K, at least 1.
+        alpha: concentration of the Dirichlet distribution, above 0.
+        rng: the partition's own stream of chance.
+        minimum: samples that every client gets at least.
+
+    Returns:
+        K ascending arrays of sample indices, client i's at index i.
+
+    Raises:
+        ConfigurationError: more clients than data, or an alpha that is not above 0.
+    """
+    require_positive(alpha)
+    require_enough(len(labels), clients, minimum)
+    shares: list[list[int]] = [[] for _ in range(clients)]
+    for label in np.unique(labels):
+        members = rng.permutation(np.flatnonzero(labels == label))
+        bounds = cut_points(rng.dirichlet(np.full(clients, alpha)), len(members))
+        for share, (start, stop) in zip(shares, pairwise(bounds), strict=True):
+            share.extend(members[start:stop].tolist())
+    level_up(shares, minimum)
+    return tuple(np.array(sorted(share), dtype=np.int64) for share in shares)

@@ -1,0 +1,24 @@
+"""`iid`: every client sees the same mixture, and as many samples but for one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from clients.datasets.partition.division import Division, Partition, require_enough
+
+if TYPE_CHECKING:
+    from clients.datasets.records import PooledData
+
+
+class IidPartition(Partition):
+    """The training samples in random order, cut into parts that differ by at most one."""
+
+    name: Literal["iid"] = "iid"
+
+    def divide(self, pool: PooledData, clients: int, rng: np.random.Generator) -> Division:
+        """Return which rows each client holds."""
+        require_enough(len(pool.train), clients)
+        parts = np.array_split(rng.permutation(pool.train), clients)
+        return Division(tuple(np.sort(part) for part in parts))

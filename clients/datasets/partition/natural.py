@@ -1,0 +1,68 @@
+"""`natural`: each client is one writer, role or account, with a test of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from clients.datasets.partition.division import Division, Partition
+from clients.datasets.records import require_trained
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from clients.datasets.records import Indices, PooledData
+
+
+class NaturalPartition(Partition):
+    """K owners are drawn, and numbered in their own order; their own split is kept."""
+
+    name: Literal["natural"] = "natural"
+
+    def divide(self, pool: PooledData, clients: int, rng: np.random.Generator) -> Division:
+        """Return the rows of each drawn owner.
+
+        Args:
+            pool: the data set.
+            clients: number of clients K.
+            rng: draws the owners.
+
+        Returns:
+            Training and test rows of each; a test may be empty.
+
+        Raises:
+            ConfigurationError: the data have no owners, or fewer than K; an owner has no training
+                sample; or those drawn have no test sample.
+        """
+        if pool.owner is None:
+            raise ConfigurationError(
+                f"data.partition.name = 'natural': {pool.source} has no natural clients"
+            )
+        if not 1 <= clients <= len(pool.owners):
+            raise ConfigurationError(
+                f"more clients than data: {clients} clients, but {pool.source} has "
+                f"{len(pool.owners)} {pool.owned_by}"
+                if clients > len(pool.owners)
+                else f"clients = {clients}: at least 1 is needed"
+            )
+        held = np.bincount(pool.owner[pool.train], minlength=len(pool.owners))
+        require_trained(held, pool.owners, pool.owned_by, pool.source)
+        chosen = np.sort(rng.choice(len(pool.owners), clients, replace=False))
+        tests = _rows_of(pool.owner, pool.test, chosen)
+        if not any(len(rows) for rows in tests):
+            raise ConfigurationError(
+                f"{pool.source}: no test samples of the {clients} {pool.owned_by} chosen"
+            )
+        return Division(_rows_of(pool.owner, pool.train, chosen), tests)
+
+
+def _rows_of(
+    owner: NDArray[np.int64], rows: Indices, chosen: NDArray[np.int64]
+) -> tuple[Indices, ...]:
+    """Return the rows of each chosen owner, in their own order."""
+    order = rows[np.argsort(owner[rows], kind="stable")]
+    starts = np.searchsorted(owner[order], chosen, side="left")
+    stops = np.searchsorted(owner[order], chosen, side="right")
+    return tuple(order[start:stop] for start, stop in zip(starts, stops, strict=True))

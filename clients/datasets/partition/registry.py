@@ -1,0 +1,44 @@
+"""The partitioners by name: a new one takes its file and one line here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from clients.datasets.options import parsed
+from clients.datasets.partition.dirichlet import DirichletPartition
+from clients.datasets.partition.iid import IidPartition
+from clients.datasets.partition.natural import NaturalPartition
+from clients.datasets.partition.quantity import QuantityPartition
+from clients.datasets.partition.shards import ShardsPartition
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from clients.datasets.partition.division import Partition
+
+PARTITIONS: dict[str, type[Partition]] = {
+    "natural": NaturalPartition,
+    "iid": IidPartition,
+    "dirichlet": DirichletPartition,
+    "shards": ShardsPartition,
+    "quantity": QuantityPartition,
+}
+
+
+def partition_of(values: Mapping[str, Any], *, has_owners: bool) -> Partition:
+    """Return the partitioner that a table of settings names.
+
+    Args:
+        values: the table; without a name it is "natural", or "dirichlet" without owners.
+        has_owners: whether the data have natural clients.
+
+    Raises:
+        ConfigurationError: unknown name, or a setting that is none of its own or out of range.
+    """
+    name = values.get("name", "natural" if has_owners else "dirichlet")
+    if name not in PARTITIONS:
+        raise ConfigurationError(
+            f"unknown partition {str(name)[:80]!r}; known are {', '.join(PARTITIONS)}"
+        )
+    return parsed(PARTITIONS[name], values, "data.partition")

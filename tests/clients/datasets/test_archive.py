@@ -1,0 +1,168 @@
+"""Arrays out of `.npz` files, whole, damaged and hostile."""
+
+from __future__ import annotations
+
+import io
+import tracemalloc
+import zipfile
+import zlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from clients.datasets.files.archive import ArrayRule, read_arrays
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_member_never_unpacks_to_more_than_its_header_asks_for(tmp_path: Path) -> None:
+    path = crafted(tmp_path / "a.npz", [("a.npy", GOOD + bytes(64 * 2**20))], compression=8)
+    # The archive states the array's own size for a member that holds 64 MiB more.
+    raw = path.read_bytes()
+    stated = (len(GOOD) + 64 * 2**20).to_bytes(4, "little")
+    checksum = zlib.crc32(GOOD + bytes(64 * 2**20)).to_bytes(4, "little")
+    assert raw.count(stated) == raw.count(checksum) == 2
+    raw = raw.replace(stated, len(GOOD).to_bytes(4, "little"))
+    path.write_bytes(raw.replace(checksum, zlib.crc32(GOOD).to_bytes(4, "little")))
+    tracemalloc.start()
+    try:
+        assert read_arrays(path, RULES)["a"].tolist() == [0, 1, 2, 3, 4]
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 8 * 2**20
+
+
+def test_a_shape_that_breaks_its_rule_is_refused_before_the_array_is_unpacked(
+    tmp_path: Path,
+) -> None:
+    large = npy(np.zeros(64 * 2**20, dtype=np.uint8))
+    path = crafted(tmp_path / "a.npz", [("a.npy", large)], compression=8)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ConfigurationError, match=r"shape \(67108864,\) does not fit \(5,\)"):
+            read_arrays(path, {"a": ArrayRule("|u1", (5,), 0, 9)})
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 8 * 2**20
+
+
+def crafted(path: Path, members: list[tuple[str, bytes]], **options: Any) -> Path:
+    with zipfile.ZipFile(path, "w", **options) as archive:
+        for name, content in members:
+            archive.writestr(name, content)
+    return path
+
+
+def npy(array: np.ndarray) -> bytes:
+    stream = io.BytesIO()
+    np.lib.format.write_array(stream, array, allow_pickle=False)
+    return stream.getvalue()
+
+
+RULES = {"a": ArrayRule("|u1", (None,), 0, 9)}
+GOOD = npy(np.arange(5, dtype=np.uint8))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        GOOD[:5],
+        GOOD[:-1],
+        GOOD + b"\0",
+        GOOD.replace(b"(5,)", b"(999999999999,)"),
+        GOOD.replace(b"(5,)", b"(5L,)"),
+        GOOD.replace(b"(5,)", b"(-5,)"),
+        GOOD.replace(b"(5,)", b"[5,]"),
+        GOOD.replace(b"\x01\x00", b"\x03\x00", 1),
+        GOOD.replace(b"|u1", b"\xff\xfe!"),
+    ],
+)
+def test_a_member_with_a_false_header_is_refused(tmp_path: Path, content: bytes) -> None:
+    assert read_arrays(crafted(tmp_path / "good.npz", [("a.npy", GOOD)]), RULES)
+    with pytest.raises(ConfigurationError, match=r"bad\.npz: a: "):
+        read_arrays(crafted(tmp_path / "bad.npz", [("a.npy", content)]), RULES)
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_repeated_members_and_unusual_compression_are_refused(tmp_path: Path) -> None:
+    twice = crafted(tmp_path / "twice.npz", [("a.npy", GOOD), ("a.npy", GOOD)])
+    with pytest.raises(ConfigurationError, match="must hold exactly"):
+        read_arrays(twice, RULES)
+    lzma = crafted(tmp_path / "lzma.npz", [("a.npy", GOOD)], compression=zipfile.ZIP_LZMA)
+    with pytest.raises(ConfigurationError, match="other than deflate"):
+        read_arrays(lzma, RULES)
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_no_damage_to_a_file_ends_in_anything_but_a_refusal(
+    tmp_path: Path, compression: int
+) -> None:
+    path = crafted(tmp_path / "a.npz", [("a.npy", GOOD)], compression=compression)
+    whole = path.read_bytes()
+    chance = np.random.default_rng(0)
+    refused = 0
+    for position in range(len(whole)):
+        damaged = bytearray(whole)
+        damaged[position] ^= int(chance.integers(1, 256))
+        path.write_bytes(damaged)
+        try:
+            assert read_arrays(path, RULES)["a"].tolist() == [0, 1, 2, 3, 4]
+        except ConfigurationError:
+            refused += 1
+        path.write_bytes(whole[:position])
+        with pytest.raises(ConfigurationError):
+            read_arrays(path, RULES)
+    assert refused > len(whole) // 2
+
+
+def test_numbers_that_are_none_are_outside_any_bounds(tmp_path: Path) -> None:
+    rules = {"a": ArrayRule("<f4", (None,))}
+    sound = crafted(tmp_path / "a.npz", [("a.npy", npy(np.array([1.5, -2], dtype="<f4")))])
+    assert read_arrays(sound, rules)["a"].tolist() == [1.5, -2.0]
+    for wrong in (np.nan, np.inf, -np.inf):
+        path = crafted(tmp_path / "b.npz", [("a.npy", npy(np.array([1, wrong], dtype="<f4")))])
+        with pytest.raises(ConfigurationError, match=r"b\.npz: a: values .* outside -inf"):
+            read_arrays(path, rules)
+
+
+def test_text_of_any_bounded_length_is_read_and_what_is_no_character_refused(
+    tmp_path: Path,
+) -> None:
+    rules = {"a": ArrayRule("<U", (None,))}
+    words = np.array(["the", "of", "ünïcode"])
+    sound = crafted(tmp_path / "a.npz", [("a.npy", npy(words))])
+    assert read_arrays(sound, rules)["a"].tolist() == words.tolist()
+    for point in (0x110000, 0xD800):
+        wrong = npy(np.array(["ab"])).replace(b"b\0\0\0", point.to_bytes(4, "little"))
+        path = crafted(tmp_path / "b.npz", [("a.npy", wrong)])
+        with pytest.raises(ConfigurationError, match=f"{point:#x} is no character"):
+            read_arrays(path, rules)
+    long = crafted(tmp_path / "c.npz", [("a.npy", npy(np.array(["x" * 201])))])
+    with pytest.raises(ConfigurationError, match="must be of type <U, is <U201"):
+        read_arrays(long, rules)
+
+
+def test_an_array_by_column_is_read_only_where_its_rule_says_so(tmp_path: Path) -> None:
+    table = np.asfortranarray(np.arange(6, dtype="<f4").reshape(3, 2))
+    path = crafted(tmp_path / "a.npz", [("a.npy", npy(table))])
+    either = ArrayRule("<f4", (None, 2), by_column=True)
+    assert read_arrays(path, {"a": either})["a"].tolist() == table.tolist()
+    with pytest.raises(ConfigurationError, match="C order"):
+        read_arrays(path, {"a": ArrayRule("<f4", (None, 2))})
+
+
+def test_only_arrays_that_belong_together_need_equally_many_rows(tmp_path: Path) -> None:
+    path = crafted(tmp_path / "a.npz", [("a.npy", GOOD), ("b.npy", npy(np.zeros(2, "u1")))])
+    apart = {"a": ArrayRule("|u1", (None,)), "b": ArrayRule("|u1", (None,), rows="others")}
+    assert {name: len(array) for name, array in read_arrays(path, apart).items()} == {
+        "a": 5,
+        "b": 2,
+    }
+    with pytest.raises(ConfigurationError, match="unequal length"):
+        read_arrays(path, {"a": RULES["a"], "b": RULES["a"]})

@@ -1,0 +1,248 @@
+"""FEMNIST: three layouts, one convention; images that are bounded before they are unpacked."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from clients.datasets.registry import DATASETS, DataChoice, load_dataset, recognised
+from ledger.protocol.errors import ConfigurationError
+from tests.clients.datasets import leaf
+
+if TYPE_CHECKING:
+    from clients.datasets.records import Records
+
+FIXTURE = Path(__file__).parents[2] / "fixtures" / "hugging_face" / "femnist"
+REAL_FILE = Path(__file__).parents[4] / "shared" / "data" / "femnist_mini.npz"
+
+
+def records(path: Path) -> Records:
+    return DATASETS["femnist"].records(path)
+
+
+def png(pixels: np.ndarray) -> bytes:
+    stream = io.BytesIO()
+    Image.fromarray(pixels).save(stream, format="PNG")
+    return stream.getvalue()
+
+
+def table(folder: Path, images: list[bytes], labels: list[int], writers: list[str]) -> Path:
+    path = folder / "train.parquet"
+    image_type = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    pq.write_table(
+        pa.table(
+            {
+                "image": pa.array([{"bytes": i, "path": None} for i in images], image_type),
+                "writer_id": writers,
+                "character": labels,
+            }
+        ),
+        path,
+    )
+    return path
+
+
+def blank(value: int = 255) -> np.ndarray:
+    return np.full((28, 28), value, dtype=np.uint8)
+
+
+def test_the_hugging_face_layout_gives_each_writer_images_with_a_white_background() -> None:
+    found = records(FIXTURE)
+    assert found.owners == ("f0001_41", "f0002_07")
+    assert found.owner is not None
+    assert found.owner.tolist() == [0, 0, 0, 1, 1, 1, 1]
+    # "Az9" and "07bZ" among 0-9, A-Z, a-z.
+    assert found.y.tolist() == [10, 61, 9, 0, 7, 37, 35]
+    assert found.is_test is None
+    assert found.x.shape == (7, 28, 28)
+    # Image k has a bar of value 10 k at columns 2 + k .. 4 + k, rows 4 .. 23.
+    assert found.x[3, 4, 5:8].tolist() == [30, 30, 30]
+    assert (found.x[:, 0] == 255).all()
+
+
+def test_models_get_background_1_and_ink_0_from_every_layout(tmp_path: Path) -> None:
+    image = blank()
+    image[0, 0] = 51
+    users = {"w1": ([(image / 255).reshape(-1).tolist()], [61])}
+    folder = leaf.written(tmp_path / "leaf", users, users)
+    path = tmp_path / "f.npz"
+    flags = np.array([0, 1], dtype=np.uint8)
+    np.savez(
+        path,
+        image=np.stack([image, image]),
+        label=np.full(2, 61, dtype=np.uint8),
+        writer=np.zeros(2, dtype=np.int16),
+        is_test=flags,
+        source_file=flags,
+    )
+    parquet = table(tmp_path, [png(image)] * 2, [61, 61], ["w1", "w1"])
+    for source in (folder, path, parquet):
+        data = load_dataset(
+            DataChoice("femnist", source, {"test_share": 0.5} if source is parquet else {}),
+            1,
+            np.random.default_rng(0),
+        )
+        pictures = data.collate(data.train[0].x)
+        assert pictures.shape == (1, 1, 28, 28)
+        assert pictures.dtype == np.float32
+        assert pictures[0, 0, 0, :2].tolist() == [np.float32(0.2), 1.0]
+        assert data.train[0].y.tolist() == data.test.y.tolist() == [61]
+        assert data.form.classes == 62
+        assert recognised(source).name == "femnist"
+
+
+@pytest.mark.parametrize(
+    ("image", "sentence"),
+    [
+        (png(np.zeros((28, 29), dtype=np.uint8)), "an image of 29 × 28 pixels; must be 28 × 28"),
+        (png(np.zeros((28, 28, 3), dtype=np.uint8)), "an image of mode RGB; must be L"),
+        (png(blank())[:60], "no whole PNG image"),
+        (png(blank()).replace(b"IDAT", b"IDAX"), "not a readable PNG image"),
+        (b"GIF89a", "no whole PNG image"),
+        (b"", "no whole PNG image"),
+        (png(blank())[:16] + png(blank())[-12:], "pixels; must be 28 × 28"),
+    ],
+)
+def test_an_image_that_is_damaged_or_of_another_size_is_refused(
+    tmp_path: Path, image: bytes, sentence: str
+) -> None:
+    path = table(tmp_path, [image], [0], ["w"])
+    with pytest.raises(ConfigurationError, match=rf"train\.parquet: from row 0: .*{sentence}"):
+        records(path)
+
+
+def test_a_picture_that_would_fill_the_memory_is_refused_by_its_header(tmp_path: Path) -> None:
+    # The size of a PNG image stands in its first chunk, after 16 bytes.
+    small = png(blank())
+    large = small[:16] + (60_000).to_bytes(4, "big") * 2 + small[24:]
+    with pytest.raises(ConfigurationError, match="an image of 60000 × 60000 pixels; must be 28"):
+        records(table(tmp_path, [large], [0], ["w"]))
+
+
+@pytest.mark.parametrize(
+    ("label", "writer", "sentence"),
+    [
+        (62, "w", r"from row 0: labels 62 \.\. 62, outside 0 \.\. 61"),
+        (-1, "w", r"labels -1 \.\. -1, outside"),
+        (0, "", r"writer_id: must have 1 \.\. 200 characters"),
+        (0, "w" * 201, r"writer_id: must have 1 \.\. 200 characters"),
+    ],
+)
+def test_a_label_or_a_name_outside_its_bounds_is_refused(
+    tmp_path: Path, label: int, writer: str, sentence: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=sentence):
+        records(table(tmp_path, [png(blank())], [label], [writer]))
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "sentence"),
+    [
+        ([[0.5] * 783], [0], "x must be lists of 784 numbers each"),
+        ([[0.5] * 784, [0.5]], [0, 0], "x must be lists of numbers"),
+        ([["1.0"] * 784], [0], "x must be lists of 784 numbers each"),
+        ([[True] * 784], [0], "x must be lists of 784 numbers each"),
+        ([[1.5] * 784], [0], r"pixels 1\.5 \.\. 1\.5, outside 0 \.\. 1"),
+        ([[10**400] * 784], [0], "x must be lists of"),
+        ([[0.5] * 784], [62], r"labels 62 \.\. 62, outside 0 \.\. 61"),
+        ([[0.5] * 784], [10**400], "labels 1000"),
+        ([[0.5] * 784], ["1"], "y must be whole numbers"),
+        ([[0.5] * 784], [True], "y must be whole numbers"),
+        ([{}], [0], "x must be lists of"),
+    ],
+)
+def test_what_is_no_image_in_leaf_is_refused_with_the_user(
+    tmp_path: Path, x: list[Any], y: list[Any], sentence: str
+) -> None:
+    folder = leaf.written(tmp_path, {"w1": (x, y)}, {})
+    with pytest.raises(ConfigurationError, match=rf"all_data_train\.json: 'w1': {sentence}"):
+        records(folder)
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"users": ["w1", "w2"]}, "2 users, 1 num_samples, 1 user_data"),
+        ({"users": "w1"}, "users must be a list"),
+        ({"users": [5]}, "user '5': must be a name"),
+        ({"users": ["x" * 201]}, "must be a name of at most 200 characters"),
+        ({"num_samples": [2]}, "'w1': 1 inputs and 1 labels, but num_samples 2"),
+        ({"num_samples": [True]}, "but num_samples True"),
+        ({"user_data": []}, "user_data must be an object"),
+        ({"user_data": {"w1": []}}, "'w1': x must be a list"),
+        ({"user_data": {"w1": {"x": [], "y": 5}}}, "'w1': y must be a list"),
+    ],
+)
+def test_a_folder_of_leaf_that_contradicts_itself_is_refused(
+    tmp_path: Path, changed: dict[str, Any], sentence: str
+) -> None:
+    users = {"w1": ([[0.5] * 784], [0])}
+    folder = leaf.written(tmp_path, users, users)
+    assert records(folder).y.tolist() == [0, 0]
+    path = folder / "train" / "all_data_train.json"
+    path.write_text(json.dumps(leaf.document(users) | changed))
+    with pytest.raises(ConfigurationError, match=rf"all_data_train\.json: .*{sentence}"):
+        records(folder)
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b'{"users": ["w1"', "not a readable JSON file"),
+        (b"\xff", "not a readable JSON file"),
+        (b"[]", "must be an object with users and user_data"),
+        (b'{"users": ' + b"[" * 2000, "nested more than 1000 levels"),
+        (b'{"users": NaN}', "NaN is no number"),
+    ],
+)
+def test_damaged_json_is_refused_with_its_file(
+    tmp_path: Path, content: bytes, sentence: str
+) -> None:
+    folder = leaf.written(tmp_path, {}, {})
+    (folder / "test" / "all_data_test.json").write_bytes(content)
+    with pytest.raises(ConfigurationError, match=rf"all_data_test\.json: .*{sentence}"):
+        records(folder)
+
+
+def test_a_user_in_two_files_of_one_split_and_a_file_that_is_too_large_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    users = {"w1": ([[0.5] * 784], [0])}
+    folder = leaf.written(tmp_path, users, users)
+    (folder / "train" / "more.json").write_text(json.dumps(leaf.document(users)))
+    with pytest.raises(ConfigurationError, match=r"more\.json: 'w1': stands in two files of train"):
+        records(folder)
+    monkeypatch.setattr("clients.datasets.files.leaf.MAX_FILE_BYTES", 100)
+    with pytest.raises(ConfigurationError, match="more than 100 bytes"):
+        records(folder)
+
+
+def test_a_folder_without_samples_and_a_user_without_training_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="has no samples"):
+        records(leaf.written(tmp_path / "none", {}, {}))
+    users = {"w1": ([[0.5] * 784], [0])}
+    folder = leaf.written(tmp_path / "test", users, users | {"w2": users["w1"]})
+    with pytest.raises(ConfigurationError, match="'w2' of the writers has no training sample"):
+        load_dataset(DataChoice("femnist", folder), 1, np.random.default_rng(0))
+
+
+def test_without_pillow_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "PIL.Image", None)
+    with pytest.raises(ConfigurationError, match=r"images need the extra \[data\]"):
+        records(FIXTURE)
+
+
+@pytest.mark.skipif(not REAL_FILE.is_file(), reason="shared/data is not beside us")
+def test_the_real_slice_has_28_writers_on_white() -> None:
+    data = load_dataset(DataChoice("femnist", REAL_FILE), 28, np.random.default_rng(0))
+    assert (sum(data.sample_counts), len(data.test.y)) == (1408, 353)
+    assert float(np.median(data.collate(data.test.x))) == 1.0
