@@ -10,23 +10,22 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
-
-from ledger.blobs.store import MAX_BLOB_BYTES
+from clients.models.model_file import StoredModel, encode_model, read_model_file
 from ledger.bounded_json import parse_json
 from ledger.home import DISK, Disk, Home, RunPaths, read_file
+from ledger.protocol.errors import EncodingError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     import numpy as np
     from numpy.typing import NDArray
 
     from clients.metrics import RoundMetrics
+    from ledger.protocol.rules.distance.rule import Layout
 
 MAX_METRICS_BYTES = 1 << 30
-MAX_MODEL_BYTES = MAX_BLOB_BYTES + 1000
 
 
 class RunFolder:
@@ -73,17 +72,24 @@ class RunFolder:
         """Return the rows of a run that is taken up, which are whole."""
         return [parse_json(line) for line in self.metrics_lines()]
 
-    def write_model(self, vector: NDArray[np.float32]) -> None:
-        """Write the model's parameters as one flat tensor."""
-        self._disk.write_whole(self.paths.model, save({"parameters": vector}))
+    def write_model(
+        self, vector: NDArray[np.float32], layout: Layout, facts: Mapping[str, str] | None = None
+    ) -> None:
+        """Write the model's tensors by name.
 
-    def read_model(self) -> NDArray[np.float32] | None:
-        """Return the model's parameters, None if there is no file of them or it is damaged."""
+        Args:
+            vector: parameters, shape (d,).
+            layout: name and shape of each tensor.
+            facts: what the file says of itself.
+        """
+        self._disk.write_whole(self.paths.model, encode_model(vector, layout, facts))
+
+    def read_model(self) -> StoredModel | None:
+        """Return the model, None if there is no file of it, or one that is damaged or older."""
         try:
-            found = load(read_file(self.paths.model, MAX_MODEL_BYTES))
-        except (FileNotFoundError, SafetensorError):
+            return read_model_file(self.paths.model)
+        except (FileNotFoundError, EncodingError):
             return None
-        return found.get("parameters")
 
 
 def run_folder(home: Path, name: str, disk: Disk = DISK) -> RunFolder:

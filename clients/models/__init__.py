@@ -1,1 +1,1 @@
-"""Models as flat parameter vectors: one file per model, `registry` to choose by name."""
+"""Models: one file per built-in model, `registry` to choose by name, `user` for all others."""

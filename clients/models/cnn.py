@@ -3,135 +3,91 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
-import torch.nn.functional as nn
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional
 
-from ledger.protocol.errors import ConfigurationError
+from clients.models.drawing import draw_in_turn, he_normal
+from clients.models.options import require_images, require_known
 
 if TYPE_CHECKING:
-    from clients.models.model import ParameterVector
-    from ledger.protocol.rules.distance.rule import Layout
+    from collections.abc import Mapping
+
+    import numpy as np
+
+    from clients.datasets.federated import DataForm
+    from clients.models.model import Option
 
 _CHANNELS = (8, 16)
 _KERNEL = 3
 _LARGEST_UNREDUCED_SIDE = 16
-_TENSORS = tuple(
-    f"{layer}.{part}"
-    for layer in ("convolution1", "convolution2", "linear")
-    for part in ("weights", "biases")
-)
 
 
-@dataclass(frozen=True, slots=True)
-class ConvolutionalNetwork:
+class _Layer(nn.Module):
+    """Weights, and zeros as biases, one for each output."""
+
+    def __init__(self, *shape: int) -> None:
+        super().__init__()
+        self.weights = nn.Parameter(torch.zeros(shape))
+        self.biases = nn.Parameter(torch.zeros(shape[0]))
+
+
+class ConvolutionalNetwork(nn.Module):
     """Two 3 × 3 convolutions with ReLU, then one linear layer.
 
     The second convolution halves the image, and so does the first where a side is longer than
     16. Strides rather than pooling: their gradient is deterministic on CUDA too. The vector is
     weights then biases, layer by layer.
 
-    Attributes:
+    Args:
         input_shape: shape of one image, (channels, height, width).
         classes: number of classes.
     """
 
-    input_shape: tuple[int, ...]
-    classes: int
+    def __init__(self, input_shape: tuple[int, ...], classes: int) -> None:
+        super().__init__()
+        channels, *sides = input_shape
+        first, second = _CHANNELS
+        self.stride = 2 if max(sides) > _LARGEST_UNREDUCED_SIDE else 1
+        height, width = (math.ceil(math.ceil(side / self.stride) / 2) for side in sides)
+        self.convolution1 = _Layer(first, channels, _KERNEL, _KERNEL)
+        self.convolution2 = _Layer(second, first, _KERNEL, _KERNEL)
+        self.linear = _Layer(classes, second * height * width)
 
-    @property
-    def dimension(self) -> int:
-        """Number of parameters of all layers."""
-        return sum(math.prod(shape) for shape in self._shapes())
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the class scores of each image, shape (n, classes).
 
-    @property
-    def layout(self) -> Layout:
-        """Weights and biases of each layer, named after it."""
-        return tuple(zip(_TENSORS, self._shapes(), strict=True))
+        Args:
+            x: images, shape (n, *input_shape).
+        """
+        one, two, last = self.convolution1, self.convolution2, self.linear
+        hidden = functional.conv2d(x, one.weights, one.biases, self.stride, padding=1)
+        hidden = functional.relu(hidden)
+        hidden = functional.conv2d(hidden, two.weights, two.biases, stride=2, padding=1)
+        hidden = functional.relu(hidden)
+        return functional.linear(hidden.flatten(1), last.weights, last.biases)
 
-    def initial(self, rng: np.random.Generator) -> ParameterVector:
-        """Return He-normal weights and zero biases.
+    def draw_start(self, rng: np.random.Generator) -> None:
+        """Set He-normal weights and zero biases.
 
         Args:
             rng: the initial model's own stream.
-
-        Returns:
-            Parameters, shape (d,).
         """
-        parts = [
-            rng.standard_normal(shape) * math.sqrt(2 / math.prod(shape[1:]))
-            if len(shape) > 1
-            else np.zeros(shape)
-            for shape in self._shapes()
-        ]
-        return np.concatenate([part.ravel() for part in parts]).astype(np.float32)
-
-    def logits(self, vector: Tensor, x: Tensor) -> Tensor:
-        """Return the class scores of each image.
-
-        Args:
-            vector: parameters, shape (d,).
-            x: images, shape (n, *input_shape).
-
-        Returns:
-            Scores, shape (n, classes).
-        """
-        shapes = self._shapes()
-        sizes = [math.prod(shape) for shape in shapes]
-        parts = [part.view(shape) for part, shape in zip(vector.split(sizes), shapes, strict=True)]
-        hidden = nn.relu(nn.conv2d(x, parts[0], parts[1], self._first_stride(), padding=1))
-        hidden = nn.relu(nn.conv2d(hidden, parts[2], parts[3], stride=2, padding=1))
-        return nn.linear(hidden.flatten(1), parts[4], parts[5])
-
-    def gradient(self, vector: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        """Return the gradient of the mean cross-entropy, by automatic differentiation.
-
-        Args:
-            vector: parameters, shape (d,).
-            x: images, shape (n, *input_shape).
-            y: labels, shape (n,).
-
-        Returns:
-            Gradient, shape (d,).
-        """
-        with torch.enable_grad():
-            leaf = vector.detach().requires_grad_()
-            loss = nn.cross_entropy(self.logits(leaf, x), y)
-            return torch.autograd.grad(loss, leaf)[0]
-
-    def _first_stride(self) -> int:
-        return 2 if max(self.input_shape[1:]) > _LARGEST_UNREDUCED_SIDE else 1
-
-    def _shapes(self) -> list[tuple[int, ...]]:
-        height, width = (
-            math.ceil(math.ceil(side / self._first_stride()) / 2) for side in self.input_shape[1:]
-        )
-        shapes: list[tuple[int, ...]] = []
-        for before, after in pairwise((self.input_shape[0], *_CHANNELS)):
-            shapes += [(after, before, _KERNEL, _KERNEL), (after,)]
-        return [*shapes, (self.classes, _CHANNELS[-1] * height * width), (self.classes,)]
+        draw_in_turn(self, rng, he_normal)
 
 
-def convolutional_network(input_shape: tuple[int, ...], classes: int) -> ConvolutionalNetwork:
-    """Return the network for images of this shape.
+def cnn(form: DataForm, options: Mapping[str, Option]) -> ConvolutionalNetwork:
+    """Return the network for images of this form.
 
     Args:
-        input_shape: (channels, height, width).
-        classes: number of classes.
-
-    Returns:
-        The network.
+        form: of the data.
+        options: none are known.
 
     Raises:
-        ConfigurationError: the inputs are no images.
+        ConfigurationError: the inputs are no images, or there are options.
     """
-    if len(input_shape) != 3:
-        raise ConfigurationError(
-            f"model 'cnn' needs images (channels, height, width), not shape {input_shape}"
-        )
-    return ConvolutionalNetwork(input_shape, classes)
+    require_known("cnn", options)
+    require_images("cnn", form)
+    return ConvolutionalNetwork(form.input_shape, form.classes)

@@ -1,54 +1,113 @@
-"""How good a parameter vector is, and the floor below which it has learned nothing."""
+"""How good a parameter vector is, and the floor below which it has learned nothing.
+
+Samples are evaluated in blocks that always begin at multiples of `BLOCK`, and what the blocks come
+to is summed exactly: so the result has the same bytes in whatever process each block is evaluated.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-import torch.nn.functional as nn
+from torch.nn import functional
 
+from clients.datasets.federated import as_stored
 from clients.devices import device_named, reproducible
+from clients.engine.port import Evaluation
+from clients.models.model import load_vector
 
 if TYPE_CHECKING:
-    from clients.datasets.federated import Inputs, Labels
+    from collections.abc import Iterable, Iterator
+
+    from torch import nn
+
+    from clients.datasets.federated import Collate, Inputs, Labels, Samples
     from clients.models.model import Model, ParameterVector
 
-_BLOCK = 2048
+BLOCK = 256
+"""Samples of one forward pass: few enough that what a large model makes of them fits in memory."""
 
 
 def evaluate(
-    model: Model, vector: ParameterVector, x: Inputs, y: Labels, device: str = "cpu"
-) -> tuple[float, float]:
-    """Return the share of inputs classified right, and the mean cross-entropy.
+    model: Model,
+    vector: ParameterVector,
+    samples: Samples,
+    collate: Collate = as_stored,
+    device: str = "cpu",
+) -> Evaluation:
+    """Return what a parameter vector comes to on some samples.
 
     Args:
         model: the model.
         vector: its parameters, shape (d,).
-        x: inputs, shape (n, *input_shape), at least one.
-        y: labels, shape (n,).
+        samples: stored inputs and labels, at least one.
+        collate: makes the model's inputs of stored rows.
         device: "cpu", "cuda" or "auto".
 
     Returns:
-        Accuracy in [0, 1], and loss: not finite where the parameters are not.
+        Correct answers, and the sum of cross-entropies: not finite where the parameters are not.
 
     Raises:
-        ValueError: no inputs, or parameters of another length than the model's.
+        ValueError: no samples, or parameters of another length than the model's.
     """
-    if len(y) == 0:
+    if len(samples.y) == 0:
         raise ValueError("nothing to evaluate on")
-    if vector.shape != (model.dimension,):
-        raise ValueError(f"{vector.shape} parameters for a model of {model.dimension}")
     where = device_named(device)
-    correct, loss = 0, 0.0
-    with reproducible(where), torch.no_grad():
-        parameters = torch.tensor(vector, device=where)
-        for start in range(0, len(y), _BLOCK):
-            targets = torch.tensor(y[start : start + _BLOCK], device=where)
-            logits = model.logits(parameters, torch.tensor(x[start : start + _BLOCK], device=where))
-            correct += int((logits.argmax(1) == targets).sum())
-            loss += float(nn.cross_entropy(logits.double(), targets, reduction="sum"))
-    return correct / len(y), loss / len(y)
+    with reproducible(where):
+        module = model.module().to(where)
+        load_vector(module, torch.tensor(vector))
+        return total(evaluate_part(module, collate, *samples, where))
+
+
+def evaluate_part(
+    module: nn.Module, collate: Collate, x: Inputs, y: Labels, device: torch.device
+) -> tuple[Evaluation, ...]:
+    """Return what a module with its parameters loaded comes to on each block of some samples.
+
+    A set may be cut into parts, if each begins at a multiple of `BLOCK`; `total` of the blocks of
+    all parts is the same as without a cut.
+
+    Args:
+        module: on the device; it is left in evaluation mode.
+        collate: makes its inputs of stored rows.
+        x: stored inputs, one row each.
+        y: labels, shape (n,).
+        device: where the module is; the caller has made it `reproducible`.
+    """
+    module.eval()
+    return tuple(_block(module, collate, x[rows], y[rows], device) for rows in blocks(len(y)))
+
+
+def blocks(samples: int) -> Iterator[slice]:
+    """Yield the blocks of a set of samples: `BLOCK` each, but for a shorter last one.
+
+    Args:
+        samples: how many there are.
+
+    Yields:
+        The rows of one block.
+    """
+    for start in range(0, samples, BLOCK):
+        yield slice(start, min(start + BLOCK, samples))
+
+
+def total(found: Iterable[Evaluation]) -> Evaluation:
+    """Return what the blocks of a set come to together, the same in whatever order.
+
+    Args:
+        found: of each block.
+    """
+    listed = list(found)
+    losses = [one.loss for one in listed]
+    # Exact where all are finite; `fsum` refuses to add inf and -inf, which no losses are.
+    loss = math.fsum(losses) if all(map(math.isfinite, losses)) else math.nan
+    return Evaluation(
+        correct=sum(one.correct for one in listed),
+        loss=loss,
+        samples=sum(one.samples for one in listed),
+    )
 
 
 def majority_rate(y: Labels) -> float:
@@ -61,3 +120,15 @@ def majority_rate(y: Labels) -> float:
         The share of the commonest class, in (0, 1].
     """
     return float(np.bincount(y).max() / len(y))
+
+
+def _block(
+    module: nn.Module, collate: Collate, x: Inputs, y: Labels, device: torch.device
+) -> Evaluation:
+    with torch.no_grad():
+        # Copies: kernels may sum in another order at another alignment of their inputs.
+        inputs = torch.tensor(collate(x), device=device)
+        targets = torch.tensor(y, device=device)
+        logits = module(inputs)
+        loss = functional.cross_entropy(logits.double(), targets, reduction="sum")
+        return Evaluation(int((logits.argmax(1) == targets).sum()), float(loss), len(y))

@@ -1,40 +1,162 @@
-"""What a model is here: a function of a flat parameter vector, with a gradient.
+"""What a model is here: any `torch.nn.Module` whose trainable parameters are one flat vector.
 
-There is no module object that holds state. The vector is what is trained, sent, scored,
-averaged and digested: the trainable parameters as float32, in the order of the model's layout.
+The vector is what is trained, sent, scored, averaged and digested: the parameters that require a
+gradient, as float32, in the order of `named_parameters`. All else of a module (frozen word
+vectors, constant biases) is the same for everybody and no part of it. A module maps collated
+inputs to one row of class scores each; the loss is their mean cross-entropy.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import nn
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
+    from clients.datasets.federated import DataForm
     from ledger.protocol.rules.distance.rule import Layout
 
 ParameterVector = NDArray[np.float32]
 
+Option = int | float | str | bool
+"""A setting of a model or a data set, as TOML has it."""
 
-class Model(Protocol):
-    """A classifier whose parameters are one flat vector of length `dimension`."""
+ModuleFactory = Callable[["DataForm", Mapping[str, Option]], nn.Module]
+"""Makes a module that fits the data; refuses what does not fit with ConfigurationError."""
+
+
+@runtime_checkable
+class DrawsItsStart(Protocol):
+    """A module that draws its first parameters itself, and not from torch's own state."""
+
+    def draw_start(self, rng: np.random.Generator) -> None:
+        """Set all trainable parameters from `rng` alone."""
+
+
+@runtime_checkable
+class ForeignFactory(Protocol):
+    """A factory of modules whose code is not ours, and so has to be told apart."""
+
+    @property
+    def name(self) -> str:
+        """What the model is called, the same on every machine."""
+
+    def recorded(self) -> dict[str, str]:
+        """Return what identifies the code."""
+
+    def __call__(self, form: DataForm, options: Mapping[str, Option]) -> nn.Module:
+        """Return a new module."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model that any process can build again: it is pickled by what it is made of.
+
+    Attributes:
+        factory: makes its module: a function of a module of ours, or a `UserModule`.
+        form: of the data.
+        options: its settings.
+        layout: name and shape of each trainable tensor, in the order of the vector.
+    """
+
+    factory: ModuleFactory
+    form: DataForm
+    options: Mapping[str, Option] = field(default_factory=dict)
+    layout: Layout = ()
+
+    @property
+    def name(self) -> str:
+        """What it is called: one of the registry's names, or file or package and class."""
+        if isinstance(self.factory, ForeignFactory):
+            return self.factory.name
+        return getattr(self.factory, "__name__", type(self.factory).__name__)
 
     @property
     def dimension(self) -> int:
         """Number of trainable parameters d."""
+        return sum(math.prod(shape) for _, shape in self.layout)
 
-    @property
-    def layout(self) -> Layout:
-        """Name and shape of each tensor, in the order in which the vector joins them."""
+    def recorded(self) -> dict[str, str]:
+        """Return what the run's document says of the model beside its options."""
+        foreign = self.factory.recorded() if isinstance(self.factory, ForeignFactory) else {}
+        return {"name": self.name} | foreign
+
+    def module(self) -> nn.Module:
+        """Return a new module; what its trainable parameters hold is not said.
+
+        What is no part of the vector is the same in every process, even where it is drawn.
+        """
+        return self._built(seed=0)
 
     def initial(self, rng: np.random.Generator) -> ParameterVector:
-        """Return starting parameters drawn from `rng` alone, never from torch's own state."""
+        """Return starting parameters that follow from `rng` alone, never from torch's own state.
 
-    def logits(self, vector: Tensor, x: Tensor) -> Tensor:
-        """Return one row of class scores for each input, shape (n, classes)."""
+        Args:
+            rng: the initial model's own stream.
 
-    def gradient(self, vector: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        """Return the gradient of the mean cross-entropy over a batch, shape (d,)."""
+        Returns:
+            Parameters, shape (d,).
+        """
+        module = self.module()
+        if isinstance(module, DrawsItsStart):
+            module.draw_start(rng)
+        else:
+            module = self._built(int(rng.integers(2**63)))
+        return vector_of(module)
+
+    def _built(self, seed: int) -> nn.Module:
+        # Building a module must not move the state of a caller who draws from torch himself.
+        with torch.random.fork_rng(devices=[]):
+            torch.random.manual_seed(seed)
+            return self.factory(self.form, self.options)
+
+
+def model_of(
+    factory: ModuleFactory, form: DataForm, options: Mapping[str, Option] | None = None
+) -> Model:
+    """Return a model, with the layout that its module turns out to have.
+
+    Args:
+        factory: makes its module.
+        form: of the data.
+        options: its settings.
+    """
+    bare = Model(factory, form, dict(options or {}))
+    layout = tuple((name, tuple(p.shape)) for name, p in trainable(bare.module()))
+    return Model(factory, form, bare.options, layout)
+
+
+def trainable(module: nn.Module) -> list[tuple[str, nn.Parameter]]:
+    """Return name and tensor of each trainable parameter, in the order of the vector."""
+    return [(name, p) for name, p in module.named_parameters() if p.requires_grad]
+
+
+def vector_of(module: nn.Module) -> ParameterVector:
+    """Return the trainable parameters of a module, shape (d,), float32."""
+    parts = [p.detach().reshape(-1).float().cpu().numpy() for _, p in trainable(module)]
+    return np.concatenate(parts).astype(np.float32, copy=False)
+
+
+def load_vector(module: nn.Module, vector: torch.Tensor) -> None:
+    """Copy a flat vector into a module's trainable parameters, in place.
+
+    Args:
+        module: whose parameters are overwritten.
+        vector: shape (d,), on any device.
+
+    Raises:
+        ValueError: it has another length.
+    """
+    tensors = [p for _, p in trainable(module)]
+    sizes = [p.numel() for p in tensors]
+    if vector.shape != (sum(sizes),):
+        raise ValueError(f"{tuple(vector.shape)} parameters for a module of {sum(sizes)}")
+    with torch.no_grad():
+        for tensor, part in zip(tensors, vector.split(sizes), strict=True):
+            tensor.copy_(part.view(tensor.shape))

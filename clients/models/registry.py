@@ -1,38 +1,66 @@
-"""The models by name: a new one takes its file and one line here."""
+"""The models by name: a built-in one takes its file and one line here; all others are a user's."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clients.models.cnn import convolutional_network
-from clients.models.softmax import SoftmaxRegression
+from clients.models.alexnet import alexnet
+from clients.models.cnn import cnn
+from clients.models.leaf_cnn import leaf_cnn
+from clients.models.model import Model, ModuleFactory, model_of
+from clients.models.sent140_lstm import sent140_lstm
+from clients.models.shakespeare_lstm import shakespeare_lstm
+from clients.models.softmax import softmax
+from clients.models.user import user_module
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Mapping
 
-    from clients.models.model import Model
+    from clients.datasets.federated import DataForm
+    from clients.models.model import Option
 
-MODELS: dict[str, Callable[[tuple[int, ...], int], Model]] = {
-    "softmax": SoftmaxRegression,
-    "cnn": convolutional_network,
+MODELS: dict[str, ModuleFactory] = {
+    "softmax": softmax,
+    "cnn": cnn,
+    "leaf_cnn": leaf_cnn,
+    "alexnet": alexnet,
+    "sent140_lstm": sent140_lstm,
+    "shakespeare_lstm": shakespeare_lstm,
 }
 
 
-def model_named(name: str, input_shape: tuple[int, ...], classes: int) -> Model:
+def model_named(name: str, form: DataForm, options: Mapping[str, Option] | None = None) -> Model:
     """Return a model that fits a data set.
 
     Args:
-        name: one of `MODELS`.
-        input_shape: shape of one input, such as (channels, height, width).
-        classes: number of classes.
+        name: one of `MODELS`, or a user's `file.py:Class` or `package:Class`.
+        form: of the data.
+        options: its settings; keyword arguments of a user's class.
 
     Returns:
         The model.
 
     Raises:
-        ConfigurationError: unknown name, or inputs that the model cannot take.
+        ConfigurationError: an unknown name or option, inputs that the model cannot take, or a class
+            that cannot be loaded or makes no model.
     """
-    if name not in MODELS:
-        raise ConfigurationError(f"unknown model {name!r}; known are {', '.join(MODELS)}")
-    return MODELS[name](input_shape, classes)
+    verify_name(name)
+    factory = MODELS[name] if name in MODELS else user_module(name)
+    return model_of(factory, form, options)
+
+
+def verify_name(name: str) -> None:
+    """Refuse what is neither a built-in model nor looks like a user's, before anything is loaded.
+
+    Args:
+        name: of a model.
+
+    Raises:
+        ConfigurationError: names what is known.
+    """
+    if name not in MODELS and ":" not in name:
+        raise ConfigurationError(
+            f"unknown model {name!r}; known are {', '.join(MODELS)}, and classes of your own: "
+            f"file.py:Class or package:Class"
+        )

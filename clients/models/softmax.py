@@ -1,84 +1,68 @@
-"""`softmax`: multinomial logistic regression, its gradient in closed form."""
+"""`softmax`: multinomial logistic regression."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional
+
+from clients.models.drawing import draw_in_turn
+from clients.models.options import require_known, require_numbers
 
 if TYPE_CHECKING:
-    from clients.models.model import ParameterVector
-    from ledger.protocol.rules.distance.rule import Layout
+    from collections.abc import Mapping
+
+    import numpy as np
+
+    from clients.datasets.federated import DataForm
+    from clients.models.model import Option
 
 _INITIAL_SCALE = 0.01
 
 
-@dataclass(frozen=True, slots=True)
-class SoftmaxRegression:
-    """Class scores W x + b; the vector is W (classes, inputs) row by row, then b (classes).
+class SoftmaxRegression(nn.Module):
+    """Class scores W x + b.
 
-    Attributes:
-        input_shape: shape of one input; it is flattened.
+    Args:
+        inputs: numbers of one input, which is flattened.
         classes: number of classes.
     """
 
-    input_shape: tuple[int, ...]
-    classes: int
+    def __init__(self, inputs: int, classes: int) -> None:
+        super().__init__()
+        self.weights = nn.Parameter(torch.zeros(classes, inputs))
+        self.biases = nn.Parameter(torch.zeros(classes))
 
-    @property
-    def dimension(self) -> int:
-        """Number of parameters: (inputs + 1) times classes."""
-        return self.classes * (math.prod(self.input_shape) + 1)
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the class scores of each input, shape (n, classes).
 
-    @property
-    def layout(self) -> Layout:
-        """W, then b."""
-        weights = (self.classes, math.prod(self.input_shape))
-        return (("weights", weights), ("biases", (self.classes,)))
+        Args:
+            x: inputs, one row each.
+        """
+        return functional.linear(x.flatten(1), self.weights, self.biases)
 
-    def initial(self, rng: np.random.Generator) -> ParameterVector:
-        """Return small normal weights and zero biases.
+    def draw_start(self, rng: np.random.Generator) -> None:
+        """Set small normal weights and zero biases.
 
         Args:
             rng: the initial model's own stream.
-
-        Returns:
-            Parameters, shape (d,).
         """
-        weights = rng.standard_normal(self.dimension - self.classes) * _INITIAL_SCALE
-        return np.concatenate([weights, np.zeros(self.classes)]).astype(np.float32)
+        draw_in_turn(self, rng, lambda rng, _, shape: rng.standard_normal(shape) * _INITIAL_SCALE)
 
-    def logits(self, vector: Tensor, x: Tensor) -> Tensor:
-        """Return the class scores of each input.
 
-        Args:
-            vector: parameters, shape (d,).
-            x: inputs, shape (n, *input_shape).
+def softmax(form: DataForm, options: Mapping[str, Option]) -> SoftmaxRegression:
+    """Return the regression for inputs of this form.
 
-        Returns:
-            Scores, shape (n, classes).
-        """
-        split = self.dimension - self.classes
-        weights = vector[:split].view(self.classes, -1)
-        return torch.addmm(vector[split:], x.flatten(1), weights.t())
+    Args:
+        form: of the data.
+        options: none are known.
 
-    def gradient(self, vector: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        """Return the gradient of the mean cross-entropy: (softmax − one-hot)ᵀ [x, 1] / n.
-
-        Args:
-            vector: parameters, shape (d,).
-            x: inputs, shape (n, *input_shape).
-            y: labels, shape (n,).
-
-        Returns:
-            Gradient, shape (d,).
-        """
-        residual = torch.softmax(self.logits(vector, x), dim=1)  # (n, classes)
-        residual[torch.arange(len(y), device=y.device), y] -= 1
-        residual /= len(y)
-        weights = residual.t() @ x.flatten(1)
-        return torch.cat([weights.flatten(), residual.sum(0)])
+    Raises:
+        ConfigurationError: the inputs are tokens, or there are options.
+    """
+    require_known("softmax", options)
+    require_numbers("softmax", form)
+    return SoftmaxRegression(math.prod(form.input_shape), form.classes)

@@ -1,0 +1,94 @@
+"""`alexnet`: AlexNet for 28 × 28 images.
+
+The layers are those of Krizhevsky's second AlexNet ("One weird trick", arXiv 1404.5997: 64, 192,
+384, 256, 256 channels and no response normalisation), which is also torchvision's. Its kernels and
+strides are for 224 × 224 images; here every kernel is 3 × 3 and every pool 2 × 2, after the first,
+second and fifth convolution, so that 28 × 28 leaves 3 × 3.
+
+There is no dropout: an update has to follow from the client's data and its batch order alone, or
+its owner could not repeat it.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from torch import nn
+
+from clients.models.drawing import draw_in_turn, he_normal
+from clients.models.options import require_images, require_known, width
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    from torch import Tensor
+
+    from clients.datasets.federated import DataForm
+    from clients.models.model import Option
+
+_SIDES = (28, 28)
+_CHANNELS = (64, 192, 384, 256, 256)
+_POOLED = (0, 1, 4)
+_LEFT = 3 * 3
+_HIDDEN = 4096
+
+
+class AlexNet(nn.Module):
+    """Five convolutions with ReLU, three of them max-pooled, then three linear layers.
+
+    Args:
+        channels: of the images.
+        classes: number of classes.
+        hidden: units of the first two linear layers.
+    """
+
+    def __init__(self, channels: int, classes: int, hidden: int) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        for place, (before, after) in enumerate(pairwise((channels, *_CHANNELS))):
+            layers += [nn.Conv2d(before, after, 3, padding=1), nn.ReLU()]
+            if place in _POOLED:
+                layers.append(nn.MaxPool2d(2))
+        self.features = nn.Sequential(*layers)
+        self.classifier = nn.Sequential(
+            nn.Linear(_CHANNELS[-1] * _LEFT, hidden),
+            nn.ReLU(),
+            nn.Linear(hidden, hidden),
+            nn.ReLU(),
+            nn.Linear(hidden, classes),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the class scores of each image, shape (n, classes).
+
+        Args:
+            x: images, shape (n, channels, 28, 28).
+        """
+        scores: Tensor = self.classifier(self.features(x).flatten(1))
+        return scores
+
+    def draw_start(self, rng: np.random.Generator) -> None:
+        """Set He-normal weights and zero biases: eight layers of ReLU need their scale.
+
+        Args:
+            rng: the initial model's own stream.
+        """
+        draw_in_turn(self, rng, he_normal)
+
+
+def alexnet(form: DataForm, options: Mapping[str, Option]) -> AlexNet:
+    """Return the network for 28 × 28 images.
+
+    Args:
+        form: of the data.
+        options: `hidden`, units of the first two linear layers.
+
+    Raises:
+        ConfigurationError: the inputs are no such images, or an option is wrong.
+    """
+    require_known("alexnet", options, ("hidden",))
+    require_images("alexnet", form, sides=_SIDES)
+    hidden = width("alexnet", options, "hidden", _HIDDEN)
+    return AlexNet(form.input_shape[0], form.classes, hidden)

@@ -1,0 +1,175 @@
+"""`model.safetensors`: a model's tensors by name, as other programs read them, and their order.
+
+Whoever needs the flat vector joins the tensors in the order that the file's metadata state. The
+rest of the metadata is for people: nothing is run or loaded because a file names it. All of it
+stands under one key, for safetensors writes several in an order that is another each time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from ledger.blobs.store import MAX_BLOB_BYTES
+from ledger.bounded_json import parse_json
+from ledger.home import read_file
+from ledger.protocol.errors import EncodingError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from ledger.protocol.rules.distance.rule import Layout
+
+MAX_HEADER_BYTES = 1 << 20
+_LENGTH_BYTES = 8
+MAX_MODEL_BYTES = _LENGTH_BYTES + MAX_HEADER_BYTES + MAX_BLOB_BYTES
+
+_METADATA = "__metadata__"
+_KEY = "cmfl"
+_ORDER = "order"
+_FACTS = "facts"
+_FLOAT32 = "F32"
+_OLD = {"parameters"}
+
+
+def facts_of(recorded: Mapping[str, Any]) -> dict[str, str]:
+    """Return what a file says of a model.
+
+    Args:
+        recorded: "name" and "options" of the model, and "sha256" of a user's file.
+    """
+    options = json.dumps(recorded.get("options", {}), sort_keys=True, default=str)
+    facts = {name: str(recorded[name]) for name in ("name", "sha256") if name in recorded}
+    return facts | {"options": options}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredModel:
+    """What a model file holds.
+
+    Attributes:
+        vector: parameters, shape (d,).
+        layout: name and shape of each tensor, in the order of the vector.
+        facts: what else the file says of itself, such as "model" and "round"; nobody vouches.
+    """
+
+    vector: NDArray[np.float32]
+    layout: Layout
+    facts: Mapping[str, str]
+
+
+def encode_model(
+    vector: NDArray[np.float32], layout: Layout, facts: Mapping[str, str] | None = None
+) -> bytes:
+    """Return the bytes of a model file.
+
+    Args:
+        vector: parameters, shape (d,).
+        layout: name and shape of each tensor, in the order of the vector.
+        facts: what the file says of itself.
+
+    Raises:
+        ValueError: the vector has another length than the tensors together.
+        EncodingError: names or facts that no reader of such a file would take.
+    """
+    if _METADATA in dict(layout):
+        raise EncodingError(f"no tensor of a model file can be named {_METADATA!r}")
+    sizes = [math.prod(shape) for _, shape in layout]
+    if vector.shape != (sum(sizes),):
+        raise ValueError(f"{vector.shape} parameters for tensors of {sum(sizes)}")
+    parts = np.split(vector, np.cumsum(sizes)[:-1])
+    tensors = {name: part.reshape(shape) for (name, shape), part in zip(layout, parts, strict=True)}
+    said = {_ORDER: [name for name, _ in layout], _FACTS: dict(facts or {})}
+    data = bytes(save(tensors, {_KEY: json.dumps(said, sort_keys=True)}))
+    if int.from_bytes(data[:_LENGTH_BYTES], "little") > MAX_HEADER_BYTES:
+        raise EncodingError("names, shapes and facts of a model file are over 1 MiB")
+    return data
+
+
+def decode_model(data: bytes) -> StoredModel:
+    """Return what a model file holds.
+
+    Args:
+        data: its bytes.
+
+    Raises:
+        EncodingError: it is no model file, it is damaged, or it is one of an older version.
+    """
+    header = _header(data)
+    metadata = header.pop(_METADATA, {})
+    if set(header) == _OLD and _KEY not in metadata:
+        raise EncodingError(
+            "it holds one tensor 'parameters', as older versions wrote it: what its numbers are "
+            "cannot be told"
+        )
+    order, facts = _said(metadata, set(header))
+    try:
+        tensors = load(data)
+    except (SafetensorError, ValueError, TypeError, KeyError) as error:
+        raise EncodingError(f"it is damaged: {error!s:.200}") from error
+    layout = tuple((name, tuple(tensors[name].shape)) for name in order)
+    return StoredModel(np.concatenate([tensors[name].reshape(-1) for name in order]), layout, facts)
+
+
+def read_model_file(path: Path) -> StoredModel:
+    """Return what a model file holds; its size is bounded before it is read.
+
+    Args:
+        path: of the file.
+
+    Raises:
+        EncodingError: it is too large, damaged, or no model file.
+        OSError: it cannot be read.
+    """
+    data = read_file(path, MAX_MODEL_BYTES)
+    if len(data) > MAX_MODEL_BYTES:
+        raise EncodingError(f"{path}: it is over {MAX_MODEL_BYTES} bytes")
+    try:
+        return decode_model(data)
+    except EncodingError as error:
+        raise EncodingError(f"{path}: {error}") from error
+
+
+def _header(data: bytes) -> dict[str, Any]:
+    """Return what stands before the tensors; safetensors itself would take 100 MB of it.
+
+    Raises:
+        EncodingError: it is no header of float32 tensors, or too long.
+    """
+    length = int.from_bytes(data[:_LENGTH_BYTES], "little")
+    if length > MAX_HEADER_BYTES or len(data) < _LENGTH_BYTES + length:
+        raise EncodingError("it is no safetensors file, or one whose header is over 1 MiB")
+    try:
+        header = parse_json(data[_LENGTH_BYTES : _LENGTH_BYTES + length])
+    except ValueError as error:
+        raise EncodingError(f"it is no safetensors file: {error!s:.200}") from error
+    if not isinstance(header, dict) or len(header) == 0:
+        raise EncodingError("it is no safetensors file: its header is no map of tensors")
+    for name, entry in header.items():
+        if name != _METADATA and (not isinstance(entry, dict) or entry.get("dtype") != _FLOAT32):
+            raise EncodingError(f"tensor {name[:80]!r} is not of type {_FLOAT32}")
+    return header
+
+
+def _said(metadata: Any, names: set[str]) -> tuple[list[str], dict[str, str]]:
+    """Return the names of the tensors in the order of the vector, and what else is said.
+
+    Raises:
+        EncodingError: the order is not stated.
+    """
+    with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
+        said = parse_json(metadata[_KEY])
+        order = list(said[_ORDER])
+        if order and sorted(order) == sorted(names):
+            return order, {str(name): str(fact) for name, fact in said[_FACTS].items()}
+    raise EncodingError("its metadata do not state the order of its tensors")

@@ -1,0 +1,72 @@
+"""`shakespeare_lstm`: the authors' model of the next character, which is LEAF's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torch import nn
+
+from clients.models.lstm import draw_text_model, stacked_lstm
+from clients.models.options import require_known, require_tokens, width
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    from torch import Tensor
+
+    from clients.datasets.federated import DataForm
+    from clients.models.model import Option
+
+_EMBEDDING = 8
+_HIDDEN = 256
+
+
+class ShakespeareLstm(nn.Module):
+    """A trained vector of 8 numbers for each character, two LSTM layers, one linear layer.
+
+    Args:
+        vocabulary: number of different characters.
+        classes: number of characters that may come next.
+        hidden: units of each LSTM layer: 256 in the authors' code, 100 in the paper.
+    """
+
+    def __init__(self, vocabulary: int, classes: int, hidden: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(vocabulary, _EMBEDDING)
+        self.lstm = stacked_lstm(_EMBEDDING, hidden)
+        self.linear = nn.Linear(hidden, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return a score of each character that may come next, shape (n, classes).
+
+        Args:
+            x: characters, shape (n, length).
+        """
+        states, _ = self.lstm(self.embedding(x))
+        scores: Tensor = self.linear(states[:, -1])
+        return scores
+
+    def draw_start(self, rng: np.random.Generator) -> None:
+        """Set Glorot-uniform weights and zero biases.
+
+        Args:
+            rng: the initial model's own stream.
+        """
+        draw_text_model(self, self.lstm, rng)
+
+
+def shakespeare_lstm(form: DataForm, options: Mapping[str, Option]) -> ShakespeareLstm:
+    """Return the model for rows of characters.
+
+    Args:
+        form: of the data.
+        options: `hidden`, units of each LSTM layer.
+
+    Raises:
+        ConfigurationError: the inputs are no tokens, or an option is wrong.
+    """
+    require_known("shakespeare_lstm", options, ("hidden",))
+    vocabulary = require_tokens("shakespeare_lstm", form)
+    hidden = width("shakespeare_lstm", options, "hidden", _HIDDEN)
+    return ShakespeareLstm(vocabulary, form.classes, hidden)

@@ -1,0 +1,90 @@
+"""Which parameters a module must have to be one flat vector."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import torch
+from torch.nn.parameter import UninitializedParameter
+
+from ledger.protocol.documents.run import MAX_SIZES
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from torch import nn
+
+MAX_NAMES = 100_000
+"""Characters of all names: the layout has to fit the run's document beside the registry."""
+
+
+def require_tensors(model: str, module: nn.Module) -> None:
+    """Refuse a module whose trainable parameters do not make up one vector of float32.
+
+    One parameter under two names is one tensor of the vector; two parameters in one piece of memory
+    are refused, for loading or training one of them would change the other.
+
+    Args:
+        model: its name.
+        module: the module.
+
+    Raises:
+        ConfigurationError: names the parameter and the rule.
+    """
+    tensors = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
+    if not tensors:
+        raise ConfigurationError(f"model {model!r} has no trainable parameters")
+    for name, tensor in tensors:
+        rule = _broken_rule(tensor)
+        if rule is not None:
+            raise ConfigurationError(f"model {model!r}: parameter {name!r} {rule}")
+    if sum(len(name.encode("utf-8", "replace")) for name, _ in tensors) > MAX_NAMES:
+        raise ConfigurationError(
+            f"model {model!r}: the names of its parameters have over {MAX_NAMES} characters"
+        )
+    _require_apart(model, tensors)
+
+
+def _broken_rule(tensor: nn.Parameter) -> str | None:
+    if isinstance(tensor, UninitializedParameter):
+        return "gets its shape from the first input: give all sizes to the class"
+    if tensor.dtype != torch.float32 or tensor.layout != torch.strided:
+        kind = str(tensor.dtype if tensor.layout == torch.strided else tensor.layout)
+        return f"is {kind.removeprefix('torch.')}, and the vector is float32"
+    if tensor.device.type != "cpu":
+        return f"is made on {tensor.device}: leave the device to training"
+    if tensor.numel() == 0:
+        return f"has no numbers, shape {tuple(tensor.shape)}"
+    if tensor.dim() > MAX_SIZES:
+        return f"has {tensor.dim()} sizes, and at most {MAX_SIZES} are recorded"
+    return None
+
+
+def _require_apart(model: str, tensors: list[tuple[str, nn.Parameter]]) -> None:
+    """Refuse parameters that share memory.
+
+    Raises:
+        ConfigurationError: names two of them, or one whose numbers are one in memory.
+    """
+    placed = sorted((*_extent(tensor), name) for name, tensor in tensors)
+    for (_, end, before), (start, _, after) in pairwise(placed):
+        if start < end:
+            raise ConfigurationError(
+                f"model {model!r}: parameters {before!r} and {after!r} share memory: make them one "
+                f"parameter, under both names"
+            )
+    for name, tensor in tensors:
+        start, end = _extent(tensor)
+        if end - start < tensor.numel() * tensor.element_size():
+            raise ConfigurationError(
+                f"model {model!r}: parameter {name!r} is one number in many places: clone it"
+            )
+
+
+def _extent(tensor: nn.Parameter) -> tuple[int, int]:
+    """Return where in memory a tensor begins, and where it ends."""
+    start = tensor.data_ptr()
+    last = sum(
+        (size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
+    )
+    return start, start + (last + 1) * tensor.element_size()

@@ -1,0 +1,102 @@
+"""How good the model of a file is, on the data of a configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from clients.chance import named_stream
+from clients.datasets.federated import Samples
+from clients.datasets.registry import load_dataset
+from clients.models.checking import check_model
+from clients.models.evaluation import evaluate, majority_rate
+from clients.models.registry import model_named
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from clients.configuration import Configuration
+    from clients.engine.port import Evaluation
+    from clients.models.model import Model
+    from clients.models.model_file import StoredModel
+
+
+@dataclass(frozen=True, slots=True)
+class StoredQuality:
+    """How good a stored model is.
+
+    Attributes:
+        accuracy: share of the whole test set classified right, in [0, 1].
+        loss: mean cross-entropy there; None where it is not finite.
+        floor: accuracy of always answering the commonest class.
+        samples: size of the test set.
+        training_loss: mean cross-entropy on all clients' training samples; None where it was not
+            asked for, or is not finite.
+    """
+
+    accuracy: float
+    loss: float | None
+    floor: float
+    samples: int
+    training_loss: float | None
+
+
+def quality_of(
+    stored: StoredModel, configuration: Configuration, *, training_loss: bool = False
+) -> StoredQuality:
+    """Return how good a stored model is on the data that a configuration names.
+
+    Args:
+        stored: the model's tensors.
+        configuration: whose data and model are taken; a file names neither.
+        training_loss: whether the training samples are evaluated, too.
+
+    Raises:
+        ConfigurationError: the tensors are not those of the configuration's model, or data and
+            model cannot be had or do not fit.
+    """
+    clients, rng = configuration.protocol.clients, named_stream(configuration.seed, "data")
+    data = load_dataset(configuration.data.choice(), clients, rng)
+    model = model_named(configuration.model.name, data.form, configuration.model.options)
+    _require_tensors_of(model, stored)
+    check_model(model, data)
+
+    def evaluated(samples: Samples) -> Evaluation:
+        device = configuration.machine.device
+        return evaluate(model, stored.vector, samples, data.collate, device)
+
+    test, training = evaluated(data.test), None
+    if training_loss:
+        inputs = np.concatenate([samples.x for samples in data.train])
+        labels = np.concatenate([samples.y for samples in data.train])
+        training = _mean(evaluated(Samples(inputs, labels)))
+    accuracy, floor = test.correct / test.samples, majority_rate(data.test.y)
+    return StoredQuality(accuracy, _mean(test), floor, test.samples, training)
+
+
+def _require_tensors_of(model: Model, stored: StoredModel) -> None:
+    """Refuse the tensors of another model.
+
+    Raises:
+        ConfigurationError: names the first that differs.
+    """
+    pairs = zip(stored.layout, model.layout, strict=False)
+    differing = next(((held, own) for held, own in pairs if held != own), None)
+    if differing is not None:
+        held, own = differing
+        raise ConfigurationError(
+            f"the file holds tensor {held[0]!r} of shape {held[1]} where model {model.name!r} has "
+            f"{own[0]!r} of shape {own[1]}"
+        )
+    if len(stored.layout) != len(model.layout):
+        raise ConfigurationError(
+            f"the file holds {len(stored.layout)} tensors, and model {model.name!r} has "
+            f"{len(model.layout)}"
+        )
+
+
+def _mean(found: Evaluation) -> float | None:
+    mean = found.loss / found.samples
+    return mean if isfinite(mean) else None

@@ -1,0 +1,19 @@
+"""Models are computed here as they are in a run: by one thread."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from clients.devices import reproducible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    with reproducible(torch.device("cpu")):
+        yield

@@ -1,0 +1,178 @@
+"""The built-in models: their vectors, layouts and first parameters."""
+
+from __future__ import annotations
+
+import pickle
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from clients.datasets.federated import DataForm
+from clients.models.model import load_vector, trainable, vector_of
+from clients.models.registry import MODELS, model_named
+from ledger.protocol.errors import ConfigurationError, ParametersError
+from ledger.protocol.parameters import require_layout
+
+if TYPE_CHECKING:
+    from clients.models.model import Model
+
+SMALL, LARGE = DataForm((1, 8, 8), 10), DataForm((1, 28, 28), 10)
+ALL = [model_named(name, form) for name in ("softmax", "cnn") for form in (SMALL, LARGE)]
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def ids(model: Model) -> str:
+    return f"{model.name}-{model.form.input_shape[-1]}"
+
+
+@pytest.mark.parametrize(
+    ("name", "form", "dimension"),
+    [
+        ("softmax", SMALL, 650),
+        ("softmax", LARGE, 7850),
+        ("cnn", SMALL, 80 + 1168 + 2570),
+        ("cnn", LARGE, 80 + 1168 + 7850),
+    ],
+)
+def test_a_model_is_one_vector_of_known_length(name: str, form: DataForm, dimension: int) -> None:
+    model = model_named(name, form)
+    vector = model.initial(rng())
+    assert model.dimension == dimension
+    assert vector.shape == (dimension,)
+    assert vector.dtype == np.float32
+    assert model.module()(torch.zeros(3, *form.input_shape)).shape == (3, 10)
+
+
+@pytest.mark.parametrize("model", ALL, ids=ids)
+def test_the_layout_says_what_the_numbers_of_the_vector_are(model: Model) -> None:
+    require_layout(model.layout, model.dimension)
+    names = [name for name, _ in model.layout]
+    ends = np.cumsum([prod(shape) for _, shape in model.layout])
+    vector = model.initial(rng())
+    parts = dict(zip(names, np.split(vector, ends[:-1]), strict=True))
+    for name, part in parts.items():
+        assert name.endswith(("weights", "biases"))
+        assert part.any() == name.endswith("weights"), "only biases start at 0"
+
+
+def test_a_layout_of_another_model_is_refused() -> None:
+    softmax = model_named("softmax", SMALL)
+    assert softmax.layout == (("weights", (10, 64)), ("biases", (10,)))
+    with pytest.raises(ParametersError, match="its tensors have 650 numbers, and d = 651"):
+        require_layout(softmax.layout, 651)
+
+
+@pytest.mark.parametrize("model", ALL, ids=ids)
+def test_the_initial_model_follows_from_the_stream_and_not_from_torch(model: Model) -> None:
+    torch.manual_seed(1)
+    first = model.initial(rng(5))
+    torch.manual_seed(2)
+    assert np.array_equal(first, model.initial(rng(5)))
+    assert not np.array_equal(first, model.initial(rng(6)))
+
+
+def test_the_first_numbers_of_a_seed_are_those_of_every_version() -> None:
+    # By hand: normal draws in the order of the layout, times the scale of each.
+    softmax = model_named("softmax", SMALL).initial(rng(5))
+    assert np.array_equal(softmax[:640], (rng(5).standard_normal(640) * 0.01).astype(np.float32))
+    draws = rng(5)
+    first, second = draws.standard_normal(72), draws.standard_normal(16 * 8 * 9)
+    cnn = model_named("cnn", SMALL).initial(rng(5))
+    assert cnn[:72] == pytest.approx(first * (2 / 9) ** 0.5)
+    assert cnn[80 : 80 + 1152] == pytest.approx(second * (2 / 72) ** 0.5)
+
+
+@pytest.mark.parametrize("model", ALL, ids=ids)
+def test_the_gradient_is_that_of_the_mean_cross_entropy(model: Model) -> None:
+    module = model.module().double()
+    start = torch.tensor(model.initial(rng())).double()
+    x = torch.tensor(rng(1).random((6, *model.form.input_shape)))
+    y = torch.tensor([0, 1, 2, 3, 4, 4])
+    direction = torch.tensor(rng(2).standard_normal(model.dimension))
+
+    def loss(step: float) -> torch.Tensor:
+        load_vector(module, start + step * direction)
+        return functional.cross_entropy(module(x), y)
+
+    slope = (loss(1e-6) - loss(-1e-6)).item() / 2e-6
+    loss(0).backward()
+    parts = [p.grad.flatten() for _, p in trainable(module) if p.grad is not None]
+    assert float(torch.cat(parts) @ direction) == pytest.approx(slope, rel=1e-5)
+
+
+def test_the_softmax_gradient_by_pencil() -> None:
+    # Two classes, one input, W = b = 0: both classes 1/2. One sample x = 3 of class 1:
+    # residual (1/2, -1/2), so dW = (1.5, -1.5) and db = (0.5, -0.5).
+    module = model_named("softmax", DataForm((1, 1, 1), 2)).module()
+    load_vector(module, torch.zeros(4))
+    functional.cross_entropy(module(torch.full((1, 1, 1, 1), 3.0)), torch.tensor([1])).backward()
+    (_, weights), (_, biases) = trainable(module)
+    assert weights.grad is not None
+    assert biases.grad is not None
+    assert weights.grad.flatten().tolist() == [1.5, -1.5]
+    assert biases.grad.tolist() == [0.5, -0.5]
+
+
+def test_the_cnn_halves_a_large_image_twice_and_a_small_one_once() -> None:
+    def dimension(side: int) -> int:
+        return model_named("cnn", DataForm((1, side, side), 2)).dimension
+
+    assert dimension(16) == 80 + 1168 + 2 * (16 * 8 * 8 + 1)
+    assert dimension(17) == 80 + 1168 + 2 * (16 * 5 * 5 + 1)
+
+
+@pytest.mark.parametrize("model", ALL, ids=ids)
+def test_a_vector_goes_into_a_module_and_comes_out_as_it_was(model: Model) -> None:
+    module, vector = model.module(), rng(3).random(model.dimension, dtype=np.float32)
+    load_vector(module, torch.tensor(vector))
+    assert np.array_equal(vector_of(module), vector)
+    with pytest.raises(ValueError, match=rf"parameters for a module of {model.dimension}"):
+        load_vector(module, torch.zeros(model.dimension + 1))
+
+
+@pytest.mark.parametrize("model", ALL, ids=ids)
+def test_a_pickled_model_is_the_same_model(model: Model) -> None:
+    again: Model = pickle.loads(pickle.dumps(model))
+    assert again.layout == model.layout
+    assert np.array_equal(again.initial(rng()), model.initial(rng()))
+    assert again.recorded() == {"name": model.name}
+
+
+def test_making_a_module_leaves_torchs_own_state_alone() -> None:
+    torch.manual_seed(7)
+    expected = float(torch.rand(1))
+    torch.manual_seed(7)
+    for model in ALL:
+        model.initial(rng())
+    assert float(torch.rand(1)) == expected
+
+
+def test_a_model_is_called_what_the_registry_calls_it() -> None:
+    assert [factory.__name__ for factory in MODELS.values()] == list(MODELS)
+
+
+def test_an_unknown_model_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ConfigurationError, match="'vgg'; known are softmax, cnn"):
+        model_named("vgg", SMALL)
+
+
+def test_the_cnn_refuses_what_is_no_image_where_softmax_does_not() -> None:
+    assert model_named("softmax", DataForm((5,), 2)).dimension == 12
+    with pytest.raises(ConfigurationError, match="needs images"):
+        model_named("cnn", DataForm((5,), 2))
+
+
+@pytest.mark.parametrize("name", ["softmax", "cnn"])
+def test_tokens_and_unknown_options_are_refused(name: str) -> None:
+    tokens = DataForm((5,), 2, "int64", vocabulary=9)
+    with pytest.raises(ConfigurationError, match="needs numbers, and these inputs are tokens"):
+        model_named(name, tokens)
+    with pytest.raises(ConfigurationError, match=r"hidden = 3: .* has no options"):
+        model_named(name, SMALL, {"hidden": 3})

@@ -1,0 +1,136 @@
+"""Model files: tensors by name, in a stated order, bounded before they are read."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from safetensors.numpy import load, save
+
+from clients.models.model_file import (
+    MAX_HEADER_BYTES,
+    decode_model,
+    encode_model,
+    facts_of,
+    read_model_file,
+)
+from clients.models.registry import model_named
+from clients.run_home import run_folder
+from ledger.protocol.errors import EncodingError
+from tests.clients.models.forms import IMAGES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LAYOUT = (("b.weight", (2, 2)), ("a.bias", (2,)), ("scale", ()))
+VECTOR = np.arange(7, dtype=np.float32)
+
+
+def refusal(data: bytes) -> str:
+    with pytest.raises(EncodingError) as caught:
+        decode_model(data)
+    return str(caught.value)
+
+
+def with_header(header: object, data: bytes = b"") -> bytes:
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + data
+
+
+def test_any_program_reads_the_tensors_by_name_and_shape() -> None:
+    tensors = load(encode_model(VECTOR, LAYOUT))
+    assert tensors["b.weight"].tolist() == [[0, 1], [2, 3]]
+    assert tensors["a.bias"].tolist() == [4, 5]
+    assert tensors["scale"] == 6
+
+
+def test_the_vector_comes_back_in_the_order_of_the_layout_and_not_of_the_names() -> None:
+    stored = decode_model(encode_model(VECTOR, LAYOUT, {"name": "cnn"}))
+    assert stored.vector.tolist() == VECTOR.tolist()
+    assert stored.layout == LAYOUT
+    assert stored.facts == {"name": "cnn"}
+
+
+def test_equal_models_make_equal_files() -> None:
+    facts = {"name": "cnn", "options": "{}", "head": "0x00"}
+    files = {encode_model(VECTOR, LAYOUT, facts) for _ in range(5)}
+    files.add(encode_model(VECTOR, LAYOUT, dict(reversed(facts.items()))))
+    assert len(files) == 1
+
+
+def test_a_file_says_what_is_recorded_of_its_model() -> None:
+    assert facts_of({"name": "net.py:Net", "sha256": "ab", "options": {"b": 1, "a": True}}) == {
+        "name": "net.py:Net",
+        "sha256": "ab",
+        "options": '{"a": true, "b": 1}',
+    }
+    assert facts_of({"options": b"no plain data"})["options"] == "\"b'no plain data'\""
+
+
+def test_a_run_folder_gives_back_what_it_was_given(tmp_path: Path) -> None:
+    model = model_named("softmax", IMAGES)
+    folder = run_folder(tmp_path, "run")
+    assert folder.read_model() is None
+    vector = model.initial(np.random.default_rng(0))
+    folder.write_model(vector, model.layout, {"name": model.name})
+    stored = folder.read_model()
+    assert stored is not None
+    assert np.array_equal(stored.vector, vector)
+    assert stored.layout == model.layout
+    folder.paths.model.write_bytes(save({"parameters": vector}))
+    assert folder.read_model() is None, "what an older version wrote is made again"
+
+
+def test_a_vector_of_another_length_and_names_that_nobody_could_read_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"\(6,\) parameters for tensors of 7"):
+        encode_model(VECTOR[:6], LAYOUT)
+    with pytest.raises(EncodingError, match="can be named '__metadata__'"):
+        encode_model(VECTOR[:1], (("__metadata__", (1,)),))
+    with pytest.raises(EncodingError, match="over 1 MiB"):
+        encode_model(VECTOR, LAYOUT, {"name": "x" * MAX_HEADER_BYTES})
+
+
+def test_a_file_of_an_older_version_is_refused_with_the_reason() -> None:
+    assert "as older versions wrote it" in refusal(save({"parameters": VECTOR}))
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (b"", "no safetensors file"),
+        (b"\xff" * 8, "header is over 1 MiB"),
+        ((MAX_HEADER_BYTES + 1).to_bytes(8, "little") + b" " * MAX_HEADER_BYTES, "over 1 MiB"),
+        ((9).to_bytes(8, "little") + b"{", "no safetensors file"),
+        ((2).to_bytes(8, "little") + b"\xff\xff", "no safetensors file"),
+        (with_header([]), "header is no map"),
+        (with_header({}), "header is no map"),
+        (with_header({"a": 3}), "tensor 'a' is not of type F32"),
+        (save({"a": VECTOR.astype(np.float16)}), "tensor 'a' is not of type F32"),
+        (save({"a": VECTOR}), "do not state the order"),
+        (save({"a": VECTOR}, {"cmfl": "{"}), "do not state the order"),
+        (save({"a": VECTOR}, {"cmfl": "[]"}), "do not state the order"),
+        (save({"a": VECTOR}, {"cmfl": '{"order": ["b"], "facts": {}}'}), "do not state the order"),
+        (save({"a": VECTOR}, {"cmfl": '{"order": ["a"], "facts": 1}'}), "do not state the order"),
+        (save({"a": VECTOR}, {"cmfl": '{"order": [["a"]], "facts": {}}'}), "do not state the"),
+        (with_header({"__metadata__": 3, "a": {"dtype": "F32"}}), "do not state the order"),
+        (encode_model(VECTOR, LAYOUT)[:-1], "it is damaged"),
+        (encode_model(VECTOR, LAYOUT) + b"\0", "it is damaged"),
+    ],
+)
+def test_what_is_no_model_file_is_refused(data: bytes, sentence: str) -> None:
+    assert sentence in refusal(data)
+
+
+def test_a_file_too_large_to_be_a_model_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(encode_model(VECTOR, LAYOUT))
+    assert read_model_file(path).layout == LAYOUT
+    monkeypatch.setattr("clients.models.model_file.MAX_MODEL_BYTES", 100)
+    with pytest.raises(EncodingError, match=r"model\.safetensors: it is over 100 bytes"):
+        read_model_file(path)
+    with pytest.raises(FileNotFoundError):
+        read_model_file(tmp_path / "none")

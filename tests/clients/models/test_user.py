@@ -1,0 +1,293 @@
+"""Models of a user: loaded by name in every process, checked before the first round."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import textwrap
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import torch
+
+from clients.datasets.federated import DataForm
+from clients.models.checking import check_model
+from clients.models.model import Model, vector_of
+from clients.models.registry import model_named
+from clients.models.user import MAX_FILE_BYTES, UserModule, user_module
+from ledger.protocol.errors import ConfigurationError
+from tests.clients.models.forms import CHARACTERS, SCALED_DOWN, made
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FORM = DataForm((1, 4, 4), 3)
+BEGINNING = "import torch\nfrom torch import nn\n"
+GOOD = """
+class Net(nn.Module):
+    def __init__(self, hidden: int = 2) -> None:
+        super().__init__()
+        self.first = nn.Linear(16, hidden)
+        self.last = nn.Linear(hidden, 3)
+
+    def forward(self, x):
+        return self.last(torch.relu(self.first(x.flatten(1))))
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return written(tmp_path, GOOD)
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "net.py"
+    path.write_text(BEGINNING + textwrap.dedent(text))
+    return path
+
+
+def with_body(*lines: str, forward: str = "self.last(x.flatten(1))") -> str:
+    """A class whose constructor has these lines after its only layer."""
+    return "\n".join(
+        [
+            "class Net(nn.Module):",
+            "    def __init__(self):",
+            "        super().__init__()",
+            "        self.last = nn.Linear(16, 3)",
+            *(f"        {line}" for line in lines),
+            "    def forward(self, x):",
+            f"        return {forward}",
+        ]
+    )
+
+
+def named(path: Path, class_name: str = "Net", **options: int) -> Model:
+    return model_named(f"{path}:{class_name}", FORM, options)
+
+
+def refused(path: Path, sentence: str) -> None:
+    """Expect the model in a file to be refused when it is made or when it is tried."""
+    with pytest.raises(ConfigurationError, match=sentence) as caught:
+        check_model(named(path), made(FORM))
+    assert "\n" not in str(caught.value)
+
+
+def test_named_parameters_in_order_are_the_vector(file: Path) -> None:
+    model = named(file, hidden=5)
+    assert model.layout == (
+        ("first.weight", (5, 16)),
+        ("first.bias", (5,)),
+        ("last.weight", (3, 5)),
+        ("last.bias", (3,)),
+    )
+    check_model(model, made(FORM))
+
+
+def test_its_start_follows_from_the_seed_and_leaves_torchs_state_alone(file: Path) -> None:
+    model = named(file)
+    state = torch.random.get_rng_state()
+    first = model.initial(np.random.default_rng(1))
+    assert np.array_equal(first, model.initial(np.random.default_rng(1)))
+    assert not np.array_equal(first, model.initial(np.random.default_rng(2)))
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def test_a_class_may_draw_its_start_itself(tmp_path: Path) -> None:
+    text = """
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.last = nn.Linear(16, 3)
+
+        def draw_start(self, rng):
+            nn.init.constant_(self.last.weight, rng.random())
+
+        def forward(self, x):
+            return self.last(x.flatten(1))
+    """
+    model = named(written(tmp_path, text))
+    check_model(model, made(FORM))
+    start = model.initial(np.random.default_rng(3))
+    assert start[:48].tolist() == [np.float32(np.random.default_rng(3).random())] * 48
+
+
+def test_a_file_is_recorded_by_its_sha256_and_without_its_folder(file: Path) -> None:
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    assert named(file).recorded() == {"name": "net.py:Net", "sha256": digest}
+    assert named(file).name == "net.py:Net"
+
+
+def test_a_class_of_a_package_is_recorded_by_name() -> None:
+    model = model_named(
+        "clients.models.softmax:SoftmaxRegression", FORM, {"inputs": 16, "classes": 3}
+    )
+    assert model.dimension == 51
+    assert model.recorded() == {"name": "clients.models.softmax:SoftmaxRegression"}
+    check_model(model, made(FORM))
+
+
+def test_it_is_pickled_by_name_and_loaded_again(file: Path) -> None:
+    model = named(file)
+    data = pickle.dumps(model)
+    assert b"torch" not in data
+    again: Model = pickle.loads(data)
+    assert again.layout == model.layout
+    assert vector_of(again.module()).shape == (model.dimension,)
+
+
+def test_a_file_that_has_changed_is_not_loaded_again(file: Path) -> None:
+    factory = user_module(f"{file}:Net")
+    file.write_text(file.read_text() + "\n# changed\n")
+    # As a worker meets it that starts later, with nothing loaded yet.
+    with pytest.raises(ConfigurationError, match=rf"net.py has changed: .* was {factory.sha256}"):
+        factory(FORM, {})
+    assert named(file).recorded()["sha256"] != factory.sha256
+
+
+def test_parts_that_are_frozen_are_no_part_of_the_vector_and_the_same_everywhere(
+    tmp_path: Path,
+) -> None:
+    path = written(
+        tmp_path,
+        with_body(
+            "self.fixed = nn.Linear(16, 16)",
+            "self.fixed.requires_grad_(False)",
+            forward="self.last(self.fixed(x.flatten(1)))",
+        ),
+    )
+    model = named(path)
+    assert model.dimension == 51
+    check_model(model, made(FORM))
+    one, other = model.module(), model.module()
+    assert torch.equal(one.fixed.weight, other.fixed.weight)  # type: ignore[union-attr, arg-type]
+
+
+def test_one_parameter_under_two_names_is_one_tensor(tmp_path: Path) -> None:
+    path = written(tmp_path, with_body("self.again = self.last"))
+    assert [name for name, _ in named(path).layout] == ["last.weight", "last.bias"]
+    check_model(named(path), made(FORM))
+
+
+@pytest.mark.parametrize(("name", "form", "options"), SCALED_DOWN)
+def test_the_built_in_models_pass_the_same_check(
+    name: str, form: DataForm, options: dict[str, int]
+) -> None:
+    check_model(model_named(name, form, options), made(form))
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("net.py:", "must be file.py:Class or package:Class"),
+        (":Net", "must be file.py:Class or package:Class"),
+        ("a b:Net", "must be file.py:Class or package:Class"),
+        ("net.py", "unknown model 'net.py'; known are softmax, .*, and classes of your own"),
+        ("nowhere.py:Net", "nowhere.py cannot be read: No such file or directory"),
+        ("no_such_package_here:Net", "cannot be imported: ModuleNotFoundError: No module named"),
+        ("torch.nn:Nothing", "torch.nn has no class 'Nothing'"),
+        ("collections:Counter", "model 'collections:Counter' is no class of torch.nn.Module"),
+        ("torch.nn:functional", "is no class of torch.nn.Module"),
+        ("torch.nn:ReLU", "model 'torch.nn:ReLU' has no trainable parameters"),
+        ("torch.nn:Linear", r"cannot be made: TypeError: .* missing 2 required positional"),
+    ],
+)
+def test_a_name_that_stands_for_no_model_is_refused(name: str, sentence: str) -> None:
+    with pytest.raises(ConfigurationError, match=sentence):
+        model_named(name, FORM)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("def Net( ", r"net.py cannot be loaded: SyntaxError: .*\(net.py, line 3\)"),
+        ("1 / 0", r"net.py cannot be loaded: ZeroDivisionError: .*\(net.py, line 3\)"),
+        ("import no_such_package", "cannot be loaded: ModuleNotFoundError: No module named"),
+        ("raise SystemExit", r"cannot be loaded: SystemExit \(net.py, line 3\)"),
+        ("raise ValueError('one\\ntwo')", r"ValueError: one \(net.py, line 3\)"),
+        ("Net = 3", "is no class of torch.nn.Module"),
+        ("", "has no class 'Net'"),
+        (with_body("raise KeyError('x')"), r"cannot be made: KeyError: 'x' \(net.py, line 7\)"),
+        (with_body("self.requires_grad_(False)"), "has no trainable parameters"),
+        (with_body("self.double()"), "'last.weight' is float64, and the vector is float32"),
+        (with_body("self.lazy = nn.LazyLinear(2)"), "'lazy.weight' gets its shape from the first"),
+        (with_body("self.none = nn.Parameter(torch.zeros(0, 3))"), "'none' has no numbers"),
+        (
+            with_body("self.view = nn.Parameter(self.last.weight.detach()[1])"),
+            "'last.weight' and 'view' share memory",
+        ),
+        (
+            with_body("self.wide = nn.Parameter(torch.zeros(1).expand(5))"),
+            "'wide' is one number in many places",
+        ),
+        (
+            with_body(
+                "self.norm = nn.BatchNorm1d(16)", forward="self.last(self.norm(x.flatten(1)))"
+            ),
+            "in training changes 'norm.running_mean', which nobody would vote on .as BatchNorm",
+        ),
+        (
+            with_body("self.drop = nn.Dropout(1e-9)", forward="self.last(self.drop(x.flatten(1)))"),
+            "not the same twice: there is chance in 'drop'",
+        ),
+        (
+            with_body(forward="self.last(x.flatten(1)) + torch.rand(1)"),
+            "not the same twice: there is chance .such as dropout",
+        ),
+        (with_body(forward="self.last(x)"), r"fails on inputs of shape \(8, 1, 4, 4\): Runtime"),
+        (with_body(forward="self.last(x.flatten(1)).T"), r"float32 of shape \(3, 8\); must be"),
+        (with_body(forward="self.last(x.flatten(1)).squeeze(0)"), r"of shape \(3,\); must be"),
+        (with_body(forward="self.last(x.flatten(1)).argmax(1)"), "returns int64 of shape"),
+        (with_body(forward="[self.last(x.flatten(1))]"), "returns list, and no tensor"),
+        (
+            with_body(forward="self.last(x.flatten(1)).detach()"),
+            "its backward pass fails: RuntimeError",
+        ),
+        (with_body("self.other = nn.Linear(2, 2)"), "'other.weight' takes no part in the forward"),
+        (
+            with_body("import random", "self.register_buffer('b', torch.tensor(random.random()))"),
+            "'b' is not the same in two modules of one seed",
+        ),
+        (
+            with_body("import random", "nn.init.constant_(self.last.bias, random.random())"),
+            "its start is not the same in two modules of one seed",
+        ),
+        (
+            with_body("self.draw_start = lambda rng: rng.no_such_draw()"),
+            "its start cannot be drawn: AttributeError",
+        ),
+    ],
+)
+def test_a_class_that_cannot_be_trained_is_refused_in_one_line(
+    tmp_path: Path, text: str, sentence: str
+) -> None:
+    refused(written(tmp_path, text), sentence)
+
+
+def test_an_option_that_the_class_does_not_take_is_refused(file: Path) -> None:
+    with pytest.raises(ConfigurationError, match="unexpected keyword argument 'depth'"):
+        named(file, depth=3)
+
+
+def test_tokens_given_to_a_model_of_numbers_are_refused_before_the_first_round(file: Path) -> None:
+    model = model_named(f"{file}:Net", CHARACTERS)
+    with pytest.raises(ConfigurationError, match=r"fails on inputs of shape \(8, 80\)"):
+        check_model(model, made(CHARACTERS))
+
+
+def test_a_folder_or_an_endless_file_is_refused_unread(tmp_path: Path) -> None:
+    (tmp_path / "folder.py").mkdir()
+    with pytest.raises(ConfigurationError, match="no file, but a folder"):
+        user_module(f"{tmp_path / 'folder.py'}:Net")
+    large = tmp_path / "large.py"
+    large.write_bytes(b"#" * (MAX_FILE_BYTES + 1))
+    with pytest.raises(ConfigurationError, match=f"is over {MAX_FILE_BYTES} bytes"):
+        user_module(f"{large}:Net")
+    (tmp_path / "zero.py").write_bytes(b"\0")
+    with pytest.raises(ConfigurationError, match=r"zero\.py cannot be loaded: SyntaxError"):
+        named(tmp_path / "zero.py")
+
+
+def test_the_same_class_is_loaded_once_in_a_process(file: Path) -> None:
+    factory: UserModule = user_module(f"{file}:Net")
+    assert type(factory(FORM, {})) is type(factory(FORM, {}))
