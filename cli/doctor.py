@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from cli.checks import home as of_home
-from cli.checks import machine, node
+from cli.checks import machine, node, training
 from cli.checks.row import carried_out
 from cli.codes import FAILED
 from cli.console import AsJson, print_json, print_line
@@ -33,11 +33,21 @@ def doctor(
         bool,
         typer.Option("--deep", help="Run every block again and hash every blob; takes its time."),
     ] = False,
+    preset: Annotated[
+        str | None, typer.Option("--preset", help="Say how clients of this preset would train.")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", help="The same of a TOML file.")
+    ] = None,
+    setting: Annotated[
+        list[str] | None, typer.Option("--set", help="section.key=value, over preset or file.")
+    ] = None,
     json: AsJson = False,
 ) -> None:
     """Check installation, home and node; exit 1 if something is wrong.
 
-    No password is asked for.
+    No password is asked for. With --preset or --config, also say which path training would take,
+    and how each layer would be computed; the data are loaded for it.
     """
     where = Where(home, rpc_url=rpc_url, chain_id=chain_id)
     rows = list(
@@ -46,6 +56,7 @@ def doctor(
                 *machine.checks(where.home, port),
                 *node.checks(where, keystore),
                 *of_home.checks(where, deep=deep),
+                *training.checks(preset, config, tuple(setting or ())),
             ]
         )
     )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import platform
 import shutil
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from cli.serve import port_is_taken
@@ -30,6 +32,7 @@ def checks(home: Path, asked_port: int | None) -> list[Check]:
         ("python", platform.python_version),
         ("signatures", _signatures),
         ("contract artefact", _artefact),
+        ("distances", _distances),
         ("torch", _torch),
         ("port", lambda: _port(asked_port)),
         ("disk", lambda: _disk(home)),
@@ -62,13 +65,33 @@ def _artefact() -> str:
     return f"{artifact().compiler}, {len(artifact().runtime)} bytes, sources match"
 
 
+def _distances() -> str:
+    """Say how an audit and members compute distances; to know it they are compiled once."""
+    from ledger.distances.fast import why_plain
+
+    reason = why_plain()
+    if reason:
+        return f"pair by pair, many times slower ({reason}): pip install -c constraints.txt '.[fast]'"
+    return "compiled for this processor"
+
+
 def _torch() -> str:
+    """Say which torch there is; without importing it, which takes longer than all other checks."""
     try:
-        import torch
-    except ImportError:
+        installed = version("torch")
+    except PackageNotFoundError:
         return "not installed: audit and serve work, run and deploy do not"
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
-    return f"{torch.__version__}, {device}"
+    return f"{installed}, {_gpu()}"
+
+
+def _gpu() -> str:
+    try:
+        ctypes.CDLL("libcuda.so.1")  # the driver, without which torch finds no GPU either
+    except OSError:
+        return "no GPU"
+    import torch
+
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
 
 
 def _port(asked: int | None) -> str:

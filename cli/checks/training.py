@@ -1,0 +1,39 @@
+"""How the clients of a configuration would train: on which path, and each layer in which way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cli.checks.row import Check
+
+
+def checks(preset: str | None, config: Path | None, settings: tuple[str, ...]) -> list[Check]:
+    """Return the check of a configuration; none where no configuration is meant.
+
+    Args:
+        preset: of the configuration, or None.
+        config: its file, or None.
+        settings: on top of it.
+    """
+    if preset is None and config is None and not settings:
+        return []
+    return [("training", lambda: _planned(preset, config, settings))]
+
+
+def _planned(preset: str | None, config: Path | None, settings: tuple[str, ...]) -> str:
+    from clients.configuration import load
+    from clients.engine.planner import plan
+    from clients.population import populate
+
+    configuration = load(preset, config, settings)
+    population = populate(configuration)
+    asked = configuration.training.path
+    training, device = configuration.local_training(), configuration.machine.device
+    found = plan(population.model, population.data, training, device)
+    sentence = f"{found.path} path: {found.reason}"
+    if asked != "auto":
+        sentence = f"{asked} path, as the configuration says; left open it would be the {sentence}"
+    return "; ".join([sentence, *found.layers])
