@@ -1,8 +1,9 @@
-"""Local training of one client: line 3 of Algorithm 3.
+"""What local training is, whoever computes it: line 3 of Algorithm 3.
 
 Every active client takes tau steps of SGD from the global model w_t on its own data, and sends
 the update Δ = w_t − w_end (a pseudo-gradient). Its batch order follows from a seed that the
-client can compute again, so that the owner of an update can repeat it.
+client can compute again, so that the owner of an update can repeat it. The steps themselves are
+taken by the trainers of `clients/engine`.
 """
 
 from __future__ import annotations
@@ -12,20 +13,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 
 from clients.chance import permutations
-from clients.devices import device_named, reproducible
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-    from clients.datasets.federated import Samples
-    from clients.models.model import Model, ParameterVector
-
-Updates = NDArray[np.float32]
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,19 +57,6 @@ class LocalTraining:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingJob:
-    """One client's training in one round.
-
-    Attributes:
-        client: whose data.
-        seed: what the batch order follows from, 32 bytes.
-    """
-
-    client: int
-    seed: bytes
-
-
 def batches(seed: bytes, samples: int, settings: LocalTraining) -> Iterator[NDArray[np.int64]]:
     """Yield the sample indices of each SGD step.
 
@@ -105,49 +87,13 @@ def batches(seed: bytes, samples: int, settings: LocalTraining) -> Iterator[NDAr
         waiting = waiting[size:]
 
 
-class LocalTrainer:
-    """Trains one client after another, in this process.
+def samples_gone_through(samples: int, settings: LocalTraining) -> int:
+    """Return how many samples the steps of one training take together: what it costs.
 
     Args:
-        model: the model.
-        train: training samples of client i at index i.
-        settings: how each client trains.
-        device: where: "cpu" or "cuda".
+        samples: the client's samples, at least 1.
+        settings: batch size and length of the training.
     """
-
-    def __init__(
-        self, model: Model, train: Sequence[Samples], settings: LocalTraining, device: str
-    ) -> None:
-        self._model = model
-        self._settings = settings
-        self._device = device_named(device)
-        self._x = [torch.tensor(samples.x, device=self._device) for samples in train]
-        self._y = [torch.tensor(samples.y, device=self._device) for samples in train]
-
-    def updates(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> Updates:
-        """Return the update of every job.
-
-        Args:
-            start: the global model w_t, shape (d,).
-            jobs: the jobs.
-
-        Returns:
-            Updates in the order of the jobs, shape (jobs, d).
-        """
-        updates = np.empty((len(jobs), self._model.dimension), dtype=np.float32)
-        with reproducible(self._device), torch.no_grad():
-            w_start = torch.tensor(start, device=self._device)
-            for row, job in zip(updates, jobs, strict=True):
-                row[:] = self._update(w_start, job).numpy(force=True)
-        return updates
-
-    def _update(self, w_start: torch.Tensor, job: TrainingJob) -> torch.Tensor:
-        x, y = self._x[job.client], self._y[job.client]
-        # A vector of its own, not a row of the result: kernels may sum in another order at
-        # another alignment, and then a row's bytes would depend on its place.
-        w = w_start.clone()
-        for indices in batches(job.seed, len(y), self._settings):
-            batch = torch.from_numpy(indices).to(self._device)
-            gradient = self._model.gradient(w, x[batch], y[batch])
-            w.sub_(gradient.mul_(self._settings.learning_rate))
-        return w_start - w
+    if settings.local_epochs is not None:
+        return settings.local_epochs * samples
+    return (settings.local_steps or 0) * min(settings.batch_size, samples)

@@ -38,6 +38,9 @@ def follow_parent() -> None:
     """Let a worker process live no longer than its parent, which alone minds interrupts."""
     # Ctrl-C reaches every process of the terminal; the parent decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Locks that libraries make (tqdm, for torch.fx) have no name that way: a process that is killed
+    # would leave it behind, and the resource tracker complain of it.
+    multiprocessing.set_start_method("fork", force=True)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 

@@ -1,4 +1,4 @@
-"""One client's training: settings, batch order, steps."""
+"""One client's training: settings, batch order, how much it is."""
 
 from __future__ import annotations
 
@@ -7,14 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from clients.datasets.federated import frozen_samples
-from clients.local_sgd import (
-    LocalTrainer,
-    LocalTraining,
-    TrainingJob,
-    batches,
-)
-from clients.models.softmax import SoftmaxRegression
+from clients.local_sgd import LocalTraining, batches, samples_gone_through
 from ledger.protocol.errors import ConfigurationError
 
 SEED = bytes(range(32))
@@ -72,10 +65,12 @@ def test_settings_out_of_range_are_refused(setting: dict[str, Any], fact: str) -
         LocalTraining(**{**good, **setting})
 
 
-def test_one_step_by_pencil() -> None:
-    # W = b = 0, one sample x = 3 of class 1: gradient (1.5, -1.5, 0.5, -0.5), rate 1/2.
-    # Δ = w_start − w_end is the rate times the gradient.
-    sample = frozen_samples(np.full((1, 1, 1, 1), 3.0, dtype=np.float32), np.array([1]))
-    trainer = LocalTrainer(SoftmaxRegression((1, 1, 1), 2), [sample], steps(1, 8), "cpu")
-    updates = trainer.updates(np.zeros(4, dtype=np.float32), [TrainingJob(0, SEED)])
-    assert updates.tolist() == [[0.75, -0.75, 0.25, -0.25]]
+@pytest.mark.parametrize(
+    ("settings", "samples"),
+    [(steps(5, 4), 10), (steps(3, 32), 2), (epochs(2, 4), 10), (epochs(1, 32), 2)],
+)
+def test_a_training_goes_through_as_many_samples_as_its_batches_hold(
+    settings: LocalTraining, samples: int
+) -> None:
+    held = sum(len(batch) for batch in batches(SEED, samples, settings))
+    assert samples_gone_through(samples, settings) == held

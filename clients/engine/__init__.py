@@ -1,0 +1,1 @@
+"""Where the arithmetic of a run is done: training, distances and evaluation, on any layout."""

@@ -1,0 +1,81 @@
+"""The engine that a run asks for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from clients.devices import device_named
+from clients.engine.distances import engine_distances
+from clients.engine.local import LocalEngine
+from clients.engine.workers.pool import PoolEngine
+from clients.engine.workload import Workload
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from clients.datasets.federated import FederatedData, Samples
+    from clients.engine.port import Engine
+    from clients.engine.workload import Path
+    from clients.local_sgd import LocalTraining
+    from clients.models.model import Model
+
+MAX_WORKERS = 256
+
+
+def open_engine(  # noqa: PLR0913 - what is computed, and six ways to say how
+    model: Model,
+    data: FederatedData,
+    training: LocalTraining,
+    *,
+    device: str,
+    workers: int,
+    path: Path,
+    sets: Mapping[str, Samples],
+    rows: int,
+    cluster: str | None = None,
+) -> Engine:
+    """Return an engine; the updates are the same whatever the number of workers.
+
+    Args:
+        model: the model.
+        data: whose clients train.
+        training: how each client trains.
+        device: "cpu", "cuda" or "auto". What is done on CUDA is the same code as on the CPU, but
+            nobody has run it on a GPU yet.
+        workers: 1 does everything in this process; more in as many spawned processes, which keep
+            the data and live until `close`. A script that asks for more must guard its main part
+            by `if __name__ == "__main__"`.
+        path: by which trainer.
+        sets: samples to evaluate on, by name.
+        rows: how many clients one call trains at most: the memory for their updates is asked for
+            once. More can be trained, but take memory again.
+        cluster: address of a Ray cluster whose actors are the workers, "local" for one of its
+            own; None for this machine without Ray.
+
+    Returns:
+        The engine, which is a context manager; workers may still be starting.
+
+    Raises:
+        ConfigurationError: a number of workers out of range, or a device that is not there.
+    """
+    if not 1 <= workers <= MAX_WORKERS:
+        raise ConfigurationError(f"workers = {workers}: must be 1 .. {MAX_WORKERS}")
+    workload = Workload(
+        model=model,
+        train=data.train,
+        sets=dict(sets),
+        collate=data.collate,
+        training=training,
+        device=device_named(device).type,
+        path=path,
+    )
+    distances = engine_distances(workload.device, workers)
+    if cluster is not None:
+        # Only those who ask for a cluster load what speaks to one.
+        from clients.engine.cluster import RayEngine  # noqa: PLC0415
+
+        return RayEngine(workload, workers, distances, cluster)
+    if workers == 1:
+        return LocalEngine(workload, rows, distances)
+    return PoolEngine(workload, workers, rows, distances)
