@@ -5,6 +5,10 @@ medians over rounds from the third on: a deployment's first rounds pay for stora
 ones overwrite. Every transaction is signed, run by the embedded chain and on disk (synchronous
 FULL) when its time ends; signatures of clients and members are made outside of it.
 
+The memory ledger takes the same transactions first, so that it finds no signature recovered that
+the chain's twin has asked for already. Milliseconds are wall time, and CPU milliseconds beside it.
+A whole round of `digits` on either ledger is measured by `benchmarks.digits_round`.
+
 In both phases the same members reply; "with other repliers" is the dearest `decide`, in which the
 election is certified by the last places: the contract has to look up nearly every member.
 
@@ -22,28 +26,39 @@ import json
 import platform
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.rounds import RecordedRounds
+from benchmarks.recorded_rounds import RecordedRounds
 from ledger.chain.embedded.chain import EmbeddedChain
-from ledger.protocol import sampling
+from ledger.chain.memory.ledger import MemoryLedger
+from ledger.protocol import encoding, sampling
+from ledger.protocol.ledger_state import registry_batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from ledger.chain.ports import Receipt
 
 SIZES = ((4, 6), (7, 20), (21, 65), (43, 65))
 CLIENTS = 1075
 RESULTS = Path(__file__).parent / "results"
 GAS_SNAPSHOT = Path(__file__).parent.parent / "contracts" / "gas_snapshot.json"
+DIGITS_ROUNDS = 25
 Row = dict[str, Any]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Milliseconds of one transaction."""
+
+    wall: float
+    cpu: float
 
 
 def main() -> None:
@@ -59,9 +74,12 @@ def main() -> None:
             round_costs(Path(folder) / f"{members}.sqlite", (members, trainers), arguments)
             for members, trainers in SIZES
         ]
+        digits = None if arguments.without_training else _digits(Path(folder))
     _show("ledger", rows)
+    if digits is not None:
+        _show("a round of digits", [digits])
     RESULTS.mkdir(exist_ok=True)
-    found = {"machine": platform.processor() or platform.machine(), "rows": rows}
+    found = {"machine": platform.processor() or platform.machine(), "rows": rows, "digits": digits}
     (RESULTS / "ledger.json").write_text(json.dumps(found, indent=1) + "\n", "utf-8")
 
 
@@ -116,8 +134,9 @@ def round_costs(path: Path, size: tuple[int, int], arguments: argparse.Namespace
         started = time.perf_counter()
         run = RecordedRounds(chain, members, trainers, arguments.clients)
         registration_ms = (time.perf_counter() - started) * 1e3
+        memory = _remembered(run)
         deployed, *registered = (receipt.gas_used for receipt in run.registrations)
-        measured = [_record_round(run) for _ in range(2 + arguments.rounds)][2:]
+        measured = [_record_round(run, memory) for _ in range(2 + arguments.rounds)][2:]
         row: Row = {
             "C": members,
             "n": trainers,
@@ -126,7 +145,7 @@ def round_costs(path: Path, size: tuple[int, int], arguments: argparse.Namespace
             "deploy and register ms": round(registration_ms),
         }
         row |= {key: round(median(one[key] for one in measured), 1) for key in measured[0]}
-        others = [_record_round(run, other_repliers=True) for _ in range(arguments.rounds)]
+        others = [_record_round(run, memory, other_repliers=True) for _ in range(arguments.rounds)]
         row["decide gas with other repliers"] = round(median(one["decide gas"] for one in others))
         few = round(median(_half_a_round(run) for _ in range(arguments.rounds)))
         row["gas per commitment"] = round(row["commit gas"] / (members + trainers))
@@ -134,6 +153,9 @@ def round_costs(path: Path, size: tuple[int, int], arguments: argparse.Namespace
             (row["commit gas"] - few) / ((members + trainers) // 2)
         )
         row["ledger ms"] = round(row["commit ms"] + row["decide ms"], 1)
+        chain_cpu = row["commit CPU ms"] + row["decide CPU ms"]
+        memory_cpu = row["memory commit CPU ms"] + row["memory decide CPU ms"]
+        row["chain / memory, CPU"] = round(chain_cpu / memory_cpu, 1)
         if not arguments.without_training:
             training_ms = _training_milliseconds(run, arguments)
             row["training ms"] = round(training_ms, 1)
@@ -141,17 +163,41 @@ def round_costs(path: Path, size: tuple[int, int], arguments: argparse.Namespace
     return row
 
 
-def _record_round(run: RecordedRounds, *, other_repliers: bool = False) -> dict[str, float]:
-    """Decide one round; return gas and milliseconds of its two transactions."""
-    signed = run.signed_commitments(run.active)
-    committed, commit_ms = _timed(lambda: run.commit(signed))
+def _remembered(run: RecordedRounds) -> MemoryLedger:
+    """Return a memory ledger that stands where the recorded one does: in round 1."""
+    memory = MemoryLedger(run.state.deployment, run.state.domain)
+    words = [encoding.registry_word(client) for client in run.state.registry]
+    _, batches = registry_batches(words)
+    for batch, rest in batches:
+        memory.register_clients(batch, rest)
+    return memory
+
+
+def _record_round(
+    run: RecordedRounds, memory: MemoryLedger, *, other_repliers: bool = False
+) -> dict[str, float]:
+    """Decide one round on both ledgers; return gas and milliseconds of its two transactions.
+
+    Raises:
+        RuntimeError: the two ledgers do not have one history.
+    """
+    number, signed = run.state.round, run.signed_commitments(run.active)
+    _, remembered_commit = _timed(lambda: memory.commit_updates(number, signed))
+    committed, commit = _timed(lambda: run.commit(signed))
     made = run.certified(other_repliers=other_repliers)
-    decided, decide_ms = _timed(lambda: run.decide(made))
+    _, remembered_decide = _timed(lambda: memory.decide(number, made.decision, made.certificates))
+    decided, decide = _timed(lambda: run.decide(made))
+    if memory.state().head != run.state.head:
+        raise RuntimeError(f"the memory ledger has another head after round {number}")
     return {
         "commit gas": committed.gas_used,
-        "commit ms": commit_ms,
+        "commit ms": commit.wall,
+        "commit CPU ms": commit.cpu,
+        "memory commit CPU ms": remembered_commit.cpu,
         "decide gas": decided.gas_used,
-        "decide ms": decide_ms,
+        "decide ms": decide.wall,
+        "decide CPU ms": decide.cpu,
+        "memory decide CPU ms": remembered_decide.cpu,
     }
 
 
@@ -166,36 +212,52 @@ def _half_a_round(run: RecordedRounds) -> int:
 def _training_milliseconds(run: RecordedRounds, arguments: argparse.Namespace) -> float:
     """Return the median time in which the active clients train and the members score."""
     # Imported here: without training the benchmark needs no machine-learning framework.
-    from clients.datasets.registry import load_dataset  # noqa: PLC0415
-    from clients.local_sgd import LocalTraining, TrainingJob  # noqa: PLC0415
+    from clients.datasets.registry import DataChoice, load_dataset  # noqa: PLC0415
+    from clients.engine.opening import open_engine  # noqa: PLC0415
+    from clients.engine.port import TrainingJob  # noqa: PLC0415
+    from clients.local_sgd import LocalTraining  # noqa: PLC0415
     from clients.models.registry import model_named  # noqa: PLC0415
-    from clients.scoring import device_distances  # noqa: PLC0415
-    from clients.training import TrainingEngine  # noqa: PLC0415
     from ledger.protocol.rules.distance.squared import SQUARED  # noqa: PLC0415
 
     rng, state = np.random.default_rng(1), run.state
-    data = load_dataset("digits", arguments.clients, rng)
-    model = model_named("softmax", data.input_shape, data.classes)
+    data = load_dataset(DataChoice("digits"), arguments.clients, rng)
+    model = model_named("softmax", data.form)
     settings = LocalTraining(learning_rate=0.1, batch_size=32, local_steps=arguments.local_steps)
     start, found = model.initial(rng), []
     active = (*run.trainers, *state.committee)
-    with TrainingEngine(model, data.train, settings) as engine:
+    with open_engine(
+        model,
+        data,
+        settings,
+        device="cpu",
+        workers=1,
+        path="lockstep",
+        sets={},
+        rows=len(active),
+    ) as engine:
         for _ in range(1 + arguments.rounds):
             jobs = [
                 TrainingJob(client, sampling.training_seed(state.seed, client)) for client in active
             ]
             started = time.perf_counter()
-            updates = engine.train(start, jobs)
+            updates = [update.vector for update in engine.train(start, jobs)]
             by_client = dict(zip(active, updates, strict=True))
-            device_distances()(SQUARED, model.layout, by_client, state.committee)
+            engine.distances(SQUARED, model.layout, by_client, state.committee)
             found.append((time.perf_counter() - started) * 1e3)
     return median(found[1:])
 
 
-def _timed(send: Callable[[], Receipt]) -> tuple[Receipt, float]:
-    started = time.perf_counter()
-    receipt = send()
-    return receipt, (time.perf_counter() - started) * 1e3
+def _digits(folder: Path) -> Row:
+    from benchmarks.digits_round import digits_rounds  # noqa: PLC0415 - it trains
+
+    return digits_rounds(folder, DIGITS_ROUNDS)
+
+
+def _timed(send: Callable[[], T]) -> tuple[T, Taken]:
+    wall, cpu = time.perf_counter(), time.process_time()
+    found = send()
+    spent = Taken((time.perf_counter() - wall) * 1e3, (time.process_time() - cpu) * 1e3)
+    return found, spent
 
 
 def _show(name: str, rows: list[Row]) -> None:

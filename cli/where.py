@@ -115,6 +115,12 @@ class Where:
             yield chain
 
     @contextmanager
+    def own_folder(self) -> Iterator[None]:
+        """Open the home for writing, but no chain."""
+        with self._writing():
+            yield
+
+    @contextmanager
     def _writing(self) -> Iterator[None]:
         home = Home(self.home)
         with made_if_needed(home), home.writing():
@@ -122,7 +128,8 @@ class Where:
 
     def _opener(self, *, create: bool, accept_rollback: bool) -> Callable[[], EmbeddedChain]:
         """Return what opens the own chain; all is imported by then, before there is a home."""
-        from ledger.chain.embedded.chain import SALT_BITS, EmbeddedChain, fresh_chain_id
+        from ledger.chain.embedded.chain import EmbeddedChain
+        from ledger.chain.embedded.identity import SALT_BITS, fresh_chain_id
 
         if not create:
             return functools.partial(

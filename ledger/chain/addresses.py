@@ -6,7 +6,6 @@ import functools
 from typing import TYPE_CHECKING
 
 import rlp  # type: ignore[import-untyped]
-from eth_hash.auto import keccak
 from eth_utils.address import (
     is_address,
     is_checksum_address,
@@ -15,6 +14,7 @@ from eth_utils.address import (
 )
 
 from ledger.protocol.errors import ChainError
+from ledger.protocol.keccak import keccak
 
 if TYPE_CHECKING:
     from eth_typing import Address

@@ -9,12 +9,13 @@ from __future__ import annotations
 import hashlib
 import struct
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
-from eth_hash.auto import keccak
 
 from ledger.protocol.errors import EncodingError
+from ledger.protocol.keccak import keccak
 from ledger.protocol.types import NO_DIGEST, Address, ClientId, Digest, RegisteredClient
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ INFINITY_BITS = 0x7FF0_0000_0000_0000
 """Bit pattern of +infinity: every finite non-negative float64 has a smaller one."""
 
 
-def sha256(data: bytes) -> Digest:
+def sha256(data: bytes | memoryview) -> Digest:
     """Return the content address of a blob."""
     return Digest(hashlib.sha256(data).digest())
 
@@ -117,6 +118,12 @@ def word_distance(word: int) -> float:
 
 def set_digest(clients: Sequence[ClientId]) -> Digest:
     """Return keccak256(abi.encode(uint32[])) of the clients in ranking order."""
+    return _set_digest(tuple(clients))
+
+
+@lru_cache(maxsize=256)
+def _set_digest(clients: tuple[ClientId, ...]) -> Digest:
+    # All members of a process ask for the same few sets, again and again.
     return keccak256(word(32) + array_words(clients))
 
 
@@ -310,7 +317,12 @@ def vector_bytes(vector: NDArray[np.float32]) -> bytes:
     return np.ascontiguousarray(vector, dtype="<f4").tobytes()
 
 
-def vector_from_bytes(data: bytes, dimension: int) -> NDArray[np.float32]:
+def vector_view(vector: NDArray[np.float32]) -> memoryview:
+    """Return the same bytes where they lie, read-only, of a vector with at least one number."""
+    return np.ascontiguousarray(vector, dtype="<f4").data.cast("B").toreadonly()
+
+
+def vector_from_bytes(data: bytes | memoryview, dimension: int) -> NDArray[np.float32]:
     """Return the vector behind a payload or a model blob, shape (dimension,), read-only.
 
     Args:
@@ -323,8 +335,9 @@ def vector_from_bytes(data: bytes, dimension: int) -> NDArray[np.float32]:
     Raises:
         EncodingError: another length than 4·d bytes, or a number that is not finite.
     """
-    if len(data) != 4 * dimension:
-        raise EncodingError(f"{len(data)} bytes are not {dimension} float32 numbers")
+    length = memoryview(data).nbytes
+    if length != 4 * dimension:
+        raise EncodingError(f"{length} bytes are not {dimension} float32 numbers")
     vector = np.frombuffer(data, dtype="<f4")
     if not np.isfinite(vector).all():
         raise EncodingError("a number is not finite")

@@ -82,8 +82,9 @@ def sign(signer: Signer, domain: Domain, message: Message) -> bytes:
     return signer.sign(typed_digest(domain, message))
 
 
+@lru_cache(maxsize=4096)
 def recover(digest: Digest, signature: bytes) -> Address:
-    """Return the address that signed a digest.
+    """Return the address that signed a digest; what was asked lately is not computed again.
 
     Args:
         digest: what was signed.

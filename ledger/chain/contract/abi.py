@@ -10,7 +10,6 @@ from typing import Any, cast
 
 from eth_abi.abi import decode, encode
 from eth_abi.exceptions import DecodingError
-from eth_hash.auto import keccak
 from eth_utils.abi import (
     collapse_if_tuple,
     event_abi_to_log_topic,
@@ -21,6 +20,7 @@ from eth_utils.abi import (
 
 from ledger.chain.ports import NotServedError
 from ledger.protocol.errors import ChainError
+from ledger.protocol.keccak import keccak
 
 ERROR_SELECTOR = keccak(b"Error(string)")[:4]
 

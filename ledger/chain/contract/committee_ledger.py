@@ -19,7 +19,7 @@ from ledger.protocol.types import Beacon, ClientId, Digest, Form, RegisteredClie
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ledger.chain.ports import ChainReader, ChainWriter, Log, Receipt
+    from ledger.chain.ports import Block, ChainReader, ChainWriter, Log, Receipt
     from ledger.protocol.types import SignedCommitment
 
 ROUND_EVENTS = ("UpdatesCommitted", "RoundDecided", "RoundAbandoned", "ClientBanned")
@@ -174,6 +174,8 @@ class CommitteeLedger(LedgerStorage):
     Attributes:
         from_block: the block that created it; no event is older.
     """
+
+    is_recorded = True
 
     def __init__(self, chain: ChainReader, address: str, from_block: int = 0) -> None:
         super().__init__(chain, address)
@@ -352,13 +354,34 @@ class CommitteeLedger(LedgerStorage):
 class LedgerWriter(CommitteeLedger):
     """A deployed contract to send transactions to; a refusal is raised with its reason.
 
-    Every method returns the receipt. It raises the contract's Refusal, a SignatureError where a
-    signature has no compact form, and a ChainError where the chain did not take the transaction.
+    Every transaction returns its receipt. It raises the contract's Refusal, a SignatureError where
+    a signature has no compact form, and a ChainError where the chain did not take the transaction.
     """
 
     def __init__(self, chain: ChainWriter, address: str, from_block: int = 0) -> None:
         super().__init__(chain, address, from_block)
         self.writer = chain
+
+    def newest_block(self) -> Block:
+        """Return the chain's head."""
+        return self.chain.head()
+
+    def block(self, number: int) -> Block:
+        """Return one block of the chain."""
+        return self.chain.block(number)
+
+    def mine(self, blocks: int) -> None:
+        """Let so many empty blocks pass."""
+        self.writer.mine(blocks)
+
+    def would_take(self, round_number: int, signed: Sequence[SignedCommitment]) -> bool:
+        """Say whether the contract would take these commitments, which is asked and not tried."""
+        call = calls.CommitCall(round_number, tuple(signed))
+        try:
+            self.chain.call(self.address, calls.encode_call(call))
+        except TransactionRevertedError:
+            return False
+        return True
 
     def register_clients(self, words: Sequence[int], rest: Digest) -> Receipt:
         """Register a batch of clients; see `rounds.register_clients`."""

@@ -16,7 +16,6 @@ import time
 from typing import TYPE_CHECKING
 
 from eth.exceptions import PyEVMError
-from eth_hash.auto import keccak
 from eth_keys.datatypes import PrivateKey
 from eth_keys.exceptions import BadSignature
 from eth_typing import Address
@@ -28,6 +27,7 @@ from ledger.chain.embedded.file.head_note import Acknowledged, HeadNote
 from ledger.chain.embedded.file.store import SCHEMA_VERSION, Store
 from ledger.chain.embedded.file.write_ahead import WriteAheadLog
 from ledger.chain.embedded.file.writer_lock import WriterLock
+from ledger.chain.embedded.identity import DEFAULT_CHAIN_ID
 from ledger.chain.embedded.machine import evm
 from ledger.chain.embedded.machine.accounts import GENESIS_BALANCE_WEI, TEST_KEYS, address_of
 from ledger.chain.embedded.machine.evm_values import base_fee
@@ -41,6 +41,7 @@ from ledger.chain.ports import (
     WrongChainIdError,
 )
 from ledger.protocol.errors import ChainError
+from ledger.protocol.keccak import keccak
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -50,30 +51,10 @@ if TYPE_CHECKING:
 
     from ledger.chain.embedded.file.sqlite_file import Synchronous
 
-DEFAULT_CHAIN_ID = 0x434D464C
-"""The letters CMFL: of no public chain, so that no transaction can be replayed on one."""
-
-SALT_BITS = 22
-
 DEFAULT_GAS_LIMIT = 200_000_000
 
 _MALFORMED = (TypeError, ValueError, RecursionError)
 _TRANSACTION_TYPES = (1, 2)  # with an access list, and EIP-1559: both name their chain
-
-
-def fresh_chain_id(salt: int) -> int:
-    """Return the id of a chain that is to be told from all other embedded chains.
-
-    Two runs of one configuration have the same contract address, so on chains of one id a
-    signature of the one would be good on the other, and two honest votes a proof of equivocation.
-
-    Args:
-        salt: `SALT_BITS` random bits.
-
-    Returns:
-        The letters CMFL and the salt: below 2**53, as JavaScript's wallets need it.
-    """
-    return DEFAULT_CHAIN_ID << SALT_BITS | salt
 
 
 class EmbeddedChain(EmbeddedReader):

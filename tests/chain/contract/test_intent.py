@@ -9,7 +9,8 @@ import pytest
 
 from ledger.chain.contract.deployment import connect, creation_data, deploy, deployment_for
 from ledger.chain.contract.manifest import read_run_manifest
-from ledger.chain.embedded.chain import DEFAULT_CHAIN_ID, EmbeddedChain
+from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.identity import DEFAULT_CHAIN_ID
 from ledger.chain.embedded.machine.accounts import TEST_KEYS
 from ledger.chain.ports import TransactionTimeoutError
 from ledger.chain.rpc.chain import RpcChain
@@ -42,7 +43,7 @@ class KilledError(BaseException):
 class LastDisk(Disk):
     """The disk of a process that is killed where it would write the manifest."""
 
-    def write_whole(self, path: Path, data: bytes, *, durable: bool = True) -> None:
+    def write_whole(self, path: Path, data: bytes | memoryview, *, durable: bool = True) -> None:
         if path.name == "deployment.json":
             raise KilledError
         super().write_whole(path, data, durable=durable)
@@ -51,7 +52,7 @@ class LastDisk(Disk):
 class UnsentDisk(Disk):
     """The disk of a process that is killed once it has said what it is about to send."""
 
-    def write_whole(self, path: Path, data: bytes, *, durable: bool = True) -> None:
+    def write_whole(self, path: Path, data: bytes | memoryview, *, durable: bool = True) -> None:
         super().write_whole(path, data, durable=durable)
         raise KilledError
 

@@ -13,7 +13,8 @@ import pytest
 import rlp  # type: ignore[import-untyped]
 from eth_account import Account
 
-from ledger.chain.embedded.chain import DEFAULT_CHAIN_ID, EmbeddedChain
+from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.identity import DEFAULT_CHAIN_ID
 from ledger.chain.embedded.machine import evm
 from ledger.chain.embedded.machine.accounts import TEST_KEYS, address_of
 from ledger.chain.embedded.reader import EmbeddedReader

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import rlp  # type: ignore[import-untyped]
 from eth.db.schema import SchemaV1
 from eth.rlp.sedes import chain_gaps
-from eth_hash.auto import keccak
 from rlp.exceptions import RLPException  # type: ignore[import-untyped]
 
 from ledger.chain.embedded.checks.state_walk import verify_state
 from ledger.chain.embedded.file import log_table
 from ledger.chain.ports import BlockDamagedError, ChainDamagedError
+from ledger.protocol.keccak import keccak
 
 if TYPE_CHECKING:
     from eth.abc import BlockHeaderAPI

@@ -18,13 +18,13 @@ from eth.db.trie import make_trie_root_and_nodes
 from eth.exceptions import PyEVMError
 from eth.vm.header import HeaderSedes
 from eth_bloom.bloom import BloomFilter
-from eth_hash.auto import keccak
 from eth_utils.exceptions import ValidationError
 
 from ledger.chain.embedded.checks import continuation
 from ledger.chain.embedded.file import log_table
 from ledger.chain.embedded.machine import evm
 from ledger.chain.ports import BlockDamagedError, ChainDamagedError
+from ledger.protocol.keccak import keccak
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

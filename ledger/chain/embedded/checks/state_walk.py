@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import rlp  # type: ignore[import-untyped]
 from eth.constants import BLANK_ROOT_HASH, EMPTY_SHA3
-from eth_hash.auto import keccak
 from rlp.exceptions import RLPException  # type: ignore[import-untyped]
 
 from ledger.chain.ports import ChainDamagedError
+from ledger.protocol.keccak import keccak
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

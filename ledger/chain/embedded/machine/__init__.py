@@ -1,1 +1,1 @@
-"""The EVM itself: eth-tester's Prague chain on py-evm, over our own storage."""
+"""The EVM itself: py-evm's Prague chain over our own storage."""

@@ -7,8 +7,9 @@ derived from a sentence in this file, worth nothing, and must never hold value o
 
 from __future__ import annotations
 
-from eth_hash.auto import keccak
 from eth_keys.datatypes import PrivateKey
+
+from ledger.protocol.keccak import keccak
 
 TEST_KEYS: tuple[bytes, ...] = tuple(
     keccak(b"PUBLIC TEST KEY of the embedded chain, no secret: relayer %d" % number)

@@ -1,9 +1,9 @@
-"""The EVM inside this process: eth-tester's Prague chain (py-evm) over our own storage.
+"""The EVM inside this process: a Prague chain of py-evm's over our own storage.
 
-eth-tester defines the chain (fork, constant gas limit, genesis) and py-evm executes it; both were
-made to forget everything when the process ends. Here the chain gets a storage that keeps a block's
-writes in memory until the block is complete, because py-evm writes a transaction's state before
-its block exists.
+Fork, constant gas limit and genesis are eth-tester's, and a test compares them; made here, they
+cost no import of its accounts, key files and curves. py-evm's own chain forgets everything when the
+process ends. This one gets a storage that keeps a block's writes in memory until the block is
+complete, because py-evm writes a transaction's state before its block exists.
 
 Everything under a 32-byte key is content-addressed: header, trie nodes and code are filed under
 their own hash. It is checked on every read, so that whatever a call or a receipt shows follows
@@ -18,18 +18,24 @@ import sqlite3
 import sys
 from typing import TYPE_CHECKING
 
-from eth.constants import ZERO_HASH32
+from eth.chains.base import MiningChain
+from eth.constants import (
+    BLANK_ROOT_HASH,
+    GENESIS_BLOCK_NUMBER,
+    GENESIS_COINBASE,
+    GENESIS_EXTRA_DATA,
+    POST_MERGE_DIFFICULTY,
+    POST_MERGE_MIX_HASH,
+    POST_MERGE_NONCE,
+    ZERO_HASH32,
+)
 from eth.db.atomic import AtomicDB, AtomicDBWriteBatch
 from eth.db.backends.base import BaseAtomicDB
 from eth.db.backends.memory import MemoryDB
 from eth.exceptions import PyEVMError, VMError
-from eth_hash.auto import keccak
+from eth.vm.forks.prague import PragueVM
 from eth_keys.datatypes import PrivateKey
 from eth_keys.exceptions import BadSignature
-from eth_tester.backends.pyevm.main import (  # type: ignore[import-untyped]
-    get_default_genesis_params,
-    setup_tester_chain,
-)
 from eth_utils.exceptions import ValidationError
 from rlp.exceptions import RLPException  # type: ignore[import-untyped]
 from trie.exceptions import (
@@ -44,13 +50,13 @@ from trie.exceptions import ValidationError as TrieValidationError
 
 from ledger.chain.ports import ChainDamagedError
 from ledger.protocol.errors import ChainError
+from ledger.protocol.keccak import keccak
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from eth.abc import AtomicWriteBatchAPI
-    from eth.chains.base import MiningChain
-    from eth.typing import AccountDetails
+    from eth.abc import AtomicWriteBatchAPI, BlockHeaderAPI
+    from eth.typing import AccountDetails, HeaderParams
 
     from ledger.chain.embedded.file.store import Store
 
@@ -148,17 +154,27 @@ def verify_fast_signatures() -> None:
         raise ChainError(f"eth-keys uses {name}; install coincurve")
 
 
+class _PragueChain(MiningChain):
+    """Prague from block 0 on, and as much gas in every block as in the one before."""
+
+    vm_configuration = ((GENESIS_BLOCK_NUMBER, PragueVM),)
+
+    def create_header_from_parent(
+        self, parent_header: BlockHeaderAPI, **header_params: HeaderParams
+    ) -> BlockHeaderAPI:
+        """Return the next block's header, as far as its parent says it."""
+        fixed = header_params | {"gas_limit": parent_header.gas_limit}
+        return super().create_header_from_parent(parent_header, **fixed)
+
+
 @functools.cache
 def chain_class(chain_id: int) -> type[MiningChain]:
-    """Return eth-tester's chain on the Prague fork, with our chain id.
+    """Return the chain with our chain id.
 
     Args:
         chain_id: the EIP-155 id that transactions and the CHAINID opcode see.
     """
-    # Only its class is wanted; left alone it reads a clock, which may stand before 1970.
-    parameters = get_default_genesis_params({"timestamp": 0})
-    _, template = setup_tester_chain(genesis_params=parameters, num_accounts=1)
-    named: type[MiningChain] = type(template).configure("LedgerChain", chain_id=chain_id)
+    named: type[MiningChain] = _PragueChain.configure("LedgerChain", chain_id=chain_id)
     return named
 
 
@@ -173,8 +189,18 @@ def make_genesis(
         timestamp: Unix seconds.
         balances: wei per funded address of 20 bytes.
     """
-    parameters = get_default_genesis_params({"gas_limit": gas_limit, "timestamp": timestamp})
-    parameters["parent_beacon_block_root"] = BEACON_ROOT
+    parameters: dict[str, HeaderParams] = {
+        "coinbase": GENESIS_COINBASE,
+        "difficulty": POST_MERGE_DIFFICULTY,
+        "extra_data": GENESIS_EXTRA_DATA,
+        "gas_limit": gas_limit,
+        "mix_hash": POST_MERGE_MIX_HASH,
+        "nonce": POST_MERGE_NONCE,
+        "receipt_root": BLANK_ROOT_HASH,
+        "timestamp": timestamp,
+        "transaction_root": BLANK_ROOT_HASH,
+        "parent_beacon_block_root": BEACON_ROOT,
+    }
     state: dict[bytes, AccountDetails] = {
         address: {"balance": balance, "nonce": 0, "code": b"", "storage": {}}
         for address, balance in balances.items()

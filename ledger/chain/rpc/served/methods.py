@@ -11,8 +11,6 @@ import logging
 import math
 from typing import TYPE_CHECKING, Any
 
-from eth_hash.auto import keccak
-
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.chain.ports import TransactionRevertedError
 from ledger.chain.rpc import wire
@@ -21,6 +19,7 @@ from ledger.chain.rpc.served.log_methods import LogMethods
 from ledger.chain.rpc.served.sending_methods import SendingMethods
 from ledger.chain.rpc.served.state_methods import StateMethods
 from ledger.protocol.errors import ChainError
+from ledger.protocol.keccak import keccak
 
 if TYPE_CHECKING:
     from ledger.chain.embedded.reader import EmbeddedReader

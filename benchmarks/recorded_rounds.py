@@ -1,0 +1,218 @@
+"""Rounds of a deployed contract without clients: keys sign digests that stand for nothing.
+
+What a transaction costs depends on sizes and signatures only, so no model is trained here. Keys
+are derived from a sentence: PUBLIC TEST KEYS, worth nothing. Equal calls make equal bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ledger.chain.addresses import to_canonical
+from ledger.chain.contract.committee_ledger import LedgerWriter
+from ledger.chain.contract.deployment import DEPLOYMENT_GAS, creation_data
+from ledger.protocol import encoding, ledger_state, rounds
+from ledger.protocol.consensus import majority, primary_place
+from ledger.protocol.judgement import sets_of
+from ledger.protocol.ranking import rank
+from ledger.protocol.sampling import sample_trainers
+from ledger.protocol.signing import KeySigner, sign
+from ledger.protocol.types import (
+    NO_DIGEST,
+    Address,
+    Beacon,
+    ClientId,
+    Commitment,
+    Digest,
+    Domain,
+    Form,
+    Phase,
+    RegisteredClient,
+    SignedCommitment,
+    Vote,
+    VoteKind,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from ledger.chain.embedded.chain import EmbeddedChain
+    from ledger.chain.ports import Receipt
+
+Votes = tuple[ledger_state.SubmittedCertificate, ledger_state.SubmittedCertificate]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A decision with both certificates, ready to send."""
+
+    decision: ledger_state.SubmittedDecision
+    certificates: Votes
+
+
+class RecordedRounds:
+    """One deployed contract and its state, moved on by the executable specification.
+
+    Attributes:
+        chain: where the contract lives.
+        ledger: the contract.
+        state: what it keeps.
+        registrations: receipts of the deployment and of each batch of clients.
+    """
+
+    def __init__(self, chain: EmbeddedChain, members: int, trainers: int, clients: int) -> None:
+        keys = (encoding.keccak256(b"PUBLIC TEST KEY of client %d" % i) for i in range(clients))
+        self._keys = sorted(map(KeySigner, keys), key=lambda signer: signer.address)
+        registry = [RegisteredClient(key.address, 10 + i) for i, key in enumerate(self._keys)]
+        words = [encoding.registry_word(client) for client in registry]
+        digest, batches = ledger_state.registry_batches(words)
+        deployment = ledger_state.Deployment(
+            config=_digest("configuration", 0),
+            registry=digest,
+            clients=clients,
+            trainers=trainers,
+            members=members,
+            aggregation_ppm=400_000,
+            form=Form.FIRST,
+            rounds=2**32 - 1,
+            commit_blocks=2,
+            deadline_blocks=4,
+            replies=majority(members),
+            beacon=Beacon.NONE,
+            model=_digest("model", 0),
+        )
+        receipt = chain.send(None, creation_data(deployment), DEPLOYMENT_GAS)
+        if receipt.contract_address is None:
+            raise RuntimeError("the chain gave no address for the new contract")
+        self.chain = chain
+        self.ledger = LedgerWriter(chain, receipt.contract_address, receipt.block_number)
+        domain = Domain(chain.chain_id, Address(to_canonical(receipt.contract_address)))
+        self.state = rounds.deployed(deployment, domain)
+        self.registrations = [receipt]
+        for batch, rest in batches:
+            self.registrations.append(self._register(batch, rest))
+
+    @property
+    def trainers(self) -> tuple[ClientId, ...]:
+        """S_b of the open round, ascending."""
+        state, deployment = self.state, self.state.deployment
+        return sample_trainers(state.seed, deployment.clients, state.committee, deployment.trainers)
+
+    @property
+    def active(self) -> tuple[ClientId, ...]:
+        """Trainers and members of the open round, ascending."""
+        return tuple(sorted({*self.trainers, *self.state.committee}))
+
+    def signed_commitments(self, clients: Iterable[ClientId]) -> list[SignedCommitment]:
+        """Return a commitment of each client for the open round."""
+        number, domain, found = self.state.round, self.state.domain, []
+        for client in clients:
+            word = encoding.commitment_of(client, _digest("payload", number))
+            promised = Commitment(number, client, word)
+            found.append(SignedCommitment(promised, sign(self._keys[client], domain, promised)))
+        return found
+
+    def certified(self, *, other_repliers: bool = False) -> Decision:
+        """Return an honest decision on all trainers.
+
+        Args:
+            other_repliers: the last places reply in the election, and not those that replied in
+                the aggregation, of whom the contract has looked up each.
+        """
+        state, decision = self.state, self._decision()
+        size = len(state.committee)
+        first, second = (primary_place(state.seed, phase, 0, size) for phase in Phase)
+        common = [place for place in range(size) if place not in {first, second}]
+        # In the smallest committees the primary of one phase has to reply in the other.
+        again = [*(common[::-1] if other_repliers else common), first]
+        found = (
+            self._certificate(decision, Phase.AGGREGATION, first, [*common, second]),
+            self._certificate(decision, Phase.ELECTION, second, again),
+        )
+        return Decision(decision, found)
+
+    def commit(self, signed: Sequence[SignedCommitment]) -> Receipt:
+        """Send commitments; return the receipt."""
+        return self._sent(
+            lambda block: rounds.commit_updates(self.state, self.state.round, signed, block),
+            lambda: self.ledger.commit_updates(self.state.round, signed),
+        )
+
+    def decide(self, made: Decision) -> Receipt:
+        """Send a decision; return the receipt."""
+        arguments = (self.state.round, made.decision, made.certificates)
+        return self._sent(
+            lambda block: rounds.decide(self.state, *arguments, block),
+            lambda: self.ledger.decide(*arguments),
+        )
+
+    def abandon(self) -> Receipt:
+        """Let the deadline pass and end the round; return the receipt."""
+        deadline = self.state.opened_block + self.state.deployment.deadline_blocks
+        self.chain.mine(max(0, deadline - self.chain.head().number - 1))
+        return self._sent(
+            lambda block: rounds.abandon_round(self.state, self.state.round, block),
+            lambda: self.ledger.abandon_round(self.state.round),
+        )
+
+    def _register(self, words: Sequence[int], rest: Digest) -> Receipt:
+        return self._sent(
+            lambda block: rounds.register_clients(self.state, words, rest, block),
+            lambda: self.ledger.register_clients(words, rest),
+        )
+
+    def _decision(self) -> ledger_state.SubmittedDecision:
+        number = self.state.round
+        order = sorted(self.trainers, key=lambda client: _digest("place", client))
+        return ledger_state.SubmittedDecision(
+            committee=self.state.committee,
+            ranking=rank((client, 1.0 + place / 7) for place, client in enumerate(order)),
+            base=self.state.commitments,
+            model=_digest("model", number),
+            updates_root=_digest("updates", number),
+            scores_root=_digest("scores", number),
+            threshold_bits=0,
+            reveal=_digest("reveal", number),
+            record=_digest("record", number),
+            incidents=NO_DIGEST,
+        )
+
+    def _certificate(
+        self,
+        decision: ledger_state.SubmittedDecision,
+        phase: Phase,
+        primary: int,
+        candidates: Sequence[int],
+    ) -> ledger_state.SubmittedCertificate:
+        state = self.state
+        able = [place for place in candidates if place != primary]
+        places = sorted(able[: state.deployment.replies])
+        sets = sets_of(state.deployment, decision.ranking, decision.threshold_bits)
+        chosen = encoding.set_digest(sets[phase - 1])
+        result = encoding.aggregation_result(decision.opening())
+        vote = Vote(VoteKind.REQUEST, state.round, phase, 0, decision.base, chosen, result)
+        reply = replace(vote, kind=VoteKind.REPLY)
+        keys = [self._keys[member] for member in state.committee]
+        return ledger_state.SubmittedCertificate(
+            view=0,
+            set_digest=chosen,
+            request=sign(keys[primary], state.domain, vote),
+            signers=sum(1 << place for place in places),
+            replies=tuple(sign(keys[place], state.domain, reply) for place in places),
+        )
+
+    def _sent(
+        self,
+        specified: Callable[[ledger_state.BlockContext], ledger_state.Step],
+        send: Callable[[], Receipt],
+    ) -> Receipt:
+        head = self.chain.head()
+        receipt = send()
+        block = ledger_state.BlockContext(head.number + 1, Digest(head.hash))
+        self.state, _ = specified(block)
+        return receipt
+
+
+def _digest(what: str, number: int) -> Digest:
+    return encoding.sha256(f"{what} {number}".encode())

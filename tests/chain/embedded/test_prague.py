@@ -1,0 +1,40 @@
+"""The chain that is made here is the one that eth-tester makes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eth.db.atomic import AtomicDB
+from eth.db.backends.memory import MemoryDB
+from eth_tester.backends.pyevm.main import (  # type: ignore[import-untyped]
+    get_default_genesis_params,
+    setup_tester_chain,
+)
+
+from ledger.chain.embedded.machine import evm
+
+BALANCES = {bytes([1]) * 20: 10**27, bytes([2]) * 20: 1}
+GAS_LIMIT = 200_000_000
+
+
+def test_genesis_forks_and_next_header_are_eth_testers() -> None:
+    parameters = get_default_genesis_params({"gas_limit": GAS_LIMIT, "timestamp": 1_700_000_000})
+    _, template = setup_tester_chain(genesis_params=parameters, num_accounts=1)
+    parameters["parent_beacon_block_root"] = evm.BEACON_ROOT
+    state: Any = {
+        address: {"balance": balance, "nonce": 0, "code": b"", "storage": {}}
+        for address, balance in BALANCES.items()
+    }
+    theirs = type(template).configure("Theirs", chain_id=7)
+    chain = theirs.from_genesis(AtomicDB(MemoryDB()), parameters, state)
+    genesis = chain.get_canonical_head()
+    found, _ = evm.make_genesis(7, GAS_LIMIT, 1_700_000_000, BALANCES)
+    ours = evm.chain_class(7)
+    assert found == genesis.hash
+    assert ours.vm_configuration == theirs.vm_configuration
+    assert ours.chain_id == 7
+    same = ours.from_genesis(AtomicDB(MemoryDB()), parameters, state)
+    after: Any = {"timestamp": 1_700_000_001, "parent_beacon_block_root": evm.BEACON_ROOT}
+    ahead = [one.create_header_from_parent(genesis, **after) for one in (chain, same)]
+    assert ahead[0] == ahead[1]
+    assert ahead[1].gas_limit == GAS_LIMIT

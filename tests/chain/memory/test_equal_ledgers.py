@@ -1,0 +1,167 @@
+"""The same actors on the embedded chain and in memory: everything that can be read is equal."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from clients.adversaries.faults import MemberFault
+from ledger.actors.journal import FileJournal, MemoryJournal
+from ledger.actors.mailbox import MemoryMailbox
+from ledger.actors.surroundings import Surroundings
+from ledger.blobs.store import MemoryBlobs
+from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.memory.ledger import memory_ledger
+from ledger.protocol.documents.run import RunDocument
+from ledger.protocol.encoding import vector_bytes
+from ledger.protocol.errors import (
+    CommitmentNotSignedError,
+    CommitmentsClosedError,
+    DeadlineNotReachedError,
+    Refusal,
+    WrongRoundError,
+)
+from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided, Stage
+from tests.actors.deployed import Deployed, deployed_on
+from tests.actors.support import LAYOUT, PARAMETERS, initial_model, registry_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from ledger.chain.contract.events import Recorded
+    from ledger.chain.round_ledger import RoundLedger
+    from ledger.protocol.parameters import Parameters
+
+SHORT = replace(PARAMETERS, deadline_blocks=8, rounds=6)
+
+
+def in_memory(parameters: Parameters) -> Deployed:
+    """Deploy a run of the tests' clients on a memory ledger."""
+    blobs = MemoryBlobs()
+    model = blobs.put(vector_bytes(initial_model()))
+    ledger = memory_ledger(RunDocument(parameters, registry_of(parameters), model, LAYOUT, {}))
+    around = Surroundings(
+        parameters=parameters,
+        layout=LAYOUT,
+        domain=ledger.domain,
+        ledger=ledger,
+        blobs=blobs,
+        mailbox=MemoryMailbox(),
+        journal=MemoryJournal(),
+    )
+    return Deployed(around, blobs)
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Deployed, Deployed]]:
+    """Return one run on a chain and the same in memory, both played to the end with faults."""
+    folder: Path = tmp_path_factory.mktemp("pair")
+    with EmbeddedChain.create(folder / "chain.sqlite", synchronous="NORMAL") as chain:
+        both = deployed_on(chain, folder, SHORT), in_memory(SHORT)
+        for one in both:
+            play_with_faults(one)
+        yield both
+        assert isinstance(both[0].around.journal, FileJournal)
+        both[0].around.journal.close()
+
+
+def play_with_faults(run: Deployed) -> None:
+    """Play a round of each kind: honest, late, banned, refused, abandoned, and the last."""
+    assert run.play() is not None
+    run.play(absent=run.chain_view().participants().trainers[:1])
+    run.play({0: MemberFault.EQUIVOCATING, 1: MemberFault.SILENT})
+    refusals = [refused(run.around.ledger, act) for act in refused_acts(run)]
+    assert refusals == [
+        WrongRoundError,
+        DeadlineNotReachedError,
+        CommitmentNotSignedError,
+        CommitmentsClosedError,
+    ]
+    run.driver.abandon(run.chain_view())
+    run.play({2: MemberFault.FALSE_SCORES})
+    assert run.play({0: MemberFault.WRONG_PROPOSAL}) is not None
+    run.ban(run.around.ledger.outcomes(1)[0].event.next_committee[0])  # type: ignore[union-attr]
+
+
+def refused_acts(run: Deployed) -> list[Callable[[RoundLedger], object]]:
+    """Return what the open round refuses, in this order; the last after its window."""
+    number = run.around.ledger.state().round
+    signed = [action.signed for action in run.commitments(*run.chain_view().participants().active)]  # type: ignore[union-attr]
+    swapped = [replace(signed[0], signature=signed[1].signature), *signed[1:]]
+
+    def too_late(ledger: RoundLedger) -> object:
+        ledger.mine(SHORT.commit_blocks)
+        return ledger.commit_updates(number, signed)
+
+    return [
+        lambda ledger: ledger.commit_updates(number + 1, signed),
+        lambda ledger: ledger.abandon_round(number),
+        lambda ledger: ledger.commit_updates(number, swapped),
+        too_late,
+    ]
+
+
+def refused(ledger: RoundLedger, act: Callable[[RoundLedger], object]) -> type[Refusal]:
+    with pytest.raises(Refusal) as caught:
+        act(ledger)
+    return type(caught.value)
+
+
+def told(found: list[Recorded]) -> list[tuple[object, int, int]]:
+    """Return events and where they stand; hashes are the chain's own."""
+    return [(recorded.event, recorded.block_number, recorded.log_index) for recorded in found]
+
+
+def test_the_run_had_a_round_of_each_kind(pair: tuple[Deployed, Deployed]) -> None:
+    ledger = pair[1].around.ledger
+    ends = [type(recorded.event) for recorded in ledger.outcomes(10, descending=False)]
+    assert len(ends) == 6
+    assert {*ends} == {RoundDecided, RoundAbandoned}
+    assert len(ledger.bans()) >= 2
+    assert ledger.state().stage is Stage.FINISHED
+
+
+def test_contract_and_deployment_are_the_same(pair: tuple[Deployed, Deployed]) -> None:
+    chain, memory = (one.around for one in pair)
+    assert chain.domain == memory.domain
+    assert chain.ledger.deployment() == memory.ledger.deployment()
+    assert chain.ledger.registry() == memory.ledger.registry()
+    assert chain.ledger.from_block == memory.ledger.from_block
+    assert chain.ledger.is_recorded
+    assert not memory.ledger.is_recorded
+
+
+def test_every_block_ends_with_the_same_head(pair: tuple[Deployed, Deployed]) -> None:
+    chain, memory = (one.around.ledger for one in pair)
+    newest = chain.newest_block().number
+    assert memory.newest_block().number == newest
+    for number in range(1, newest + 1):
+        assert chain.state(number) == memory.state(number)
+    assert chain.state() == memory.state()
+
+
+def test_every_question_about_every_round_has_the_same_answer(
+    pair: tuple[Deployed, Deployed],
+) -> None:
+    chain, memory = (one.around.ledger for one in pair)
+    for last in (None, *range(2, chain.newest_block().number + 1, 3)):
+        assert chain.bans(last) == memory.bans(last)
+        for number in range(1, 9):
+            assert chain.opening(number, last) == memory.opening(number, last)
+            assert chain.commitments(number, last) == memory.commitments(number, last)
+            events = (told(one.round_events(number, last)) for one in (chain, memory))
+            assert next(events) == next(events)
+        for limit, descending in ((2, True), (2, False), (10, True)):
+            ends = (
+                told(one.outcomes(limit, descending=descending, to_block=last))
+                for one in (chain, memory)
+            )
+            assert next(ends) == next(ends)
+
+
+def test_both_end_with_the_same_model(pair: tuple[Deployed, Deployed]) -> None:
+    first, second = pair
+    assert first.observer.model().tobytes() == second.observer.model().tobytes()

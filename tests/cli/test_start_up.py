@@ -1,0 +1,70 @@
+"""What commands that only read a home take in: an EVM, but nothing that signs, trains or serves."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ledger.actors.journal import FileJournal
+from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.home import Home
+from tests.actors.deployed import deployed_on
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+UNWANTED = ("torch", "sklearn", "numba", "fastapi", "web3")
+ACCOUNTS = ("eth_tester", "eth_account", "eth_keyfile", "py_ecc")
+COMMANDS = (
+    ("rounds", "list"),
+    ("rounds", "show", "1"),
+    ("rounds", "explain", "1"),
+    ("clients", "list"),
+    ("clients", "show", "3"),
+    ("doctor",),
+)
+SCRIPT = """
+import contextlib, io, json, sys
+from cli.application import main
+found = []
+for command in json.load(sys.stdin):
+    sys.argv = ["cmfl", *command]
+    with contextlib.redirect_stdout(io.StringIO()):
+        code = main()
+    found.append([code, sorted({name.partition(".")[0] for name in sys.modules})])
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture
+def played(tmp_path: Path) -> Path:
+    """Return a home with one decided round, which needed no learning framework either."""
+    home = Home(tmp_path / "home")
+    folder = home.run("run").path
+    folder.mkdir(parents=True)
+    with EmbeddedChain.create(home.chain, synchronous="NORMAL") as chain:
+        deployed = deployed_on(chain, folder)
+        assert deployed.play() is not None
+        assert isinstance(deployed.around.journal, FileJournal)
+        deployed.around.journal.close()
+    return home.path
+
+
+def test_commands_that_read_import_neither_torch_nor_accounts_nor_curves(played: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        input=json.dumps([[*command, "--home", str(played)] for command in COMMANDS]),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    for command, (code, names) in zip(COMMANDS, json.loads(ended.stdout), strict=True):
+        assert "eth" in names, command  # it did read the chain
+        assert not {*UNWANTED, *ACCOUNTS} & set(names), command
+        # No blob is there, and no configuration: the doctor has something to say.
+        assert code == (1 if command[0] == "doctor" else 0), (command, ended.stderr)

@@ -1,0 +1,72 @@
+"""Keccak-256: one object for all libraries, through pysha3 unless somebody names another."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from eth_hash.auto import keccak as shared
+
+from ledger.protocol.keccak import keccak
+
+EMPTY = "c5d2460186f7233c927e7db2dcc703c0e500b653ca82273b7bfad8045d85a470"
+SCRIPT = """
+import sys
+if sys.argv[1] == "missing":
+    sys.modules["sha3"] = None
+from ledger.protocol.keccak import keccak
+print(keccak.hasher.__module__, keccak(b"").hex(), keccak.new(b"").digest().hex())
+"""
+
+
+def ended(how: str, named: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", SCRIPT, how],
+        env={**os.environ, "ETH_HASH_BACKEND": named},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def backend_of(how: str, named: str = "") -> list[str]:
+    process = ended(how, named)
+    assert process.returncode == 0, process.stderr
+    return process.stdout.split()
+
+
+def test_is_the_object_that_all_ethereum_libraries_share() -> None:
+    assert keccak is shared
+
+
+@pytest.mark.parametrize("data", [b"", b"\x00", bytes(135), bytes(136), bytes(137)])
+def test_hashes_as_the_other_backend_does(data: bytes) -> None:
+    from eth_hash.backends.pycryptodome import backend
+
+    assert keccak(data) == backend.keccak256(data)
+
+
+def test_takes_pysha3_where_it_is_there() -> None:
+    assert backend_of("there") == ["eth_hash.backends.pysha3", EMPTY, EMPTY]
+
+
+def test_does_without_it() -> None:
+    _, *digests = backend_of("missing")
+    assert digests == [EMPTY, EMPTY]
+
+
+def test_leaves_a_backend_alone_that_was_named() -> None:
+    _, *digests = backend_of("missing", named="pycryptodome")
+    assert digests == [EMPTY, EMPTY]
+    module, *digests = backend_of("there", named="pycryptodome")
+    assert module != "eth_hash.backends.pysha3"
+    assert digests == [EMPTY, EMPTY]
+
+
+@pytest.mark.parametrize(("how", "named"), [("there", "nonsense"), ("missing", "pysha3")])
+def test_a_named_backend_that_is_not_to_be_had_is_a_wrong_setting(how: str, named: str) -> None:
+    last = ended(how, named).stderr.splitlines()[-1]
+    assert last.startswith("ledger.protocol.errors.ConfigurationError")
+    assert f"ETH_HASH_BACKEND, '{named}'" in last
