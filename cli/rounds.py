@@ -93,7 +93,7 @@ def show(
     for name in (*names, "model", "views", "primaries", "head"):
         if facts[name]:
             print_line(f"{name:15} {whole(facts[name])}")
-    for line in _left_out(history):
+    for line in (*_left_out(history), *_gone(where, history)):
         print_line(line)
     columns = ("rank", "client", "distance", "accepted", "payload")
     print_table(
@@ -122,8 +122,9 @@ def explain(
     """
     from ledger.audit.explain import explain_round
 
-    history, document = _read(Where(home, run, address, rpc_url, chain_id), round_number)
-    lines = explain_round(history, document)
+    where = Where(home, run, address, rpc_url, chain_id)
+    history, document = _read(where, round_number)
+    lines = [*explain_round(history, document), *_gone(where, history)]
     if json:
         print_json({"round": round_number, "sentences": lines})
         return
@@ -159,6 +160,14 @@ def _left_out(history: RoundHistory) -> list[str]:
         f"{f' (client {entry.client})' if entry.reason is RefusalReason.FALSE_DISTANCE else ''}"
         for entry in history.record.refused
     ]
+
+
+def _gone(where: Where, history: RoundHistory) -> list[str]:
+    """Return in words whose payload is not kept, nothing if all of them are."""
+    from ledger.audit.explain import explain_gone
+    from ledger.audit.history import gone_payloads
+
+    return explain_gone(history, gone_payloads(history, where.blobs()))
 
 
 def _facts(history: RoundHistory) -> dict[str, Any]:

@@ -8,36 +8,48 @@ something to do.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from clients.adversaries.faults import MemberFault, TrainerFault
 from clients.adversaries.members import member_with
 from clients.adversaries.trainers import trainer_with
-from clients.local_sgd import TrainingJob
-from clients.scoring import device_distances
+from clients.early_distances import EarlyDistances
+from clients.engine.port import TrainingJob
 from ledger.actors.actions import SendDecision
 from ledger.actors.driver import Driver
 from ledger.actors.judge import Judge
+from ledger.actors.keeping import KEEP_ALL
 from ledger.actors.member import Member, reports_of
 from ledger.actors.observer import Observer
+from ledger.actors.published import Published
+from ledger.actors.removal import OldPayloads
+from ledger.actors.settling import judgement_behind
+from ledger.protocol.encoding import vector_view
+from ledger.protocol.payload import Payload
+from ledger.protocol.rules.registry import DISTANCES
 from ledger.protocol.sampling import training_seed
+from ledger.protocol.types import Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     import numpy as np
     from numpy.typing import NDArray
 
     from clients.adversaries.members import MemberActor
     from clients.adversaries.trainers import HonestTrainer
+    from clients.engine.port import Engine
     from clients.metrics import Measure, RoundMetrics
     from clients.population import Population
-    from clients.training import TrainingEngine
     from ledger.actors.actions import Action
+    from ledger.actors.keeping import Keep
     from ledger.actors.surroundings import Surroundings
     from ledger.actors.view import ChainView, RoundView
     from ledger.protocol.types import ClientId, Digest
+
+OnModel = Callable[[int, "NDArray[np.float32]"], None]
 
 WILD_FACTOR = 100.0
 """How much too large the update of a member with a false reference is."""
@@ -52,11 +64,14 @@ class Cast:
 
     Attributes:
         population: the clients, with their keys, data and faults.
-        engine: trains them.
+        engine: trains them, and computes their distances.
+        overlaps: whether distances are computed beside the transactions, where the machine has
+            more than one core for it.
     """
 
     population: Population
-    engine: TrainingEngine
+    engine: Engine
+    overlaps: bool = False
 
 
 class Simulation:
@@ -66,20 +81,39 @@ class Simulation:
         chain: the round that is open, None after the last.
     """
 
-    def __init__(self, around: Surroundings, cast: Cast) -> None:
+    def __init__(
+        self,
+        around: Surroundings,
+        cast: Cast,
+        keep: Keep = KEEP_ALL,
+        on_model: OnModel | None = None,
+        spared: Collection[Digest] = frozenset(),
+    ) -> None:
         """Take a run up where it stands.
 
         Args:
             around: what actors act on.
             cast: who acts.
+            keep: which blobs stay in the store.
+            on_model: called with the round and the model that it is about to be decided with, once
+                a committee has certified it and before the decision is sent.
+            spared: blobs that other runs name in the same store: these stay whatever is removed.
         """
         self._around = around
         self._cast = cast
-        self._driver = Driver(around)
-        self._observer = Observer(around)
-        self._judge = Judge(device_distances(cast.population.device))
+        self._on_model = on_model
+        self._published = Published()
+        self._driver = Driver(around, self._published, keep)
+        self._observer = Observer(around, self._published)
+        self._distances = EarlyDistances(cast.engine.distances)
+        self._judge = Judge(self._distances)
+        self._old = None if keep.rounds is None else OldPayloads(around, keep.rounds, spared)
         self._model: NDArray[np.float32] | None = None
+        self._told: Digest | None = None
         self.chain: ChainView | None = self._observer.chain()
+        if self._old is not None:
+            # Whoever was killed after a decision has removed nothing.
+            self._old.ended(self.round - 1 if self.chain is not None else self.round, ())
 
     @property
     def round(self) -> int:
@@ -129,17 +163,26 @@ class Simulation:
         self._apply(trainer.publish(view) for trainer in trainers.values())
         members = self._members(chain, view)
         self._vote(view, trainers, members)
-        self._model = None
+        self._model = self._observer.model()
         self._around.mailbox.forget(self._around.domain, chain.round)
         self.chain = self._observer.chain()
         if self.chain is not None and self.chain.round == chain.round:
             self._driver.abandon(chain)
             self.chain = self._observer.chain()
+        if self._old is not None:
+            payloads = self._published.payloads.values()
+            self._old.ended(chain.round, [payload.digest for payload in payloads])
+        self._forget()
+
+    def _forget(self) -> None:
+        """Let go of the updates: their memory is written to again when clients train again."""
+        self._distances.drop()
+        self._published.forget()
 
     def _closed(self, chain: ChainView, trainers: Mapping[ClientId, HonestTrainer]) -> RoundView:
         """Let everybody commit, and return the view once the chain has closed the inputs."""
-        updates = self._updates(chain)
-        while self._apply(t.commit(chain, updates.get(c)) for c, t in trainers.items()):
+        payloads = self._payloads(chain)
+        while self._apply(t.commit(chain, payloads.get(c)) for c, t in trainers.items()):
             chain = self._refreshed(chain)
         inputs = chain.inputs()
         if inputs is None:  # somebody is late: the window has to pass
@@ -160,6 +203,8 @@ class Simulation:
             view = self._observer.look(view)
             steps = [trainer.linger(view) for trainer in trainers.values()]
             steps += [member.step(view, now) for member in members]
+            if self._on_model is not None:
+                self._tell(view, self._on_model)
             if self._apply(steps):
                 if _decides(steps) and not self._observer.is_open(view.inputs.round):
                     return
@@ -170,6 +215,15 @@ class Simulation:
                 self._apply([[*reports_of(view)]])
                 return
             now = later
+
+    def _tell(self, view: RoundView, on_model: OnModel) -> None:
+        """Tell the model that a committee has certified, once."""
+        for certificate in view.certificates(Phase.AGGREGATION):
+            result = certificate.vote.result
+            judgement = judgement_behind(view, self._judge, result)
+            if judgement is not None and result != self._told:
+                self._told = result
+                on_model(view.inputs.round, judgement.model)
 
     def _refreshed(self, chain: ChainView) -> ChainView:
         again = self._observer.chain()
@@ -200,18 +254,30 @@ class Simulation:
             honest.recall(around.domain, self._observer.said(view, client))
         return members
 
-    def _updates(self, chain: ChainView) -> dict[ClientId, NDArray[np.float32]]:
+    def _payloads(self, chain: ChainView) -> dict[ClientId, Payload]:
         """Return what each active client sends: the honest their update, attackers another."""
-        population = self._cast.population
+        population, model = self._cast.population, self.model
         participants = chain.participants()
         able = sorted(participants.expected)
         jobs = [TrainingJob(int(c), training_seed(chain.seed, c)) for c in able]
-        trained = self._cast.engine.train(self.model, jobs)
-        updates = dict(zip(able, trained, strict=True))
+        self._forget()  # a round that was cut short may have left something
+        trained = dict(zip(able, self._cast.engine.train(model, jobs), strict=True))
+        honest = {client: update.vector for client, update in trained.items()}
+        sent = dict(honest)
         for client in participants.members:
             if population.member_faults.get(client) is MemberFault.FALSE_REFERENCE:
-                updates[client] = (updates[client] * WILD_FACTOR).astype("float32")
-        return population.attackers.corrupt(updates, chain.seed)
+                sent[client] = (honest[client] * WILD_FACTOR).astype("float32")
+        sent = population.attackers.corrupt(sent, chain.seed)
+        if self._cast.overlaps:
+            seated = [member for member in sorted(participants.members) if member in sent]
+            rule = DISTANCES[chain.parameters.distance]
+            self._distances.begin(rule, chain.layout, sent, seated)
+        return {
+            client: trained[client].payload
+            if update is honest[client]
+            else Payload.of(vector_view(update))
+            for client, update in sent.items()
+        }
 
 
 def _decides(steps: Iterable[list[Action]]) -> bool:

@@ -46,7 +46,7 @@ class Disk:
     def __init__(self) -> None:
         self._named: set[Path] = set()  # folders whose own names are durable
 
-    def write_whole(self, path: Path, data: bytes, *, durable: bool = True) -> None:
+    def write_whole(self, path: Path, data: bytes | memoryview, *, durable: bool = True) -> None:
         """Write beside the target and rename, so that no reader ever sees half a file.
 
         Args:
@@ -89,7 +89,7 @@ class Disk:
             folder.mkdir(exist_ok=True)
         self._named.discard(folder.resolve())
 
-    def create(self, folder: Path, data: bytes) -> Path:
+    def create(self, folder: Path, data: bytes | memoryview) -> Path:
         """Write a new file under a name of its own that begins with `WRITING`.
 
         Args:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.payload import Payload
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -101,22 +102,21 @@ def false_scores(distances: NDArray[np.float64], rng: np.random.Generator) -> ND
     return lies * rng.uniform(1.0, _LARGEST_EXAGGERATION)
 
 
-def faulty_payload(update: NDArray[np.float32], fault: TrainerFault) -> bytes | None:
-    """Return the bytes that a faulty trainer publishes instead of its update.
+def faulty_payload(honest: Payload, fault: TrainerFault) -> Payload | None:
+    """Return what a faulty trainer publishes instead of its update.
 
     Args:
-        update: its true update, shape (d,), d at least 1.
+        honest: its true update, at least 4 bytes.
         fault: how it fails; most faults are not in the payload, and leave it as it is.
 
     Returns:
         The payload, or None where it publishes nothing.
     """
-    honest = update.astype("<f4").tobytes()
     match fault:
         case TrainerFault.NOT_FINITE:
-            return np.full(update.shape, np.nan, dtype="<f4").tobytes()
+            return Payload.of(np.full(honest.size // 4, np.nan, dtype="<f4").tobytes())
         case TrainerFault.WRONG_LENGTH:
-            return honest[:-1]
+            return Payload.of(memoryview(honest.data).cast("B")[:-1])
         case TrainerFault.SILENT:
             return None
         case _:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from clients.adversaries.faults import TrainerFault, faulty_payload
 from ledger.actors.actions import SendCommitment, SendReport
 from ledger.actors.trainer import Trainer
-from ledger.protocol.encoding import commitment_of, sha256, vector_bytes
+from ledger.protocol.encoding import commitment_of, sha256
 from ledger.protocol.ledger_state import EquivocationReport, SignedStatement
 from ledger.protocol.signing import sign
 from ledger.protocol.types import (
@@ -22,12 +22,10 @@ from ledger.protocol.types import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import numpy as np
-    from numpy.typing import NDArray
-
     from ledger.actors.actions import Action
     from ledger.actors.view import ChainView, RoundView
     from ledger.protocol.inputs import Inputs
+    from ledger.protocol.payload import Payload
     from ledger.protocol.signing import Signer
     from ledger.protocol.types import ClientId, Digest
 
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
 class TrainerActor(Protocol):
     """A client of a simulation, honest or not."""
 
-    def commit(self, chain: ChainView, update: NDArray[np.float32] | None) -> list[Action]:
+    def commit(self, chain: ChainView, update: Payload | None) -> list[Action]:
         """Return what it does while commitments are taken; its update is None if not active."""
 
     def publish(self, view: RoundView) -> list[Action]:
@@ -56,9 +54,9 @@ class HonestTrainer:
         self.client = client
         self._signer = signer
         self._trainer = Trainer(client, signer)
-        self._payload: bytes | None = None
+        self._payload: Payload | None = None
 
-    def commit(self, chain: ChainView, update: NDArray[np.float32] | None) -> list[Action]:
+    def commit(self, chain: ChainView, update: Payload | None) -> list[Action]:
         """Commit the update if there is one."""
         self._payload = None if update is None else self.payload(update)
         return [] if self._payload is None else self._trainer.commit(chain, self._payload)
@@ -71,9 +69,9 @@ class HonestTrainer:
         """Do nothing."""
         return []
 
-    def payload(self, update: NDArray[np.float32]) -> bytes | None:
-        """Return the bytes that are sent, None for nothing."""
-        return vector_bytes(update)
+    def payload(self, update: Payload) -> Payload | None:
+        """Return what is sent, None for nothing."""
+        return update
 
     def _committed(self, about: ChainView | Inputs, word: Digest) -> SendCommitment:
         commitment = Commitment(about.round, self.client, word)
@@ -88,15 +86,15 @@ class UnusableTrainer(HonestTrainer):
         super().__init__(client, signer)
         self._fault = fault
 
-    def payload(self, update: NDArray[np.float32]) -> bytes | None:
-        """Return unusable bytes, None for nothing."""
+    def payload(self, update: Payload) -> Payload | None:
+        """Return what is unusable, None for nothing."""
         return faulty_payload(update, self._fault)
 
 
 class LateTrainer(HonestTrainer):
     """Commits only when the committee is already at work."""
 
-    def commit(self, chain: ChainView, update: NDArray[np.float32] | None) -> list[Action]:
+    def commit(self, chain: ChainView, update: Payload | None) -> list[Action]:
         """Keep the update back."""
         super().commit(chain, update)
         return []
@@ -105,13 +103,13 @@ class LateTrainer(HonestTrainer):
         """Commit now."""
         if self._payload is None or self.client in view.inputs.closing.commitments:
             return []
-        return [self._committed(view.inputs, commitment_of(self.client, sha256(self._payload)))]
+        return [self._committed(view.inputs, commitment_of(self.client, self._payload.digest))]
 
 
 class StrayClient(HonestTrainer):
     """Commits in rounds in which nobody has asked it to."""
 
-    def commit(self, chain: ChainView, update: NDArray[np.float32] | None) -> list[Action]:
+    def commit(self, chain: ChainView, update: Payload | None) -> list[Action]:
         """Commit whatever, if it is not active."""
         if update is not None:
             return super().commit(chain, update)
@@ -124,7 +122,7 @@ class StrayClient(HonestTrainer):
 class CopyingTrainer(HonestTrainer):
     """Repeats the first commitment that it sees, and hopes to profit from the payload."""
 
-    def commit(self, chain: ChainView, update: NDArray[np.float32] | None) -> list[Action]:
+    def commit(self, chain: ChainView, update: Payload | None) -> list[Action]:
         """Commit another's word."""
         self._payload = None
         others = [mined for mined in chain.commitments if mined.client != self.client]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,14 +14,26 @@ if TYPE_CHECKING:
         SubmittedCertificate,
         SubmittedDecision,
     )
-    from ledger.protocol.types import Digest, SignedCommitment
+    from ledger.protocol.payload import Payload
+    from ledger.protocol.types import ClientId, Digest, SignedCommitment
 
 
 @dataclass(frozen=True, slots=True)
 class StoreBlobs:
-    """Store these bytes, by sha256: durable before others can see anything that follows."""
+    """Store these under their sha256: durable before others can see anything that follows.
 
-    blobs: Mapping[Digest, bytes]
+    Attributes:
+        documents: what was made of the round: its record, vectors, incidents and model.
+        payloads: what these clients have published of it, which a machine need not keep.
+    """
+
+    documents: tuple[Payload, ...] = ()
+    payloads: Mapping[ClientId, Payload] = field(default_factory=dict)
+
+    @property
+    def blobs(self) -> dict[Digest, Payload]:
+        """All of them, by digest."""
+        return {blob.digest: blob for blob in (*self.payloads.values(), *self.documents)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from ledger.protocol.documents.record import encode_record
 from ledger.protocol.documents.vector import encode_vector
 from ledger.protocol.doubts import Objection, judge_omissions
 from ledger.protocol.encoding import set_digest, sha256
+from ledger.protocol.payload import Payload
 from ledger.protocol.types import Phase, Scores, SignedScores, Vote, VoteKind
 
 if TYPE_CHECKING:
@@ -84,8 +85,8 @@ class Acts:
         actions: list[Action] = []
         for client in clients:
             payload = view.evidence.payloads[client]
-            actions.append(StoreBlobs({sha256(payload): payload}))
-            actions.append(self._post(view, PublishedPayload(sha256(payload)), client))
+            actions.append(StoreBlobs(payloads={client: payload}))
+            actions.append(self._post(view, PublishedPayload(payload.digest), client))
         return actions
 
     def propose(self, view: RoundView, number: int, clients: tuple[ClientId, ...]) -> list[Action]:
@@ -212,18 +213,14 @@ class Acts:
 def _stored(view: RoundView, record: RoundRecord, data: bytes) -> StoreBlobs:
     """Return what a vote rests on: its record, payloads and vectors."""
     evidence = view.evidence
-    blobs = {sha256(data): data}
-    blobs |= {update.payload: evidence.payloads[update.client] for update in record.updates}
     claims = [*record.scores, *(entry.signed for entry in record.refused)]
-    blobs |= {
-        signed.scores.digest: evidence.vectors[signed.scores.digest]
-        for signed in claims
-        if signed.scores.digest in evidence.vectors
-    }
+    digests = dict.fromkeys(signed.scores.digest for signed in claims)
+    vectors = (Payload(evidence.vectors[d], d) for d in digests if d in evidence.vectors)
+    payloads = {client: evidence.payloads[client] for client in record.clients}
     for dropout in record.dropouts:
         if dropout.payload is not None and dropout.client in evidence.payloads:
-            blobs[dropout.payload] = evidence.payloads[dropout.client]
-    return StoreBlobs(blobs)
+            payloads[dropout.client] = evidence.payloads[dropout.client]
+    return StoreBlobs((Payload.of(data), *vectors), payloads)
 
 
 def _claims_for(view: RoundView, clients: tuple[ClientId, ...]) -> list[SignedScores]:
@@ -236,5 +233,4 @@ def _without_others(view: RoundView, clients: tuple[ClientId, ...]) -> RoundView
     others = {c for c, update in evidence.updates.items() if update is not None} - set(clients)
     if not others:
         return view
-    held = {client: data for client, data in evidence.payloads.items() if client not in others}
-    return replace(view, evidence=replace(evidence, payloads=held))
+    return replace(view, evidence=evidence.without(others))

@@ -11,9 +11,9 @@ from ledger.actors.actions import (
     SendReport,
     StoreBlobs,
 )
-from ledger.chain.contract.calls import CommitCall, encode_call
+from ledger.actors.keeping import KEEP_ALL, Stored
+from ledger.actors.published import Published
 from ledger.chain.contract.committee_ledger import MAX_COMMITMENTS
-from ledger.chain.ports import TransactionRevertedError
 from ledger.protocol.errors import (
     CommitmentsClosedError,
     NoRoundOpenError,
@@ -21,13 +21,16 @@ from ledger.protocol.errors import (
     Refusal,
     WrongRoundError,
 )
+from ledger.protocol.judgement import sets_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from ledger.actors.actions import Action, Transaction
+    from ledger.actors.keeping import Keep
     from ledger.actors.surroundings import Surroundings
     from ledger.actors.view import ChainView
+    from ledger.protocol.payload import Payload
     from ledger.protocol.types import Digest, SignedCommitment
 
 _NOTHING_IN_TIME = (
@@ -42,13 +45,25 @@ _NOTHING_IN_TIME = (
 class Driver:
     """Acts for any number of actors of one run in one process."""
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(
+        self, around: Surroundings, published: Published | None = None, keep: Keep = KEEP_ALL
+    ) -> None:
         """Take up what actors act on.
 
         Args:
             around: chain, blobs, mailbox and journal of the run.
+            published: takes what is stored, for an observer of the same process.
+            keep: which blobs are written.
+
+        Raises:
+            ValueError: not all blobs are written, though others read the mail that announces them.
         """
+        if around.mailbox.is_shared and keep.stored is not Stored.ALL:
+            raise ValueError(f"keep = {keep.stored}: other processes need every payload")
         self._around = around
+        self._published = Published() if published is None else published
+        self._keep = keep
+        # Of the open round only: what an old one had stored may have been removed.
         self._stored: set[Digest] = set()
 
     def apply(self, actions: Iterable[Action]) -> bool:
@@ -84,7 +99,7 @@ class Driver:
             block_number: the head that is wanted; nothing is done if it is not ahead.
         """
         ledger = self._around.ledger
-        ledger.writer.mine(max(0, block_number - ledger.chain.head().number))
+        ledger.mine(max(0, block_number - ledger.newest_block().number))
 
     def abandon(self, chain: ChainView) -> None:
         """End a round at its deadline.
@@ -95,6 +110,7 @@ class Driver:
         # The transaction's own block is one more than the head.
         self.mine_to(chain.opened_block + self._around.parameters.deadline_blocks - 1)
         self._around.ledger.abandon_round(chain.round)
+        self._stored.clear()
 
     def _stored_first(self, actions: Iterable[Action]) -> list[PostEnvelope | Transaction]:
         """Store all blobs, and return what remains to be done once they are durable.
@@ -105,19 +121,37 @@ class Driver:
         leaving: list[PostEnvelope | Transaction] = []
         for action in actions:
             if isinstance(action, StoreBlobs):
-                self._store(action.blobs)
-            else:
-                leaving.append(action)
+                self._take(action)
+                continue
+            if isinstance(action, SendDecision) and self._keep.stored is Stored.ACCEPTED:
+                self._store_accepted(action)
+            leaving.append(action)
         is_shared = self._around.mailbox.is_shared
         if any(is_shared or not isinstance(action, PostEnvelope) for action in leaving):
             self._around.blobs.sync()
         return leaving
 
-    def _store(self, blobs: Mapping[Digest, bytes]) -> None:
-        for digest, data in blobs.items():
-            if digest not in self._stored:
-                self._around.blobs.put(data)
-                self._stored.add(digest)
+    def _take(self, action: StoreBlobs) -> None:
+        """Remember blobs for the observer, and write those that stay."""
+        self._published.payloads |= action.payloads
+        self._published.take((*action.payloads.values(), *action.documents))
+        if self._keep.stored is Stored.ALL:
+            self._store(action.payloads.values())
+        if self._keep.stored is not Stored.NOTHING:
+            self._store(action.documents)
+
+    def _store_accepted(self, action: SendDecision) -> None:
+        """Write the payloads of S_a, as the contract derives it from the decision."""
+        decision, payloads = action.decision, self._published.payloads
+        sizes = self._around.parameters
+        accepted, _ = sets_of(sizes, decision.ranking, decision.threshold_bits)
+        self._store(payloads[client] for client in accepted if client in payloads)
+
+    def _store(self, blobs: Iterable[Payload]) -> None:
+        for blob in blobs:
+            if blob.digest not in self._stored:
+                self._around.blobs.put_payload(blob)
+                self._stored.add(blob.digest)
 
     def _commit(self, signed: Sequence[SignedCommitment]) -> bool:
         done = False
@@ -141,13 +175,10 @@ class Driver:
 
         A transaction that is refused takes one of the window's few blocks too.
         """
-        ledger, call = self._around.ledger, CommitCall(batch[0].commitment.round, tuple(batch))
-        try:
-            ledger.chain.call(ledger.address, encode_call(call))
-        except TransactionRevertedError:
-            half = len(batch) // 2
-            return [*self._sound(batch[:half]), *self._sound(batch[half:])] if half else []
-        return batch
+        if self._around.ledger.would_take(batch[0].commitment.round, batch):
+            return batch
+        half = len(batch) // 2
+        return [*self._sound(batch[:half]), *self._sound(batch[half:])] if half else []
 
     def _send(self, action: SendReport | SendDecision) -> bool:
         ledger = self._around.ledger

@@ -59,26 +59,28 @@ class Mailbox(Protocol):
 
 
 class MemoryMailbox:
-    """A mailbox that lives as long as its process; keeps bytes, as any other would."""
+    """A mailbox that lives as long as its process; what is listed has gone through its bytes."""
 
     is_shared = False
 
     def __init__(self) -> None:
-        self._kept: dict[_Board, dict[bytes, None]] = defaultdict(dict)
+        self._kept: dict[_Board, dict[bytes, Envelope]] = defaultdict(dict)
 
     def put(self, envelope: Envelope) -> bool:
         """Add an envelope, and say whether it was not there before."""
         board = self._kept[envelope.domain, envelope.round, envelope.kind]
-        before = len(board)
-        board.setdefault(encode_envelope(envelope))
-        return len(board) > before
+        data = encode_envelope(envelope)
+        if data in board:
+            return False
+        board[data] = decode_envelope(data)
+        return True
 
     def listed(
         self, domain: Domain, round_number: int, kind: EnvelopeKind, start: int = 0
     ) -> Sequence[Envelope]:
         """Return the envelopes of one kind and round, in the order in which they came."""
         board = self._kept[domain, round_number, kind]
-        return [decode_envelope(data) for data in islice(board, start, None)]
+        return list(islice(board.values(), start, None))
 
     def forget(self, domain: Domain, before_round: int) -> None:
         """Drop the envelopes of rounds that are long over.

@@ -16,7 +16,8 @@ from ledger.actors.clock import view_at
 from ledger.actors.settling import decision_of, incidents_of, proposals_of, settlement_of
 from ledger.actors.voice import Voice
 from ledger.protocol.consensus import majority
-from ledger.protocol.encoding import set_digest, sha256, vector_bytes
+from ledger.protocol.encoding import set_digest, vector_view
+from ledger.protocol.payload import Payload
 from ledger.protocol.scores import parse_vector
 from ledger.protocol.types import Phase, VoteKind
 
@@ -185,15 +186,15 @@ class Member:
             return []
         judgement = settlement.judgement
         digest, incidents = incidents_of(view, self._judge, settlement)
-        blobs = {judgement.opening.model: vector_bytes(judgement.model)}
+        documents = [Payload(vector_view(judgement.model), judgement.opening.model)]
         if incidents is not None:
-            blobs[digest] = incidents
+            documents.append(Payload(incidents, digest))
             # An accusation opens to a record, which the accused need not have stored.
             proposed = proposals_of(view, Phase.AGGREGATION)
-            blobs |= {sha256(one.record): one.record for one in proposed if one.record is not None}
+            documents += [Payload.of(one.record) for one in proposed if one.record is not None]
         decision, certificates = decision_of(view, settlement, digest)
         return [
-            StoreBlobs(blobs),
+            StoreBlobs(tuple(documents)),
             *reports_of(view),
             SendDecision(view.inputs.round, decision, certificates),
         ]

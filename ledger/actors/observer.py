@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ledger.actors.published import Published
 from ledger.actors.view import ChainView, opened_view
 from ledger.protocol.documents.envelope import EnvelopeKind
 from ledger.protocol.encoding import vector_from_bytes
 from ledger.protocol.errors import BlobError, ChainError
 from ledger.protocol.inputs import registry_with_bans
 from ledger.protocol.ledger_state import Stage
+from ledger.protocol.payload import Payload
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,13 +39,16 @@ _KINDS = (
 class Observer:
     """Sees for any number of actors of one run in one process."""
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: Surroundings, published: Published | None = None) -> None:
         """Look at what actors act on.
 
         Args:
             around: chain, blobs and mailbox of the run.
+            published: what a driver of the same process has stored, which is not read again.
         """
         self._around = around
+        self._published = Published() if published is None else published
+        self._model: tuple[Digest, NDArray[np.float32]] | None = None
         self._registered: tuple[RegisteredClient, ...] = ()
         self._listed: dict[tuple[int, EnvelopeKind], int] = {}
 
@@ -55,7 +60,7 @@ class Observer:
         """
         ledger = self._around.ledger
         # One block for all that is read: final, and not before the contract is there.
-        final_block = ledger.chain.head().number - self._around.finality_blocks
+        final_block = ledger.newest_block().number - self._around.finality_blocks
         final_block = max(ledger.from_block, final_block)
         state = ledger.state(final_block)
         if state.stage is not Stage.OPEN:
@@ -83,7 +88,7 @@ class Observer:
             inputs: what the chain has closed.
             model: w_t, shape (d,).
         """
-        block = self._around.ledger.chain.block(inputs.closing.block)
+        block = self._around.ledger.block(inputs.closing.block)
         self._listed.clear()
         return opened_view(inputs, float(block.timestamp), model)
 
@@ -124,19 +129,27 @@ class Observer:
         """
         dimension = self._around.parameters.dimension
         digest = self._around.ledger.state().model
-        return vector_from_bytes(self._around.blobs.get(digest, 4 * dimension), dimension)
+        if self._model is None or self._model[0] != digest:
+            known = self._published.find(digest)
+            data = self._around.blobs.get(digest, 4 * dimension) if known is None else known.data
+            self._model = digest, vector_from_bytes(data, dimension)
+        return self._model[1]
 
     def _registry(self, to_block: int) -> tuple[RegisteredClient, ...]:
         ledger = self._around.ledger
         self._registered = self._registered or ledger.registry()
         return registry_with_bans(self._registered, ledger.bans(to_block))
 
-    def _fetched(self, announced: Mapping[ClientId, Digest]) -> dict[ClientId, bytes]:
+    def _fetched(self, announced: Mapping[ClientId, Digest]) -> dict[ClientId, Payload]:
         limit = max(4 * self._around.parameters.dimension, OVERSIZED_BYTES)
         found = {}
         for client, digest in announced.items():
-            try:
-                found[client] = self._around.blobs.get(digest, limit)
-            except BlobError:
-                continue  # announced and not there: it may still come
+            payload = self._published.find(digest)
+            if payload is None:
+                try:
+                    payload = Payload.of(self._around.blobs.get(digest, limit))
+                except BlobError:
+                    continue  # announced and not there: it may still come
+            if payload.size <= limit:
+                found[client] = payload
         return found

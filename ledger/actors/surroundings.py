@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from ledger.actors.journal import VoteJournal
     from ledger.actors.mailbox import Mailbox
     from ledger.blobs.store import BlobStore
-    from ledger.chain.contract.committee_ledger import LedgerWriter
+    from ledger.chain.round_ledger import RoundLedger
     from ledger.protocol.parameters import Parameters
     from ledger.protocol.rules.distance.rule import Layout
     from ledger.protocol.types import Domain
@@ -23,7 +23,7 @@ class Surroundings:
         parameters: of the run.
         layout: of its model.
         domain: the contract on its chain.
-        ledger: the contract.
+        ledger: the contract, or the memory ledger.
         blobs: where everybody publishes.
         mailbox: where envelopes are put.
         journal: what the keys of this process have signed.
@@ -33,7 +33,7 @@ class Surroundings:
     parameters: Parameters
     layout: Layout
     domain: Domain
-    ledger: LedgerWriter
+    ledger: RoundLedger
     blobs: BlobStore
     mailbox: Mailbox
     journal: VoteJournal

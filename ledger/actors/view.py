@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ledger.protocol.closing import MinedCommitment
     from ledger.protocol.documents.envelope import Envelope, PhaseCertificate
     from ledger.protocol.parameters import Parameters
+    from ledger.protocol.payload import Payload
     from ledger.protocol.rules.distance.rule import Layout
     from ledger.protocol.types import (
         ClientId,
@@ -196,17 +197,16 @@ class RoundView:
                 reports.setdefault(member, EquivocationReport(member, *pair))
         return [reports[member] for member in sorted(reports)]
 
-    def with_payloads(self, payloads: Mapping[ClientId, bytes]) -> RoundView:
+    def with_payloads(self, payloads: Mapping[ClientId, Payload]) -> RoundView:
         """Return the view with more payloads; those that open no commitment are passed over."""
         genuine = {
-            client: data
-            for client, data in payloads.items()
-            if self._opens(client, sha256(data)) and client not in self.evidence.payloads
+            client: payload
+            for client, payload in payloads.items()
+            if self._opens(client, payload.digest) and client not in self.evidence.payloads
         }
         if not genuine:
             return self
-        held = {**self.evidence.payloads, **genuine}
-        return replace(self, evidence=replace(self.evidence, payloads=held))
+        return replace(self, evidence=self.evidence.with_payloads(genuine))
 
     def with_envelopes(self, envelopes: Iterable[Envelope]) -> RoundView:
         """Return the view with the genuine ones of these envelopes."""

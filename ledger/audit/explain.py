@@ -15,7 +15,7 @@ from ledger.protocol.rules.selected import Selected
 from ledger.protocol.types import Form, Phase, RefusalReason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from ledger.audit.history import RoundHistory
     from ledger.protocol.documents.record import RefusedScores, RoundRecord
@@ -56,6 +56,21 @@ def explain_round(history: RoundHistory, document: RunDocument | None) -> list[s
         lines += _vote(history, history.decided, phase, document)
     lines.append(_election(history.decided))
     return lines
+
+
+def explain_gone(history: RoundHistory, gone: Sequence[ClientId]) -> list[str]:
+    """Return a sentence on the payloads that are not kept, none if all of them are.
+
+    Args:
+        history: all that chain and record hold of the round.
+        gone: whose payload is not to be had.
+    """
+    if not gone:
+        return []
+    return [
+        f"Of {len(history.payloads)} payloads {len(gone)} are not kept here, those of clients "
+        f"{_listed(gone)}: what rests on them can be told, but not checked."
+    ]
 
 
 def _headline(history: RoundHistory) -> str:

@@ -174,6 +174,17 @@ def read_record(blobs: BlobReader, digest: Digest) -> RoundRecord | None:
     return _read(blobs, digest, decode_record)
 
 
+def gone_payloads(history: RoundHistory, blobs: BlobReader) -> tuple[ClientId, ...]:
+    """Return whose payload the record names and a store does not have, ascending by client.
+
+    Args:
+        history: of a round.
+        blobs: where payloads should be; none of them is read.
+    """
+    named = sorted(history.payloads.items())
+    return tuple(client for client, payload in named if not blobs.has(payload))
+
+
 def read_run(blobs: BlobReader, config: Digest) -> RunDocument | None:
     """Return a run's configuration, None if it is missing, damaged or no configuration.
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from ledger.home import DISK, Disk, read_file
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, BlobMissingError, BlobUnreachableError
+from ledger.protocol.payload import Payload
 from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
@@ -49,6 +50,20 @@ class BlobStore(BlobReader, Protocol):
             BlobError: it cannot be written.
         """
 
+    def put_payload(self, payload: Payload) -> None:
+        """Store what this process has hashed, under the digest that it found.
+
+        Raises:
+            BlobError: it cannot be written.
+        """
+
+    def remove(self, digest: Digest) -> None:
+        """Remove a blob, if it is there; after a power cut it may be there again.
+
+        Raises:
+            BlobError: it cannot be removed.
+        """
+
     def sync(self) -> None:
         """Return once everything put so far survives a power cut.
 
@@ -65,9 +80,17 @@ class MemoryBlobs:
 
     def put(self, data: bytes) -> Digest:
         """Store a blob and return its digest."""
-        digest = sha256(data)
-        self._blobs[digest] = bytes(data)
-        return digest
+        payload = Payload.of(data)
+        self.put_payload(payload)
+        return payload.digest
+
+    def put_payload(self, payload: Payload) -> None:
+        """Store a copy of what this process has hashed."""
+        self._blobs[payload.digest] = bytes(payload.data)
+
+    def remove(self, digest: Digest) -> None:
+        """Remove a blob, if it is there."""
+        self._blobs.pop(digest, None)
 
     def sync(self) -> None:
         """Nothing is durable here."""
@@ -126,17 +149,44 @@ class FolderBlobs:
         Raises:
             BlobError: the folder cannot be written.
         """
-        digest = sha256(data)
-        path = self._path(digest)
+        payload = Payload.of(data)
+        self.put_payload(payload)
+        return payload.digest
+
+    def put_payload(self, payload: Payload) -> None:
+        """Store what this process has hashed, under the digest that it found.
+
+        Args:
+            payload: the bytes, which are written from where they lie.
+
+        Raises:
+            BlobError: the folder cannot be written.
+        """
+        path = self._path(payload.digest)
         try:
             # A damaged file under this name is replaced, not trusted.
-            if not _holds(path, data):
-                self._disk.write_whole(path, data, durable=False)
+            if not _holds(path, payload):
+                self._disk.write_whole(path, payload.data, durable=False)
         except OSError as error:
             raise BlobError(f"blob {path} cannot be written: {error.strerror}") from error
         # Even if it was there: who put it may have been killed before it was durable.
         self._unsynced.add(path)
-        return digest
+
+    def remove(self, digest: Digest) -> None:
+        """Remove a blob, if it is there; after a power cut it may be there again.
+
+        Args:
+            digest: sha256 of the blob.
+
+        Raises:
+            BlobError: it cannot be removed.
+        """
+        path = self._path(digest)
+        try:
+            self._disk.remove(path)
+        except OSError as error:
+            raise BlobError(f"blob {path} cannot be removed: {error.strerror}") from error
+        self._unsynced.discard(path)
 
     def sync(self) -> None:
         """Return once everything put so far survives a power cut.
@@ -195,8 +245,8 @@ class FolderBlobs:
         return self.folder / name[:2] / name
 
 
-def _holds(path: Path, data: bytes) -> bool:
-    return path.is_file() and read_file(path, len(data)) == data
+def _holds(path: Path, payload: Payload) -> bool:
+    return path.is_file() and sha256(read_file(path, payload.size)) == payload.digest
 
 
 def _verified(data: bytes, digest: Digest, limit: int) -> bytes:

@@ -11,7 +11,7 @@ from ledger.protocol.sampling import sample_trainers
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ledger.protocol.closing import Closing
     from ledger.protocol.ledger_state import ClientBanned
     from ledger.protocol.parameters import Parameters
+    from ledger.protocol.payload import Payload
     from ledger.protocol.rules.distance.rule import Layout
     from ledger.protocol.types import Digest, Domain, RegisteredClient
 
@@ -137,13 +138,13 @@ class Evidence:
 
     Attributes:
         model: w_t, shape (d,); None if it cannot be had.
-        payloads: bytes of each client's payload, whose digest opens the client's commitment.
+        payloads: each client's payload, whose digest opens the client's commitment.
         vectors: bytes of score vectors, by sha256.
         dimension: d, which has to be said only where the model is not to be had.
     """
 
     model: NDArray[np.float32] | None
-    payloads: Mapping[ClientId, bytes]
+    payloads: Mapping[ClientId, Payload]
     vectors: Mapping[Digest, bytes]
     dimension: int = 0
 
@@ -160,11 +161,32 @@ class Evidence:
 
     def with_vectors(self, vectors: Mapping[Digest, bytes]) -> Evidence:
         """Return the same payloads with other vectors; no payload is looked at again."""
-        evidence = replace(self, vectors=vectors)
-        evidence.__dict__["updates"] = self.updates
-        return evidence
+        return self._with_updates(replace(self, vectors=vectors), self.updates)
+
+    def with_payloads(self, payloads: Mapping[ClientId, Payload]) -> Evidence:
+        """Return more payloads; none that was held is looked at again."""
+        updates = {**self.updates, **self._updates_of(payloads)}
+        return self._with_updates(replace(self, payloads={**self.payloads, **payloads}), updates)
+
+    def without(self, clients: Collection[ClientId]) -> Evidence:
+        """Return the evidence without the payloads of these clients."""
+        payloads = {c: payload for c, payload in self.payloads.items() if c not in clients}
+        updates = {client: self.updates[client] for client in payloads}
+        return self._with_updates(replace(self, payloads=payloads), updates)
 
     @cached_property
     def updates(self) -> Mapping[ClientId, NDArray[np.float32] | None]:
         """Δ of each client with a payload, shape (d,); None where it is malformed."""
-        return {client: update_of(data, self.dimension) for client, data in self.payloads.items()}
+        return self._updates_of(self.payloads)
+
+    def _updates_of(
+        self, payloads: Mapping[ClientId, Payload]
+    ) -> dict[ClientId, NDArray[np.float32] | None]:
+        return {c: update_of(payload.data, self.dimension) for c, payload in payloads.items()}
+
+    @staticmethod
+    def _with_updates(
+        evidence: Evidence, updates: Mapping[ClientId, NDArray[np.float32] | None]
+    ) -> Evidence:
+        evidence.__dict__["updates"] = updates
+        return evidence

@@ -164,7 +164,7 @@ def judge(
     model = next_model(inputs, evidence.model, ranking.accepted, updates)
     if not np.isfinite(model).all():
         return None, (Doubt(Objection.MODEL_NOT_FINITE),)
-    opening = opening_of(record, ranking, encoding.sha256(encoding.vector_bytes(model)))
+    opening = opening_of(record, ranking, encoding.sha256(encoding.vector_view(model)))
     return Judgement(record, ranking, model, opening), ()
 
 
@@ -183,7 +183,7 @@ def compose_record(
         distances: how true distances are computed.
     """
     updates = tuple(
-        UsableUpdate(client, encoding.sha256(evidence.payloads[client]))
+        UsableUpdate(client, evidence.payloads[client].digest)
         for client in usable_clients(inputs, evidence)
     )
     clients = tuple(update.client for update in updates)
@@ -382,7 +382,7 @@ def _usable(record: RoundRecord, evidence: Evidence) -> dict[ClientId, NDArray[n
 def _dropout(inputs: Inputs, evidence: Evidence, client: ClientId) -> Dropout:
     if client not in inputs.closing.commitments:
         return Dropout(client, DropoutReason.NO_COMMITMENT)
-    data = evidence.payloads.get(client)
-    if data is None:
+    payload = evidence.payloads.get(client)
+    if payload is None:
         return Dropout(client, DropoutReason.PAYLOAD_MISSING)
-    return Dropout(client, DropoutReason.PAYLOAD_MALFORMED, encoding.sha256(data))
+    return Dropout(client, DropoutReason.PAYLOAD_MALFORMED, payload.digest)

@@ -33,7 +33,7 @@ _RULES = f"{_P}rules."
 _DECIDE = ("decide", "RoundDecided")
 
 PAPER_MAP = (
-    Row("Eq. localUpdate2", "localUpdate2", "clients.local_sgd.LocalTrainer"),
+    Row("Eq. localUpdate2", "localUpdate2", "clients.engine.plain.PlainTrainer"),
     Row("Eq. computeScore, member", "computeScore", f"{_RULES}distance.squared.squared_distance"),
     Row("Eq. computeScore", "computeScore", f"{_RULES}scoring.mean.mean", *_DECIDE),
     Row("Eq. aggregation", "aggregation", f"{_RULES}aggregation.aggregate", *_DECIDE),

@@ -68,10 +68,10 @@ class DistanceTable:
     def is_off(self, client: ClientId, member: ClientId, claim: float, margins: float) -> bool:
         """Say whether a published distance is at least so many margins from the true one."""
         truth = self.between(client, member)
-        return (
-            abs(claim - truth) >= margins * self._measure.tolerance(self._updates[client], truth)
-            and claim != truth
-        )
+        if claim == truth:
+            return False
+        tolerance = self._measure.tolerance(self._updates[client], truth)
+        return abs(claim - truth) >= margins * tolerance
 
     def can_score(self, member: ClientId) -> bool:
         """Say whether the member has a usable update with distances that tell anything."""

@@ -22,6 +22,7 @@ from ledger.home import RunPaths
 from ledger.protocol.documents.run import RunDocument, encode_run
 from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.ledger_state import EquivocationReport, RoundDecided, SignedStatement
+from ledger.protocol.payload import Payload
 from ledger.protocol.signing import sign
 from ledger.protocol.types import NO_DIGEST, ClientId, Phase, Vote, VoteKind
 from tests.actors.support import (
@@ -77,7 +78,9 @@ class Deployed:
         return [
             action
             for client in clients
-            for action in Trainer(client, signers()[client]).commit(chain, self.payload(client))
+            for action in Trainer(client, signers()[client]).commit(
+                chain, Payload.of(self.payload(client))
+            )
         ]
 
     def commit(self, *clients: ClientId) -> bool:
@@ -99,7 +102,7 @@ class Deployed:
         view = Observer(self.around).opened(inputs, self.observer.model())
         for client in clients:
             trainer = Trainer(client, signers()[client])
-            self.driver.apply(trainer.publish(view, self.payload(client)))
+            self.driver.apply(trainer.publish(view, Payload.of(self.payload(client))))
 
     def ban(self, client: ClientId) -> bool:
         """Bring two votes of a client's own to the contract."""

@@ -41,6 +41,7 @@ from ledger.protocol.inputs import Evidence
 from ledger.protocol.judgement import judge
 from ledger.protocol.ledger_state import EquivocationReport, SignedStatement
 from ledger.protocol.parameters import Parameters
+from ledger.protocol.payload import Payload
 from ledger.protocol.signing import KeySigner, sign
 from ledger.protocol.types import (
     NO_DIGEST,
@@ -199,9 +200,10 @@ class Network:
     def apply(self, action: Action) -> bool:
         """Do what an actor asks for, and tell whether that is news."""
         match action:
-            case StoreBlobs(blobs):
-                assert all(sha256(data) == digest for digest, data in blobs.items())
-                self.blobs |= blobs
+            case StoreBlobs():
+                stored = {digest: bytes(blob.data) for digest, blob in action.blobs.items()}
+                assert all(sha256(data) == digest for digest, data in stored.items())
+                self.blobs |= stored
                 return False
             case PostEnvelope(envelope):
                 return self.post(envelope)
@@ -243,7 +245,7 @@ class Network:
         """Return a view with envelopes, and with the payloads that they announce."""
         view = view.with_envelopes(envelopes) if envelopes else view
         missing = {c: d for c, d in view.announced.items() if c not in view.evidence.payloads}
-        found = {client: self.blobs[d] for client, d in missing.items() if d in self.blobs}
+        found = {c: Payload.of(self.blobs[d]) for c, d in missing.items() if d in self.blobs}
         return view.with_payloads(found) if found else view
 
     def union(self) -> RoundView | None:
@@ -261,7 +263,7 @@ class Network:
         chain = self.chain.view()
         assert chain is not None
         for client in clients:
-            payload = self.payload(chain.round, client)
+            payload = Payload.of(self.payload(chain.round, client))
             for action in Trainer(ClientId(client), signers()[client]).commit(chain, payload):
                 self.apply(action)
 
@@ -271,7 +273,8 @@ class Network:
         assert view is not None
         for client in clients:
             trainer = Trainer(ClientId(client), signers()[client])
-            for action in trainer.publish(view, self.payload(view.inputs.round, client)):
+            payload = Payload.of(self.payload(view.inputs.round, client))
+            for action in trainer.publish(view, payload):
                 self.apply(action)
 
     def close(self, *absent: int) -> RoundView:
@@ -306,8 +309,8 @@ class Network:
             for body in (envelope.body for envelope in self.board)
             if isinstance(body, PublishedScores)
         }
-        payloads = {client: self.blobs[digest] for client, digest in record.payloads().items()}
-        payloads |= {d.client: self.blobs[d.payload] for d in record.dropouts if d.payload}
+        named = record.payloads() | {d.client: d.payload for d in record.dropouts if d.payload}
+        payloads = {client: Payload.of(self.blobs[digest]) for client, digest in named.items()}
         evidence = Evidence(self.model(before), payloads, vectors | self.blobs)
         judgement, doubts = judge(inputs, record, evidence)
         assert not doubts

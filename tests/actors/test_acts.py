@@ -255,7 +255,9 @@ def test_who_misses_a_payload_in_the_record_publishes_it_first() -> None:
     in_time = Held(frozenset({missing}))
     stored, posted = acts_of(me).answer(view, proposal_in(view), in_time)
     payload = network.payload(1, missing)
-    assert stored == StoreBlobs({sha256(payload): payload})
+    assert isinstance(stored, StoreBlobs)
+    assert stored.payloads == {missing: view.evidence.payloads[missing]}
+    assert stored.blobs.keys() == {sha256(payload)}
     assert isinstance(posted, PostEnvelope)
     assert posted.envelope.body == PublishedPayload(sha256(payload))
     assert len(acts_of(me).answer(view, proposal_in(view), Held())) == 2

@@ -16,6 +16,7 @@ from ledger.protocol.documents.envelope import Envelope, EnvelopeKind, Published
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, DeadlineNotReachedError, JournalError
 from ledger.protocol.ledger_state import RoundAbandoned, Stage
+from ledger.protocol.payload import Payload
 from ledger.protocol.types import NO_DIGEST, ClientId, SignedCommitment
 from tests.actors.support import PARAMETERS, signed_commitment
 
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from ledger.actors.actions import Action
     from ledger.actors.mailbox import Mailbox
     from ledger.actors.view import RoundView
-    from ledger.chain.ports import Receipt
-    from ledger.protocol.types import Digest
     from tests.actors.deployed import Deployed
 
 
@@ -51,9 +50,9 @@ class LoggedBlobs(MemoryBlobs):
         super().__init__()
         self._log = log
 
-    def put(self, data: bytes) -> Digest:
+    def put_payload(self, payload: Payload) -> None:
         self._log.happened.append("stored")
-        return super().put(data)
+        super().put_payload(payload)
 
     def sync(self) -> None:
         self._log.happened.append("durable")
@@ -111,7 +110,7 @@ def settled(deployed: Deployed, *absent: ClientId) -> tuple[RoundView, SendDecis
 
 
 def head_of(deployed: Deployed) -> int:
-    return deployed.around.ledger.chain.head().number
+    return deployed.around.ledger.newest_block().number
 
 
 # Order.
@@ -119,7 +118,7 @@ def head_of(deployed: Deployed) -> int:
 
 def test_the_journal_is_synced_before_anything_leaves(deployed: Deployed) -> None:
     driver, log = logged(deployed)
-    store = StoreBlobs({sha256(b"blob"): b"blob"})
+    store = StoreBlobs((Payload.of(b"blob"),))
     assert driver.apply([store, PostEnvelope(envelope_for(deployed))])
     assert log.happened == ["synced", "stored", "durable", "posted"]
 
@@ -130,8 +129,8 @@ def test_all_blobs_are_made_durable_at_once_before_the_first_of_all_that_leaves(
     driver, log = logged(deployed)
     actions: list[Action] = []
     for client in range(3):
-        data = bytes([client])
-        actions += [StoreBlobs({sha256(data): data}), PostEnvelope(envelope_for(deployed, client))]
+        store = StoreBlobs((Payload.of(bytes([client])),))
+        actions += [store, PostEnvelope(envelope_for(deployed, client))]
     assert driver.apply(actions)
     assert log.happened == ["synced", *["stored"] * 3, "durable", *["posted"] * 3]
 
@@ -143,12 +142,12 @@ def test_mail_within_the_process_waits_for_no_disk_but_a_transaction_does(
     ledger = deployed.around.ledger
     commit = ledger.commit_updates
 
-    def logged_commit(*arguments: Any) -> Receipt:
+    def logged_commit(*arguments: Any) -> object:
         log.happened.append("sent")
         return commit(*arguments)
 
     monkeypatch.setattr(ledger, "commit_updates", logged_commit)
-    store = StoreBlobs({sha256(b"blob"): b"blob"})
+    store = StoreBlobs((Payload.of(b"blob"),))
     assert driver.apply([store, PostEnvelope(envelope_for(deployed))])
     assert log.happened == ["synced", "stored", "posted"]
     assert driver.apply(deployed.commitments(deployed.chain_view().participants().active[0]))
@@ -166,7 +165,7 @@ def test_nothing_leaves_if_a_blob_cannot_be_made_durable(
     monkeypatch.setattr(LoggedBlobs, "sync", fail)
     before = head_of(deployed)
     client = deployed.chain_view().participants().trainers[0]
-    store = StoreBlobs({sha256(b"blob"): b"blob"})
+    store = StoreBlobs((Payload.of(b"blob"),))
     post = PostEnvelope(envelope_for(deployed))
     with pytest.raises(BlobError, match="no room"):
         driver.apply([*deployed.commitments(client), post, store])
@@ -192,18 +191,18 @@ def test_a_blob_that_cannot_be_stored_keeps_what_rests_on_it_back(
 ) -> None:
     driver, log = logged(deployed)
 
-    def fail(_self: object, _data: bytes) -> Digest:
+    def fail(_self: object, _payload: Payload) -> None:
         raise BlobError("no room")
 
-    monkeypatch.setattr(LoggedBlobs, "put", fail)
+    monkeypatch.setattr(LoggedBlobs, "put_payload", fail)
     with pytest.raises(BlobError, match="no room"):
-        driver.apply([StoreBlobs({NO_DIGEST: b""}), PostEnvelope(envelope_for(deployed))])
+        driver.apply([StoreBlobs((Payload.of(b""),)), PostEnvelope(envelope_for(deployed))])
     assert log.happened == ["synced"]
 
 
 def test_a_blob_is_stored_once(deployed: Deployed) -> None:
     driver, log = logged(deployed)
-    store = StoreBlobs({sha256(b"blob"): b"blob"})
+    store = StoreBlobs((Payload.of(b"blob"),))
     assert not driver.apply([store, store])
     assert not driver.apply([store])
     assert log.happened.count("stored") == 1

@@ -37,7 +37,7 @@ def test_sees_commitments_and_bans_when_they_are_mined(deployed: Deployed) -> No
     deployed.ban(other)
     chain = deployed.chain_view()
     assert [mined.client for mined in chain.commitments] == [one, other]
-    assert chain.final_block == deployed.around.ledger.chain.head().number
+    assert chain.final_block == deployed.around.ledger.newest_block().number
     assert chain.registry[other].banned_in == 1
     assert chain.registry[one].banned_in == 0
 
@@ -49,7 +49,7 @@ def test_sees_no_commitment_in_a_block_that_is_not_final(deployed: Deployed) -> 
     assert chain is not None
     assert chain.commitments == ()
     assert chain.inputs() is None
-    deployed.around.ledger.writer.mine(1)
+    deployed.around.ledger.mine(1)
     chain = Observer(around).chain()
     assert chain is not None
     assert chain.inputs() is not None
@@ -57,7 +57,7 @@ def test_sees_no_commitment_in_a_block_that_is_not_final(deployed: Deployed) -> 
 
 def test_opens_a_view_at_the_time_of_the_closing_block(deployed: Deployed) -> None:
     view = deployed.closed()
-    block = deployed.around.ledger.chain.block(view.inputs.closing.block)
+    block = deployed.around.ledger.block(view.inputs.closing.block)
     assert view.closed_at == block.timestamp
     assert view.evidence.model is not None
     assert np.array_equal(view.evidence.model, initial_model())
@@ -125,7 +125,7 @@ def test_the_model_is_the_one_that_the_contract_names(deployed: Deployed) -> Non
     assert sha256(deployed.observer.model().tobytes()) == digest
     deployed.blobs._blobs[digest] = b"damaged"
     with pytest.raises(BlobError, match="damaged"):
-        deployed.observer.model()
+        Observer(deployed.around).model()
 
 
 def test_a_model_of_another_size_is_an_error(deployed: Deployed) -> None:

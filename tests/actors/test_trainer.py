@@ -9,6 +9,7 @@ from ledger.actors.actions import PostEnvelope, SendCommitment, StoreBlobs
 from ledger.actors.trainer import Trainer
 from ledger.protocol.documents.envelope import PublishedPayload
 from ledger.protocol.encoding import commitment_of, sha256
+from ledger.protocol.payload import Payload
 from ledger.protocol.signing import is_signed_by
 from ledger.protocol.types import ClientId
 from tests.actors.support import DOMAIN, Network, signers
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from ledger.actors.view import ChainView
 
 ME = ClientId(3)
-PAYLOAD = b"an update"
+PAYLOAD = Payload.of(b"an update")
 
 
 def trainer(client: int = ME) -> Trainer:
@@ -35,7 +36,7 @@ def test_commits_its_payload_bound_to_itself() -> None:
     (action,) = trainer().commit(chain, PAYLOAD)
     assert isinstance(action, SendCommitment)
     commitment = action.signed.commitment
-    assert commitment.commitment == commitment_of(ME, sha256(PAYLOAD))
+    assert commitment.commitment == commitment_of(ME, sha256(b"an update"))
     assert (commitment.round, commitment.client) == (1, ME)
     assert is_signed_by(signers()[ME].address, DOMAIN, commitment, action.signed.signature)
 
@@ -69,11 +70,11 @@ def test_publishes_what_counts_until_it_is_announced() -> None:
     network = Network()
     view = network.close()
     (client, *_) = view.inputs.participants.active
-    payload = network.payload(1, client)
+    payload = Payload.of(network.payload(1, client))
     store, post = trainer(client).publish(view, payload)
-    assert store == StoreBlobs({sha256(payload): payload})
+    assert store == StoreBlobs(payloads={client: payload})
     assert isinstance(post, PostEnvelope)
-    assert post.envelope.body == PublishedPayload(sha256(payload))
+    assert post.envelope.body == PublishedPayload(sha256(network.payload(1, client)))
     assert trainer(client).publish(view.with_envelopes([post.envelope]), payload) == []
 
 
@@ -82,5 +83,5 @@ def test_publishes_nothing_that_does_not_count() -> None:
     absent = chain_of(network).participants().trainers[0]
     view = network.close(absent)
     present = view.inputs.participants.trainers[1]
-    assert trainer(absent).publish(view, network.payload(1, absent)) == []
-    assert trainer(present).publish(view, b"another update") == []
+    assert trainer(absent).publish(view, Payload.of(network.payload(1, absent))) == []
+    assert trainer(present).publish(view, Payload.of(b"another update")) == []

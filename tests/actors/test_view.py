@@ -21,6 +21,7 @@ from ledger.protocol.documents.envelope import (
 from ledger.protocol.documents.vector import encode_vector
 from ledger.protocol.encoding import aggregation_result, commitment_of, set_digest, sha256
 from ledger.protocol.ledger_state import StatementKind
+from ledger.protocol.payload import Payload
 from ledger.protocol.scores import parse_vector
 from ledger.protocol.types import (
     NO_DIGEST,
@@ -135,7 +136,7 @@ def test_a_payload_is_announced_by_whoever_knows_what_opens_the_commitment(
     view = empty.with_envelopes([envelope])
     assert list(view.announced) == [envelope.client]
     assert view.usable == ()
-    payload = network.blobs[view.announced[envelope.client]]
+    payload = Payload.of(network.blobs[view.announced[envelope.client]])
     assert view.with_payloads({envelope.client: payload}).usable == (envelope.client,)
 
 
@@ -147,8 +148,8 @@ def test_a_payload_that_opens_no_commitment_is_passed_over(
     for client in (other, ClientId(99)):  # another's; nobody's
         copied = Envelope(DOMAIN, 1, client, PublishedPayload(digest))
         assert empty.with_envelopes([copied]).announced == {}
-        assert empty.with_payloads({client: network.payload(1, one)}) is empty
-    assert empty.with_payloads({one: network.payload(1, other)}) is empty
+        assert empty.with_payloads({client: Payload.of(network.payload(1, one))}) is empty
+    assert empty.with_payloads({one: Payload.of(network.payload(1, other))}) is empty
 
 
 def test_a_payload_that_is_held_already_changes_nothing(full: RoundView) -> None:
@@ -164,7 +165,7 @@ def test_a_malformed_payload_is_held_and_not_usable() -> None:
     network.close()
     view = network.union()
     assert view is not None
-    assert view.evidence.payloads[client] == b"short"
+    assert view.evidence.payloads[client].data == b"short"
     assert client not in view.usable
 
 

@@ -50,6 +50,7 @@ from ledger.protocol.ledger_state import (
     submitted,
 )
 from ledger.protocol.parameters import Parameters
+from ledger.protocol.payload import Payload
 from ledger.protocol.signing import KeySigner, sign
 from ledger.protocol.types import (
     NO_DIGEST,
@@ -301,7 +302,8 @@ class Run(OpenRun):
         for payload in held.values():
             self.blobs.put(payload)
         self.inputs = self.closed()
-        self.evidence = Evidence(self.model, held, {})
+        published = {client: Payload.of(data) for client, data in held.items()}
+        self.evidence = Evidence(self.model, published, {})
         clients = usable_clients(self.inputs, self.evidence)
         found = {
             member: score_updates(self.inputs, self.evidence, clients, member)

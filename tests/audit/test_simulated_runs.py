@@ -33,7 +33,7 @@ FIVE_MEMBERS = (
             ("members.false-scores=1", "trainers.stray=1", "trainers.late=1"),
             {FindingKind.FALSE_SCORES, FindingKind.DROPOUT},
         ),
-        (("members.wrong-proposal=1",), {FindingKind.WRONG_PROPOSAL}),
+        (("members.wrong-proposal=2",), {FindingKind.WRONG_PROPOSAL}),
         (
             ("members.equivocating=1", "trainers.self-ban=1", "trainers.copied=1"),
             {FindingKind.BAN, FindingKind.DROPOUT},

@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from ledger.blobs.store import BlobStore, FolderBlobs, MemoryBlobs
 from ledger.home import Disk
 from ledger.protocol.errors import BlobError, BlobMissingError
+from ledger.protocol.payload import Payload
 from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
@@ -51,6 +53,37 @@ def test_a_blob_over_the_readers_bound_is_refused(store: BlobStore) -> None:
     assert store.get(digest, limit=5) == b"12345"
     with pytest.raises(BlobError, match="larger than the 4 bytes"):
         store.get(digest, limit=4)
+
+
+def test_what_was_hashed_is_stored_as_it_is_then(store: BlobStore) -> None:
+    row = np.array([1.0, 2.0, 3.0], dtype="<f4")
+    expected = row.tobytes()
+    payload = Payload.of(row.data)
+    store.put_payload(payload)
+    row[:] = 0  # whoever owns the memory writes to it again
+    assert store.get(payload.digest) == expected
+    assert payload.digest == hashlib.sha256(expected).digest()
+
+
+def test_a_digest_that_does_not_fit_is_found_out_by_every_reader(store: BlobStore) -> None:
+    digest = Digest(hashlib.sha256(b"the model").digest())
+    store.put_payload(Payload(b"another's", digest))
+    with pytest.raises(BlobError, match=f"{digest.hex()} is damaged"):
+        store.get(digest)
+    store.put(b"the model")
+    assert store.get(digest) == b"the model"
+
+
+def test_a_blob_that_was_removed_is_missing_and_can_be_put_again(store: BlobStore) -> None:
+    kept, digest = store.put(b"kept"), store.put(b"gone")
+    store.remove(digest)
+    store.remove(digest)
+    assert store.has(kept)
+    with pytest.raises(BlobMissingError, match=digest.hex()):
+        store.get(digest)
+    store.sync()  # nothing is left to make durable of what is gone
+    assert store.put(b"gone") == digest
+    assert store.get(digest) == b"gone"
 
 
 def test_putting_twice_changes_nothing(store: BlobStore) -> None:
@@ -147,6 +180,15 @@ class Account(Disk):
     def sync_folder(self, folder: Path) -> None:
         self.folders.append(folder.name)
         super().sync_folder(folder)
+
+
+def test_a_folder_in_the_place_of_a_blob_is_not_removed(tmp_path: Path) -> None:
+    digest = Digest(hashlib.sha256(b"x").digest())
+    path = file_of(tmp_path, digest)
+    path.mkdir(parents=True)
+    with pytest.raises(BlobError, match=f"{path} cannot be removed: "):
+        FolderBlobs(tmp_path).remove(digest)
+    assert path.is_dir()
 
 
 def test_one_sync_makes_everything_durable_that_was_put(tmp_path: Path) -> None:

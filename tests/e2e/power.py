@@ -77,10 +77,10 @@ class FailingDisk(Disk):
         super().make_folder(folder)
         self._folders.add(folder)
 
-    def create(self, folder: Path, data: bytes) -> Path:
+    def create(self, folder: Path, data: bytes | memoryview) -> Path:
         self.do("create")
         path = super().create(folder, data)
-        self._files[path] = Content(data)
+        self._files[path] = Content(bytes(data))
         return path
 
     def append(self, path: Path, data: bytes) -> None:

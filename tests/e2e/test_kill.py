@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from clients.configuration import load
-from clients.runs import opened
+from clients.runs import manifest_of, opened
 from ledger.audit.audit import audit
 from ledger.audit.codes import Outcome
 from ledger.audit.report import readable
@@ -62,9 +62,10 @@ def uninterrupted(
             chain.send(killed.address, b"", 30_000)
         with opened(folder, "run", configuration, chain, MemoryBlobs()) as run:
             run.go_on(lambda _: None)
-            ledger = connect(chain, run.manifest)
+            manifest = manifest_of(folder, "run")
+            ledger = connect(chain, manifest)
             rows = run.folder.paths.metrics.read_bytes()
-            return ledger.state().head.hex(), rows, run.manifest.address
+            return ledger.state().head.hex(), rows, manifest.address
 
 
 def moments(home: Home, rng: random.Random) -> list[tuple[str, Callable[[], bool], float]]:

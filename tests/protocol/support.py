@@ -24,6 +24,7 @@ from ledger.protocol.judgement import (
     usable_clients,
 )
 from ledger.protocol.parameters import Parameters
+from ledger.protocol.payload import Payload
 from ledger.protocol.signing import GROUP_ORDER, KeySigner, sign
 from ledger.protocol.types import (
     Address,
@@ -207,7 +208,8 @@ def small_round(
         ),
         closing=Closing(9, encoding.commitments_chain(commitments.items()), commitments),
     )
-    held = {client: data for client, data in payloads.items() if client not in set(unpublished)}
+    published = payloads.keys() - set(unpublished)
+    held = {client: Payload.of(payloads[client]) for client in sorted(published)}
     return SmallRound(inputs, Evidence(f32(*model), held, {}))
 
 

@@ -15,6 +15,7 @@ from ledger.protocol.inputs import (
     registry_with_bans,
 )
 from ledger.protocol.ledger_state import ClientBanned
+from ledger.protocol.payload import Payload
 from ledger.protocol.types import ClientId
 from tests.protocol.support import PENCIL, SEED, f32, ids, registry_of
 
@@ -59,7 +60,11 @@ def test_bans_are_written_beside_the_clients_that_they_are_of() -> None:
 
 
 GOOD, SHORT = vector_bytes(f32(1.0, 2.0)), vector_bytes(f32(1.0))
-PAYLOADS = {ClientId(1): GOOD, ClientId(2): SHORT, ClientId(3): vector_bytes(f32(1.0, np.nan))}
+PAYLOADS = {
+    ClientId(1): Payload.of(GOOD),
+    ClientId(2): Payload.of(SHORT),
+    ClientId(3): Payload.of(vector_bytes(f32(1.0, np.nan))),
+}
 
 
 def test_a_payload_of_another_length_or_not_finite_is_malformed() -> None:
@@ -76,6 +81,34 @@ def test_other_vectors_leave_the_updates_as_they_were_read() -> None:
     assert other.updates is evidence.updates
     assert other.vectors == {sha256(b"x"): b"x"}
     assert not evidence.vectors
+
+
+def test_more_payloads_leave_the_updates_that_were_held_as_they_are() -> None:
+    evidence = Evidence(f32(0.0, 0.0), PAYLOADS, {})
+    more = evidence.with_payloads({ClientId(4): Payload.of(vector_bytes(f32(3.0, 4.0)))})
+    assert more.updates[ClientId(1)] is evidence.updates[ClientId(1)]
+    added = more.updates[ClientId(4)]
+    assert added is not None
+    assert added.tolist() == [3.0, 4.0]
+    assert more.payloads.keys() == more.updates.keys() == {1, 2, 3, 4}
+    assert evidence.payloads.keys() == evidence.updates.keys() == {1, 2, 3}
+
+
+def test_fewer_payloads_leave_the_updates_that_remain_as_they_are() -> None:
+    evidence = Evidence(f32(0.0, 0.0), PAYLOADS, {})
+    fewer = evidence.without({ClientId(2), ClientId(9)})
+    assert fewer.updates[ClientId(1)] is evidence.updates[ClientId(1)]
+    assert fewer.payloads.keys() == fewer.updates.keys() == {1, 3}
+
+
+def test_an_update_lies_where_its_payload_does() -> None:
+    row = f32(1.0, 2.0)
+    payload = Payload.of(row.data)
+    update = Evidence(f32(0.0, 0.0), {ClientId(1): payload}, {}).updates[ClientId(1)]
+    assert update is not None
+    assert np.shares_memory(update, row)
+    assert payload.digest == sha256(GOOD)
+    assert payload.size == 8
 
 
 def test_without_a_model_the_dimension_says_how_long_an_update_is() -> None:

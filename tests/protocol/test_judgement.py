@@ -33,6 +33,7 @@ from ledger.protocol.judgement import (
     update_leaves,
     usable_clients,
 )
+from ledger.protocol.payload import Payload
 from ledger.protocol.ranking import rank
 from ledger.protocol.rules.distance.rule import plain_distances
 from ledger.protocol.rules.registry import DISTANCES, SCORINGS, SELECTIONS, THRESHOLDS
@@ -235,8 +236,8 @@ def test_a_member_without_an_update_that_tells_anything_has_no_vector() -> None:
 def test_an_update_is_usable_only_if_its_client_is_active_and_has_committed() -> None:
     small = small_round(VALUES, uncommitted=[3])
     payloads = dict(small.evidence.payloads) | {
-        ClientId(3): encoding.vector_bytes(f32(1.0)),
-        ClientId(12): encoding.vector_bytes(f32(1.0)),
+        ClientId(3): Payload.of(encoding.vector_bytes(f32(1.0))),
+        ClientId(12): Payload.of(encoding.vector_bytes(f32(1.0))),
     }
     evidence = replace(small.evidence, payloads=payloads)
     assert usable_clients(small.inputs, evidence) == ids(0, 1, 2, 4, 5, 6, 7, 8)

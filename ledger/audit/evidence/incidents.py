@@ -15,10 +15,11 @@ from ledger.protocol.consensus import primary_place
 from ledger.protocol.documents.incidents import decode_incidents
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.doubts import Objection
-from ledger.protocol.encoding import aggregation_result, sha256
+from ledger.protocol.encoding import aggregation_result
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.inputs import Evidence
 from ledger.protocol.judgement import judge
+from ledger.protocol.payload import Payload
 from ledger.protocol.signing import is_signed_by
 from ledger.protocol.types import NO_DIGEST, IncidentKind, VoteKind
 
@@ -179,7 +180,9 @@ class _Proposals:
             record = decode_record(data)
         except EncodingError:
             return True
-        judgement, doubts = judge(self._found.inputs, record, self._evidence(record))
+        judgement, doubts = judge(
+            self._found.inputs, record, self._evidence(record), self._found.distances
+        )
         if judgement is not None:
             return judgement
         wanting = _WANTING if self._model is not None else _WANTING | {Objection.MODEL_NOT_FINITE}
@@ -190,11 +193,12 @@ class _Proposals:
         reader, held = self._reader, self._found.evidence
         payloads = {}
         for client, digest in named_payloads(record).items():
-            data = held.payloads.get(client)
-            if data is None or sha256(data) != digest:
+            payload = held.payloads.get(client)
+            if payload is None or payload.digest != digest:
                 data = reader.read(BlobKind.PAYLOAD, digest, client)
-            if data is not None:
-                payloads[client] = data
+                payload = None if data is None else Payload(data, digest)
+            if payload is not None:
+                payloads[client] = payload
         vectors = {}
         for digest, member in named_vectors(record).items():
             data = held.vectors.get(digest) or reader.read(BlobKind.VECTOR, digest, member)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ledger.audit.replay.round import ReplayedRound
     from ledger.protocol.documents.run import RunDocument
     from ledger.protocol.ledger_state import RoundDecided
+    from ledger.protocol.rules.distance.rule import Distances
     from ledger.protocol.types import ClientId, Digest
 
 MOST_COMPARED = 200_000
@@ -50,11 +51,14 @@ class RoundReader:
         ended: how many rounds were read.
     """
 
-    def __init__(self, start: RunStart, archive: Archive, models: ModelChain) -> None:
+    def __init__(
+        self, start: RunStart, archive: Archive, models: ModelChain, distances: Distances
+    ) -> None:
         self.ended = 0
         self._start = start
         self._archive = archive
         self._models = models
+        self._distances = distances
         self._missing: list[_MissingPayload] = []
 
     def observe(self, replayed: ReplayedRound) -> Iterator[Observation]:
@@ -102,7 +106,7 @@ class RoundReader:
     def _decided(
         self, closed: ClosedRound, event: RoundDecided, inputs: Inputs
     ) -> Iterator[Observation]:
-        found = gather(inputs, event, self._archive)
+        found = gather(inputs, event, self._archive, self._distances)
         if found.record is None:
             yield Unserved(closed.block, Need.RECORD, event.round)
         accusations = read_accusations(found, self._models.vector, self._archive)

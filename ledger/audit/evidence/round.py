@@ -16,6 +16,8 @@ from ledger.protocol.doubts import Doubt, Objection, judge_claims, judge_scores,
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.inputs import Evidence, participants_of
 from ledger.protocol.judgement import counted_vectors, rank_trainers
+from ledger.protocol.payload import Payload
+from ledger.protocol.rules.distance.rule import Distances, plain_distances
 from ledger.protocol.rules.registry import DISTANCES
 from ledger.protocol.scores import COUNTED_TO, DistanceTable
 from ledger.protocol.types import RefusalReason
@@ -50,6 +52,7 @@ class RoundEvidence:
         lost: blobs that are not to be had, of the record and of those that it names.
         evidence: payloads and vectors that could be read, of those that the record names. Its
             model only stands in for the dimension: step 9 knows the true one.
+        distances: how true distances are computed.
     """
 
     event: RoundDecided
@@ -58,6 +61,7 @@ class RoundEvidence:
     malformed: str
     lost: tuple[Lost, ...]
     evidence: Evidence
+    distances: Distances = plain_distances
 
     @cached_property
     def updates(self) -> Mapping[ClientId, NDArray[np.float32]]:
@@ -77,7 +81,7 @@ class RoundEvidence:
         rule = DISTANCES[self.inputs.parameters.distance]
         if self.record is None or (rule.needs_all and not self.is_whole):
             return None
-        return DistanceTable(self.inputs, self.updates)
+        return DistanceTable(self.inputs, self.updates, self.distances)
 
     @cached_property
     def doubts(self) -> tuple[Doubt, ...]:
@@ -161,17 +165,20 @@ def closing_in(replayed: ReplayedRound, participants: Participants) -> Closing:
     return closing
 
 
-def gather(inputs: Inputs, event: RoundDecided, archive: Archive) -> RoundEvidence:
+def gather(
+    inputs: Inputs, event: RoundDecided, archive: Archive, distances: Distances = plain_distances
+) -> RoundEvidence:
     """Return the evidence of a decided round, and what of it is not to be had.
 
     Args:
         inputs: what the chain has closed.
         event: the decision.
         archive: where the blobs are.
+        distances: how true distances are computed.
     """
     record: RoundRecord | None = None
     malformed, lost = "", []
-    payloads: dict[ClientId, bytes] = {}
+    payloads: dict[ClientId, Payload] = {}
     vectors: dict[Digest, bytes] = {}
     data = archive.read(BlobKind.RECORD, event.record, event.round)
     if isinstance(data, Lost):
@@ -187,7 +194,7 @@ def gather(inputs: Inputs, event: RoundDecided, archive: Archive) -> RoundEviden
             if isinstance(data, Lost):
                 lost.append(data)
             else:
-                payloads[client] = data
+                payloads[client] = Payload(data, digest)
         for digest, member in named_vectors(record).items():
             data = archive.read(BlobKind.VECTOR, digest, event.round, (member,))
             if isinstance(data, Lost):
@@ -196,7 +203,7 @@ def gather(inputs: Inputs, event: RoundDecided, archive: Archive) -> RoundEviden
                 vectors[digest] = data
     stand_in = np.broadcast_to(np.float32(0), inputs.parameters.dimension)
     evidence = Evidence(stand_in, payloads, vectors)
-    return RoundEvidence(event, inputs, record, malformed, tuple(lost), evidence)
+    return RoundEvidence(event, inputs, record, malformed, tuple(lost), evidence, distances)
 
 
 def named_payloads(record: RoundRecord) -> dict[ClientId, Digest]:

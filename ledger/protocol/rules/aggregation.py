@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from ledger.protocol.types import ClientId
 
 
+_PART = 1 << 15
+"""Numbers of the model that are summed at a time."""
+
+
 def aggregate(
     model: NDArray[np.float32],
     updates: Mapping[ClientId, NDArray[np.float32]],
@@ -39,12 +43,18 @@ def aggregate(
     """
     if not updates:
         raise ValueError("there is no update to aggregate")
-    total = sum(samples[client] for client in updates)
-    weighted = np.zeros(model.shape)
     for client in sorted(updates):
         if updates[client].shape != model.shape:
             raise ValueError(f"the update of client {client} has shape {updates[client].shape}")
-        share = samples[client] / total
-        weighted = weighted + share * updates[client].astype(np.float64)
-    with np.errstate(over="ignore"):  # an overflow becomes inf, which no member votes for
-        return (model.astype(np.float64) - server_rate * weighted).astype(np.float32)
+    total = sum(samples[client] for client in updates)
+    shares = {client: samples[client] / total for client in sorted(updates)}
+    result = np.empty(model.shape, dtype=np.float32)
+    # Part by part, which changes no bit: float64 copies of whole updates would not stay in cache.
+    for start in range(0, len(model), _PART):
+        part = slice(start, start + _PART)
+        weighted = np.zeros(len(model[part]))
+        for client, share in shares.items():
+            weighted = weighted + share * updates[client][part].astype(np.float64)
+        with np.errstate(over="ignore"):  # an overflow becomes inf, which no member votes for
+            result[part] = model[part].astype(np.float64) - server_rate * weighted
+    return result

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def update_of(payload: bytes, dimension: int) -> NDArray[np.float32] | None:
+def update_of(payload: bytes | memoryview, dimension: int) -> NDArray[np.float32] | None:
     """Return the update behind a payload, shape (d,); None if it is malformed.
 
     Args:

@@ -1,0 +1,137 @@
+"""Takes the payloads of old rounds out of a store, and nothing else.
+
+What may go follows from the chain and from the records that it names, so a run that is taken up
+again finds what a killed one has left behind. A payload stays while any newer round has the same,
+and so does whatever else is named by these bytes: a client may publish a copy of a model or of a
+record, and runs that share a store may share an update.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ledger.protocol.documents.incidents import decode_incidents
+from ledger.protocol.documents.record import decode_record
+from ledger.protocol.errors import BlobError, EncodingError
+from ledger.protocol.ledger_state import RoundDecided
+from ledger.protocol.types import NO_DIGEST
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from ledger.actors.surroundings import Surroundings
+    from ledger.blobs.store import BlobReader
+    from ledger.chain.round_ledger import RoundHistory
+    from ledger.protocol.documents.record import RoundRecord
+    from ledger.protocol.types import Digest
+
+
+class OldPayloads:
+    """The payloads of a run's rounds, of which only the newest are kept."""
+
+    def __init__(
+        self, around: Surroundings, rounds: int, spared: Collection[Digest] = frozenset()
+    ) -> None:
+        """Look at a run; its chain is read when the first round ends.
+
+        Args:
+            around: chain and blobs of the run.
+            rounds: how many of the newest rounds keep their payloads, at least 1.
+            spared: what else must stay: the blobs that other runs name in the same store.
+        """
+        self._around = around
+        self._rounds = rounds
+        self._spared = spared
+        self._documents: set[Digest] = set()
+        self._payloads: dict[int, frozenset[Digest]] = {}
+        self._read_to = 0
+
+    def ended(self, round_number: int, published: Iterable[Digest]) -> None:
+        """Remove what is old once a round has ended, durably.
+
+        Args:
+            round_number: t.
+            published: payloads of the round that this process has stored; a round without a
+                decision has no record that tells them.
+
+        Raises:
+            BlobError: a blob cannot be removed.
+        """
+        self._read()
+        told = self._payloads.get(round_number, frozenset())
+        self._payloads[round_number] = told.union(published)
+        old = sorted(number for number in self._payloads if number <= round_number - self._rounds)
+        gone = [self._payloads.pop(number) for number in old]
+        kept = self._documents.union(*self._payloads.values())
+        for payload in frozenset().union(*gone) - kept:
+            if payload not in self._spared:
+                self._around.blobs.remove(payload)
+
+    def _read(self) -> None:
+        """Read the rounds that have been decided since the last time."""
+        ledger = self._around.ledger
+        if not self._read_to:
+            deployment = ledger.deployment()
+            self._documents |= {deployment.config, deployment.model}
+        for event in _decided(ledger, self._read_to):
+            record = _record(event, self._around.blobs)
+            self._documents |= _documents(event, record, self._around.blobs)
+            if record is not None:
+                self._payloads[event.round] = frozenset(_payloads(record))
+            self._read_to = event.round
+
+
+def named_by(ledger: RoundHistory, blobs: BlobReader) -> set[Digest]:
+    """Return every blob that a run names, as far as its records can be read.
+
+    Args:
+        ledger: the run's contract.
+        blobs: where its records are.
+    """
+    deployment = ledger.deployment()
+    named = {deployment.config, deployment.model}
+    for event in _decided(ledger, 0):
+        record = _record(event, blobs)
+        named |= _documents(event, record, blobs)
+        if record is not None:
+            named |= _payloads(record)
+    return named
+
+
+def _decided(ledger: RoundHistory, after_round: int) -> list[RoundDecided]:
+    """Return the decisions after a round, oldest first."""
+    ended = ledger.state().round - after_round
+    found = ledger.outcomes(limit=max(1, ended), descending=True)
+    events = [one.event for one in found if isinstance(one.event, RoundDecided)]
+    return [event for event in reversed(events) if event.round > after_round]
+
+
+def _record(event: RoundDecided, blobs: BlobReader) -> RoundRecord | None:
+    try:
+        return decode_record(blobs.get(event.record))
+    except (BlobError, EncodingError):
+        return None  # nothing tells its payloads any more: they stay
+
+
+def _payloads(record: RoundRecord) -> set[Digest]:
+    malformed = {dropout.payload for dropout in record.dropouts if dropout.payload is not None}
+    return malformed.union(record.payloads().values())
+
+
+def _documents(event: RoundDecided, record: RoundRecord | None, blobs: BlobReader) -> set[Digest]:
+    named = {event.model, event.record, event.incidents}
+    if record is not None:
+        claims = (*record.scores, *(entry.signed for entry in record.refused))
+        named |= {signed.scores.digest for signed in claims}
+    return named.union(_accusing(event, blobs))
+
+
+def _accusing(event: RoundDecided, blobs: BlobReader) -> set[Digest]:
+    """Return the records behind wrong proposals, as far as the incidents can be read."""
+    if event.incidents == NO_DIGEST:
+        return set()
+    try:
+        incidents = decode_incidents(blobs.get(event.incidents)).incidents
+    except (BlobError, EncodingError):
+        return set()
+    return {one.opening.record for one in incidents if one.opening is not None}

@@ -1,0 +1,97 @@
+"""What a machine keeps of the payloads changes no result, and an audit says what it lacks."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from clients.simulation import Cast
+from ledger.audit.audit import audit
+from ledger.audit.codes import Outcome, Step, StepOutcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ledger.protocol.types import ClientId, Digest
+    from tests.clients.played import Played, Player
+
+ROUNDS = 2
+SETTINGS = (f"protocol.rounds={ROUNDS}", "malice.trainers.not-finite=1")
+
+
+def payloads_of(played: Played, number: int) -> dict[ClientId, Digest]:
+    """Return all payloads that a round's record names, malformed ones too."""
+    record = played.record(number)
+    malformed = {d.client: d.payload for d in record.dropouts if d.payload is not None}
+    return malformed | record.payloads()
+
+
+def expected(played: Played, keep: str) -> set[Digest]:
+    """Return what stays, given a run of which everything did."""
+    payloads = {t: payloads_of(played, t) for t in range(1, ROUNDS + 1)}
+    named = {digest for found in payloads.values() for digest in found.values()}
+    if keep == "accepted":
+        decided = {t: played.decided(t) for t in payloads}
+        kept = {payloads[t][c] for t, end in decided.items() if end for c in end.accepted}
+    else:
+        kept = {
+            digest for t in payloads if t > ROUNDS - int(keep) for digest in payloads[t].values()
+        }
+    return set(played.blobs.digests()) - (named - kept)
+
+
+def unchecked(played: Played) -> set[Step]:
+    """Return the steps that an audit has to leave open, and nothing that it contradicts."""
+    report = audit(played.ledger, played.blobs)
+    assert report.outcome is Outcome.INCOMPLETE
+    found = {step.number: step.outcome for step in report.steps}
+    assert StepOutcome.FAILED not in found.values()
+    return {number for number, outcome in found.items() if outcome is not StepOutcome.PASSED}
+
+
+@pytest.mark.parametrize(
+    ("keep", "lacking"),
+    [
+        ("accepted", {Step.BLOBS, Step.DISTANCES}),
+        ("1", {Step.BLOBS, Step.DISTANCES, Step.MODEL}),
+    ],
+)
+def test_the_head_is_the_same_and_the_audit_says_which_steps_lack_something(
+    player: Player,
+    other: Player,
+    monkeypatch: pytest.MonkeyPatch,
+    keep: str,
+    lacking: Iterable[Step],
+) -> None:
+    whole = player.play(*SETTINGS)
+    monkeypatch.setattr("clients.runs.Cast", partial(Cast, overlaps=True))
+    kept = other.play(*SETTINGS, f"machine.keep={keep}")
+    assert kept.head == whole.head
+    assert other.metrics() == player.metrics()
+    assert set(kept.blobs.digests()) == expected(whole, keep)
+    assert audit(whole.ledger, whole.blobs).outcome is Outcome.PASSED
+    assert unchecked(kept) == set(lacking)
+
+
+@pytest.mark.parametrize(("keep", "after"), [("accepted", False), ("1", True)])
+def test_a_run_killed_at_any_transaction_goes_on_to_the_same_head_and_the_same_blobs(
+    player: Player, other: Player, keep: str, after: bool
+) -> None:
+    whole = player.play(*SETTINGS)
+    settings, cuts = (*SETTINGS, f"machine.keep={keep}"), 0
+    while other.cut(*settings, left=1, after=after):
+        cuts += 1
+    resumed = other.play(*settings)
+    assert cuts > 2 * ROUNDS
+    assert resumed.head == whole.head
+    assert set(resumed.blobs.digests()) == expected(whole, keep)
+
+
+def test_a_run_that_is_taken_up_can_keep_less_than_before(player: Player, other: Player) -> None:
+    whole = player.play(*SETTINGS)
+    other.play(*SETTINGS)
+    again = other.play(*SETTINGS, "machine.keep=1")
+    assert again.head == whole.head
+    assert set(again.blobs.digests()) == expected(whole, "1")
