@@ -30,7 +30,7 @@ from api.serve import serve
 from api.settings import Settings
 from cli.application import app
 from clients.configuration import load
-from clients.runs import opened
+from clients.runs import manifest_of, opened
 from ledger.blobs.store import FolderBlobs
 from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.chain import EmbeddedChain
@@ -73,7 +73,7 @@ def _record(home: Path, length: int) -> list[Row]:
         empty = _bytes_below(home)
         with opened(home, "long", configuration, chain, blobs) as run:
             address = _served(home)
-            ledger = connect(chain, run.manifest)
+            ledger = connect(chain, manifest_of(home, "long"))
             bar = iter(track(range(length), description="rounds", console=Console(stderr=True)))
             next(bar)
 

@@ -1,218 +1,305 @@
-"""Rounds of a deployed contract without clients: keys sign digests that stand for nothing.
+"""What a round costs: this project, a plain loop and two other frameworks on the same work.
 
-What a transaction costs depends on sizes and signatures only, so no model is trained here. Keys
-are derived from a sentence: PUBLIC TEST KEYS, worth nothing. Equal calls make equal bytes.
+`python -m benchmarks.rounds` lets the contenders of each task take turns (A B C A B C), each time
+as a clean process with two workers on the same fixed data, and gives the median of wall and CPU
+seconds of a round after the warm-up. Every contender's first aggregate must be that of the plain
+loop, so that all of them do the same work (on the lockstep path: nearly every client's update,
+see `fault_of`); a rate of matrix products before and after each turn shows whether the machine was
+calm. Tasks are W1L and W1S (LEAF's network for FEMNIST, 100 clients,
+10 steps of 10 samples), W2 (LEAF's for Shakespeare, 14 clients, 20 steps), W3 (softmax), and CMFL:
+whole rounds of 40 members and 60 trainers on W1L, against a loop that scores without a ledger.
+
+Peers live in environments of their own (`make bench-peers`); one that is missing is left out.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
 
-from ledger.chain.addresses import to_canonical
-from ledger.chain.contract.committee_ledger import LedgerWriter
-from ledger.chain.contract.deployment import DEPLOYMENT_GAS, creation_data
-from ledger.protocol import encoding, ledger_state, rounds
-from ledger.protocol.consensus import majority, primary_place
-from ledger.protocol.judgement import sets_of
-from ledger.protocol.ranking import rank
-from ledger.protocol.sampling import sample_trainers
-from ledger.protocol.signing import KeySigner, sign
-from ledger.protocol.types import (
-    NO_DIGEST,
-    Address,
-    Beacon,
-    ClientId,
-    Commitment,
-    Digest,
-    Domain,
-    Form,
-    Phase,
-    RegisteredClient,
-    SignedCommitment,
-    Vote,
-    VoteKind,
-)
+import numpy as np
+from rich.console import Console
+from rich.table import Table
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+from benchmarks.contention import gemm_rate, machine
+from benchmarks.peers.contenders import REFERENCE, TASKS, Contender, Task
+from benchmarks.workloads import WORKS, make_workload, write_workload
 
-    from ledger.chain.embedded.chain import EmbeddedChain
-    from ledger.chain.ports import Receipt
+RESULTS = Path(__file__).parent / "results"
+ROOT = Path(__file__).parent.parent
+SAME_AGGREGATE = 1e-5
+"""Largest relative difference of a first aggregate from the plain loop's, ‖a − b‖ / ‖b‖."""
 
-Votes = tuple[ledger_state.SubmittedCertificate, ledger_state.SubmittedCertificate]
+SAME_UPDATES = 1e-4
+"""The same for the middle one of the clients' updates, where the kernels are others."""
 
+FLIPPED = 0.1
+"""The same for the worst one of them."""
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """A decision with both certificates, ready to send."""
-
-    decision: ledger_state.SubmittedDecision
-    certificates: Votes
+TURN_SECONDS = 1800
+QUICK_CLIENTS, QUICK_MEMBERS = 10, 4
+WIDTH = 112
+"""Columns of a table, whatever it is printed to: names are not cut."""
 
 
-class RecordedRounds:
-    """One deployed contract and its state, moved on by the executable specification.
+@dataclass(slots=True)
+class Turns:
+    """What one contender's turns came to.
 
     Attributes:
-        chain: where the contract lives.
-        ledger: the contract.
-        state: what it keeps.
-        registrations: receipts of the deployment and of each batch of clients.
+        contender: whose.
+        rounds: wall and CPU seconds of every timed round.
+        gemm: GFLOP/s before and after each turn.
+        results: as the contender wrote them.
+        difference: of its first aggregate from the reference's; None where none is compared.
+        updates_differ: by how much each client's first update does, ascending; None where they are
+            not compared.
     """
 
-    def __init__(self, chain: EmbeddedChain, members: int, trainers: int, clients: int) -> None:
-        keys = (encoding.keccak256(b"PUBLIC TEST KEY of client %d" % i) for i in range(clients))
-        self._keys = sorted(map(KeySigner, keys), key=lambda signer: signer.address)
-        registry = [RegisteredClient(key.address, 10 + i) for i, key in enumerate(self._keys)]
-        words = [encoding.registry_word(client) for client in registry]
-        digest, batches = ledger_state.registry_batches(words)
-        deployment = ledger_state.Deployment(
-            config=_digest("configuration", 0),
-            registry=digest,
-            clients=clients,
-            trainers=trainers,
-            members=members,
-            aggregation_ppm=400_000,
-            form=Form.FIRST,
-            rounds=2**32 - 1,
-            commit_blocks=2,
-            deadline_blocks=4,
-            replies=majority(members),
-            beacon=Beacon.NONE,
-            model=_digest("model", 0),
-        )
-        receipt = chain.send(None, creation_data(deployment), DEPLOYMENT_GAS)
-        if receipt.contract_address is None:
-            raise RuntimeError("the chain gave no address for the new contract")
-        self.chain = chain
-        self.ledger = LedgerWriter(chain, receipt.contract_address, receipt.block_number)
-        domain = Domain(chain.chain_id, Address(to_canonical(receipt.contract_address)))
-        self.state = rounds.deployed(deployment, domain)
-        self.registrations = [receipt]
-        for batch, rest in batches:
-            self.registrations.append(self._register(batch, rest))
+    contender: Contender
+    rounds: list[dict[str, float]] = field(default_factory=list)
+    gemm: list[float] = field(default_factory=list)
+    results: list[dict[str, Any]] = field(default_factory=list)
+    difference: float | None = None
+    updates_differ: list[float] | None = None
 
-    @property
-    def trainers(self) -> tuple[ClientId, ...]:
-        """S_b of the open round, ascending."""
-        state, deployment = self.state, self.state.deployment
-        return sample_trainers(state.seed, deployment.clients, state.committee, deployment.trainers)
-
-    @property
-    def active(self) -> tuple[ClientId, ...]:
-        """Trainers and members of the open round, ascending."""
-        return tuple(sorted({*self.trainers, *self.state.committee}))
-
-    def signed_commitments(self, clients: Iterable[ClientId]) -> list[SignedCommitment]:
-        """Return a commitment of each client for the open round."""
-        number, domain, found = self.state.round, self.state.domain, []
-        for client in clients:
-            word = encoding.commitment_of(client, _digest("payload", number))
-            promised = Commitment(number, client, word)
-            found.append(SignedCommitment(promised, sign(self._keys[client], domain, promised)))
-        return found
-
-    def certified(self, *, other_repliers: bool = False) -> Decision:
-        """Return an honest decision on all trainers.
+    def middle(self, key: str) -> float:
+        """Return the median of seconds over all timed rounds.
 
         Args:
-            other_repliers: the last places reply in the election, and not those that replied in
-                the aggregation, of whom the contract has looked up each.
+            key: "wall", "cpu", or "training", which some have.
         """
-        state, decision = self.state, self._decision()
-        size = len(state.committee)
-        first, second = (primary_place(state.seed, phase, 0, size) for phase in Phase)
-        common = [place for place in range(size) if place not in {first, second}]
-        # In the smallest committees the primary of one phase has to reply in the other.
-        again = [*(common[::-1] if other_repliers else common), first]
-        found = (
-            self._certificate(decision, Phase.AGGREGATION, first, [*common, second]),
-            self._certificate(decision, Phase.ELECTION, second, again),
+        return median(each[key] for each in self.rounds)
+
+    def as_row(self) -> dict[str, Any]:
+        """Return what is kept."""
+        return {
+            "contender": self.contender.name,
+            "wall_median": self.middle("wall"),
+            "cpu_median": self.middle("cpu"),
+            "training_median": self.middle("training") if "training" in self.rounds[0] else None,
+            "difference": self.difference,
+            "updates_differ": self.updates_differ,
+            "gemm": self.gemm,
+            "turns": self.results,
+        }
+
+
+def main() -> None:
+    """Measure what the command line asks for, print it and write it down."""
+    arguments = _arguments()
+    console, faults = Console(width=max(WIDTH, Console().width)), []
+    path = RESULTS / ("rounds-quick.json" if arguments.quick else "rounds.json")
+    with tempfile.TemporaryDirectory(prefix="rounds") as folder:
+        for name in arguments.only or TASKS:
+            task = _shortened(TASKS[name]) if arguments.quick else TASKS[name]
+            cycles = 1 if arguments.quick else arguments.cycles
+            turns = take_turns(task, cycles, Path(folder), console, quick=arguments.quick)
+            faults += compare(task, turns, Path(folder))
+            console.print(_table(task, turns))
+            _keep(path, name, turns)
+    console.print(", ".join(f"{key} {value}" for key, value in machine().items()))
+    if faults:
+        sys.exit("\n".join(faults))
+
+
+def _keep(path: Path, name: str, turns: list[Turns]) -> None:
+    """Write a task's result, beside those of other tasks that an earlier call has left."""
+    RESULTS.mkdir(exist_ok=True)
+    kept = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    kept[name] = {"machine": machine(), "contenders": [each.as_row() for each in turns]}
+    path.write_text(json.dumps(kept, indent=1) + "\n", "utf-8")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--only", nargs="+", choices=TASKS, help="these tasks, and no others")
+    parser.add_argument("--cycles", type=int, default=3, help="turns of each contender")
+    parser.add_argument(
+        "--quick", action="store_true", help="10 clients, one turn of one round: does it all work?"
+    )
+    arguments = parser.parse_args()
+    if arguments.cycles < 1:
+        parser.error(f"--cycles {arguments.cycles}: must be at least 1")
+    return arguments
+
+
+def _shortened(task: Task) -> Task:
+    return replace(task, rounds=1, members=QUICK_MEMBERS if task.members else 0)
+
+
+def take_turns(
+    task: Task, cycles: int, folder: Path, console: Console, *, quick: bool
+) -> list[Turns]:
+    """Let every contender that is there take its turns.
+
+    Args:
+        task: what is compared.
+        cycles: turns of each.
+        folder: for workloads and results.
+        console: what is going on.
+        quick: with a few clients only.
+    """
+    work = folder / f"{task.name}-work"
+    work.mkdir()
+    write_workload(make_workload(WORKS[task.work], QUICK_CLIENTS if quick else None), work)
+    turns = []
+    for contender in task.contenders:
+        if contender.is_there:
+            turns.append(Turns(contender))
+        else:
+            console.print(f"{contender.name} is left out: `make bench-peers` makes what it needs")
+    for cycle in range(cycles):
+        for each in turns:
+            console.print(f"{task.name}, turn {cycle + 1} of {cycles}: {each.contender.name}")
+            out = _place(folder, task, each.contender)
+            out.mkdir(exist_ok=True)
+            before = gemm_rate()
+            result = _turn(task, each.contender, work, out)
+            each.gemm += [before, gemm_rate()]
+            each.rounds += result["rounds"]
+            each.results.append(result)
+    return turns
+
+
+def _turn(task: Task, contender: Contender, work: Path, out: Path) -> dict[str, Any]:
+    """Run a contender once; return what it wrote.
+
+    Raises:
+        SystemExit: it failed, or took too long.
+    """
+    command = contender.command(work, out, task.rounds)
+    if task.members:
+        command += ["--members", str(task.members)]
+    environment = {
+        **os.environ,
+        # More threads than processes have cores make all of them slower.
+        "OMP_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+        "PYTHONPATH": str(ROOT),
+        **contender.environment,
+    }
+    log = out / "log.txt"
+    with log.open("w", encoding="utf-8") as file:
+        try:
+            subprocess.run(
+                command,
+                env=environment,
+                cwd=ROOT,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                timeout=TURN_SECONDS,
+                check=True,
+            )
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+            last = "\n".join(log.read_text("utf-8", "replace").splitlines()[-30:])
+            sys.exit(f"{last}\n{task.name}, {contender.name}: {error}")
+    result: dict[str, Any] = json.loads((out / "result.json").read_text("utf-8"))
+    return result
+
+
+def compare(task: Task, turns: list[Turns], folder: Path) -> list[str]:
+    """Note how far each first aggregate is from the reference's; return who did other work.
+
+    Args:
+        task: what is compared.
+        turns: of every contender.
+        folder: where the contenders' results are.
+
+    Returns:
+        A sentence for each fault.
+    """
+    places = {each.contender.name: _place(folder, task, each.contender) for each in turns}
+    if REFERENCE not in places:
+        heads = {tuple(run["heads"]) for each in turns for run in each.results if "heads" in run}
+        return [f"{task.name}: equal runs have come to other heads"] if len(heads) > 1 else []
+    expected = np.load(places[REFERENCE] / "aggregate.npy").astype(np.float64)
+    faults = []
+    for each in turns:
+        place = places[each.contender.name]
+        gap = np.linalg.norm(np.load(place / "aggregate.npy") - expected)
+        each.difference = float(gap / np.linalg.norm(expected))
+        if each.results[-1].get("path") == "lockstep":
+            each.updates_differ = _differences(place, places[REFERENCE])
+        fault = fault_of(each, float(np.linalg.norm(expected)))
+        if fault is not None:
+            faults.append(f"{task.name}, {each.contender.name}: {fault}")
+    return faults
+
+
+def _differences(place: Path, reference: Path) -> list[float]:
+    """Return how far each client's first update is from the reference's, as sketches tell it."""
+    found, expected = (np.load(folder / "sketches.npy") for folder in (place, reference))
+    gaps = np.linalg.norm(found - expected, axis=1) / np.linalg.norm(expected, axis=1)
+    return sorted(gaps.tolist())
+
+
+def fault_of(turns: Turns, norm: float) -> str | None:
+    """Say why a contender did other work than the reference, or None.
+
+    Lockstep takes the same steps with other kernels, whose last digits differ. Now and then that
+    turns a ReLU or a pooling window the other way, which moves one client's update by about a
+    hundredth and the aggregate by as much: no sign of other work, so updates are compared.
+
+    Args:
+        turns: of the contender.
+        norm: of the reference's aggregate.
+
+    Returns:
+        What is wrong, in words.
+    """
+    if turns.updates_differ is not None:
+        middle, worst = median(turns.updates_differ), turns.updates_differ[-1]
+        if middle <= SAME_UPDATES and worst <= FLIPPED:  # a NaN is no agreement
+            return None
+        return f"its updates differ from the {REFERENCE}'s by {middle:.1e}, at worst {worst:.1e}"
+    allowed = SAME_AGGREGATE + turns.results[-1].get("rounding", 0.0) / norm
+    if turns.difference is not None and turns.difference <= allowed:
+        return None
+    return (
+        f"its first aggregate differs from the {REFERENCE}'s by {turns.difference:.1e}, "
+        f"over {allowed:.1e}"
+    )
+
+
+def _place(folder: Path, task: Task, contender: Contender) -> Path:
+    return folder / f"{task.name}-{task.contenders.index(contender)}"
+
+
+def _table(task: Task, turns: list[Turns]) -> Table:
+    columns = (
+        "contender",
+        "wall s",
+        "least",
+        "most",
+        "CPU s",
+        "× wall",
+        "× CPU",
+        "differs",
+        "GF/s",
+    )
+    table = Table(*columns, title=f"{task.name}: a round")
+    ours = turns[0]
+    for each in turns:
+        walls = [one["wall"] for one in each.rounds]
+        table.add_row(
+            each.contender.name,
+            *(f"{value:.3f}" for value in (median(walls), min(walls), max(walls))),
+            f"{each.middle('cpu'):.3f}",
+            *(f"{each.middle(key) / ours.middle(key):.2f}" for key in ("wall", "cpu")),
+            "" if each.difference is None else f"{each.difference:.0e}",
+            f"{min(each.gemm):.0f}-{max(each.gemm):.0f}",
         )
-        return Decision(decision, found)
-
-    def commit(self, signed: Sequence[SignedCommitment]) -> Receipt:
-        """Send commitments; return the receipt."""
-        return self._sent(
-            lambda block: rounds.commit_updates(self.state, self.state.round, signed, block),
-            lambda: self.ledger.commit_updates(self.state.round, signed),
-        )
-
-    def decide(self, made: Decision) -> Receipt:
-        """Send a decision; return the receipt."""
-        arguments = (self.state.round, made.decision, made.certificates)
-        return self._sent(
-            lambda block: rounds.decide(self.state, *arguments, block),
-            lambda: self.ledger.decide(*arguments),
-        )
-
-    def abandon(self) -> Receipt:
-        """Let the deadline pass and end the round; return the receipt."""
-        deadline = self.state.opened_block + self.state.deployment.deadline_blocks
-        self.chain.mine(max(0, deadline - self.chain.head().number - 1))
-        return self._sent(
-            lambda block: rounds.abandon_round(self.state, self.state.round, block),
-            lambda: self.ledger.abandon_round(self.state.round),
-        )
-
-    def _register(self, words: Sequence[int], rest: Digest) -> Receipt:
-        return self._sent(
-            lambda block: rounds.register_clients(self.state, words, rest, block),
-            lambda: self.ledger.register_clients(words, rest),
-        )
-
-    def _decision(self) -> ledger_state.SubmittedDecision:
-        number = self.state.round
-        order = sorted(self.trainers, key=lambda client: _digest("place", client))
-        return ledger_state.SubmittedDecision(
-            committee=self.state.committee,
-            ranking=rank((client, 1.0 + place / 7) for place, client in enumerate(order)),
-            base=self.state.commitments,
-            model=_digest("model", number),
-            updates_root=_digest("updates", number),
-            scores_root=_digest("scores", number),
-            threshold_bits=0,
-            reveal=_digest("reveal", number),
-            record=_digest("record", number),
-            incidents=NO_DIGEST,
-        )
-
-    def _certificate(
-        self,
-        decision: ledger_state.SubmittedDecision,
-        phase: Phase,
-        primary: int,
-        candidates: Sequence[int],
-    ) -> ledger_state.SubmittedCertificate:
-        state = self.state
-        able = [place for place in candidates if place != primary]
-        places = sorted(able[: state.deployment.replies])
-        sets = sets_of(state.deployment, decision.ranking, decision.threshold_bits)
-        chosen = encoding.set_digest(sets[phase - 1])
-        result = encoding.aggregation_result(decision.opening())
-        vote = Vote(VoteKind.REQUEST, state.round, phase, 0, decision.base, chosen, result)
-        reply = replace(vote, kind=VoteKind.REPLY)
-        keys = [self._keys[member] for member in state.committee]
-        return ledger_state.SubmittedCertificate(
-            view=0,
-            set_digest=chosen,
-            request=sign(keys[primary], state.domain, vote),
-            signers=sum(1 << place for place in places),
-            replies=tuple(sign(keys[place], state.domain, reply) for place in places),
-        )
-
-    def _sent(
-        self,
-        specified: Callable[[ledger_state.BlockContext], ledger_state.Step],
-        send: Callable[[], Receipt],
-    ) -> Receipt:
-        head = self.chain.head()
-        receipt = send()
-        block = ledger_state.BlockContext(head.number + 1, Digest(head.hash))
-        self.state, _ = specified(block)
-        return receipt
+    return table
 
 
-def _digest(what: str, number: int) -> Digest:
-    return encoding.sha256(f"{what} {number}".encode())
+if __name__ == "__main__":
+    main()

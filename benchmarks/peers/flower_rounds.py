@@ -1,0 +1,101 @@
+"""The contender Flower: FedAvg in its simulation runtime with two Ray actors."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from flwr.app import ArrayRecord, Context
+from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp.strategy import FedAvg
+from flwr.simulation import run_simulation
+
+from benchmarks.peers import flower_client
+from benchmarks.peers.measuring import RoundClock, contender_arguments, hand_in
+from benchmarks.workloads import flat, load_flat, module_of, read_workload
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from benchmarks.workloads import Workload
+
+ACTORS = 2
+
+
+class Server:
+    """The server's side of a run.
+
+    Args:
+        workload: the work.
+        rounds: how many, the warm-up included.
+
+    Attributes:
+        clock: times the rounds.
+        first: parameters after the first round, shape (d,).
+    """
+
+    def __init__(self, workload: Workload, rounds: int) -> None:
+        self._module = module_of(workload.work)
+        load_flat(self._module, torch.from_numpy(workload.start))
+        self._rounds = rounds
+        self.clock = RoundClock()
+        self.first: NDArray[np.float32] | None = None
+
+    def main(self, grid: Grid, context: Context) -> None:  # noqa: ARG002 - Flower's signature
+        """Run the rounds."""
+        FedAvg(fraction_train=1.0, fraction_evaluate=0.0).start(
+            grid=grid,
+            initial_arrays=ArrayRecord(self._module.state_dict()),
+            num_rounds=self._rounds,
+            evaluate_fn=self._lap,
+        )
+
+    def _lap(self, number: int, arrays: Any) -> None:
+        if number:
+            self.clock.stop()
+        if number == 1:
+            self._module.load_state_dict(arrays.to_torch_state_dict())
+            self.first = flat(self._module)
+        self.clock.start()
+
+
+def main() -> None:
+    """Run the rounds and hand in what they took."""
+    arguments = contender_arguments()
+    workload = read_workload(arguments.work)
+    server = Server(workload, arguments.rounds + 1)
+    application = ServerApp()
+    application.main()(server.main)
+    with tempfile.TemporaryDirectory(prefix="ray") as folder:
+        _run(application, arguments.work, len(workload.y), folder)
+    assert server.first is not None, "a round was run"
+    hand_in(
+        arguments.out,
+        server.clock,
+        workload.start - server.first,
+        ["flwr", "ray", "torch"],
+        # Clients send parameters, and not differences: their mean is rounded at their size.
+        rounding=float(np.finfo(np.float32).eps * np.linalg.norm(workload.start)),
+    )
+
+
+def _run(application: ServerApp, work: Path, clients: int, folder: str) -> None:
+    os.environ[flower_client.FOLDER] = str(work)
+    run_simulation(
+        server_app=application,
+        client_app=flower_client.app,
+        num_supernodes=clients,
+        backend_config={
+            "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
+            "init_args": {"num_cpus": ACTORS, "_temp_dir": folder},
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()

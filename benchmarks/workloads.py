@@ -1,0 +1,263 @@
+"""The work that the contenders of `benchmarks.rounds` do: models, fixed data, steps, in files.
+
+One workload is a folder that any process reads with NumPy alone: every client's samples in the
+order in which its SGD takes them, and the parameters that all start from. Nothing here imports
+the product, so that the environments of the peers need only torch.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import nn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+_IMAGE = (1, 28, 28)
+_CHARACTERS = 80
+_TOKENS = 80
+
+
+class LeafCnn(nn.Module):
+    """LEAF's network for FEMNIST: two 5 × 5 convolutions with pooling, two linear layers.
+
+    Args:
+        hidden: width of the first linear layer: 2048 for W1L, 512 for W1S.
+        classes: number of classes.
+    """
+
+    def __init__(self, hidden: int, classes: int = 62) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(1, 32, 5, padding=2)
+        self.conv2 = nn.Conv2d(32, 64, 5, padding=2)
+        self.pool = nn.MaxPool2d(2)
+        self.hidden = nn.Linear(64 * 7 * 7, hidden)
+        self.output = nn.Linear(hidden, classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return class scores of images, shape (n, classes)."""
+        x = self.pool(torch.relu(self.conv1(x)))
+        x = self.pool(torch.relu(self.conv2(x)))
+        found: torch.Tensor = self.output(torch.relu(self.hidden(x.flatten(1))))
+        return found
+
+
+class ShakespeareLstm(nn.Module):
+    """LEAF's network for Shakespeare: characters, two LSTM layers, the last step's output.
+
+    Each gate has one trained bias: torch's second one is frozen at 1 in the forget gate, else 0.
+
+    Args:
+        hidden: units of each layer.
+        characters: size of the alphabet.
+    """
+
+    def __init__(self, hidden: int = 100, characters: int = _CHARACTERS) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(characters, 8)
+        self.lstm = nn.LSTM(8, hidden, num_layers=2, batch_first=True)
+        self.output = nn.Linear(hidden, characters)
+        for layer in range(self.lstm.num_layers):
+            constant: nn.Parameter = getattr(self.lstm, f"bias_hh_l{layer}")
+            constant.requires_grad = False
+            nn.init.zeros_(constant)
+            nn.init.ones_(constant[hidden : 2 * hidden])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return class scores of the character after each text, shape (n, characters)."""
+        states, _ = self.lstm(self.embedding(x))
+        found: torch.Tensor = self.output(states[:, -1])
+        return found
+
+
+class Softmax(nn.Module):
+    """Multinomial logistic regression of images.
+
+    Args:
+        classes: number of classes.
+    """
+
+    def __init__(self, classes: int = 62) -> None:
+        super().__init__()
+        self.output = nn.Linear(28 * 28, classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return class scores of images, shape (n, classes)."""
+        found: torch.Tensor = self.output(x.flatten(1))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What is to be done, without its data.
+
+    Attributes:
+        name: of the workload.
+        clients: how many train in a round.
+        steps: SGD steps of each.
+        batch: samples of a step.
+        learning_rate: of SGD.
+        model: the model's name in the product's registry.
+        options: its options there.
+    """
+
+    name: str
+    clients: int
+    steps: int
+    batch: int
+    learning_rate: float
+    model: str
+    options: dict[str, int]
+
+    @property
+    def samples(self) -> int:
+        """Training samples of a client: each is used once in a round."""
+        return self.steps * self.batch
+
+    @property
+    def tokens(self) -> bool:
+        """Whether inputs are characters, and not images."""
+        return self.model == "shakespeare_lstm"
+
+    @property
+    def classes(self) -> int:
+        """Number of classes."""
+        return _CHARACTERS if self.tokens else 62
+
+
+WORKS = {
+    work.name: work
+    for work in (
+        Work("W1L", 100, 10, 10, 0.05, "leaf_cnn", {"hidden": 2048}),
+        Work("W1S", 100, 10, 10, 0.05, "leaf_cnn", {"hidden": 512}),
+        Work("W2", 14, 20, 10, 0.5, "shakespeare_lstm", {"hidden": 100}),
+        Work("W3", 100, 10, 10, 0.05, "softmax", {}),
+    )
+}
+
+_MODULES: dict[str, Callable[..., nn.Module]] = {
+    "leaf_cnn": LeafCnn,
+    "shakespeare_lstm": ShakespeareLstm,
+    "softmax": Softmax,
+}
+
+
+def module_of(work: Work) -> nn.Module:
+    """Return the plain module of a workload; what its parameters hold is torch's affair."""
+    return _MODULES[work.model](**work.options)
+
+
+def own_module(form: object, options: Mapping[str, object]) -> nn.Module:  # noqa: ARG001
+    """Return the plain module of a workload, as the product asks a user's model for it.
+
+    Args:
+        form: of the data; the workload says the same.
+        options: `work`, the workload's name.
+    """
+    return module_of(WORKS[str(options["work"])])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Workload:
+    """A workload with its data.
+
+    Attributes:
+        work: what is to be done.
+        x: inputs in the order of the steps, shape (clients, samples, ...).
+        y: labels, shape (clients, samples).
+        start: parameters that the first round starts from, shape (d,).
+    """
+
+    work: Work
+    x: NDArray[Any]
+    y: NDArray[np.int64]
+    start: NDArray[np.float32]
+
+    def tensors(self, client: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return inputs and labels of one client."""
+        return torch.from_numpy(self.x[client]), torch.from_numpy(self.y[client])
+
+
+def make_workload(work: Work, clients: int | None = None) -> Workload:
+    """Return a workload with data made up for it: the same on every machine.
+
+    Args:
+        work: what is to be done.
+        clients: how many train, where it is to be less than the whole of it.
+    """
+    count = clients or work.clients
+    rng = np.random.default_rng(list(work.name.encode()))
+    y = rng.integers(work.classes, size=(count, work.samples))
+    x: NDArray[Any]
+    if work.tokens:
+        x = rng.integers(_CHARACTERS, size=(count, work.samples, _TOKENS))
+        x[..., -1] = y  # what comes next can be told from the last character
+    else:
+        prototypes = rng.random((work.classes, *_IMAGE), dtype=np.float32)
+        noise = rng.random((count, work.samples, *_IMAGE), dtype=np.float32)
+        x = (prototypes[y] + noise) / 2
+    torch.manual_seed(0)
+    return Workload(work, x, y, flat(module_of(work)))
+
+
+def write_workload(workload: Workload, folder: Path) -> None:
+    """Write a workload into a folder that is there."""
+    np.save(folder / "x.npy", workload.x)
+    np.save(folder / "y.npy", workload.y)
+    np.save(folder / "start.npy", workload.start)
+    (folder / "work.json").write_text(json.dumps(asdict(workload.work)), "utf-8")
+
+
+def read_workload(folder: Path) -> Workload:
+    """Return the workload that a folder holds, all of it in memory."""
+    work = Work(**json.loads((folder / "work.json").read_text("utf-8")))
+    x, y, start = (np.load(folder / f"{name}.npy") for name in ("x", "y", "start"))
+    return Workload(work, x, y, start)
+
+
+def trained_parameters(module: nn.Module) -> list[nn.Parameter]:
+    """Return the parameters that are trained, in the order of the vector."""
+    return [parameter for parameter in module.parameters() if parameter.requires_grad]
+
+
+def flat(module: nn.Module) -> NDArray[np.float32]:
+    """Return the trained parameters as one new vector."""
+    vector: NDArray[np.float32] = (
+        nn.utils.parameters_to_vector(trained_parameters(module)).detach().numpy().copy()
+    )
+    return vector
+
+
+def load_flat(module: nn.Module, vector: torch.Tensor) -> None:
+    """Copy a vector into the trained parameters."""
+    parameters = trained_parameters(module)
+    parts = vector.split([parameter.numel() for parameter in parameters])
+    with torch.no_grad():
+        for parameter, part in zip(parameters, parts, strict=True):
+            parameter.copy_(part.view_as(parameter))
+
+
+def run_sgd(module: nn.Module, workload: Workload, client: int) -> None:
+    """Take all steps of one client's SGD, as any user of torch writes them.
+
+    Args:
+        module: whose parameters are trained.
+        workload: the work.
+        client: whose data.
+    """
+    work = workload.work
+    x, y = workload.tensors(client)
+    optimizer = torch.optim.SGD(module.parameters(), lr=work.learning_rate)
+    for first in range(0, work.samples, work.batch):
+        batch = slice(first, first + work.batch)
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(module(x[batch]), y[batch]).backward()
+        optimizer.step()
