@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt
 
-.PHONY: demo test faults coverage lint bench serve clean
+.PHONY: demo test faults coverage lint bench bench-peers serve clean
 
 demo: $(VENV)/.clients
 	$(BIN)/cmfl demo --home demo-home
@@ -38,6 +38,20 @@ bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.history
 	$(BIN)/python -m benchmarks.robustness
 	$(BIN)/python -m benchmarks.durability
+	$(BIN)/python -m benchmarks.start_up
+	$(BIN)/python -m benchmarks.scoring
+	$(BIN)/python -m benchmarks.training
+	$(BIN)/python -m benchmarks.scaling
+	$(BIN)/python -m benchmarks.rounds
+
+# The peers of `benchmarks.rounds`, each in an environment of its own; torch goes first and alone.
+bench-peers: .bench/pfl/.installed .bench/flower/.installed
+
+.bench/%/.installed: benchmarks/peers/requirements-%.txt
+	$(PYTHON) -m venv .bench/$*
+	.bench/$*/bin/python -m pip install --disable-pip-version-check --quiet torch==2.13.0
+	.bench/$*/bin/python -m pip install --disable-pip-version-check --quiet --requirement $<
+	touch $@
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -45,11 +59,11 @@ $(VENV)/bin/python:
 # torch goes first and alone, so that no other package chooses its build.
 $(VENV)/.clients: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(PIP) torch==2.13.0
-	$(PIP) --editable ".[clients,api]"
+	$(PIP) --editable ".[clients,fast,data,api]"
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.clients
-	$(PIP) --editable ".[clients,api,dev]"
+	$(PIP) --editable ".[clients,fast,data,fetch,ray,api,dev]"
 	touch $@
 
 clean:

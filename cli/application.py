@@ -13,7 +13,7 @@ import sys
 import typer
 from typer.exceptions import TyperException
 
-from cli import audit, chain, clients, demo, deploy, doctor, rounds, run_command, serve
+from cli import audit, chain, clients, data, demo, deploy, doctor, model, rounds, run_command, serve
 from cli.codes import FAULT, INTERRUPTED, WRONG, InterruptedCommand
 from cli.console import complain
 from cli.log import shown_as_lines
@@ -42,6 +42,8 @@ app.command("run")(run_command.run)
 app.command("deploy")(deploy.deploy)
 app.add_typer(rounds.app, name="rounds")
 app.add_typer(clients.app, name="clients")
+app.add_typer(data.app, name="data")
+app.add_typer(model.app, name="model")
 app.command("audit")(audit.audit)
 app.command("serve")(serve.serve)
 app.add_typer(chain.app, name="chain")

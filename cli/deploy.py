@@ -51,7 +51,7 @@ def deploy(
         Sender(keystore, password_file, confirmations),
     )
     with where.writer(sender) as chain:
-        _, manifest = prepare(home, name, configuration, chain, where.blobs())
+        _, _, manifest = prepare(home, name, configuration, chain, where.blobs())
     if json:
         print_json(asdict(manifest))
         return

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from clients.configuration import Configuration
     from clients.metrics import RoundMetrics
     from clients.runs import Run
-    from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.chain.ports import ChainWriter
 
 
@@ -70,7 +69,8 @@ def run(
 
     Settings of the protocol section: clients, active_rate, committee_rate, aggregation_rate,
     rounds, strategy, scoring, distance, threshold, quorum, server_rate, scores_checked, beacon,
-    commit_blocks, deadline_blocks, view_seconds.
+    commit_blocks, deadline_blocks, view_seconds. Those of the others (data, model, training,
+    malice, evaluation, machine) are in docs/configuration.md.
     """
     from ledger.protocol.errors import ConfigurationError
 
@@ -86,6 +86,15 @@ def run(
     source = None if resume else (preset, config)
     configuration = _configuration(home, name, source, tuple(settings))
     where = Where(home, name, rpc_url=rpc_url, chain_id=chain_id)
+    if configuration.machine.ledger == "memory":
+        if rpc_url is not None:
+            raise ConfigurationError("machine.ledger = memory knows no chain, and so no --rpc-url")
+        try:
+            played = _in_memory(where, name, configuration, quiet=json)
+        except KeyboardInterrupt as error:
+            raise InterruptedCommand("interrupted; a memory run cannot be resumed") from error
+        _report(name, played, as_json=json)
+        return
     if accept_rollback and rpc_url is None:
         # Before the chain is opened for writing, which forgets what was acknowledged.
         where.require_contract()
@@ -98,12 +107,20 @@ def run(
         result = _carried_out(where, name, configuration, writer, accept_rollback, quiet=json)
     except KeyboardInterrupt as error:
         raise InterruptedCommand("interrupted; a run is taken up again with --resume") from error
-    if json:
+    _report(name, result, as_json=json)
+
+
+def _report(name: str, result: dict[str, Any], *, as_json: bool) -> None:
+    """Print what a run came to."""
+    if as_json:
         print_json(result)
         return
     if result["last"] is None:
         print_line(f"{name} had ended with round {result['round']} already")
-    print_line(f"contract {result['address']}, head 0x{result['head'].hex()}")
+    place = "memory ledger" if result["address"] is None else f"contract {result['address']}"
+    print_line(f"{place}, head 0x{result['head'].hex()}")
+    if result["address"] is None:
+        print_line("nothing of this run is recorded: it cannot be audited, nor taken up again")
 
 
 def _configuration(
@@ -133,7 +150,6 @@ def _carried_out(
     quiet: bool,
 ) -> dict[str, Any]:
     from clients.runs import opened
-    from ledger.chain.contract.committee_ledger import CommitteeLedger
 
     with (
         writer as chain,
@@ -144,14 +160,25 @@ def _carried_out(
         if started.without_row:
             rounds = ", ".join(map(str, started.without_row))
             complain(f"warning: metrics.jsonl lacks rounds {rounds}: their models are gone")
-        manifest = started.manifest
-        ledger = CommitteeLedger(chain, manifest.address, manifest.block)
-        rows = _watch(started, ledger, quiet=quiet)
-        state = ledger.state()
+        return _played(name, started, quiet=quiet)
+
+
+def _in_memory(
+    where: Where, name: str, configuration: Configuration, *, quiet: bool
+) -> dict[str, Any]:
+    from clients.runs import in_memory
+
+    with where.own_folder(), in_memory(where.home, name, configuration) as started:
+        return _played(name, started, quiet=quiet)
+
+
+def _played(name: str, started: Run, *, quiet: bool) -> dict[str, Any]:
+    rows = _watch(started, quiet=quiet)
+    state = started.ledger.state()
     last = rows[-1] if rows else None
     return {
         "run": name,
-        "address": manifest.address,
+        "address": None if started.manifest is None else started.manifest.address,
         "round": state.round,
         "rounds_now": len(rows),
         "head": state.head,
@@ -159,7 +186,7 @@ def _carried_out(
     }
 
 
-def _watch(started: Run, ledger: CommitteeLedger, *, quiet: bool) -> list[RoundMetrics]:
+def _watch(started: Run, *, quiet: bool) -> list[RoundMetrics]:
     """Run the rounds behind a progress bar."""
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
@@ -174,7 +201,7 @@ def _watch(started: Run, ledger: CommitteeLedger, *, quiet: bool) -> list[RoundM
         TextColumn("{task.fields[row]}", markup=False),
     ) as bar:
         finished = started.simulation.chain is None
-        done = total if finished else ledger.state().round - 1
+        done = total if finished else started.ledger.state().round - 1
         task = bar.add_task(started.folder.paths.path.name, total=total, completed=done, row="")
         return started.go_on(lambda row: bar.update(task, completed=row.round, row=_short(row)))
 
@@ -182,4 +209,4 @@ def _watch(started: Run, ledger: CommitteeLedger, *, quiet: bool) -> list[RoundM
 def _short(row: RoundMetrics) -> str:
     accepted = f"{len(row.accepted)} accepted, {row.malicious_accepted} of them malicious"
     state = accepted if row.decided else "abandoned"
-    return f"accuracy {row.accuracy:.3f}, {state}"
+    return state if row.accuracy is None else f"accuracy {row.accuracy:.3f}, {state}"

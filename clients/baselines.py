@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from clients.adversaries.attackers import Attackers
 from clients.adversaries.registry import attack_named
 from clients.chance import named_stream
-from clients.local_sgd import TrainingJob
-from clients.models.evaluation import evaluate
+from clients.engine.port import TrainingJob
+from clients.metrics import Quality
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.rules.aggregation import aggregate
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from clients.datasets.federated import FederatedData
+    from clients.engine.port import Engine
+    from clients.metrics import Gauge
     from clients.models.model import ParameterVector
-    from clients.training import TrainingEngine
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +34,12 @@ class AveragingSettings:
         active: clients sampled and trained in each round.
         server_rate: eta, the step along the mean update.
         attackers: clients that attack whenever they are sampled.
-        device: where the model is evaluated.
     """
 
     rounds: int
     active: int
     server_rate: float = 1.0
     attackers: Attackers = field(default_factory=Attackers)
-    device: str = "cpu"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,22 +48,22 @@ class AveragingRound:
 
     Attributes:
         round: from 1.
-        accuracy: share of the global test set classified right.
-        loss: mean cross-entropy on it.
+        accuracy: share of the global test set classified right; None if it was not measured.
+        loss: mean cross-entropy on it; None if it was not measured, or is not finite.
         participants: who trained, ascending; the updates of all of them are averaged.
         malicious: how many of them attacked.
     """
 
     round: int
-    accuracy: float
-    loss: float
+    accuracy: float | None
+    loss: float | None
     participants: tuple[int, ...]
     malicious: int
 
 
 def federated_average(
     data: FederatedData,
-    engine: TrainingEngine,
+    gauge: Gauge,
     initial: ParameterVector,
     settings: AveragingSettings,
     seed: int,
@@ -74,7 +73,7 @@ def federated_average(
 
     Args:
         data: the divided data, the one the engine trains on.
-        engine: the engine of the run it is compared with.
+        gauge: measures, with an engine like that of the run it is compared with.
         initial: the same initial model, shape (d,).
         settings: the run.
         seed: the run's seed; sampling, batch orders and attacks follow from it.
@@ -93,6 +92,7 @@ def federated_average(
         )
     if settings.attackers.attack is not None:
         attack_named(settings.attackers.attack)
+    engine: Engine = gauge.engine
     sampling = named_stream(seed, "fedavg", "sample")
     model = initial
     rows: list[AveragingRound] = []
@@ -100,19 +100,21 @@ def federated_average(
         chosen = sampling.choice(data.clients, settings.active, replace=False)
         participants = tuple(ClientId(client) for client in sorted(chosen.tolist()))
         round_seed = sha256(repr((seed, "fedavg", number)).encode())
-        updates = engine.train(
+        trained = engine.train(
             model, [TrainingJob(i, training_seed(round_seed, i)) for i in participants]
         )
-        sent = settings.attackers.corrupt(dict(zip(participants, updates, strict=True)), round_seed)
+        updates = {client: one.vector for client, one in zip(participants, trained, strict=True)}
+        sent = settings.attackers.corrupt(updates, round_seed)
         model = aggregate(
             model,
             sent,
             {client: data.sample_counts[client] for client in participants},
             settings.server_rate,
         )
-        accuracy, loss = evaluate(engine.model, model, *data.test, settings.device)
+        quality = gauge.quality(gauge.begin(model)) if gauge.is_due(number) else Quality()
         attacked = len(settings.attackers.clients.intersection(participants))
-        rows.append(AveragingRound(number, accuracy, loss, participants, attacked))
+        row = AveragingRound(number, quality.accuracy, quality.loss, participants, attacked)
+        rows.append(row)
         if progress is not None:
             progress(rows[-1])
     return tuple(rows)

@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING
 from clients.baselines import AveragingSettings, federated_average
 from clients.configuration import checked
 from clients.methods import METHODS, Averaging
-from clients.models.evaluation import majority_rate
 from clients.population import populate
-from clients.runs import opened
-from clients.training import TrainingEngine
+from clients.runs import measuring, opened, settled
 from ledger.protocol.errors import BlobMissingError
 
 if TYPE_CHECKING:
@@ -143,7 +141,7 @@ class Comparison:
             method=method.name,
             seed=trial.seed,
             attacked=trial.attacked,
-            accuracy=fmean(row["accuracy"] for row in rows[-LAST_ROUNDS:]),
+            accuracy=_last([row["accuracy"] for row in rows]),
             floor=rows[-1]["floor"],
             malicious=_share(
                 sum(row["malicious_accepted"] for row in rows),
@@ -163,18 +161,11 @@ def _averaged(
         active=method.participants(parameters),
         server_rate=parameters.server_rate,
         attackers=population.attackers,
-        device=population.device,
     )
-    with TrainingEngine(
-        population.model,
-        population.data.train,
-        configuration.local_training(),
-        configuration.machine.device,
-        configuration.machine.workers,
-    ) as engine:
+    with measuring(settled(configuration, population), population, settings.active) as measure:
         rows = federated_average(
             population.data,
-            engine,
+            measure.gauge,
             population.initial,
             settings,
             configuration.seed,
@@ -184,13 +175,18 @@ def _averaged(
         method=method.name,
         seed=trial.seed,
         attacked=trial.attacked,
-        accuracy=fmean(row.accuracy for row in rows[-LAST_ROUNDS:]),
-        floor=majority_rate(population.data.test.y),
+        accuracy=_last([row.accuracy for row in rows]),
+        floor=measure.floor,
         malicious=_share(
             sum(row.malicious for row in rows), sum(len(row.participants) for row in rows)
         ),
         run=None,
     )
+
+
+def _last(accuracies: Sequence[float | None]) -> float:
+    """Return the mean of the last rounds that were measured, of which the last is one."""
+    return fmean([one for one in accuracies if one is not None][-LAST_ROUNDS:])
 
 
 def _share(part: int, whole: int) -> float:

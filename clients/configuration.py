@@ -1,13 +1,14 @@
 """One configuration of a run: read from TOML, checked, and recorded by digest on the chain.
 
-What changes the result is recorded; how fast and where it runs (`machine`) is not, so that the
-same run on more workers has the same configuration.
+What changes the result is recorded; how fast and where it runs (`machine`), and what is measured
+of it (`evaluation`), is not, so that the same run on more workers has the same configuration.
 """
 
 from __future__ import annotations
 
 from importlib.resources import files
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -15,9 +16,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from clients.adversaries.faults import MemberFault, TrainerFault
 from clients.adversaries.registry import ATTACKS, attack_named
 from clients.adversaries.updates.attack import AttackParameters
-from clients.datasets.registry import DATASETS
+from clients.datasets.registry import DataChoice, verify_choice
 from clients.local_sgd import LocalTraining
-from clients.models.registry import MODELS
+from clients.models.model import Option
+from clients.models.registry import verify_name
 from ledger.bounded_toml import MAX_DOTS, MAX_TOML_BYTES, parse_toml
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.parameters import (
@@ -31,9 +33,6 @@ from ledger.protocol.parameters import (
 from ledger.protocol.rules import registry
 from ledger.protocol.types import Beacon, Quorum
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 PRESETS = ("digits", "digits-by-writer", "robust", "smoke")
 
 _BY_VALUE = Field(strict=False)
@@ -41,6 +40,7 @@ _BY_VALUE = Field(strict=False)
 
 Count = Annotated[int, Field(ge=0, le=MAX_CLIENTS)]
 Rate = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+TrainingPath = Literal["auto", "plain", "lockstep"]
 Whole = Annotated[int, Field(le=2**31 - 1)]
 """A number that msgpack can record; what uses it says how small it may be."""
 
@@ -106,26 +106,58 @@ class ProtocolSection(_Section):
 
 
 class DataSection(_Section):
-    """Which data, and how they are divided among the clients."""
+    """Which data, and how they are divided among the clients.
+
+    The options are those of the data set, the partition's keys those of its partitioner: see
+    `clients.datasets.registry`, which checks both. Without a partition it is the data's own
+    ("natural"), or "dirichlet" where the data know no clients.
+    """
 
     name: str = "digits"
     path: Annotated[str, Field(min_length=1)] | None = None
-    dirichlet_alpha: float = 0.5
+    options: dict[str, Any] = {}
+    partition: dict[str, Any] = {}
+
+    def choice(self) -> DataChoice:
+        """Return what the registry of data sets is asked for."""
+        path = Path(self.path) if self.path else None
+        return DataChoice(self.name, path, self.options, self.partition)
 
 
 class ModelSection(_Section):
-    """Which model."""
+    """Which model: a built-in one by name, or `file.py:Class`, or `package:Class`.
 
-    name: str = "softmax"
+    The options are the built-in model's, or keyword arguments of the class.
+    """
+
+    name: Annotated[str, Field(min_length=1)] = "softmax"
+    options: dict[str, Option] = {}
 
 
 class TrainingSection(_Section):
-    """How each client trains; see `clients.local_sgd.LocalTraining`."""
+    """How each client trains; see `clients.local_sgd.LocalTraining`.
+
+    A path is a way to compute the same steps: updates of two paths differ in their last digits, so
+    the one that "auto" comes to is settled when a run is prepared, and recorded.
+    """
 
     learning_rate: float = 0.1
     batch_size: Whole = 32
     local_steps: Whole | None = None
     local_epochs: Whole | None = None
+    path: TrainingPath = "auto"
+
+
+class EvaluationSection(_Section):
+    """What is measured of a run beside accuracy and loss on the test set.
+
+    Rounds between two that are measured have neither; the last round is always measured.
+    """
+
+    every: Annotated[int, Field(ge=1, le=2**31 - 1)] = 1
+    samples: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+    training_loss: bool = False
+    per_client: bool = False
 
 
 class MaliceSection(_Section):
@@ -142,10 +174,17 @@ class MaliceSection(_Section):
 
 
 class MachineSection(_Section):
-    """How the run is carried out; changes no result."""
+    """How the run is carried out; changes no result.
+
+    On Ray, workers are actors of the cluster at the address, or of one that begins with the run.
+    """
 
     device: Literal["cpu", "cuda", "auto"] = "cpu"
     workers: Annotated[int, Field(ge=1, le=256)] = 1
+    ledger: Literal["chain", "memory"] = "chain"
+    engine: Literal["local", "ray"] = "local"
+    ray_address: Annotated[str, Field(min_length=1)] | None = None
+    keep: Literal["all", "accepted"] | Annotated[int, Field(ge=1, le=2**31 - 1)] = "all"
 
 
 class Configuration(_Section):
@@ -157,6 +196,7 @@ class Configuration(_Section):
     model: ModelSection = ModelSection()
     training: TrainingSection = TrainingSection(local_steps=5)
     malice: MaliceSection = MaliceSection()
+    evaluation: EvaluationSection = EvaluationSection()
     machine: MachineSection = MachineSection()
 
     def parameters(self, dimension: int) -> Parameters:
@@ -169,15 +209,27 @@ class Configuration(_Section):
 
     def local_training(self) -> LocalTraining:
         """Return how each client trains."""
-        return LocalTraining(**self.training.model_dump())
+        return LocalTraining(**self.training.model_dump(exclude={"path"}))
+
+    def on_path(self, path: TrainingPath) -> Configuration:
+        """Return the configuration with its training path settled.
+
+        Args:
+            path: what "auto" comes to here; a path that is given stays.
+        """
+        if self.training.path != "auto":
+            return self
+        training = self.training.model_copy(update={"path": path})
+        return self.model_copy(update={"training": training})
 
     def attack_parameters(self) -> AttackParameters:
         """Return what the attack leaves open."""
         return AttackParameters(self.malice.factor)
 
     def recorded(self) -> dict[str, Any]:
-        """Return what is recorded on the chain by digest: all but protocol and machine."""
-        return self.model_dump(exclude={"protocol", "machine"}, exclude_none=True)
+        """Return what is recorded on the chain by digest: what the result follows from."""
+        left_out = {"protocol", "evaluation", "machine"}
+        return self.model_dump(exclude=left_out, exclude_none=True)
 
     def to_toml(self) -> str:
         """Return the configuration as TOML that `load` reads back."""
@@ -244,10 +296,10 @@ def _require_names(configuration: Configuration) -> None:
     Raises:
         ConfigurationError: names the value and what is known.
     """
+    verify_choice(configuration.data.choice())
+    verify_name(configuration.model.name)
     malice = configuration.malice
     for what, name, known in (
-        ("data set", configuration.data.name, tuple(DATASETS)),
-        ("model", configuration.model.name, tuple(MODELS)),
         *(("attack", name, tuple(ATTACKS)) for name in [malice.attack] if name is not None),
         *(("member fault", name, tuple(MemberFault)) for name in malice.members),
         *(("trainer fault", name, tuple(TrainerFault)) for name in malice.trainers),
@@ -259,6 +311,9 @@ def _require_names(configuration: Configuration) -> None:
     for name in ("malicious_rate", "factor"):
         if malice.attack is None and getattr(malice, name):
             raise ConfigurationError(f"malice.{name} is set, but malice.attack is not")
+    machine = configuration.machine
+    if machine.ray_address is not None and machine.engine != "ray":
+        raise ConfigurationError("machine.ray_address is set, but machine.engine is not ray")
     configuration.local_training()
     configuration.parameters(dimension=1)
 

@@ -1,30 +1,51 @@
 """What a round came to, told from what the chain recorded of it.
 
 Rows are built from the chain and the blobs, never from a running simulation's memory: so a run
-that was killed between a decision and its row gets the same row when it is resumed.
+that was killed between a decision and its row gets the same row when it is resumed. What may be
+begun beforehand is the evaluation of the model, which is the same whenever it is done.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isfinite
 from typing import TYPE_CHECKING
 
-from clients.models.evaluation import evaluate
+import numpy as np
+
+from clients.measured_sets import TEST, TRAINING, client_set
 from ledger.protocol.inputs import participants_of, registry_with_bans
 from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
-    from clients.datasets.federated import FederatedData
-    from clients.models.model import Model
-    from ledger.chain.contract.committee_ledger import CommitteeLedger
+    from clients.configuration import EvaluationSection
+    from clients.engine.port import Engine, Evaluation, PendingEvaluation
+    from ledger.chain.round_ledger import RoundHistory
     from ledger.protocol.parameters import Parameters
     from ledger.protocol.types import ClientId
+
+Pending = tuple["NDArray[np.float32]", "PendingEvaluation"]
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """How good a model is; all None where it was not measured.
+
+    Attributes:
+        accuracy: share of the test set classified right, in [0, 1].
+        loss: mean cross-entropy there; None also where the model has no finite one.
+        training_loss: mean cross-entropy on all clients' training samples (the authors' "loss").
+        client_accuracy: of each client's own test samples; None for one that has none.
+    """
+
+    accuracy: float | None = None
+    loss: float | None = None
+    training_loss: float | None = None
+    client_accuracy: tuple[float | None, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +56,11 @@ class RoundMetrics:
         round: t.
         head: of the ledger after the round, 0x-hex: it commits to all that was recorded so far.
         decided: False if the round was abandoned; the model is then the one before.
-        accuracy: of the model after the round on the test set, in [0, 1].
-        loss: mean cross-entropy there; None where the model has no finite one.
+        accuracy: of the model after the round on the test set, in [0, 1]; this and the next three
+            are None where the round was not measured, and are those of `Quality`.
+        loss: mean cross-entropy there; None also where the model has no finite one.
+        training_loss: mean cross-entropy on all clients' training samples.
+        client_accuracy: of each client's own test samples.
         floor: accuracy of always answering the commonest class.
         trained: S_b, ascending.
         served: S_c, by places.
@@ -50,8 +74,10 @@ class RoundMetrics:
     round: int
     head: str
     decided: bool
-    accuracy: float
+    accuracy: float | None
     loss: float | None
+    training_loss: float | None
+    client_accuracy: tuple[float | None, ...] | None
     floor: float
     trained: tuple[ClientId, ...]
     served: tuple[ClientId, ...]
@@ -63,34 +89,82 @@ class RoundMetrics:
 
 
 @dataclass(frozen=True, slots=True)
+class Gauge:
+    """Measures models with an engine that holds the samples.
+
+    Attributes:
+        engine: evaluates.
+        section: what is measured, and how often.
+        sizes: samples in each of the engine's sets.
+        rounds: T, the last of which is always measured.
+        clients: K.
+    """
+
+    engine: Engine
+    section: EvaluationSection
+    sizes: Mapping[str, int]
+    rounds: int
+    clients: int
+
+    def is_due(self, round_number: int) -> bool:
+        """Say whether the model after a round is measured."""
+        return round_number % self.section.every == 0 or round_number == self.rounds
+
+    def begin(self, vector: NDArray[np.float32]) -> PendingEvaluation:
+        """Begin to measure a model, shape (d,)."""
+        return self.engine.evaluate(vector, self._names())
+
+    def quality(self, pending: PendingEvaluation) -> Quality:
+        """Wait for what was begun, and return what it came to."""
+        found = dict(zip(self._names(), pending.result(), strict=True))
+        accuracy = [_accuracy(found.get(client_set(client))) for client in range(self.clients)]
+        return Quality(
+            _accuracy(found[TEST]),
+            _loss(found[TEST]),
+            _loss(found[TRAINING]) if TRAINING in found else None,
+            tuple(accuracy) if self.section.per_client else None,
+        )
+
+    def _names(self) -> Sequence[str]:
+        return tuple(self.sizes)
+
+
+@dataclass(slots=True)
 class Measure:
     """What a row needs beside the chain.
 
     Attributes:
-        model: the model whose parameters the ledger votes on.
-        data: for its test set.
+        gauge: measures models.
         floor: majority rate of the test set.
         malicious: clients that attack.
         parameters: of the deployment.
-        device: where the model is evaluated.
     """
 
-    model: Model
-    data: FederatedData
+    gauge: Gauge
     floor: float
     malicious: Collection[ClientId]
     parameters: Parameters
-    device: str
+    _begun: dict[int, Pending] = field(default_factory=dict)
+
+    def expect(self, round_number: int, vector: NDArray[np.float32]) -> None:
+        """Begin to measure the model that a round is about to be decided with.
+
+        Args:
+            round_number: t.
+            vector: the model after it, shape (d,).
+        """
+        if self.gauge.is_due(round_number):
+            self._begun = {round_number: (vector, self.gauge.begin(vector))}
 
     def row(
-        self, ledger: CommitteeLedger, round_number: int, vector: NDArray[np.float32]
+        self, ledger: RoundHistory, round_number: int, vector: NDArray[np.float32] | None
     ) -> RoundMetrics:
         """Return the row of an ended round.
 
         Args:
-            ledger: the contract.
+            ledger: where rounds are recorded.
             round_number: t.
-            vector: the model after it.
+            vector: the model after it; None only where it is not measured.
 
         Raises:
             ValueError: the round has not ended.
@@ -111,13 +185,15 @@ class Measure:
         )
         trainers, committee = took_part.trainers, took_part.committee
         accepted = decided.accepted if decided else ()
-        accuracy, loss = evaluate(self.model, vector, *self.data.test, self.device)
+        quality = self._quality(round_number, vector)
         return RoundMetrics(
             round=round_number,
             head=f"0x{end.head.hex()}",
             decided=decided is not None,
-            accuracy=accuracy,
-            loss=loss if isfinite(loss) else None,
+            accuracy=quality.accuracy,
+            loss=quality.loss,
+            training_loss=quality.training_loss,
+            client_accuracy=quality.client_accuracy,
             floor=self.floor,
             trained=trainers,
             served=committee,
@@ -128,5 +204,24 @@ class Measure:
             views=(decided.views[0] + 1, decided.views[1] + 1) if decided else (0, 0),
         )
 
+    def _quality(self, round_number: int, vector: NDArray[np.float32] | None) -> Quality:
+        if not self.gauge.is_due(round_number):
+            return Quality()
+        assert vector is not None, "a measured round's model is at hand"
+        begun = self._begun.pop(round_number, None)
+        # Another model can have been decided than was expected: by somebody else, in a later view.
+        if begun is not None and np.array_equal(begun[0], vector):
+            return self.gauge.quality(begun[1])
+        return self.gauge.quality(self.gauge.begin(vector))
+
     def _attackers(self, clients: tuple[ClientId, ...]) -> int:
         return sum(client in self.malicious for client in clients)
+
+
+def _accuracy(found: Evaluation | None) -> float | None:
+    return None if found is None else found.correct / found.samples
+
+
+def _loss(found: Evaluation) -> float | None:
+    mean = found.loss / found.samples
+    return mean if isfinite(mean) else None

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clients.adversaries.attackers import Attackers, malicious_clients
 from clients.adversaries.faults import MemberFault, TrainerFault, assign_faults
 from clients.chance import named_stream
-from clients.datasets.registry import load_dataset
+from clients.datasets.registry import data_digest, load_dataset
 from clients.keys import simulated_signers
+from clients.models.checking import check_model
 from clients.models.registry import model_named
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import sha256, vector_bytes
@@ -72,18 +71,16 @@ def populate(configuration: Configuration) -> Population:
 
     Returns:
         Keys, data, model and faults, each from its own named stream of the run's seed.
+
+    Raises:
+        ConfigurationError: data or a model that cannot be had, or a model that does not fit the
+            data.
     """
     seed, malice = configuration.seed, configuration.malice
     clients = configuration.protocol.clients
-    section = configuration.data
-    data = load_dataset(
-        section.name,
-        clients,
-        named_stream(seed, "data"),
-        Path(section.path) if section.path else None,
-        section.dirichlet_alpha,
-    )
-    model = model_named(configuration.model.name, data.input_shape, data.classes)
+    data = load_dataset(configuration.data.choice(), clients, named_stream(seed, "data"))
+    model = model_named(configuration.model.name, data.form, configuration.model.options)
+    check_model(model, data)
     attackers = malicious_clients(clients, malice.malicious_rate, named_stream(seed, "malicious"))
     honest = [client for client in range(clients) if client not in set(attackers)]
     members = assign_faults(
@@ -113,17 +110,15 @@ def populate(configuration: Configuration) -> Population:
 def run_document(configuration: Configuration, population: Population) -> RunDocument:
     """Return what is recorded of a run by digest on the chain.
 
-    A data file is recorded by its sha256, not by its path, which is another on each machine.
+    Files are recorded by their sha256, not by their paths, which are others on each machine.
 
     Args:
-        configuration: of the run.
+        configuration: of the run, its training path settled.
         population: its clients.
     """
     recorded = configuration.recorded()
-    path = recorded["data"].pop("path", None)
-    if path is not None:
-        with Path(path).open("rb") as file:
-            recorded["data"]["sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
+    recorded["data"] = data_digest(configuration.data.choice())
+    recorded["model"] |= population.model.recorded()
     registry = tuple(
         RegisteredClient(signer.address, samples)
         for signer, samples in zip(population.signers, population.data.sample_counts, strict=True)

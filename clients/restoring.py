@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from clients.metrics import Measure
     from clients.run_home import RunFolder
     from ledger.blobs.store import BlobReader
-    from ledger.chain.contract.committee_ledger import CommitteeLedger
+    from ledger.chain.round_ledger import RoundHistory
     from ledger.protocol.types import Digest
 
     End = RoundDecided | RoundAbandoned
@@ -44,7 +44,7 @@ class Rows:
 def restore_metrics(
     folder: RunFolder,
     measure: Measure,
-    ledger: CommitteeLedger,
+    ledger: RoundHistory,
     blobs: BlobReader,
     *,
     accept_rollback: bool = False,
@@ -88,7 +88,7 @@ def restore_metrics(
     return tuple(missing)
 
 
-def _ends(ledger: CommitteeLedger) -> list[End]:
+def _ends(ledger: RoundHistory) -> list[End]:
     """Return the end of each round, oldest first.
 
     Raises:
@@ -134,8 +134,10 @@ def _row(line: bytes) -> tuple[int, str] | None:
 
 
 def _made(
-    measure: Measure, ledger: CommitteeLedger, blobs: BlobReader, number: int, model: Digest
+    measure: Measure, ledger: RoundHistory, blobs: BlobReader, number: int, model: Digest
 ) -> bytes | None:
+    if not measure.gauge.is_due(number):
+        return line_of(measure.row(ledger, number, None))
     dimension = measure.parameters.dimension
     try:
         vector = vector_from_bytes(blobs.get(model, 4 * dimension), dimension)

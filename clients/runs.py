@@ -1,4 +1,8 @@
-"""Starting and resuming runs in a home: chain, blobs and `runs/<name>/`."""
+"""Starting and resuming runs in a home: chain, blobs and `runs/<name>/`.
+
+A run on the memory ledger goes by the same rules to the same heads, and leaves configuration,
+metrics and model behind, but nothing that could be audited or taken up again.
+"""
 
 from __future__ import annotations
 
@@ -8,23 +12,31 @@ from typing import TYPE_CHECKING
 
 from clients.configuration import load
 from clients.devices import device_named
-from clients.metrics import Measure, RoundMetrics
+from clients.engine.opening import open_engine
+from clients.engine.planner import plan
+from clients.measured_sets import TEST, measured_sets
+from clients.metrics import Gauge, Measure, RoundMetrics
 from clients.models.evaluation import majority_rate
+from clients.models.model_file import facts_of
 from clients.population import Population, populate, run_document
 from clients.restoring import restore_metrics
 from clients.run_home import run_folder
 from clients.simulation import Cast, Simulation
-from clients.training import TrainingEngine
-from ledger.actors.journal import FileJournal, require_journal
+from ledger.actors.journal import FileJournal, MemoryJournal, require_journal
+from ledger.actors.keeping import KEEP_NOTHING, keep_named
 from ledger.actors.mailbox import MemoryMailbox
+from ledger.actors.removal import named_by
 from ledger.actors.surroundings import Surroundings
+from ledger.blobs.store import MemoryBlobs
 from ledger.chain.contract.committee_ledger import LedgerWriter
-from ledger.chain.contract.deployment import deploy
+from ledger.chain.contract.deployment import connect, deploy
 from ledger.chain.contract.manifest import read_run_manifest, require_unplayed
-from ledger.home import DISK
+from ledger.chain.memory.ledger import memory_ledger
+from ledger.home import DISK, Home
 from ledger.protocol.documents.run import encode_run
 from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,6 +47,7 @@ if TYPE_CHECKING:
     from ledger.blobs.store import BlobStore
     from ledger.chain.contract.manifest import Manifest
     from ledger.chain.ports import ChainWriter
+    from ledger.chain.round_ledger import RoundLedger
     from ledger.home import Disk
 
 
@@ -43,10 +56,10 @@ class Run:
     """A run that is deployed and can go on.
 
     Attributes:
-        configuration: what was asked for.
+        configuration: what was asked for, its training path settled.
         folder: its files.
-        manifest: what was deployed where.
-        ledger: the contract.
+        manifest: what was deployed where; None on the memory ledger.
+        ledger: the contract, or the memory ledger.
         population: the clients.
         measure: makes a round's row.
         simulation: all its actors.
@@ -55,8 +68,8 @@ class Run:
 
     configuration: Configuration
     folder: RunFolder
-    manifest: Manifest
-    ledger: LedgerWriter
+    manifest: Manifest | None
+    ledger: RoundLedger
     population: Population
     measure: Measure
     simulation: Simulation
@@ -85,8 +98,73 @@ class Run:
     def _write_model(self) -> None:
         written = self.folder.read_model()
         # A run that had ended needs no blob for what it has written already.
-        if written is None or sha256(vector_bytes(written)) != self.ledger.state().model:
-            self.folder.write_model(self.simulation.model)
+        state = self.ledger.state()
+        if written is None or sha256(vector_bytes(written.vector)) != state.model:
+            model = self.population.model
+            facts = facts_of({**model.recorded(), "options": model.options})
+            facts["head"] = f"0x{state.head.hex()}"
+            self.folder.write_model(self.simulation.model, model.layout, facts)
+
+
+def settled(configuration: Configuration, population: Population) -> Configuration:
+    """Return a configuration with the training path that "auto" comes to.
+
+    Args:
+        configuration: of a run.
+        population: its clients.
+
+    Raises:
+        ConfigurationError: "lockstep" is asked for a model that is not made for it.
+    """
+    if configuration.training.path == "plain":
+        return configuration
+    found = plan(
+        population.model,
+        population.data,
+        configuration.local_training(),
+        configuration.machine.device,
+    )
+    if configuration.training.path != "auto" and found.path == "plain":
+        raise ConfigurationError(f"training.path = lockstep: {found.reason}")
+    return configuration.on_path(found.path)
+
+
+@contextmanager
+def measuring(configuration: Configuration, population: Population, rows: int) -> Iterator[Measure]:
+    """Open an engine, and what measures models with it.
+
+    Args:
+        configuration: of a run, its training path settled.
+        population: its clients.
+        rows: how many clients train in a round at most.
+
+    Yields:
+        The measure; the engine's worker processes end with the context.
+    """
+    sets = measured_sets(population.data, configuration.evaluation, configuration.seed)
+    parameters = configuration.parameters(population.model.dimension)
+    machine, path = configuration.machine, configuration.training.path
+    assert path != "auto", "the training path is settled when a run is prepared"
+    with open_engine(
+        population.model,
+        population.data,
+        configuration.local_training(),
+        device=machine.device,
+        workers=machine.workers,
+        path=path,
+        sets=sets,
+        rows=rows,
+        cluster=(machine.ray_address or "local") if machine.engine == "ray" else None,
+    ) as engine:
+        gauge = Gauge(
+            engine=engine,
+            section=configuration.evaluation,
+            sizes={name: len(samples.y) for name, samples in sets.items()},
+            rounds=parameters.rounds,
+            clients=parameters.clients,
+        )
+        floor = majority_rate(sets[TEST].y)
+        yield Measure(gauge, floor, population.malicious, parameters)
 
 
 def prepare(
@@ -96,7 +174,7 @@ def prepare(
     chain: ChainWriter,
     blobs: BlobStore,
     disk: Disk = DISK,
-) -> tuple[Population, Manifest]:
+) -> tuple[Configuration, Population, Manifest]:
     """Publish a run's configuration and first model, and deploy its contract.
 
     Args:
@@ -108,9 +186,10 @@ def prepare(
         disk: that the run's files are written on.
 
     Returns:
-        The clients, and what was deployed where.
+        The configuration with its training path settled, the clients, and what was deployed where.
 
     Raises:
+        ConfigurationError: the model does not fit, or cannot take the path that is asked for.
         ChainError: the run is deployed with another configuration or elsewhere, or it has lost
             its manifest, or the chain refuses.
         BlobError: a blob cannot be stored.
@@ -118,6 +197,9 @@ def prepare(
     """
     folder = run_folder(home, name, disk)
     population = populate(configuration)
+    configuration = settled(configuration, population)
+    # What is measured is looked at before anything is deployed.
+    measured_sets(population.data, configuration.evaluation, configuration.seed)
     document = run_document(configuration, population)
     blobs.put(encode_run(document))
     blobs.put(vector_bytes(population.initial))
@@ -131,7 +213,7 @@ def prepare(
     if deployed:
         # Not before `deploy` has found it to be the deployed one, or another takes its place.
         folder.write_configuration(configuration.to_toml())
-    return population, manifest
+    return configuration, population, manifest
 
 
 @contextmanager
@@ -160,40 +242,28 @@ def opened(  # noqa: PLR0913 - the disk is a test's to replace
         The run; its worker processes end with the context.
     """
     device_named(configuration.machine.device)  # before anything is deployed
-    population, manifest = prepare(home, name, configuration, chain, blobs, disk)
-    parameters = configuration.parameters(population.model.dimension)
+    configuration, population, manifest = prepare(home, name, configuration, chain, blobs, disk)
     ledger = LedgerWriter(chain, manifest.address, manifest.block)
+    keep = keep_named(configuration.machine.keep)
+    removes = keep.rounds is not None
+    spared = _named_by_others(home, name, chain, blobs) if removes else frozenset[Digest]()
     folder = run_folder(home, name, disk)
     require_journal(folder.paths, ledger.state())
-    measure = Measure(
-        model=population.model,
-        data=population.data,
-        floor=majority_rate(population.data.test.y),
-        malicious=population.malicious,
-        parameters=parameters,
-        device=population.device,
-    )
-    without_row = restore_metrics(folder, measure, ledger, blobs, accept_rollback=accept_rollback)
-    machine = configuration.machine
-    with TrainingEngine(
-        population.model,
-        population.data.train,
-        configuration.local_training(),
-        machine.device,
-        machine.workers,
-    ) as engine:
-        journal = FileJournal(folder.paths.journal)
-        around = Surroundings(
-            parameters=parameters,
-            layout=population.model.layout,
-            domain=manifest.domain(),
-            ledger=ledger,
-            blobs=blobs,
-            mailbox=MemoryMailbox(),
-            journal=journal,
+    with _measured(configuration, population) as measure:
+        without_row = restore_metrics(
+            folder, measure, ledger, blobs, accept_rollback=accept_rollback
         )
+        journal = FileJournal(folder.paths.journal)
         try:
-            simulation = Simulation(around, Cast(population, engine))
+            around = Surroundings(
+                parameters=measure.parameters,
+                layout=population.model.layout,
+                domain=manifest.domain(),
+                ledger=ledger,
+                blobs=blobs,
+                mailbox=MemoryMailbox(),
+                journal=journal,
+            )
             yield Run(
                 configuration=configuration,
                 folder=folder,
@@ -201,11 +271,107 @@ def opened(  # noqa: PLR0913 - the disk is a test's to replace
                 ledger=ledger,
                 population=population,
                 measure=measure,
-                simulation=simulation,
+                simulation=Simulation(
+                    around,
+                    _cast(configuration, population, measure),
+                    keep,
+                    measure.expect,
+                    spared,
+                ),
                 without_row=without_row,
             )
         finally:
             journal.close()
+
+
+@contextmanager
+def in_memory(
+    home: Path, name: str, configuration: Configuration, disk: Disk = DISK
+) -> Iterator[Run]:
+    """Begin a run on the memory ledger: it cannot be audited, nor taken up again.
+
+    Args:
+        home: of the runs.
+        name: of the run.
+        configuration: of the run.
+        disk: that the run's files are written on.
+
+    Yields:
+        The run; its worker processes end with the context.
+
+    Raises:
+        ConfigurationError: the model does not fit, or the beacon is the chain's blocks, of which
+            there are none.
+        OSError: the run's folder cannot be written.
+    """
+    device_named(configuration.machine.device)
+    population = populate(configuration)
+    configuration = settled(configuration, population)
+    document = run_document(configuration, population)
+    ledger, blobs = memory_ledger(document), MemoryBlobs()
+    blobs.put(vector_bytes(population.initial))
+    folder = run_folder(home, name, disk)
+    with _measured(configuration, population) as measure:
+        folder.write_configuration(configuration.to_toml())
+        around = Surroundings(
+            parameters=measure.parameters,
+            layout=population.model.layout,
+            domain=ledger.domain,
+            ledger=ledger,
+            blobs=blobs,
+            mailbox=MemoryMailbox(),
+            journal=MemoryJournal(),
+        )
+        yield Run(
+            configuration=configuration,
+            folder=folder,
+            manifest=None,
+            ledger=ledger,
+            population=population,
+            measure=measure,
+            simulation=Simulation(
+                around,
+                _cast(configuration, population, measure),
+                KEEP_NOTHING,
+                measure.expect,
+            ),
+        )
+
+
+@contextmanager
+def _measured(configuration: Configuration, population: Population) -> Iterator[Measure]:
+    """Open the engine for as many as are active in a round."""
+    active = configuration.parameters(population.model.dimension).active
+    with measuring(configuration, population, active) as measure:
+        yield measure
+
+
+def _cast(configuration: Configuration, population: Population, measure: Measure) -> Cast:
+    # With one core there is nothing to be gained by doing two things at once.
+    overlaps = configuration.machine.workers > 1
+    return Cast(population, measure.gauge.engine, overlaps)
+
+
+def _named_by_others(
+    home: Path, name: str, chain: ChainWriter, blobs: BlobStore
+) -> frozenset[Digest]:
+    """Return the blobs that the other runs of a home name.
+
+    Raises:
+        ConfigurationError: one of them is on another chain, so that nobody can tell.
+    """
+    named: set[Digest] = set()
+    for paths in Home(home).deployed():
+        if paths.name == name:
+            continue
+        manifest = read_run_manifest(paths)
+        if manifest.genesis_hash != f"0x{chain.genesis_hash.hex()}":
+            raise ConfigurationError(
+                f"machine.keep: run {paths.name!r} of {home} is on another chain, and old payloads "
+                f"may be its own too: keep all or accepted, or give each run a home"
+            )
+        named |= named_by(connect(chain, manifest), blobs)
+    return frozenset(named)
 
 
 def recorded_configuration(home: Path, name: str, settings: tuple[str, ...] = ()) -> Configuration:
@@ -234,7 +400,13 @@ def recorded_configuration(home: Path, name: str, settings: tuple[str, ...] = ()
     for setting in settings:
         if not setting.startswith("machine."):
             raise ConfigurationError(f"--set {setting}: a resumed run keeps its configuration")
-    return load(path=path, settings=settings)
+    configuration = load(path=path, settings=settings)
+    if configuration.machine.ledger == "memory":
+        raise ConfigurationError(
+            f"run {name!r} was on the memory ledger (machine.ledger in {path}), which ended with "
+            f"its process: begin it anew under another name"
+        )
+    return configuration
 
 
 def require_new(home: Path, name: str) -> None:

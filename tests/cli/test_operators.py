@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import pytest
 from eth_account import Account
 
-from ledger.chain.embedded.chain import DEFAULT_CHAIN_ID, EmbeddedChain
+from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.identity import DEFAULT_CHAIN_ID
 from ledger.chain.embedded.machine.accounts import TEST_KEYS, address_of
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.rpc.served.server import RpcServer

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from ledger.chain.embedded.chain import DEFAULT_CHAIN_ID, EmbeddedChain
+from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.identity import DEFAULT_CHAIN_ID
 from ledger.chain.embedded.machine.accounts import TEST_KEYS
 from ledger.chain.rpc.reader import RpcReader
 from ledger.chain.rpc.served.server import RpcServer

@@ -86,6 +86,7 @@ class Played:
 
     @property
     def domain(self) -> Domain:
+        assert self.run.manifest is not None
         return self.run.manifest.domain()
 
     @property
@@ -155,7 +156,7 @@ class Player:
         configuration = load("smoke", settings=settings)
         with opened(self.home, name, configuration, self.chain, self.blobs) as run:
             rows = run.go_on(lambda _: None)
-        return Played(run, run.ledger, run.population, self.blobs, rows, configuration)
+        return Played(run, self.ledger(name), run.population, self.blobs, rows, configuration)
 
     def cut(self, *settings: str, left: int, after: bool, name: str = "run") -> bool:
         """Play on until the cut; say whether the run came to it before its end."""

@@ -16,6 +16,7 @@ from ledger.actors.settling import Settlement, decision_of, incidents_of, judgem
 from ledger.protocol.algorithms import training
 from ledger.protocol.documents.envelope import Proposal, Reply
 from ledger.protocol.encoding import vector_bytes
+from ledger.protocol.payload import Payload
 from ledger.protocol.signing import is_signed_by
 from ledger.protocol.types import Phase
 
@@ -134,12 +135,12 @@ class ScheduledRounds:
         view = self.look()
         settlement = Settlement(judgement, certificates)
         digest, incidents = incidents_of(view, self.judge, settlement)
-        blobs = {judgement.opening.model: vector_bytes(judgement.model)}
+        documents = [Payload.of(vector_bytes(judgement.model))]
         if incidents is not None:
-            blobs[digest] = incidents
+            documents.append(Payload.of(incidents))
         decision, submitted = decision_of(view, settlement, digest)
         send = SendDecision(view.inputs.round, decision, submitted)
-        self.apply([StoreBlobs(blobs), *reports_of(view), send])
+        self.apply([StoreBlobs(tuple(documents)), *reports_of(view), send])
         self._simulation._model = None
 
     def abandon(self) -> None:

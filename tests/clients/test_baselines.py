@@ -2,30 +2,47 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from clients.adversaries.attackers import Attackers, malicious_clients
 from clients.adversaries.updates.attack import AttackParameters
 from clients.baselines import AveragingRound, AveragingSettings, federated_average
 from clients.chance import named_stream
-from clients.datasets.registry import load_dataset
-from clients.local_sgd import LocalTraining
+from clients.configuration import load
 from clients.models.evaluation import majority_rate
-from clients.models.registry import model_named
-from clients.training import TrainingEngine
+from clients.population import populate
+from clients.runs import measuring, settled
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId
 
-DATA = load_dataset("digits", 60, named_stream(3, "data"))
-MODEL = model_named("softmax", DATA.input_shape, DATA.classes)
-INITIAL = MODEL.initial(named_stream(3, "model"))
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CONFIGURATION = load("digits", settings=("seed=3", "protocol.rounds=60"))
+POPULATION = populate(CONFIGURATION)
+DATA, INITIAL = POPULATION.data, POPULATION.initial
 MALICIOUS = frozenset(map(ClientId, malicious_clients(60, 0.3, named_stream(3, "malicious"))))
-LOCAL = LocalTraining(learning_rate=0.5, batch_size=16, local_steps=5)
 
 
-def run(settings: AveragingSettings, seed: int = 3) -> tuple[AveragingRound, ...]:
-    with TrainingEngine(MODEL, DATA.train, LOCAL) as engine:
-        return federated_average(DATA, engine, INITIAL, settings, seed)
+def run(
+    settings: AveragingSettings,
+    seed: int = 3,
+    progress: Callable[[AveragingRound], None] | None = None,
+) -> tuple[AveragingRound, ...]:
+    with measuring(settled(CONFIGURATION, POPULATION), POPULATION, settings.active) as measure:
+        return federated_average(DATA, measure.gauge, INITIAL, settings, seed, progress)
+
+
+def accuracy(row: AveragingRound) -> float:
+    assert row.accuracy is not None
+    return row.accuracy
+
+
+def loss(row: AveragingRound) -> float:
+    assert row.loss is not None
+    return row.loss
 
 
 def test_a_clean_run_learns_and_back_gradient_attackers_hold_it_back() -> None:
@@ -34,9 +51,9 @@ def test_a_clean_run_learns_and_back_gradient_attackers_hold_it_back() -> None:
     floor = majority_rate(DATA.test.y)
     assert [row.round for row in clean] == list(range(1, 61))
     assert floor < 0.15
-    assert clean[-1].accuracy > 0.92
-    assert floor < attacked[-1].accuracy < clean[-1].accuracy - 0.05
-    assert clean[-1].loss < clean[0].loss
+    assert accuracy(clean[-1]) > 0.92
+    assert floor < accuracy(attacked[-1]) < accuracy(clean[-1]) - 0.05
+    assert loss(clean[-1]) < loss(clean[0])
     assert [row.participants for row in clean] == [row.participants for row in attacked]
     assert all(row.malicious == 0 for row in clean)
     assert all(row.malicious == len(MALICIOUS.intersection(row.participants)) for row in attacked)
@@ -45,8 +62,7 @@ def test_a_clean_run_learns_and_back_gradient_attackers_hold_it_back() -> None:
 def test_a_run_repeats_itself_and_reports_each_round_as_it_ends() -> None:
     seen: list[AveragingRound] = []
     settings = AveragingSettings(3, 10, attackers=Attackers(MALICIOUS, "gradient-scaling"))
-    with TrainingEngine(MODEL, DATA.train, LOCAL) as engine:
-        rows = federated_average(DATA, engine, INITIAL, settings, 3, seen.append)
+    rows = run(settings, 3, seen.append)
     assert rows == tuple(seen) == run(settings)
     assert rows != run(settings, seed=4)
 
@@ -54,7 +70,7 @@ def test_a_run_repeats_itself_and_reports_each_round_as_it_ends() -> None:
 def test_the_server_rate_scales_the_step() -> None:
     still = run(AveragingSettings(2, 10, server_rate=0.0))
     assert still[0].accuracy == still[1].accuracy
-    assert run(AveragingSettings(2, 10))[1].loss < still[1].loss
+    assert loss(run(AveragingSettings(2, 10))[1]) < loss(still[1])
 
 
 @pytest.mark.parametrize(("rounds", "active"), [(0, 10), (1, 0), (1, 61)])
@@ -71,4 +87,4 @@ def test_an_unknown_attack_is_refused_before_any_training() -> None:
 def test_ten_times_the_opposite_from_a_third_of_the_clients_ruins_a_plain_average() -> None:
     tenfold = Attackers(MALICIOUS, "back-gradient", AttackParameters(10))
     ruined = run(AveragingSettings(20, 30, attackers=tenfold))
-    assert ruined[-1].accuracy < 0.3
+    assert accuracy(ruined[-1]) < 0.3

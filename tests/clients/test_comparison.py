@@ -78,7 +78,7 @@ def test_a_run_is_the_same_as_one_of_its_configuration_alone(
 ) -> None:
     whole = comparison.one(Trial(BY_NAME["I"], 0, attacked=True), lambda _: None)
     played = player.play(*SETTINGS)
-    assert whole.accuracy == fmean(row.accuracy for row in played.rows)
+    assert whole.accuracy == fmean(row.accuracy or 0.0 for row in played.rows)
     accepted = sum(len(row.accepted) for row in played.rows)
     assert whole.malicious == sum(row.malicious_accepted for row in played.rows) / accepted
     assert whole.floor == played.rows[0].floor

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from clients.configuration import PRESETS, checked, load
+from clients.measured_sets import measured_sets
 from clients.population import populate, run_document
 from ledger.bounded_toml import MAX_DOTS, MAX_TOML_BYTES
 from ledger.protocol.documents.run import decode_run, encode_run
@@ -18,6 +19,8 @@ from ledger.protocol.types import Beacon, Quorum
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from clients.configuration import Configuration
 
 
 def said_of(*settings: str, preset: str = "smoke") -> str:
@@ -69,6 +72,14 @@ def test_a_configuration_with_every_section_survives_being_written_and_read(
             "malice.factor=5",
             "malice.members.equivocating=2",
             "malice.trainers.not-finite=1",
+            "data.partition.name=shards",
+            "model.options.hidden=7",
+            "training.path=plain",
+            "evaluation.every=3",
+            "evaluation.samples=50",
+            "evaluation.training_loss=true",
+            "machine.keep=3",
+            "machine.ledger=memory",
         ),
     )
     assert configuration.training.local_steps is None
@@ -240,11 +251,38 @@ def test_a_rate_that_is_no_share_is_refused_by_name(name: str, value: str) -> No
         ("training.local_steps=0", "local_steps = 0, local_epochs = None: exactly one"),
         ("training.local_epochs=1", "local_steps = 2, local_epochs = 1: exactly one"),
         ("training.local_steps=", "local_steps = None, local_epochs = None: exactly one"),
+        ("training.path=fast", "training.path: Input should be 'auto', 'plain' or 'lockstep'"),
+        ("data.partition.alpha=0", "data.partition.alpha: Input should be greater than 0"),
+        ("data.partition.alpha=nan", "data.partition.alpha: Input should be a finite number"),
+        ("data.partition.name=fair", "unknown partition 'fair'; known are natural, iid"),
+        ("data.partition.beta=1", "data.partition.beta: there is no such setting (given: 1)"),
+        ("data.options.glove=x", "data.options.glove: there is no such setting (given: x)"),
+        ("model.options.hidden=[1]", "model.options.hidden"),
+        ("evaluation.every=0", "evaluation.every: Input should be greater than or equal to 1"),
+        ("evaluation.samples=0", "evaluation.samples: Input should be greater than or equal"),
+        ("machine.ledger=paper", "machine.ledger: Input should be 'chain' or 'memory'"),
+        ("machine.keep=some", "machine.keep"),
+        ("machine.keep=0", "machine.keep"),
+        ("machine.engine=spark", "machine.engine: Input should be 'local' or 'ray'"),
         ("training.local_steps=2.5", "training.local_steps: Input should be a valid integer"),
     ],
 )
 def test_a_wrong_setting_is_named_with_what_is_known(setting: str, sentence: str) -> None:
     assert sentence in said_of(setting)
+
+
+def test_what_changes_no_result_is_not_recorded() -> None:
+    plain = load("smoke", settings=("training.path=plain",))
+    for setting in ("machine.workers=2", "machine.keep=accepted", "evaluation.every=2"):
+        other = load("smoke", settings=("training.path=plain", setting))
+        assert other.recorded() == plain.recorded()
+    assert load("smoke").recorded() != plain.recorded()
+
+
+def test_a_path_that_is_given_stays_and_auto_is_settled() -> None:
+    assert load("smoke").on_path("lockstep").training.path == "lockstep"
+    given = load("smoke", settings=("training.path=plain",))
+    assert given.on_path("lockstep").training.path == "plain"
 
 
 @pytest.mark.parametrize(
@@ -368,8 +406,11 @@ def test_a_missing_file_a_folder_and_two_sources_are_refused(tmp_path: Path) -> 
             ["malice.members.silent=8", "malice.trainers.silent=5"],
             "5 faulty clients wanted, but only 4 to choose from",
         ),
-        (["data.dirichlet_alpha=0"], "dirichlet_alpha = 0.0: must be finite and above 0"),
-        (["data.dirichlet_alpha=nan"], "dirichlet_alpha = nan: must be finite and above 0"),
+        (
+            ["evaluation.samples=360"],
+            "evaluation.samples = 360: the test set has 359 samples",
+        ),
+        (["evaluation.per_client=true"], "the clients of 'digits' have no test samples of their"),
         (["data.path=x.npz"], "data set 'digits' is bundled and takes no path"),
         (["data.name=digits-by-writer"], "data set 'digits-by-writer' needs the path"),
         (["data.name=digits-by-writer", "data.path=gone.npz"], "gone.npz: no such file"),
@@ -380,8 +421,13 @@ def test_what_only_the_data_can_refuse_is_refused_by_name(
 ) -> None:
     configuration = load("smoke", settings=tuple(settings))
     with pytest.raises(ConfigurationError) as refused:
-        populate(configuration)
+        looked_at(configuration)
     assert sentence in str(refused.value)
+
+
+def looked_at(configuration: Configuration) -> None:
+    data = populate(configuration).data
+    measured_sets(data, configuration.evaluation, configuration.seed)
 
 
 def test_as_many_clients_as_samples_are_taken() -> None:

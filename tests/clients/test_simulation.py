@@ -405,8 +405,9 @@ def test_rows_say_what_chain_and_blobs_say(player: Player) -> None:
             len(malicious.intersection(those)) for those in (trained, committee, accepted)
         )
         vector = floats(played, model_after(played, row.round))
-        found = evaluate(played.population.model, vector, *test)
-        assert (row.accuracy, row.loss) == found
+        found = evaluate(played.population.model, vector, test, played.population.data.collate)
+        assert row.accuracy == found.correct / found.samples
+        assert row.loss == found.loss / found.samples
         assert row.floor == np.bincount(test.y).max() / len(test.y)
 
 

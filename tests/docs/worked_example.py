@@ -39,6 +39,7 @@ from ledger.protocol.judgement import (
 )
 from ledger.protocol.ledger_state import registry_batches
 from ledger.protocol.parameters import Parameters
+from ledger.protocol.payload import Payload
 from ledger.protocol.sampling import drawn_committee
 from ledger.protocol.signing import KeySigner, domain_separator, sign, typed_digest
 from ledger.protocol.types import (
@@ -134,7 +135,8 @@ def example() -> Example:
     closing = closing_of(OPENED, PARAMETERS.commit_blocks, seats.expected, OPENED + 9, mined)
     assert closing is not None
     inputs = Inputs(PARAMETERS, LAYOUT, DOMAIN, registry, 1, seed, seats, closing)
-    evidence = Evidence(FIRST_MODEL, payloads, {})
+    published = {client: Payload.of(data) for client, data in payloads.items()}
+    evidence = Evidence(FIRST_MODEL, published, {})
     clients = tuple(client for client in payloads if client != odd)
     vectors = {}
     for member in sorted(committee):

@@ -14,9 +14,11 @@ from clients.adversaries.faults import (
     false_scores,
     faulty_payload,
 )
+from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.payload import Payload
 
-UPDATE = np.array([1.0, -2.0, 0.0, 4.0], dtype=np.float32)
+UPDATE = Payload.of(np.array([1.0, -2.0, 0.0, 4.0], dtype="<f4").tobytes())
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -60,11 +62,12 @@ def test_false_scores_still_look_like_distances(true: list[float], seed: int) ->
 def test_a_faulty_trainer_sends_nan_or_a_wrong_length_or_nothing() -> None:
     not_finite = faulty_payload(UPDATE, TrainerFault.NOT_FINITE)
     assert not_finite is not None
-    assert np.isnan(np.frombuffer(not_finite, dtype="<f4")).all()
-    assert len(not_finite) == 16
+    assert np.isnan(np.frombuffer(not_finite.data, dtype="<f4")).all()
+    assert not_finite.size == 16
     wrong_length = faulty_payload(UPDATE, TrainerFault.WRONG_LENGTH)
     assert wrong_length is not None
-    assert len(wrong_length) == 15
+    assert wrong_length.data == UPDATE.data[:15]
+    assert wrong_length.digest == sha256(UPDATE.data[:15])
     assert faulty_payload(UPDATE, TrainerFault.SILENT) is None
 
 
@@ -72,4 +75,4 @@ def test_a_faulty_trainer_sends_nan_or_a_wrong_length_or_nothing() -> None:
     "fault", [TrainerFault.LATE, TrainerFault.STRAY, TrainerFault.COPIED, TrainerFault.SELF_BAN]
 )
 def test_a_fault_that_is_not_in_the_payload_leaves_it_as_it_is(fault: TrainerFault) -> None:
-    assert faulty_payload(UPDATE, fault) == UPDATE.astype("<f4").tobytes()
+    assert faulty_payload(UPDATE, fault) is UPDATE

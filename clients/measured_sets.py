@@ -1,0 +1,66 @@
+"""The sets of samples on which a run's models are measured."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from clients.chance import named_stream
+from clients.datasets.federated import Samples, frozen_samples
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from clients.configuration import EvaluationSection
+    from clients.datasets.federated import FederatedData
+
+TEST = "test"
+TRAINING = "training"
+
+
+def client_set(client: int) -> str:
+    """Return the name of the set of a client's own test samples."""
+    return f"client {client}"
+
+
+def measured_sets(data: FederatedData, section: EvaluationSection, seed: int) -> dict[str, Samples]:
+    """Return the sets of samples that are measured, by name.
+
+    Args:
+        data: the divided data.
+        section: what is measured.
+        seed: of the run, from which the subset of the test set follows.
+
+    Returns:
+        `TEST`, `TRAINING` where it is asked for, and a set of each client that has test samples
+        where these are; none of them is empty.
+
+    Raises:
+        ConfigurationError: more test samples are asked for than there are, or the accuracy of
+            clients that have no test samples of their own.
+    """
+    found = {TEST: _subset(data.test, section.samples, seed)}
+    if section.training_loss:
+        x = np.concatenate([samples.x for samples in data.train])
+        found[TRAINING] = frozen_samples(x, np.concatenate([s.y for s in data.train]))
+    if section.per_client:
+        if data.client_tests is None:
+            raise ConfigurationError(
+                f"evaluation.per_client is set, but the clients of {data.name!r} have no test "
+                f"samples of their own: its partition is not natural"
+            )
+        tests = enumerate(data.client_tests)
+        found |= {client_set(client): test for client, test in tests if len(test.y)}
+    return found
+
+
+def _subset(test: Samples, samples: int | None, seed: int) -> Samples:
+    if samples is None:
+        return test
+    if samples > len(test.y):
+        raise ConfigurationError(
+            f"evaluation.samples = {samples}: the test set has {len(test.y)} samples"
+        )
+    chosen = named_stream(seed, "evaluation").choice(len(test.y), samples, replace=False)
+    rows = np.sort(chosen)
+    return frozen_samples(test.x[rows], test.y[rows])
