@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from clients.engine.port import TrainingError
+from clients.models.foreign import message_of
 from ledger.protocol.errors import CmflError
 
 if TYPE_CHECKING:
@@ -23,12 +24,13 @@ def as_training_error() -> Iterator[None]:
 
     Raises:
         CmflError: an error of this project passes as it is.
+        KeyboardInterrupt: as it is too.
         TrainingError: names what was raised inside the `with` block.
     """
     try:
         yield
-    except CmflError:
+    except (CmflError, KeyboardInterrupt):
         raise
-    except Exception as error:
-        said = " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST]
+    except BaseException as error:  # sys.exit too: the command would end as if it were done
+        said = " ".join(f"{type(error).__name__}: {message_of(error)}".split())[:_LONGEST]
         raise TrainingError(f"the model failed: {said}") from error

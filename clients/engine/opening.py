@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from clients.devices import device_named
 from clients.engine.distances import engine_distances
 from clients.engine.local import LocalEngine
+from clients.engine.reaching import require_reachable
 from clients.engine.workers.pool import PoolEngine
 from clients.engine.workload import Workload
 from ledger.protocol.errors import ConfigurationError
@@ -21,6 +22,21 @@ if TYPE_CHECKING:
     from clients.models.model import Model
 
 MAX_WORKERS = 256
+
+
+def require_engine(device: str, cluster: str | None) -> None:
+    """Refuse what an engine could not be opened on, at once and without opening it.
+
+    Args:
+        device: "cpu", "cuda" or "auto".
+        cluster: address of a Ray cluster, None for this machine without Ray.
+
+    Raises:
+        ConfigurationError: a device or a cluster that is not there.
+    """
+    device_named(device)
+    if cluster is not None:
+        require_reachable(cluster)
 
 
 def open_engine(  # noqa: PLR0913 - what is computed, and six ways to say how

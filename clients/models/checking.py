@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from clients.devices import reproducible
-from clients.models.foreign import in_one_line
+from clients.models.foreign import refused
 from clients.models.model import ForeignFactory, trainable
 from ledger.protocol.errors import ConfigurationError
 
@@ -73,13 +73,9 @@ class _Trial:
         return torch.tensor(self.data.collate(x)), torch.tensor(y)
 
     def _scores(self, x: Tensor, mode: str) -> Tensor:
-        try:
+        tried = f"its forward pass in {mode} fails on inputs of shape {tuple(x.shape)}"
+        with refused(f"model {self.model.name!r}: {tried}"):
             scores = self.module(x.clone())
-        except Exception as error:
-            raise self._refused(
-                f"its forward pass in {mode} fails on inputs of shape {tuple(x.shape)}: "
-                f"{in_one_line(error)}"
-            ) from error
         if not isinstance(scores, Tensor):
             raise self._refused(f"its forward pass returns {type(scores).__name__}, and no tensor")
         expected = (len(x), self.model.form.classes)
@@ -111,10 +107,8 @@ class _Trial:
             )
 
     def _require_gradients(self, scores: Tensor, y: Tensor) -> None:
-        try:
+        with refused(f"model {self.model.name!r}: its backward pass fails"):
             functional.cross_entropy(scores, y).backward()
-        except Exception as error:
-            raise self._refused(f"its backward pass fails: {in_one_line(error)}") from error
         unused = next((name for name, p in trainable(self.module) if p.grad is None), None)
         if unused is not None:
             raise self._refused(
@@ -158,13 +152,13 @@ def _require_repeatable_start(model: Model) -> None:
     for name in parts[0].keys() - voted_on:
         if name not in parts[1] or not _equal(parts[0][name], parts[1][name]):
             raise ConfigurationError(f"model {model.name!r}: {name!r} {rule}")
-    try:
+    with refused(f"model {model.name!r}: its start cannot be drawn"):
         first, second = (model.initial(np.random.default_rng(0)) for _ in range(2))
-    except Exception as error:
+    if not np.isfinite(first).all():
         raise ConfigurationError(
-            f"model {model.name!r}: its start cannot be drawn: {in_one_line(error)}"
-        ) from error
-    if not np.array_equal(first, second, equal_nan=True):
+            f"model {model.name!r}: its start holds numbers that are not finite, and all must be"
+        )
+    if not np.array_equal(first, second):
         raise ConfigurationError(
             f"model {model.name!r}: its start {rule}, or by the generator that draw_start(rng) gets"
         )

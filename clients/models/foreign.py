@@ -3,13 +3,42 @@
 from __future__ import annotations
 
 import traceback
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
+
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _OURS = str(Path(__file__).parents[1])
 _TORCHS = str(Path(torch.__file__).parent)
 _LONGEST = 300
+
+
+@contextmanager
+def refused(what: str) -> Iterator[None]:
+    """Refuse whatever code that is not ours raises, `sys.exit` too: the command did not succeed.
+
+    Args:
+        what: the first half of the sentence.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        ConfigurationError: says what was raised inside the `with` block.
+        KeyboardInterrupt: passes as it is.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise ConfigurationError(f"{what}: {in_one_line(error)}") from error
 
 
 def in_one_line(error: BaseException) -> str:
@@ -21,7 +50,7 @@ def in_one_line(error: BaseException) -> str:
     Returns:
         Its kind, the first line of its message and, where one can be told, file and line.
     """
-    said = next(iter(str(error).splitlines()), "")[:_LONGEST]
+    said = next(iter(message_of(error).splitlines()), "")[:_LONGEST]
     sentence = f"{type(error).__name__}: {said}" if said else type(error).__name__
     lines = [
         f"{Path(frame.f_code.co_filename).name}, line {line}"
@@ -29,3 +58,11 @@ def in_one_line(error: BaseException) -> str:
         if not frame.f_code.co_filename.startswith((_OURS, _TORCHS, "<"))
     ]
     return f"{sentence} ({lines[-1]})" if lines else sentence
+
+
+def message_of(error: BaseException) -> str:
+    """Return what an error says; nothing where its class cannot be made to say it."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - the method is foreign too
+        return ""

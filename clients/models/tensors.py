@@ -35,7 +35,7 @@ def require_tensors(model: str, module: nn.Module) -> None:
     if not tensors:
         raise ConfigurationError(f"model {model!r} has no trainable parameters")
     for name, tensor in tensors:
-        rule = _broken_rule(tensor)
+        rule = _broken_rule(tensor) if _is_text(name) else "has a name that is no Unicode text"
         if rule is not None:
             raise ConfigurationError(f"model {model!r}: parameter {name!r} {rule}")
     if sum(len(name.encode("utf-8", "replace")) for name, _ in tensors) > MAX_NAMES:
@@ -43,6 +43,11 @@ def require_tensors(model: str, module: nn.Module) -> None:
             f"model {model!r}: the names of its parameters have over {MAX_NAMES} characters"
         )
     _require_apart(model, tensors)
+
+
+def _is_text(name: str) -> bool:
+    """Say whether a name can be recorded: Python takes half of a surrogate pair for a character."""
+    return all(not "\ud800" <= character <= "\udfff" for character in name)
 
 
 def _broken_rule(tensor: nn.Parameter) -> str | None:

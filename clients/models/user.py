@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from clients.models.foreign import in_one_line
+from clients.models.foreign import refused
 from clients.models.tensors import require_tensors
 from ledger.home import read_file
 from ledger.protocol.errors import ConfigurationError
@@ -70,12 +70,9 @@ class UserModule:
         """
         del form
         made = self._class()
-        try:
+        with refused(f"model {self.name!r} cannot be made"):
             module = made(**options)
-        except (Exception, SystemExit) as error:
-            raise ConfigurationError(
-                f"model {self.name!r} cannot be made: {in_one_line(error)}"
-            ) from error
+            list(module.parameters())  # fails where the constructor has not called its super's
         require_tensors(self.name, module)
         return module
 
@@ -125,10 +122,8 @@ def _source(path: Path) -> bytes:
 
 
 def _package(name: str) -> ModuleType:
-    try:
+    with refused(f"{name} cannot be imported"):
         return importlib.import_module(name)
-    except (Exception, SystemExit) as error:
-        raise ConfigurationError(f"{name} cannot be imported: {in_one_line(error)}") from error
 
 
 @functools.cache
@@ -146,9 +141,10 @@ def _file(path: str, sha256: str) -> ModuleType:
     module.__file__ = path
     sys.modules[module.__name__] = module  # where dataclasses and pickle look for it
     try:
-        # Not importlib, which reads the file a second time.
-        exec(compile(source, path, "exec"), module.__dict__)  # noqa: S102 - asked for by name
-    except (Exception, SystemExit) as error:
+        with refused(f"{path} cannot be loaded"):
+            # Not importlib, which reads the file a second time.
+            exec(compile(source, path, "exec"), module.__dict__)  # noqa: S102 - asked for by name
+    except ConfigurationError:
         del sys.modules[module.__name__]
-        raise ConfigurationError(f"{path} cannot be loaded: {in_one_line(error)}") from error
+        raise
     return module

@@ -71,3 +71,13 @@ def test_seeds_from_block_hashes_are_refused_before_anything_is_there(tmp_path: 
     with pytest.raises(ConfigurationError, match='beacon = "block"'):
         played_in_memory(home, "protocol.beacon=block")
     assert not home.exists()
+
+
+def test_of_two_runs_of_one_name_that_are_started_at_once_one_is_refused(tmp_path: Path) -> None:
+    configuration = load("smoke", settings=("machine.ledger=memory",))
+    with (
+        in_memory(tmp_path, "run", configuration),
+        pytest.raises(ConfigurationError, match="there is a run 'run'"),
+        in_memory(tmp_path, "run", configuration),
+    ):
+        pass

@@ -81,7 +81,7 @@ def _traced(module: nn.Module) -> fx.GraphModule:
     # A forward of anybody's may raise anything when it is traced.
     try:
         return fx.symbolic_trace(module.to("meta"))
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UnknownLayerError(f"its forward cannot be traced: {_line(error)}") from error
 
 
@@ -102,12 +102,12 @@ def _followed(traced: fx.GraphModule, shape: tuple[int, ...]) -> dict[fx.Node, A
     try:
         with warnings.catch_warnings(action="ignore"):  # they come again when it is trained
             follower.run(torch.empty(shape, device="meta"))
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UnknownLayerError(f"its forward cannot be followed: {_line(error)}") from error
     return follower.values
 
 
-def _line(error: Exception) -> str:
+def _line(error: BaseException) -> str:
     return f"{type(error).__name__}: {str(error).strip().split(chr(10))[0][:200]}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 
 from clients.configuration import load
 from clients.engine.cluster import RayEngine
+from clients.engine.reaching import require_reachable
+from clients.runs import in_memory
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.rules.distance.rule import plain_distances
 from tests.clients.engine.made import CONVOLUTIONAL, workload
@@ -42,6 +45,53 @@ def test_without_ray_a_sentence_names_the_extra(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ConfigurationError, match="needs the extra 'ray'"):
         RayEngine(workload(CONVOLUTIONAL), 2, plain_distances)
+    with pytest.raises(ConfigurationError, match="needs the extra 'ray'"):
+        require_reachable("local")
+
+
+@pytest.fixture
+def closed_port() -> int:
+    """Return a port of this machine at which nobody listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port: int = taken.getsockname()[1]
+        return port
+
+
+@pytest.fixture
+def with_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let Ray seem to be installed."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: object())
+
+
+@pytest.mark.usefixtures("with_ray")
+def test_an_address_where_nobody_listens_is_refused_before_a_run_is_there(
+    closed_port: int, tmp_path: Path
+) -> None:
+    address = f"127.0.0.1:{closed_port}"
+    settings = ("machine.engine=ray", f"machine.ray_address={address}", "machine.ledger=memory")
+    expected = f"machine.ray_address = {address}: no cluster answers there"
+    with (
+        pytest.raises(ConfigurationError, match=expected),
+        in_memory(tmp_path / "home", "run", load("smoke", settings=settings)),
+    ):
+        pass
+    assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.usefixtures("with_ray")
+@pytest.mark.parametrize("address", ["nonsense", "host", "host:0", "host:65536", "a:1:2", ":1"])
+def test_an_address_of_another_form_is_refused(address: str) -> None:
+    with pytest.raises(ConfigurationError, match="must be HOST:PORT"):
+        require_reachable(address)
+
+
+@pytest.mark.usefixtures("with_ray")
+def test_an_address_where_somebody_listens_and_those_that_ray_finds_are_taken() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        require_reachable(f"127.0.0.1:{server.getsockname()[1]}")
+    require_reachable("auto")
+    require_reachable("local")
 
 
 def test_an_address_without_ray_is_refused() -> None:

@@ -205,13 +205,25 @@ def test_a_name_that_stands_for_no_model_is_refused(name: str, sentence: str) ->
         ("import no_such_package", "cannot be loaded: ModuleNotFoundError: No module named"),
         ("raise SystemExit", r"cannot be loaded: SystemExit \(net.py, line 3\)"),
         ("raise ValueError('one\\ntwo')", r"ValueError: one \(net.py, line 3\)"),
+        (
+            "class Silent(BaseException):\n    __str__ = None\nraise Silent",
+            r"cannot be loaded: Silent \(net.py, line 5\)",
+        ),
         ("Net = 3", "is no class of torch.nn.Module"),
         ("", "has no class 'Net'"),
         (with_body("raise KeyError('x')"), r"cannot be made: KeyError: 'x' \(net.py, line 7\)"),
         (with_body("self.requires_grad_(False)"), "has no trainable parameters"),
+        (
+            "class Net(nn.Module):\n    def __init__(self): self.size = 3",
+            "cannot be made: AttributeError: 'Net' object has no attribute '_parameters'",
+        ),
         (with_body("self.double()"), "'last.weight' is float64, and the vector is float32"),
         (with_body("self.lazy = nn.LazyLinear(2)"), "'lazy.weight' gets its shape from the first"),
         (with_body("self.none = nn.Parameter(torch.zeros(0, 3))"), "'none' has no numbers"),
+        (
+            with_body(r"self.register_parameter('\ud800', nn.Parameter(torch.zeros(3)))"),
+            "has a name that is no Unicode text",
+        ),
         (
             with_body("self.view = nn.Parameter(self.last.weight.detach()[1])"),
             "'last.weight' and 'view' share memory",
@@ -234,6 +246,7 @@ def test_a_name_that_stands_for_no_model_is_refused(name: str, sentence: str) ->
             with_body(forward="self.last(x.flatten(1)) + torch.rand(1)"),
             "not the same twice: there is chance .such as dropout",
         ),
+        (with_body(forward="exit(0)"), r"fails on inputs of shape \(8, 1, 4, 4\): SystemExit: 0"),
         (with_body(forward="self.last(x)"), r"fails on inputs of shape \(8, 1, 4, 4\): Runtime"),
         (with_body(forward="self.last(x.flatten(1)).T"), r"float32 of shape \(3, 8\); must be"),
         (with_body(forward="self.last(x.flatten(1)).squeeze(0)"), r"of shape \(3,\); must be"),
@@ -251,6 +264,10 @@ def test_a_name_that_stands_for_no_model_is_refused(name: str, sentence: str) ->
         (
             with_body("import random", "nn.init.constant_(self.last.bias, random.random())"),
             "its start is not the same in two modules of one seed",
+        ),
+        (
+            with_body("nn.init.constant_(self.last.bias, float('inf'))"),
+            "its start holds numbers that are not finite",
         ),
         (
             with_body("self.draw_start = lambda rng: rng.no_such_draw()"),
