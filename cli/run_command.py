@@ -167,8 +167,13 @@ def _in_memory(
     where: Where, name: str, configuration: Configuration, *, quiet: bool
 ) -> dict[str, Any]:
     from clients.runs import in_memory
+    from ledger.chain.embedded.identity import DEFAULT_CHAIN_ID
 
-    with where.own_folder(), in_memory(where.home, name, configuration) as started:
+    chain_id = DEFAULT_CHAIN_ID if where.chain_id is None else where.chain_id
+    with (
+        where.own_folder(),
+        in_memory(where.home, name, configuration, chain_id=chain_id) as started,
+    ):
         return _played(name, started, quiet=quiet)
 
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from clients.configuration import load
-from clients.devices import device_named
-from clients.engine.opening import open_engine
+from clients.engine.opening import open_engine, require_engine
 from clients.engine.planner import plan
+from clients.engine.reaching import LOCAL
 from clients.measured_sets import TEST, measured_sets
 from clients.metrics import Gauge, Measure, RoundMetrics
 from clients.models.evaluation import majority_rate
@@ -31,6 +31,7 @@ from ledger.blobs.store import MemoryBlobs
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.contract.deployment import connect, deploy
 from ledger.chain.contract.manifest import read_run_manifest, require_unplayed
+from ledger.chain.embedded.identity import DEFAULT_CHAIN_ID
 from ledger.chain.memory.ledger import memory_ledger
 from ledger.home import DISK, Home
 from ledger.protocol.documents.run import encode_run
@@ -154,7 +155,7 @@ def measuring(configuration: Configuration, population: Population, rows: int) -
         path=path,
         sets=sets,
         rows=rows,
-        cluster=(machine.ray_address or "local") if machine.engine == "ray" else None,
+        cluster=_cluster(configuration),
     ) as engine:
         gauge = Gauge(
             engine=engine,
@@ -241,7 +242,8 @@ def opened(  # noqa: PLR0913 - the disk is a test's to replace
     Yields:
         The run; its worker processes end with the context.
     """
-    device_named(configuration.machine.device)  # before anything is deployed
+    # Before anything is deployed.
+    require_engine(configuration.machine.device, _cluster(configuration))
     configuration, population, manifest = prepare(home, name, configuration, chain, blobs, disk)
     ledger = LedgerWriter(chain, manifest.address, manifest.block)
     keep = keep_named(configuration.machine.keep)
@@ -286,7 +288,12 @@ def opened(  # noqa: PLR0913 - the disk is a test's to replace
 
 @contextmanager
 def in_memory(
-    home: Path, name: str, configuration: Configuration, disk: Disk = DISK
+    home: Path,
+    name: str,
+    configuration: Configuration,
+    disk: Disk = DISK,
+    *,
+    chain_id: int = DEFAULT_CHAIN_ID,
 ) -> Iterator[Run]:
     """Begin a run on the memory ledger: it cannot be audited, nor taken up again.
 
@@ -295,23 +302,27 @@ def in_memory(
         name: of the run.
         configuration: of the run.
         disk: that the run's files are written on.
+        chain_id: of the embedded chain that the memory ledger stands for.
 
     Yields:
         The run; its worker processes end with the context.
 
     Raises:
-        ConfigurationError: the model does not fit, or the beacon is the chain's blocks, of which
-            there are none.
+        ConfigurationError: the model does not fit, there is a run of that name, or the beacon is
+            the chain's blocks, of which there are none.
         OSError: the run's folder cannot be written.
     """
-    device_named(configuration.machine.device)
+    require_engine(configuration.machine.device, _cluster(configuration))
     population = populate(configuration)
     configuration = settled(configuration, population)
     document = run_document(configuration, population)
-    ledger, blobs = memory_ledger(document), MemoryBlobs()
+    ledger, blobs = memory_ledger(document, chain_id=chain_id), MemoryBlobs()
     blobs.put(vector_bytes(population.initial))
     folder = run_folder(home, name, disk)
     with _measured(configuration, population) as measure:
+        # No chain keeps two runs apart, and of several that are started at once each has found the
+        # name free until now.
+        require_new(home, name)
         folder.write_configuration(configuration.to_toml())
         around = Surroundings(
             parameters=measure.parameters,
@@ -344,6 +355,12 @@ def _measured(configuration: Configuration, population: Population) -> Iterator[
     active = configuration.parameters(population.model.dimension).active
     with measuring(configuration, population, active) as measure:
         yield measure
+
+
+def _cluster(configuration: Configuration) -> str | None:
+    """Return the address of the Ray cluster that a run asks for, None if it asks for none."""
+    machine = configuration.machine
+    return (machine.ray_address or LOCAL) if machine.engine == "ray" else None
 
 
 def _cast(configuration: Configuration, population: Population, measure: Measure) -> Cast:

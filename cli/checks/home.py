@@ -104,12 +104,18 @@ def _check_of(where: Where, run: RunPaths) -> Callable[[], str]:
 def _run(where: Where, run: RunPaths) -> str:
     from ledger.actors.journal import require_journal
     from ledger.chain.contract.deployment import connect
-    from ledger.chain.contract.manifest import read_run_manifest, require_unplayed
+    from ledger.chain.contract.manifest import (
+        read_run_manifest,
+        require_unplayed,
+        was_in_memory,
+    )
     from ledger.protocol.ledger_state import Stage
 
     if not RUN_NAME.fullmatch(run.path.name):
         raise CmflError("the folder's name is not that of a run: rename it, or take it away")
     if not run.manifest.exists():
+        if was_in_memory(run):
+            return "was on the memory ledger: no chain has it, and it cannot be taken up again"
         require_unplayed(run)
         return "has no contract yet: cmfl run --resume deploys it, or finds the one it has begun"
     manifest = read_run_manifest(run)

@@ -71,7 +71,7 @@ def _distances() -> str:
 
     reason = why_plain()
     if reason:
-        return f"pair by pair, many times slower ({reason}): pip install -c constraints.txt '.[fast]'"
+        return f"pair by pair, which is many times slower: {reason}"
     return "compiled for this processor"
 
 

@@ -152,10 +152,11 @@ def _llvm() -> Any:
         import llvmlite  # noqa: PLC0415 - an extra
 
         if not llvmlite.__version__.startswith(LLVMLITE):
-            raise NoMachineCodeError(f"llvmlite is {llvmlite.__version__}, not {LLVMLITE}x")
+            found = f"llvmlite is {llvmlite.__version__}, not {LLVMLITE}x"
+            raise NoMachineCodeError(f"{found}: install the extra [fast]")
         import llvmlite.binding as llvm  # noqa: PLC0415
     except (ImportError, OSError) as error:
-        raise NoMachineCodeError(f"llvmlite: {error}") from error
+        raise NoMachineCodeError(f"llvmlite: {error}: install the extra [fast]") from error
     return llvm
 
 

@@ -208,6 +208,18 @@ def test_a_blob_is_stored_once(deployed: Deployed) -> None:
     assert log.happened.count("stored") == 1
 
 
+def test_a_blob_that_was_removed_after_an_abandoned_round_is_stored_again(
+    deployed: Deployed,
+) -> None:
+    payload = Payload.of(b"the same in every round")
+    store = StoreBlobs(payloads={ClientId(0): payload})
+    deployed.driver.apply([store])
+    deployed.driver.abandon(deployed.chain_view())
+    deployed.around.blobs.remove(payload.digest)
+    deployed.driver.apply([store])
+    assert deployed.around.blobs.has(payload.digest)
+
+
 def test_says_whether_an_envelope_was_new(deployed: Deployed) -> None:
     post = PostEnvelope(envelope_for(deployed))
     assert deployed.driver.apply([post])

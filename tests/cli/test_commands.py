@@ -9,10 +9,11 @@ import shutil
 import socket
 import sqlite3
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+from cli.checks import machine
 from cli.console import plain
 from ledger.audit.sentences import DROPOUTS, REFUSALS
 from ledger.chain.embedded.chain import EmbeddedChain
@@ -27,9 +28,6 @@ from tests.cli.conftest import (
     settings_of,
     succeeds,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = SHARED
 
@@ -207,6 +205,7 @@ def test_doctor_checks_installation_and_home(home: Path, tmp_path: Path) -> None
         "python",
         "signatures",
         "contract artefact",
+        "distances",
         "torch",
         "port",
         "disk",
@@ -220,6 +219,18 @@ def test_doctor_checks_installation_and_home(home: Path, tmp_path: Path) -> None
     assert all(set(row) == {"check", "ok", "found"} and row["ok"] for row in found)
     assert "none yet in" in succeeds("doctor", "--home", tmp_path / "none").out
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [("", "compiled for this processor"), ("no llvmlite", "many times slower: no llvmlite")],
+)
+def test_doctor_says_how_quick_distances_are(
+    monkeypatch: pytest.MonkeyPatch, reason: str, said: str
+) -> None:
+    monkeypatch.setattr("ledger.distances.fast.why_plain", lambda: reason)
+    (check,) = (check for name, check in machine.checks(Path(), None) if name == "distances")
+    assert check().endswith(said)
 
 
 def failing(home: Path, *options: object) -> dict[str, str]:

@@ -120,23 +120,50 @@ def settings_digest(paths: RunPaths) -> str:
     Raises:
         ChainError: the file cannot be read, or is no TOML.
     """
+    settings = _settings(paths)
+    settings.pop("machine", None)
+    try:
+        _without_path(settings)
+        text = json.dumps(settings, sort_keys=True, default=str)
+    except (ValueError, RecursionError) as error:
+        raise ChainError(f"{paths.configuration}: {error}") from error
+    return f"0x{sha256(text.encode()).hex()}"
+
+
+def was_in_memory(paths: RunPaths) -> bool:
+    """Say whether a run was on the memory ledger, so that it has no manifest and needs none.
+
+    Args:
+        paths: of the run, which has no manifest.
+
+    Raises:
+        ChainError: its configuration cannot be read, or is no TOML.
+    """
+    machine = _settings(paths).get("machine")
+    asked = isinstance(machine, dict) and machine.get("ledger") == "memory"
+    # Only a run on a chain keeps what its keys have signed.
+    return asked and not paths.journal.exists()
+
+
+def _settings(paths: RunPaths) -> dict[str, Any]:
+    """Return the settings of a run, none where it has no file of them.
+
+    Raises:
+        ChainError: the file cannot be read, or is no TOML.
+    """
     path = paths.configuration
     try:
         data = read_file(path, MAX_TOML_BYTES)
     except FileNotFoundError:
-        data = b""
+        return {}
     except OSError as error:
         raise ChainError(f"{path} cannot be read: {error.strerror}") from error
     if len(data) > MAX_TOML_BYTES:
         raise ChainError(f"{path} is over {MAX_TOML_BYTES} bytes")
     try:
-        settings = parse_toml(data.decode("utf-8"))
-        settings.pop("machine", None)
-        _without_path(settings)
-        text = json.dumps(settings, sort_keys=True, default=str)
+        return parse_toml(data.decode("utf-8"))
     except (ValueError, RecursionError, ConfigurationError) as error:
         raise ChainError(f"{path}: {error}") from error
-    return f"0x{sha256(text.encode()).hex()}"
 
 
 def read_manifest(path: Path) -> Manifest:

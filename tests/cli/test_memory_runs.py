@@ -1,0 +1,38 @@
+"""A home with a run on the memory ledger: what commands say of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cli.checks.home import checks
+from cli.where import Where
+from ledger.home import Home
+from ledger.protocol.errors import ChainError
+from tests.cli.conftest import SHARED, settings_of, succeeds
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = SHARED
+
+SMALLEST = ("run", "--preset", "smoke", "--rounds", 1, "--json")
+CHAIN_ID = 77
+
+
+def test_a_memory_run_has_the_head_of_the_chain_whose_id_is_named(tmp_path: Path) -> None:
+    named = (*SMALLEST, "--chain-id", CHAIN_ID, "--home")
+    chain = succeeds(*named, tmp_path / "chain").json
+    memory = succeeds(*named, tmp_path / "memory", *settings_of("machine.ledger=memory")).json
+    assert memory["head"] == chain["head"]
+
+
+def test_doctor_asks_for_no_manifest_of_a_memory_run(tmp_path: Path) -> None:
+    succeeds(*SMALLEST, "--home", tmp_path, *settings_of("machine.ledger=memory"))
+    look = dict(checks(Where(tmp_path), deep=False))["run run"]
+    assert look().startswith("was on the memory ledger")
+    # What has signed votes was on a chain, whatever its configuration says now.
+    Home(tmp_path).run("run").journal.touch()
+    with pytest.raises(ChainError, match="no second contract is deployed"):
+        look()
