@@ -12,7 +12,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from clients.configuration import load
-from clients.runs import in_memory, opened
+from clients.runs.opening import in_memory, opened
 from ledger.blobs.store import MemoryBlobs
 from ledger.chain.embedded.chain import EmbeddedChain
 

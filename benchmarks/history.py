@@ -30,7 +30,8 @@ from api.serve import serve
 from api.settings import Settings
 from cli.application import app
 from clients.configuration import load
-from clients.runs import manifest_of, opened
+from clients.runs.opening import opened
+from clients.runs.recorded import manifest_of
 from ledger.blobs.store import FolderBlobs
 from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.chain import EmbeddedChain

@@ -43,7 +43,7 @@ def deploy(
 ) -> None:
     """Deploy a run's contract, without a round; doing it again changes nothing."""
     from clients.configuration import load
-    from clients.runs import prepare
+    from clients.runs.preparing import prepare
 
     configuration = load(preset, config, tuple(setting or ()))
     where, sender = (

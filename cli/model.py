@@ -97,8 +97,8 @@ def evaluate(
     """
     from clients.configuration import load
     from clients.models.model_file import read_model_file
-    from clients.run_home import run_folder
-    from clients.stored_model import quality_of
+    from clients.runs.folder import run_folder
+    from clients.runs.stored_model import quality_of
 
     source = run_folder(home, run).paths.configuration if not (preset or config) else config
     configuration = load(preset, source, tuple(setting or ()))

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from clients.configuration import Configuration
-    from clients.metrics import RoundMetrics
-    from clients.runs import Run
+    from clients.runs.metrics import RoundMetrics
+    from clients.runs.run import Run
     from ledger.chain.ports import ChainWriter
 
 
@@ -131,7 +131,7 @@ def _configuration(
 ) -> Configuration:
     """Return the configuration of a preset or file, or (None) the recorded one of a run."""
     from clients.configuration import load
-    from clients.runs import recorded_configuration, require_new
+    from clients.runs.recorded import recorded_configuration, require_new
 
     if source is None:
         return recorded_configuration(home, name, settings)
@@ -149,7 +149,7 @@ def _carried_out(
     *,
     quiet: bool,
 ) -> dict[str, Any]:
-    from clients.runs import opened
+    from clients.runs.opening import opened
 
     with (
         writer as chain,
@@ -166,7 +166,7 @@ def _carried_out(
 def _in_memory(
     where: Where, name: str, configuration: Configuration, *, quiet: bool
 ) -> dict[str, Any]:
-    from clients.runs import in_memory
+    from clients.runs.opening import in_memory
     from ledger.chain.embedded.identity import DEFAULT_CHAIN_ID
 
     chain_id = DEFAULT_CHAIN_ID if where.chain_id is None else where.chain_id

@@ -9,7 +9,7 @@ from clients.adversaries.attackers import Attackers
 from clients.adversaries.registry import attack_named
 from clients.chance import named_stream
 from clients.engine.port import TrainingJob
-from clients.metrics import Quality
+from clients.runs.metrics import Quality
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.rules.aggregation import aggregate
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from clients.datasets.federated import FederatedData
     from clients.engine.port import Engine
-    from clients.metrics import Gauge
     from clients.models.model import ParameterVector
+    from clients.runs.metrics import Gauge
 
 
 @dataclass(frozen=True, slots=True)

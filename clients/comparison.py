@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from clients.baselines import AveragingSettings, federated_average
 from clients.configuration import checked
 from clients.methods import METHODS, Averaging
-from clients.population import populate
-from clients.runs import measuring, opened, settled
+from clients.runs.opening import opened
+from clients.runs.population import populate
+from clients.runs.preparing import measuring, settled
 from ledger.protocol.errors import BlobMissingError
 
 if TYPE_CHECKING:

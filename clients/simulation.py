@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from clients.adversaries.members import MemberActor
     from clients.adversaries.trainers import HonestTrainer
     from clients.engine.port import Engine
-    from clients.metrics import Measure, RoundMetrics
-    from clients.population import Population
+    from clients.runs.metrics import Measure, RoundMetrics
+    from clients.runs.population import Population
     from ledger.actors.actions import Action
     from ledger.actors.keeping import Keep
     from ledger.actors.surroundings import Surroundings

@@ -16,7 +16,7 @@ import numpy as np
 from benchmarks.peers.measuring import RoundClock, contender_arguments, hand_in
 from benchmarks.workloads import read_workload
 from clients.configuration import checked
-from clients.runs import in_memory, opened
+from clients.runs.opening import in_memory, opened
 from ledger.blobs.store import FolderBlobs
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.home import Home
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from benchmarks.workloads import Workload
     from clients.configuration import Configuration
-    from clients.metrics import RoundMetrics
-    from clients.runs import Run
+    from clients.runs.metrics import RoundMetrics
+    from clients.runs.run import Run
 
 WORKERS = 2
 _NEVER = 2**31 - 1

@@ -26,7 +26,7 @@ def checks(preset: str | None, config: Path | None, settings: tuple[str, ...]) -
 def _planned(preset: str | None, config: Path | None, settings: tuple[str, ...]) -> str:
     from clients.configuration import load
     from clients.engine.planner import plan
-    from clients.population import populate
+    from clients.runs.population import populate
 
     configuration = load(preset, config, settings)
     population = populate(configuration)

@@ -13,7 +13,8 @@ import pytest
 from api.serve import listening_socket, server_for, url_of
 from api.settings import Settings
 from clients.configuration import load
-from clients.runs import manifest_of, opened
+from clients.runs.opening import opened
+from clients.runs.recorded import manifest_of
 from ledger.blobs.store import FolderBlobs
 from ledger.chain.embedded.chain import EmbeddedChain
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from clients.configuration import load
-from clients.runs import prepare
+from clients.runs.preparing import prepare
 from ledger.blobs.store import FolderBlobs
 from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerWriter
 from ledger.chain.embedded.chain import EmbeddedChain

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from clients.configuration import load
-from clients.runs import manifest_of, opened
+from clients.runs.opening import opened
+from clients.runs.recorded import manifest_of
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.protocol.documents.incidents import Incident, decode_incidents
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from clients.configuration import Configuration
-    from clients.metrics import RoundMetrics
-    from clients.population import Population
-    from clients.runs import Run
+    from clients.runs.metrics import RoundMetrics
+    from clients.runs.population import Population
+    from clients.runs.run import Run
     from ledger.blobs.store import MemoryBlobs
     from ledger.chain.contract.committee_ledger import RoundOpening
     from ledger.chain.ports import Receipt

@@ -12,8 +12,8 @@ from clients.baselines import AveragingRound, AveragingSettings, federated_avera
 from clients.chance import named_stream
 from clients.configuration import load
 from clients.models.evaluation import majority_rate
-from clients.population import populate
-from clients.runs import measuring, settled
+from clients.runs.population import populate
+from clients.runs.preparing import measuring, settled
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId
 

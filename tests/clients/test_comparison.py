@@ -11,7 +11,7 @@ import pytest
 from clients.comparison import Comparison, Trial
 from clients.configuration import load
 from clients.methods import METHODS, Committee
-from clients.runs import manifest_of
+from clients.runs.recorded import manifest_of
 from ledger.audit.audit import audit
 from ledger.audit.codes import Outcome
 from ledger.blobs.store import MemoryBlobs

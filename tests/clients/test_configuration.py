@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from clients.configuration import PRESETS, checked, load
-from clients.measured_sets import measured_sets
-from clients.population import populate, run_document
+from clients.runs.measured_sets import measured_sets
+from clients.runs.population import populate, run_document
 from ledger.bounded_toml import MAX_DOTS, MAX_TOML_BYTES
 from ledger.protocol.documents.run import decode_run, encode_run
 from ledger.protocol.errors import CmflError, ConfigurationError, ParametersError

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from clients.configuration import load
-from clients.runs import in_memory
+from clients.runs.opening import in_memory
 
 REAL = Path(__file__).parents[3] / "shared" / "data"
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from clients.adversaries.faults import MemberFault
 from clients.configuration import load
-from clients.runs import opened
+from clients.runs.opening import opened
 from ledger.protocol.encoding import word_client
 from tests.clients.played import FIVE_MEMBERS
 
 if TYPE_CHECKING:
-    from clients.metrics import RoundMetrics
+    from clients.runs.metrics import RoundMetrics
     from tests.clients.played import Played, Player
 
 ZEROS = ("malice.attack=same-value", "malice.malicious_rate=0.3", "protocol.rounds=6")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from clients.configuration import load
-from clients.runs import opened
+from clients.runs.opening import opened
 from ledger.protocol import ledger_state
 from tests.clients.played import FIVE_MEMBERS
 from tests.clients.schedule import ScheduledRounds

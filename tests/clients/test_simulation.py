@@ -12,8 +12,8 @@ import pytest
 from clients.adversaries.faults import MemberFault, TrainerFault
 from clients.configuration import load
 from clients.models.evaluation import evaluate
-from clients.population import populate
-from clients.runs import manifest_of
+from clients.runs.population import populate
+from clients.runs.recorded import manifest_of
 from ledger.audit.audit import audit
 from ledger.protocol import ledger_state
 from ledger.protocol.consensus import majority, primary_place

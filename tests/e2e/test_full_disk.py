@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from clients.configuration import load
-from clients.runs import opened, recorded_configuration
+from clients.runs.opening import opened
+from clients.runs.recorded import recorded_configuration
 from ledger.blobs.store import FolderBlobs
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.home import Home

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from clients.configuration import load
-from clients.runs import manifest_of, opened
+from clients.runs.opening import opened
+from clients.runs.recorded import manifest_of
 from ledger.audit.audit import audit
 from ledger.audit.codes import Outcome
 from ledger.audit.report import readable

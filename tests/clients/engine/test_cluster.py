@@ -14,7 +14,7 @@ import pytest
 from clients.configuration import load
 from clients.engine.cluster import RayEngine
 from clients.engine.reaching import require_reachable
-from clients.runs import in_memory
+from clients.runs.opening import in_memory
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.rules.distance.rule import plain_distances
 from tests.clients.engine.made import CONVOLUTIONAL, workload

@@ -9,8 +9,8 @@ import pytest
 
 from clients.configuration import EvaluationSection, load
 from clients.datasets.federated import DataForm, FederatedData, Samples, frozen_samples
-from clients.measured_sets import TEST, TRAINING, client_set, measured_sets
 from clients.models.evaluation import evaluate
+from clients.runs.measured_sets import TEST, TRAINING, client_set, measured_sets
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from clients.run_home import line_of
+from clients.runs.folder import line_of
 from ledger.bounded_json import parse_json
 from ledger.chain.ports import ChainRolledBackError
 from ledger.protocol.encoding import vector_from_bytes
@@ -19,8 +19,8 @@ from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided, Stage
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from clients.metrics import Measure
-    from clients.run_home import RunFolder
+    from clients.runs.folder import RunFolder
+    from clients.runs.metrics import Measure
     from ledger.blobs.store import BlobReader
     from ledger.chain.round_ledger import RoundHistory
     from ledger.protocol.types import Digest

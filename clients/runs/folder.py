@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from clients.metrics import RoundMetrics
+    from clients.runs.metrics import RoundMetrics
     from ledger.protocol.rules.distance.rule import Layout
 
 MAX_METRICS_BYTES = 1 << 30

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from clients.configuration import load
-from clients.runs import manifest_of, opened, recorded_configuration
+from clients.runs.opening import opened
+from clients.runs.recorded import manifest_of, recorded_configuration
 from ledger.actors.journal import require_journal
 from ledger.blobs.store import FolderBlobs
 from ledger.chain.contract.committee_ledger import CommitteeLedger
@@ -30,8 +31,8 @@ from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.types import NO_DIGEST
 
 if TYPE_CHECKING:
-    from clients.metrics import RoundMetrics
-    from clients.runs import Run
+    from clients.runs.metrics import RoundMetrics
+    from clients.runs.run import Run
     from ledger.home import RunPaths
 
 ROUNDS = 4

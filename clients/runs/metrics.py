@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clients.measured_sets import TEST, TRAINING, client_set
+from clients.runs.measured_sets import TEST, TRAINING, client_set
 from ledger.protocol.inputs import participants_of, registry_with_bans
 from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from clients.configuration import load
-from clients.runs import in_memory
+from clients.runs.opening import in_memory
 from ledger.home import Home
 from ledger.protocol.errors import ConfigurationError
 from tests.clients.played import FIVE_MEMBERS
@@ -16,7 +16,7 @@ from tests.clients.played import FIVE_MEMBERS
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from clients.metrics import RoundMetrics
+    from clients.runs.metrics import RoundMetrics
     from tests.clients.played import Player
 
 # Every fault comes to bear: a ban, refused scores, dropouts, and rounds that are abandoned.

@@ -1,0 +1,1 @@
+"""Runs in a home: prepared, opened, measured, taken up again."""

@@ -1,0 +1,147 @@
+"""What stands before the first round: the training path, the engine, and the deployment."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from clients.engine.opening import open_engine
+from clients.engine.planner import plan
+from clients.engine.reaching import LOCAL
+from clients.models.evaluation import majority_rate
+from clients.runs.folder import run_folder
+from clients.runs.measured_sets import TEST, measured_sets
+from clients.runs.metrics import Gauge, Measure
+from clients.runs.population import Population, populate, run_document
+from ledger.chain.contract.deployment import deploy
+from ledger.chain.contract.manifest import require_unplayed
+from ledger.home import DISK
+from ledger.protocol.documents.run import encode_run
+from ledger.protocol.encoding import vector_bytes
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from clients.configuration import Configuration
+    from ledger.blobs.store import BlobStore
+    from ledger.chain.contract.manifest import Manifest
+    from ledger.chain.ports import ChainWriter
+    from ledger.home import Disk
+
+
+def settled(configuration: Configuration, population: Population) -> Configuration:
+    """Return a configuration with the training path that "auto" comes to.
+
+    Args:
+        configuration: of a run.
+        population: its clients.
+
+    Raises:
+        ConfigurationError: "lockstep" is asked for a model that is not made for it.
+    """
+    if configuration.training.path == "plain":
+        return configuration
+    found = plan(
+        population.model,
+        population.data,
+        configuration.local_training(),
+        configuration.machine.device,
+    )
+    if configuration.training.path != "auto" and found.path == "plain":
+        raise ConfigurationError(f"training.path = lockstep: {found.reason}")
+    return configuration.on_path(found.path)
+
+
+@contextmanager
+def measuring(configuration: Configuration, population: Population, rows: int) -> Iterator[Measure]:
+    """Open an engine, and what measures models with it.
+
+    Args:
+        configuration: of a run, its training path settled.
+        population: its clients.
+        rows: how many clients train in a round at most.
+
+    Yields:
+        The measure; the engine's worker processes end with the context.
+    """
+    sets = measured_sets(population.data, configuration.evaluation, configuration.seed)
+    parameters = configuration.parameters(population.model.dimension)
+    machine, path = configuration.machine, configuration.training.path
+    assert path != "auto", "the training path is settled when a run is prepared"
+    with open_engine(
+        population.model,
+        population.data,
+        configuration.local_training(),
+        device=machine.device,
+        workers=machine.workers,
+        path=path,
+        sets=sets,
+        rows=rows,
+        cluster=cluster_of(configuration),
+    ) as engine:
+        gauge = Gauge(
+            engine=engine,
+            section=configuration.evaluation,
+            sizes={name: len(samples.y) for name, samples in sets.items()},
+            rounds=parameters.rounds,
+            clients=parameters.clients,
+        )
+        floor = majority_rate(sets[TEST].y)
+        yield Measure(gauge, floor, population.malicious, parameters)
+
+
+def prepare(
+    home: Path,
+    name: str,
+    configuration: Configuration,
+    chain: ChainWriter,
+    blobs: BlobStore,
+    disk: Disk = DISK,
+) -> tuple[Configuration, Population, Manifest]:
+    """Publish a run's configuration and first model, and deploy its contract.
+
+    Args:
+        home: of the runs.
+        name: of the run.
+        configuration: of the run.
+        chain: where the contract goes.
+        blobs: where configuration and model go.
+        disk: that the run's files are written on.
+
+    Returns:
+        The configuration with its training path settled, the clients, and what was deployed where.
+
+    Raises:
+        ConfigurationError: the model does not fit, or cannot take the path that is asked for.
+        ChainError: the run is deployed with another configuration or elsewhere, or it has lost
+            its manifest, or the chain refuses.
+        BlobError: a blob cannot be stored.
+        OSError: the run's folder cannot be written.
+    """
+    folder = run_folder(home, name, disk)
+    population = populate(configuration)
+    configuration = settled(configuration, population)
+    # What is measured is looked at before anything is deployed.
+    measured_sets(population.data, configuration.evaluation, configuration.seed)
+    document = run_document(configuration, population)
+    blobs.put(encode_run(document))
+    blobs.put(vector_bytes(population.initial))
+    blobs.sync()
+    deployed = folder.paths.manifest.exists()
+    if not deployed:
+        require_unplayed(folder.paths)
+        # Before the contract, so that a run killed while it deploys can be resumed.
+        folder.write_configuration(configuration.to_toml())
+    manifest = deploy(chain, document, folder.paths, disk)
+    if deployed:
+        # Not before `deploy` has found it to be the deployed one, or another takes its place.
+        folder.write_configuration(configuration.to_toml())
+    return configuration, population, manifest
+
+
+def cluster_of(configuration: Configuration) -> str | None:
+    """Return the address of the Ray cluster that a run asks for, None if it asks for none."""
+    machine = configuration.machine
+    return (machine.ray_address or LOCAL) if machine.engine == "ray" else None

@@ -1,0 +1,75 @@
+"""A run that can go on: every round that is left, a row for each, and the last model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from clients.models.model_file import facts_of
+from ledger.protocol.encoding import sha256, vector_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from clients.configuration import Configuration
+    from clients.runs.folder import RunFolder
+    from clients.runs.metrics import Measure, RoundMetrics
+    from clients.runs.population import Population
+    from clients.simulation import Simulation
+    from ledger.chain.contract.manifest import Manifest
+    from ledger.chain.round_ledger import RoundLedger
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run that is deployed and can go on.
+
+    Attributes:
+        configuration: what was asked for, its training path settled.
+        folder: its files.
+        manifest: what was deployed where; None on the memory ledger.
+        ledger: the contract, or the memory ledger.
+        population: the clients.
+        measure: makes a round's row.
+        simulation: all its actors.
+        without_row: ended rounds that cannot be measured any more, since their model is gone.
+    """
+
+    configuration: Configuration
+    folder: RunFolder
+    manifest: Manifest | None
+    ledger: RoundLedger
+    population: Population
+    measure: Measure
+    simulation: Simulation
+    without_row: tuple[int, ...] = ()
+
+    def go_on(self, on_round: Callable[[RoundMetrics], None]) -> list[RoundMetrics]:
+        """Run every round that is left; each row is on disk when `on_round` gets it.
+
+        Args:
+            on_round: called after each round.
+
+        Returns:
+            The rows of this call's rounds.
+        """
+        rows: list[RoundMetrics] = []
+
+        def write(row: RoundMetrics) -> None:
+            self.folder.append_metrics(row)
+            rows.append(row)
+            on_round(row)
+
+        self.simulation.run(self.measure, write)
+        self._write_model()
+        return rows
+
+    def _write_model(self) -> None:
+        written = self.folder.read_model()
+        # A run that had ended needs no blob for what it has written already.
+        state = self.ledger.state()
+        if written is None or sha256(vector_bytes(written.vector)) != state.model:
+            model = self.population.model
+            facts = facts_of({**model.recorded(), "options": model.options})
+            facts["head"] = f"0x{state.head.hex()}"
+            self.folder.write_model(self.simulation.model, model.layout, facts)
