@@ -12,18 +12,21 @@ from eth_hash.utils import get_backend_in_environment, load_backend
 
 from ledger.protocol.errors import ConfigurationError
 
-__all__ = ["keccak"]
+__all__ = ["keccak", "prefer_pysha3"]
 
 
-def _prefer_pysha3() -> None:
-    """Make pysha3 the shared backend, if nobody has named one in ETH_HASH_BACKEND.
+def prefer_pysha3(shared: Keccak256) -> None:
+    """Make pysha3 the backend of a hash, if nobody has named one in ETH_HASH_BACKEND.
+
+    Args:
+        shared: which takes its backend when it is first called.
 
     Raises:
         ConfigurationError: one is named that is not to be had.
     """
     if get_backend_in_environment():
         try:
-            keccak(b"")  # else eth-hash would say so in the midst of reading a chain
+            shared(b"")  # else eth-hash would say so in the midst of reading a chain
         except (ImportError, ValueError) as error:
             raise ConfigurationError(str(error)) from error
         return
@@ -32,7 +35,7 @@ def _prefer_pysha3() -> None:
     except ImportError:
         return
     chosen(b"")  # on its first call eth-hash holds a backend against a known hash
-    keccak.hasher, keccak.preimage = chosen.hasher, chosen.preimage
+    shared.hasher, shared.preimage = chosen.hasher, chosen.preimage
 
 
-_prefer_pysha3()
+prefer_pysha3(keccak)

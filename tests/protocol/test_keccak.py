@@ -8,8 +8,11 @@ import sys
 
 import pytest
 from eth_hash.auto import keccak as shared
+from eth_hash.backends.auto import AutoBackend
+from eth_hash.main import Keccak256
 
-from ledger.protocol.keccak import keccak
+from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.keccak import keccak, prefer_pysha3
 
 EMPTY = "c5d2460186f7233c927e7db2dcc703c0e500b653ca82273b7bfad8045d85a470"
 SCRIPT = """
@@ -70,3 +73,24 @@ def test_a_named_backend_that_is_not_to_be_had_is_a_wrong_setting(how: str, name
     last = ended(how, named).stderr.splitlines()[-1]
     assert last.startswith("ledger.protocol.errors.ConfigurationError")
     assert f"ETH_HASH_BACKEND, '{named}'" in last
+
+
+def test_a_name_is_asked_for_at_once_and_counts_over_our_choice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ETH_HASH_BACKEND", "pycryptodome")
+    named = Keccak256(AutoBackend())
+    prefer_pysha3(named)
+    assert named.hasher.__module__ != "eth_hash.backends.pysha3"
+    monkeypatch.setenv("ETH_HASH_BACKEND", "nonsense")
+    with pytest.raises(ConfigurationError, match="nonsense"):
+        prefer_pysha3(Keccak256(AutoBackend()))
+
+
+def test_a_hash_stays_as_it_is_where_pysha3_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ETH_HASH_BACKEND", "")
+    monkeypatch.setitem(sys.modules, "eth_hash.backends.pysha3", None)
+    plain = Keccak256(AutoBackend())
+    before = plain.hasher
+    prefer_pysha3(plain)
+    assert plain.hasher == before
