@@ -35,6 +35,7 @@ from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from clients.configuration import Configuration
@@ -176,12 +177,12 @@ def in_memory(
         )
 
 
-@contextmanager
-def _measured(configuration: Configuration, population: Population) -> Iterator[Measure]:
-    """Open the engine for as many as are active in a round."""
+def _measured(
+    configuration: Configuration, population: Population
+) -> AbstractContextManager[Measure]:
+    """Return what measures, with an engine for as many as are active in a round."""
     active = configuration.parameters(population.model.dimension).active
-    with measuring(configuration, population, active) as measure:
-        yield measure
+    return measuring(configuration, population, active)
 
 
 def _cast(configuration: Configuration, population: Population, measure: Measure) -> Cast:
