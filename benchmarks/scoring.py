@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import platform
 import resource
 import subprocess
 import sys
@@ -34,6 +33,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.contention import gemm_rate, machine
 from ledger.distances.fast import fast_distances, usable_cores, why_plain
 from ledger.protocol.rules.distance.rule import plain_distances
 from ledger.protocol.rules.distance.squared import SQUARED
@@ -83,12 +83,12 @@ def main() -> None:
     arguments = _arguments()
     torch.set_num_threads(1)
     found: dict[str, Any] = {
-        "machine": platform.processor() or platform.machine(),
-        "cores": usable_cores(),
-        "versions": {"numpy": np.__version__, "torch": torch.__version__},
+        "machine": machine(),
+        "usable cores": usable_cores(),
+        "numpy": np.__version__,
         "plain because": why_plain(),
         "first distance of a process, s": first_distance(),
-        "gemm before, GF/s": gemm(),
+        "gemm before, GF/s": gemm_rate(),
         "seconds": [],
     }
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
@@ -98,7 +98,7 @@ def main() -> None:
     if not arguments.without_large:
         with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
             found["large"] = large(Path(folder))
-    found["gemm after, GF/s"] = gemm()
+    found["gemm after, GF/s"] = gemm_rate()
     for name in ("seconds", "errors"):
         _show(name, found[name])
     Console().print({key: value for key, value in found.items() if not isinstance(value, list)})
@@ -207,13 +207,6 @@ def first_distance() -> dict[str, float]:
     ]
     first, next_one = (median(float(line.split()[i]) for line in output) for i in (0, 1))
     return {"first": round(first, 4), "second": round(next_one, 6)}
-
-
-def gemm() -> float:
-    """Return GF/s of a float32 product of two 1024 × 1024 matrices on one thread."""
-    one = torch.ones(1024, 1024)
-    taken = [_taken(lambda: one @ one).wall for _ in range(9)]
-    return round(2 * 1024**3 / median(taken) / 1e9, 1)
 
 
 def _ours(threads: int) -> Callable[[Round], object]:

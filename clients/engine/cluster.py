@@ -10,21 +10,20 @@ from __future__ import annotations
 from collections import deque
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from clients.engine.evaluating import Evaluator, blocks_of, joined
 from clients.engine.failing import as_training_error
-from clients.engine.port import TrainedUpdate, TrainingError
+from clients.engine.port import Engine, TrainedUpdate, TrainingError
 from clients.engine.scheduling import Jobs
 from clients.engine.updates import payload_of
-from clients.local_sgd import samples_gone_through
 from ledger.protocol.errors import CmflError, ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from types import ModuleType, TracebackType
+    from types import ModuleType
 
     from numpy.typing import NDArray
 
@@ -40,7 +39,7 @@ MOST_LOSSES = 100
 _START_SECONDS = 120.0
 
 
-class RayEngine:
+class RayEngine(Engine):
     """Trains and evaluates on a Ray cluster, whose driver is this process.
 
     Attributes:
@@ -86,9 +85,7 @@ class RayEngine:
             TrainingError: no actor is left and none can be started, or the model failed.
         """
         self._workload.require_jobs(start, jobs)
-        sizes = [len(self._workload.train[job.client].y) for job in jobs]
-        costs = [samples_gone_through(size, self._workload.training) for size in sizes]
-        left = Jobs(costs, self._wanted, chunk=1)
+        left = Jobs(self._workload.costs(jobs), self._wanted, chunk=1)
         chunks: list[list[int]] = []
         while taken := left.take():
             chunks.append(taken)
@@ -128,17 +125,6 @@ class RayEngine:
         self._actors, self._starting = [], {}
         if self._begun_here and self._ray.is_initialized():
             self._ray.shutdown()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _done(self, tasks: Sequence[Callable[[Any], Any]]) -> list[Any]:
         """Return what each task comes to; those of lost actors are done again by others.

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from clients.engine.evaluating import Evaluator, FinishedEvaluation, blocks_of, joined
 from clients.engine.failing import as_training_error
-from clients.engine.port import TrainedUpdate
+from clients.engine.port import Engine, TrainedUpdate
 from clients.engine.updates import UpdateMatrix, payload_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import TracebackType
 
     from clients.engine.port import TrainingJob
     from clients.engine.workload import Workload
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from ledger.protocol.rules.distance.rule import Distances
 
 
-class LocalEngine:
+class LocalEngine(Engine):
     """Does everything here and at once.
 
     Attributes:
@@ -83,14 +82,3 @@ class LocalEngine:
     def close(self) -> None:
         """Give up the memory, as far as nobody holds an update any more."""
         self._updates.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from clients.engine.plain import PlainTrainer
+from clients.local_sgd import samples_gone_through
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -54,6 +55,15 @@ class Workload:
         from clients.engine.lockstep.trainer import LockstepTrainer  # noqa: PLC0415
 
         return LockstepTrainer(*arguments)
+
+    def costs(self, jobs: Sequence[TrainingJob]) -> list[int]:
+        """Return how many samples each job goes through.
+
+        Args:
+            jobs: clients to train.
+        """
+        sizes = [len(self.train[job.client].y) for job in jobs]
+        return [samples_gone_through(size, self.training) for size in sizes]
 
     def require_jobs(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> None:
         """Refuse what cannot be trained.

@@ -94,6 +94,7 @@ def opened(  # noqa: PLR0913 - the disk is a test's to replace
                 mailbox=MemoryMailbox(),
                 journal=journal,
             )
+            cast = _cast(configuration, population, measure)
             yield Run(
                 configuration=configuration,
                 folder=folder,
@@ -101,13 +102,7 @@ def opened(  # noqa: PLR0913 - the disk is a test's to replace
                 ledger=ledger,
                 population=population,
                 measure=measure,
-                simulation=Simulation(
-                    around,
-                    _cast(configuration, population, measure),
-                    keep,
-                    measure.expect,
-                    spared,
-                ),
+                simulation=Simulation(around, cast, keep, measure.expect, spared),
                 without_row=without_row,
             )
         finally:
@@ -161,6 +156,7 @@ def in_memory(
             mailbox=MemoryMailbox(),
             journal=MemoryJournal(),
         )
+        cast = _cast(configuration, population, measure)
         yield Run(
             configuration=configuration,
             folder=folder,
@@ -168,12 +164,7 @@ def in_memory(
             ledger=ledger,
             population=population,
             measure=measure,
-            simulation=Simulation(
-                around,
-                _cast(configuration, population, measure),
-                KEEP_NOTHING,
-                measure.expect,
-            ),
+            simulation=Simulation(around, cast, KEEP_NOTHING, measure.expect),
         )
 
 

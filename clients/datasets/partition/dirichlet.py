@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from clients.datasets.options import (  # noqa: TC001 - pydantic reads them
-    Count,
-    Positive,
-)
 from clients.datasets.partition.division import (
     Division,
-    Partition,
+    DrawnShares,
     cut_points,
     level_up,
     require_enough,
-    require_positive,
 )
+from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from clients.datasets.federated import Labels
     from clients.datasets.records import Indices, PooledData
 
 
-class DirichletPartition(Partition):
+class DirichletPartition(DrawnShares):
     """Each class is divided by shares drawn from Dirichlet(alpha, ..., alpha)."""
 
     name: Literal["dirichlet"] = "dirichlet"
-    alpha: Positive = 0.5
-    minimum: Count = 1
 
     def divide(self, pool: PooledData, clients: int, rng: np.random.Generator) -> Division:
         """Return which rows each client holds; see `dirichlet_shares`."""
@@ -63,7 +58,8 @@ def dirichlet_shares(
     Raises:
         ConfigurationError: more clients than data, or an alpha that is not above 0.
     """
-    require_positive(alpha)
+    if not (math.isfinite(alpha) and alpha > 0):
+        raise ConfigurationError(f"alpha = {alpha}: must be finite and above 0")
     require_enough(len(labels), clients, minimum)
     shares: list[list[int]] = [[] for _ in range(clients)]
     for label in np.unique(labels):

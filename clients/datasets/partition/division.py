@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clients.datasets.options import Table
+from clients.datasets.options import Count, Positive, Table
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -51,6 +50,13 @@ class Partition(Table, ABC):
         """
 
 
+class DrawnShares(Partition, ABC):
+    """A partitioner whose shares are drawn from Dirichlet(alpha, ..., alpha), each with a least."""
+
+    alpha: Positive = 0.5
+    minimum: Count = 1
+
+
 def require_enough(samples: int, clients: int, minimum: int = 1) -> None:
     """Refuse more clients than there are training samples for.
 
@@ -69,19 +75,6 @@ def require_enough(samples: int, clients: int, minimum: int = 1) -> None:
             f"more clients than data: {clients} clients with at least {minimum} training "
             f"sample(s) each, but there are {samples} training samples"
         )
-
-
-def require_positive(alpha: float) -> None:
-    """Refuse a concentration that no Dirichlet distribution has.
-
-    Args:
-        alpha: the concentration.
-
-    Raises:
-        ConfigurationError: it is not finite, or not above 0.
-    """
-    if not (math.isfinite(alpha) and alpha > 0):
-        raise ConfigurationError(f"alpha = {alpha}: must be finite and above 0")
 
 
 def cut_points(proportions: NDArray[np.float64], total: int) -> list[int]:

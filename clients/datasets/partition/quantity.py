@@ -7,33 +7,25 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from clients.datasets.options import (  # noqa: TC001 - pydantic reads them
-    Count,
-    Positive,
-)
 from clients.datasets.partition.division import (
     Division,
-    Partition,
+    DrawnShares,
     cut_points,
     level_up,
     require_enough,
-    require_positive,
 )
 
 if TYPE_CHECKING:
     from clients.datasets.records import PooledData
 
 
-class QuantityPartition(Partition):
+class QuantityPartition(DrawnShares):
     """The samples in random order, cut by shares drawn from Dirichlet(alpha, ..., alpha)."""
 
     name: Literal["quantity"] = "quantity"
-    alpha: Positive = 0.5
-    minimum: Count = 1
 
     def divide(self, pool: PooledData, clients: int, rng: np.random.Generator) -> Division:
         """Return which rows each client holds; nobody fewer than the minimum."""
-        require_positive(self.alpha)
         require_enough(len(pool.train), clients, self.minimum)
         order = rng.permutation(pool.train)
         bounds = cut_points(rng.dirichlet(np.full(clients, self.alpha)), len(order))

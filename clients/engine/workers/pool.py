@@ -10,10 +10,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from contextlib import contextmanager
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from clients.engine.evaluating import blocks_of, joined
-from clients.engine.port import TrainedUpdate, TrainingError
+from clients.engine.port import Engine, TrainedUpdate, TrainingError
 from clients.engine.scheduling import Jobs
 from clients.engine.updates import UpdateMatrix, payload_of
 from clients.engine.workers.crew import Crew
@@ -29,11 +29,9 @@ from clients.engine.workers.worker import (
     Trained,
     TrainTask,
 )
-from clients.local_sgd import samples_gone_through
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from types import TracebackType
 
     from clients.engine.evaluating import Block
     from clients.engine.port import Evaluation, TrainingJob
@@ -47,7 +45,7 @@ _VECTORS = 2
 _ITEM_BYTES = 4
 
 
-class PoolEngine:
+class PoolEngine(Engine):
     """Does everything in workers, which share the memory of this process.
 
     Attributes:
@@ -144,17 +142,6 @@ class PoolEngine:
         self._crew.close()
         self._shared.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
     @contextmanager
     def _closing_on_failure(self) -> Iterator[None]:
         """End the workers if the caller is not told how their work ended: they may go on with it.
@@ -174,9 +161,7 @@ class PoolEngine:
         """Let the workers train; return the digest of each update."""
         while self._chunk is None:
             self._answers()
-        sizes = [len(self._workload.train[job.client].y) for job in jobs]
-        costs = [samples_gone_through(size, self._workload.training) for size in sizes]
-        left = Jobs(costs, len(self._crew.workers), self._chunk)
+        left = Jobs(self._workload.costs(jobs), len(self._crew.workers), self._chunk)
         digests: dict[int, Digest] = {}
         free = self._crew.workers
         while len(digests) < len(jobs):

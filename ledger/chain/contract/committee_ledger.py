@@ -61,6 +61,22 @@ class RoundOpening:
     seed: Digest
     opened_block: int
 
+    @staticmethod
+    def of(recorded: Recorded) -> RoundOpening | None:
+        """Return the round that an event opened, None if it is none that opens a round.
+
+        Args:
+            recorded: the event, with its block.
+        """
+        block = recorded.block_number
+        match recorded.event:
+            case ledger_state.LedgerOpened(_, seed, committee, _):
+                return RoundOpening(1, committee, seed, block)
+            case ledger_state.RoundDecided() | ledger_state.RoundAbandoned() as event:
+                return RoundOpening(event.round + 1, event.next_committee, event.next_seed, block)
+            case _:
+                return None
+
 
 class LedgerStorage:
     """What a deployed contract keeps.
@@ -235,14 +251,7 @@ class CommitteeLedger(LedgerStorage):
             recorded = self._logs(ended, round_number - 1, to_block)
         if not recorded:
             return None
-        block = recorded[0].block_number
-        match recorded[0].event:
-            case ledger_state.LedgerOpened(_, seed, committee, _):
-                return RoundOpening(round_number, committee, seed, block)
-            case ledger_state.RoundDecided() | ledger_state.RoundAbandoned() as event:
-                return RoundOpening(round_number, event.next_committee, event.next_seed, block)
-            case _:
-                return None
+        return RoundOpening.of(recorded[0])
 
     def commitments(
         self, round_number: int, to_block: int | None = None

@@ -123,14 +123,7 @@ class MemoryHistory:
         recorded = self._openings.get(round_number)
         if recorded is None or not self._up_to([recorded], to_block):
             return None
-        block = recorded.block_number
-        match recorded.event:
-            case LedgerOpened(_, seed, committee, _):
-                return RoundOpening(round_number, committee, seed, block)
-            case RoundDecided() | RoundAbandoned() as event:
-                return RoundOpening(round_number, event.next_committee, event.next_seed, block)
-            case _:
-                return None
+        return RoundOpening.of(recorded)
 
     def commitments(
         self, round_number: int, to_block: int | None = None
