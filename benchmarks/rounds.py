@@ -41,8 +41,9 @@ SAME_AGGREGATE = 1e-5
 SAME_UPDATES = 1e-4
 """The same for the middle one of the clients' updates, where the kernels are others."""
 
-FLIPPED = 0.1
-"""The same for the worst one of them."""
+MOVED = 3.0
+"""The same for the worst one, as a multiple of how far the reference's own updates go from a start
+that is moved by a rounding: now and then that turns a ReLU the other way."""
 
 TURN_SECONDS = 1800
 QUICK_CLIENTS, QUICK_MEMBERS = 10, 4
@@ -222,6 +223,7 @@ def compare(task: Task, turns: list[Turns], folder: Path) -> list[str]:
         heads = {tuple(run["heads"]) for each in turns for run in each.results if "heads" in run}
         return [f"{task.name}: equal runs have come to other heads"] if len(heads) > 1 else []
     expected = np.load(places[REFERENCE] / "aggregate.npy").astype(np.float64)
+    moved = next(one for one in turns if one.contender.name == REFERENCE).results[-1]["moved"][-1]
     faults = []
     for each in turns:
         place = places[each.contender.name]
@@ -229,7 +231,7 @@ def compare(task: Task, turns: list[Turns], folder: Path) -> list[str]:
         each.difference = float(gap / np.linalg.norm(expected))
         if each.results[-1].get("path") == "lockstep":
             each.updates_differ = _differences(place, places[REFERENCE])
-        fault = fault_of(each, float(np.linalg.norm(expected)))
+        fault = fault_of(each, float(np.linalg.norm(expected)), moved)
         if fault is not None:
             faults.append(f"{task.name}, {each.contender.name}: {fault}")
     return faults
@@ -242,23 +244,26 @@ def _differences(place: Path, reference: Path) -> list[float]:
     return sorted(gaps.tolist())
 
 
-def fault_of(turns: Turns, norm: float) -> str | None:
+def fault_of(turns: Turns, norm: float, moved: float) -> str | None:
     """Say why a contender did other work than the reference, or None.
 
     Lockstep takes the same steps with other kernels, whose last digits differ. Now and then that
-    turns a ReLU or a pooling window the other way, which moves one client's update by about a
-    hundredth and the aggregate by as much: no sign of other work, so updates are compared.
+    turns a ReLU or a pooling window the other way, which moves one client's update by up to a
+    tenth and the aggregate with it: no sign of other work, so updates are compared.
 
     Args:
         turns: of the contender.
         norm: of the reference's aggregate.
+        moved: how far the worst of the reference's updates goes, relative to itself, when its
+            start is moved by a rounding.
 
     Returns:
         What is wrong, in words.
     """
     if turns.updates_differ is not None:
         middle, worst = median(turns.updates_differ), turns.updates_differ[-1]
-        if middle <= SAME_UPDATES and worst <= FLIPPED:  # a NaN is no agreement
+        # A NaN is no agreement.
+        if middle <= SAME_UPDATES and worst <= SAME_UPDATES + MOVED * moved:
             return None
         return f"its updates differ from the {REFERENCE}'s by {middle:.1e}, at worst {worst:.1e}"
     allowed = SAME_AGGREGATE + turns.results[-1].get("rounding", 0.0) / norm

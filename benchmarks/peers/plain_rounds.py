@@ -1,5 +1,8 @@
 """The contender without a framework: two processes, each with a loop as any user writes it.
 
+In the warm-up it also says how far each update moves when its start is moved by a rounding: what
+no other kernel can be asked to stay within.
+
 With `--members C` every update is kept, the first C clients are the committee, and the others are
 scored by a double loop of `torch.norm` in one thread, after which the nearest are averaged: what
 CMFL costs who has no kernel and no ledger.
@@ -28,6 +31,9 @@ if TYPE_CHECKING:
 
     import numpy as np
     from numpy.typing import NDArray
+    from torch import nn
+
+    from benchmarks.workloads import Workload
 
 PROCESSES = 2
 ACCEPTED = 0.4
@@ -44,6 +50,7 @@ def main() -> None:
     pipes = _start_workers(arguments.work, start, results, keeps=bool(arguments.members))
     clock, first = RoundClock(), torch.empty(0)
     sketches: dict[int, NDArray[np.float64]] = {}
+    moved: list[float] = []
     torch.set_num_threads(1)
     for number in range(arguments.rounds + 1):
         clock.start()
@@ -51,7 +58,9 @@ def main() -> None:
         for pipe in pipes:
             pipe.send("warm up" if number == 0 else "go on")
         for pipe in pipes:
-            sketches.update(pipe.recv())
+            told = pipe.recv()
+            sketches.update(told[0])
+            moved += told[1]
         training = time.perf_counter() - begun
         if arguments.members:
             mean = _nearest_mean(results, arguments.members)
@@ -64,7 +73,7 @@ def main() -> None:
     for pipe in pipes:
         pipe.send(None)
     found = [sketches[client] for client in range(clients)]
-    hand_in(arguments.out, clock, first.numpy(), ["torch"], found)
+    hand_in(arguments.out, clock, first.numpy(), ["torch"], found, moved=sorted(moved))
 
 
 def _start_workers(
@@ -91,16 +100,13 @@ def _work(
     torch.set_num_threads(1)
     workload = read_workload(folder)
     module = module_of(workload.work)
-    parameters = trained_parameters(module)
     end = torch.empty_like(start)
     while told := pipe.recv():
-        sketches = {}
+        sketches, moved = {}, []
         if not keeps:
             results[place].zero_()
         for client in range(place, len(workload.y), PROCESSES):
-            load_flat(module, start)
-            run_sgd(module, workload, client)
-            torch.cat([p.detach().view(-1) for p in parameters], out=end)
+            _train(module, workload, client, start, end)
             difference = start - end
             if keeps:
                 results[client] = difference
@@ -108,7 +114,26 @@ def _work(
                 results[place] += difference
             if told == "warm up":
                 sketches[client] = sketch(difference.numpy())
-        pipe.send(sketches)
+                beside = _beside(start)
+                _train(module, workload, client, beside, end)
+                gap = torch.norm(beside - end - difference) / torch.norm(difference)
+                moved.append(float(gap))
+        pipe.send((sketches, moved))
+
+
+def _train(
+    module: nn.Module, workload: Workload, client: int, start: torch.Tensor, end: torch.Tensor
+) -> None:
+    """Write where one client's training ends."""
+    load_flat(module, start)
+    run_sgd(module, workload, client)
+    torch.cat([p.detach().view(-1) for p in trained_parameters(module)], out=end)
+
+
+def _beside(start: torch.Tensor) -> torch.Tensor:
+    """Return parameters that are off by about one rounding each, up or down by chance."""
+    signs = torch.randint(2, start.shape, generator=torch.Generator().manual_seed(0)) * 2 - 1
+    return start * (1 + signs * (torch.finfo(start.dtype).eps / 2))
 
 
 def _nearest_mean(updates: torch.Tensor, members: int) -> torch.Tensor:

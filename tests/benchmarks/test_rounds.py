@@ -38,11 +38,11 @@ def test_the_same_aggregate_is_the_same_work_and_another_is_not(tmp_path: Path) 
     for place, aggregate in enumerate(([3.0, 4.0], [3.0, 4.00004])):
         (tmp_path / f"W3-{place}").mkdir()
         np.save(tmp_path / f"W3-{place}" / "aggregate.npy", np.array(aggregate))
-    near = [turns_of(PLAIN), turns_of(NOBODY)]
+    near = [turns_of(PLAIN, moved=[0.0]), turns_of(NOBODY)]
     assert compare(task, near, tmp_path) == []
     assert near[1].difference == pytest.approx(0.00004 / 5)
     np.save(tmp_path / "W3-1" / "aggregate.npy", np.array([3.0, 4.001]))
-    (fault,) = compare(task, [turns_of(PLAIN), turns_of(NOBODY)], tmp_path)
+    (fault,) = compare(task, near, tmp_path)
     assert fault == (
         "W3, somebody else: its first aggregate differs from the plain loop's by 2.0e-04, over "
         "1.0e-05"
@@ -52,18 +52,19 @@ def test_the_same_aggregate_is_the_same_work_and_another_is_not(tmp_path: Path) 
 def test_who_sends_parameters_may_round_them() -> None:
     turns = turns_of(NOBODY, rounding=1e-4)
     turns.difference = 2e-4
-    assert fault_of(turns, norm=0.5) is None
-    assert fault_of(turns, norm=5.0) is not None
+    assert fault_of(turns, norm=0.5, moved=0.0) is None
+    assert fault_of(turns, norm=5.0, moved=0.0) is not None
 
 
 def test_in_lockstep_a_few_updates_may_differ_but_not_most_and_none_by_much() -> None:
     turns = turns_of(NOBODY, path="lockstep")
     turns.updates_differ = [1e-6, 2e-6, 5e-2]
-    assert fault_of(turns, norm=1.0) is None
+    assert fault_of(turns, norm=1.0, moved=0.1) is None
     turns.updates_differ = [1e-6, 2e-2, 5e-2]
-    assert "differ from the plain loop's by 2.0e-02, at worst 5.0e-02" in str(fault_of(turns, 1.0))
+    fault = fault_of(turns, norm=1.0, moved=0.1)
+    assert "differ from the plain loop's by 2.0e-02, at worst 5.0e-02" in str(fault)
     turns.updates_differ = [1e-6, 2e-6, 0.5]
-    assert fault_of(turns, norm=1.0) is not None
+    assert fault_of(turns, norm=1.0, moved=0.1) is not None
 
 
 def test_equal_runs_on_two_ledgers_must_have_equal_heads(tmp_path: Path) -> None:
