@@ -61,8 +61,11 @@ def require_new(home: Path, name: str) -> None:
     Raises:
         ConfigurationError: there is such a run.
     """
-    if run_folder(home, name).paths.configuration.exists():
-        raise ConfigurationError(f"there is a run {name!r} in {home}: resume it, or name another")
+    paths = run_folder(home, name).paths
+    if paths.configuration.exists():
+        # A run on the memory ledger has no manifest, and cannot be taken up.
+        way = "resume it, or name another" if paths.manifest.exists() else "name another"
+        raise ConfigurationError(f"there is a run {name!r} in {home}: {way}")
 
 
 def manifest_of(home: Path, name: str) -> Manifest:

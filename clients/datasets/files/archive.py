@@ -87,6 +87,22 @@ class _Form:
     order: Literal["C", "F"]
 
 
+def require_file(path: Path) -> None:
+    """Refuse what is there under a name and is no file.
+
+    Args:
+        path: of the file.
+
+    Raises:
+        ConfigurationError: there is nothing, or a folder, a pipe or a device.
+        OSError: nobody may look.
+    """
+    if not path.exists():
+        raise ConfigurationError(f"{path}: no such file")
+    if not path.is_file():
+        raise ConfigurationError(f"{path} is no file, but a folder, a pipe or a device")
+
+
 def read_arrays(path: Path, rules: Mapping[str, ArrayRule]) -> dict[str, NDArray[Any]]:
     """Return the arrays of an `.npz` file, each of them checked against its rule.
 
@@ -101,8 +117,7 @@ def read_arrays(path: Path, rules: Mapping[str, ArrayRule]) -> dict[str, NDArray
         ConfigurationError: the file is missing, damaged or too large, or breaks a rule.
     """
     try:
-        if not path.is_file():
-            raise ConfigurationError(f"{path}: no such file")
+        require_file(path)
         size = path.stat().st_size
         if size > MAX_FILE_BYTES:
             raise ConfigurationError(f"{path}: {size} bytes, more than {MAX_FILE_BYTES}")

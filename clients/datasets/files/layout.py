@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from clients.datasets.files.archive import MAX_FILE_BYTES
+from clients.datasets.files.archive import MAX_FILE_BYTES, require_file
 from clients.datasets.files.tables import column_names
 from ledger.protocol.errors import ConfigurationError
 
@@ -67,8 +67,7 @@ def layout_of(path: Path) -> Layout:
     try:
         if path.is_dir():
             return _folder(path)
-        if not path.is_file():
-            raise ConfigurationError(f"{path}: no such file")
+        require_file(path)
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
     match path.suffix:
