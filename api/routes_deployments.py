@@ -142,6 +142,7 @@ def _parameters(reading: Reading, fixed: ledger_state.Deployment) -> RunParamete
         strategy=SelectionStrategy(number=p.selection.number, name=p.selection.name),
         scoring=p.scoring,
         distance=p.distance,
+        reference=p.reference,
         threshold=p.threshold,
         quorum=p.quorum.value,
         server_rate=p.server_rate,

@@ -99,6 +99,7 @@ class RunParameters(Schema):
     strategy: SelectionStrategy
     scoring: Annotated[str, one_of(registry.SCORINGS)]
     distance: Annotated[str, one_of(registry.DISTANCES)]
+    reference: Annotated[str, one_of(registry.REFERENCES)]
     threshold: Annotated[str, one_of(registry.THRESHOLDS)]
     quorum: Literal["paper", "bft"]
     server_rate: Annotated[float, Field(gt=0, examples=[1.0])]

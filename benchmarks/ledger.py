@@ -217,6 +217,7 @@ def _training_milliseconds(run: RecordedRounds, arguments: argparse.Namespace) -
     from clients.engine.port import TrainingJob  # noqa: PLC0415
     from clients.local_sgd import LocalTraining  # noqa: PLC0415
     from clients.models.registry import model_named  # noqa: PLC0415
+    from ledger.protocol.rules.distance.ground import Ground  # noqa: PLC0415
     from ledger.protocol.rules.distance.squared import SQUARED  # noqa: PLC0415
 
     rng, state = np.random.default_rng(1), run.state
@@ -242,7 +243,7 @@ def _training_milliseconds(run: RecordedRounds, arguments: argparse.Namespace) -
             started = time.perf_counter()
             updates = [update.vector for update in engine.train(start, jobs)]
             by_client = dict(zip(active, updates, strict=True))
-            engine.distances(SQUARED, model.layout, by_client, state.committee)
+            engine.distances(SQUARED, Ground(model.layout), by_client, state.committee)
             found.append((time.perf_counter() - started) * 1e3)
     return median(found[1:])
 

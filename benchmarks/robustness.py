@@ -38,7 +38,7 @@ ATTACKS = {
     "none": None,
     "back-gradient": ("back-gradient", None),
     "same-value": ("same-value", None),
-    "inner-product": ("inner-product", None),
+    "ipm": ("ipm", None),
     "min-max": ("min-max", None),
     "ten-fold": ("back-gradient", 10.0),
 }

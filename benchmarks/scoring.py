@@ -35,6 +35,7 @@ from rich.table import Table
 
 from benchmarks.contention import gemm_rate, machine
 from ledger.distances.fast import fast_distances, usable_cores, why_plain
+from ledger.protocol.rules.distance.ground import Ground
 from ledger.protocol.rules.distance.rule import plain_distances
 from ledger.protocol.rules.distance.squared import SQUARED
 from ledger.protocol.types import ClientId
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ledger.protocol.rules.distance.rule import DistanceRule, Distances, Layout
+    from ledger.protocol.rules.distance.rule import DistanceRule, Distances
 
 MEMBERS, TRAINERS = 43, 65
 DIMENSIONS = (100_000, 1_000_000, 6_600_000)
@@ -153,7 +154,7 @@ def errors(dimension: int = 200_000) -> list[dict[str, Any]]:
                 ("pair by pair", plain_distances),
                 ("naive float32", _naive),
             ):
-                computed = way(SQUARED, (), updates, tuple(updates))
+                computed = way(SQUARED, Ground(), updates, tuple(updates))
                 off = np.abs(computed - exact)[exact > 0] / exact[exact > 0]
                 row[name] = f"{off.max():.1e}"
             found.append(row)
@@ -177,7 +178,9 @@ def large(folder: Path) -> dict[str, Any]:
     mapped = {ClientId(i): np.memmap(file, np.float32, "r") for i, file in enumerate(files)}
     cores = usable_cores()
     anonymous = _anonymous_mib()
-    taken = _taken(lambda: fast_distances(cores)(SQUARED, (), mapped, tuple(mapped)[:members]))
+    taken = _taken(
+        lambda: fast_distances(cores)(SQUARED, Ground(), mapped, tuple(mapped)[:members])
+    )
     return {
         "d": LARGE,
         "updates": count,
@@ -195,10 +198,11 @@ def first_distance() -> dict[str, float]:
     program = (
         "import time, numpy as np;"
         "from ledger.distances.fast import fast_distances;"
+        "from ledger.protocol.rules.distance.ground import Ground;"
         "from ledger.protocol.rules.distance.squared import SQUARED;"
         "u = {0: np.zeros(9, np.float32)}; t = time.process_time();"
-        "fast_distances()(SQUARED, (), u, [0]); first = time.process_time() - t;"
-        "t = time.process_time(); fast_distances()(SQUARED, (), u, [0]);"
+        "fast_distances()(SQUARED, Ground(), u, [0]); first = time.process_time() - t;"
+        "t = time.process_time(); fast_distances()(SQUARED, Ground(), u, [0]);"
         "print(first, time.process_time() - t)"
     )
     output = [
@@ -211,11 +215,11 @@ def first_distance() -> dict[str, float]:
 
 def _ours(threads: int) -> Callable[[Round], object]:
     distances = fast_distances(threads)
-    return lambda one: distances(SQUARED, (), one.updates, one.members)
+    return lambda one: distances(SQUARED, Ground(), one.updates, one.members)
 
 
 def _by(distances: Distances) -> Callable[[Round], object]:
-    return lambda one: distances(SQUARED, (), one.updates, one.members)
+    return lambda one: distances(SQUARED, Ground(), one.updates, one.members)
 
 
 def _first_version(one: Round) -> torch.Tensor:
@@ -231,7 +235,7 @@ def _first_version(one: Round) -> torch.Tensor:
 
 def _naive(
     _rule: DistanceRule,
-    _layout: Layout,
+    _ground: Ground,
     updates: Mapping[ClientId, NDArray[np.float32]],
     members: Sequence[ClientId],
 ) -> NDArray[np.float64]:

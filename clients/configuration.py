@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic_core import PydanticCustomError
 
+from clients.adversaries.data.registry import DATA_ATTACKS
 from clients.adversaries.faults import MemberFault, TrainerFault
-from clients.adversaries.registry import ATTACKS, attack_named
-from clients.adversaries.updates.attack import AttackParameters
+from clients.adversaries.registry import ATTACKS
+from clients.adversaries.updates.attack import Attacked, Attacking, AttackParameters
 from clients.datasets.registry import DataChoice, verify_choice
 from clients.local_sgd import LocalTraining
 from clients.models.model import Option
@@ -33,7 +35,17 @@ from ledger.protocol.parameters import (
 from ledger.protocol.rules import registry
 from ledger.protocol.types import Beacon, Quorum
 
-PRESETS = ("digits", "digits-by-writer", "robust", "smoke")
+PRESETS = (
+    "digits",
+    "digits-by-writer",
+    "robust",
+    "smoke",
+    "paper-femnist",
+    "paper-sent140",
+    "paper-shakespeare",
+    "authors-sent140",
+    "authors-shakespeare",
+)
 
 _BY_VALUE = Field(strict=False)
 """An enumeration's member may be given by its value, which is all that TOML knows."""
@@ -45,6 +57,15 @@ Whole = Annotated[int, Field(le=2**31 - 1)]
 """A number that msgpack can record; what uses it says how small it may be."""
 
 
+def _one_value(value: object) -> object:
+    if isinstance(value, int | float | str | bool):
+        return value
+    raise PydanticCustomError("one_value", "must be one number, a text, true or false")
+
+
+_Scalar = Annotated[Option, BeforeValidator(_one_value)]
+
+
 class _Section(BaseModel):
     """A table of the TOML file: no unknown keys, no guessing of types."""
 
@@ -54,10 +75,11 @@ class _Section(BaseModel):
 class ProtocolSection(_Section):
     """The protocol's parameters; see `ledger.protocol.parameters.Parameters`, which checks them.
 
-    Shares are decimals here and whole millionths there. Strategy, scoring, distance and threshold
-    are those of `ledger.protocol.rules.registry`. A threshold that is not given is the one made
-    for the distance, where the strategy needs one ("direction" for distance = "direction"), else
-    the first that goes with any distance ("spread"), and "none" where the strategy needs none.
+    Shares are decimals here and whole millionths there. Strategy, scoring, distance, reference and
+    threshold are those of `ledger.protocol.rules.registry`. A threshold that is not given is the
+    one made for the distance, where the strategy needs one ("direction" for distance =
+    "direction"), else the first that goes with any distance ("spread"), and "none" where the
+    strategy needs none.
     """
 
     clients: int
@@ -68,6 +90,7 @@ class ProtocolSection(_Section):
     strategy: int = 1
     scoring: str = "mean"
     distance: str = "squared"
+    reference: str = "own"
     threshold: str | None = None
     quorum: Annotated[Quorum, _BY_VALUE] = Quorum.PAPER
     server_rate: float = 1.0
@@ -131,7 +154,7 @@ class ModelSection(_Section):
     """
 
     name: Annotated[str, Field(min_length=1)] = "softmax"
-    options: dict[str, Option] = {}
+    options: dict[str, _Scalar] = {}
 
 
 class TrainingSection(_Section):
@@ -145,6 +168,7 @@ class TrainingSection(_Section):
     batch_size: Whole = 32
     local_steps: Whole | None = None
     local_epochs: Whole | None = None
+    proximal: float | None = None
     path: TrainingPath = "auto"
 
 
@@ -163,12 +187,16 @@ class EvaluationSection(_Section):
 class MaliceSection(_Section):
     """Who misbehaves: clients that attack their updates, members and trainers with faults.
 
-    The factor is the one number that an attack may leave open; see its file.
+    The factor is the one number that an attack may leave open; see its file. An attack on updates
+    may be made on the trained weights instead, as the authors' code has it: `on` says which. With
+    `only` it is made by attackers on the committee, who are honest as long as they train.
     """
 
     attack: str | None = None
     malicious_rate: Rate = 0.0
     factor: float | None = None
+    on: Attacked | None = None
+    only: Attacking | None = None
     members: dict[str, Count] = {}
     trainers: dict[str, Count] = {}
 
@@ -224,7 +252,7 @@ class Configuration(_Section):
 
     def attack_parameters(self) -> AttackParameters:
         """Return what the attack leaves open."""
-        return AttackParameters(self.malice.factor)
+        return AttackParameters(self.malice.factor, self.malice.on, self.malice.only)
 
     def recorded(self) -> dict[str, Any]:
         """Return what is recorded on the chain by digest: what the result follows from."""
@@ -253,6 +281,23 @@ def load(
         ConfigurationError: both preset and file, an unreadable file, or a setting that is
             unknown, of the wrong type or out of range.
     """
+    return checked(plain_values(preset, path, settings))
+
+
+def plain_values(
+    preset: str | None = None, path: Path | None = None, settings: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """Return what `load` checks: sections and their keys.
+
+    Args:
+        preset: one of `PRESETS`; the default is "digits" where no file is given.
+        path: a TOML file.
+        settings: `section.key=value` of each.
+
+    Raises:
+        ConfigurationError: both preset and file, an unreadable file, or a setting that has
+            another form.
+    """
     if preset and path:
         raise ConfigurationError("give a preset or a configuration file, not both")
     text = _read(path) if path else _preset(preset or "digits")
@@ -262,7 +307,7 @@ def load(
         raise ConfigurationError(f"{path or preset}: {error}") from error
     for setting in settings:
         _apply(values, setting)
-    return checked(values)
+    return values
 
 
 def checked(values: dict[str, Any]) -> Configuration:
@@ -298,24 +343,40 @@ def _require_names(configuration: Configuration) -> None:
     """
     verify_choice(configuration.data.choice())
     verify_name(configuration.model.name)
-    malice = configuration.malice
-    for what, name, known in (
-        *(("attack", name, tuple(ATTACKS)) for name in [malice.attack] if name is not None),
-        *(("member fault", name, tuple(MemberFault)) for name in malice.members),
-        *(("trainer fault", name, tuple(TrainerFault)) for name in malice.trainers),
-    ):
-        if name not in known:
-            raise ConfigurationError(f"unknown {what} {name!r}; known are {', '.join(known)}")
-    if malice.attack is not None:
-        attack_named(malice.attack).factor_for(configuration.attack_parameters())
-    for name in ("malicious_rate", "factor"):
-        if malice.attack is None and getattr(malice, name):
-            raise ConfigurationError(f"malice.{name} is set, but malice.attack is not")
+    _require_malice(configuration.malice, configuration.attack_parameters())
     machine = configuration.machine
     if machine.ray_address is not None and machine.engine != "ray":
         raise ConfigurationError("machine.ray_address is set, but machine.engine is not ray")
     configuration.local_training()
     configuration.parameters(dimension=1)
+
+
+def _require_malice(malice: MaliceSection, parameters: AttackParameters) -> None:
+    """Refuse attacks and faults that there are not, and settings of an attack that has none.
+
+    Raises:
+        ConfigurationError: names the value and what is known.
+    """
+    attacks = ATTACKS | DATA_ATTACKS
+    for what, name, known in (
+        *(("attack", name, tuple(attacks)) for name in [malice.attack] if name is not None),
+        *(("member fault", name, tuple(MemberFault)) for name in malice.members),
+        *(("trainer fault", name, tuple(TrainerFault)) for name in malice.trainers),
+    ):
+        if name not in known:
+            raise ConfigurationError(f"unknown {what} {name!r}; known are {', '.join(known)}")
+    if malice.attack is None:
+        for name in ("malicious_rate", "factor", "on", "only"):
+            if getattr(malice, name) != MaliceSection.model_fields[name].default:
+                raise ConfigurationError(f"malice.{name} is set, but malice.attack is not")
+        return
+    attacks[malice.attack].factor_for(parameters)
+    for name in ("on", "only"):
+        if getattr(malice, name) is not None and malice.attack in DATA_ATTACKS:
+            raise ConfigurationError(
+                f"malice.{name} is set, but attack {malice.attack!r} is on training samples, not "
+                "on what is sent"
+            )
 
 
 def _read(path: Path) -> str:

@@ -15,15 +15,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from concurrent.futures import Future
 
     from numpy.typing import NDArray
 
-    from ledger.protocol.rules.distance.rule import DistanceRule, Distances, Layout
+    from ledger.protocol.rules.distance.ground import Ground
+    from ledger.protocol.rules.distance.rule import DistanceRule, Distances, Updates
     from ledger.protocol.types import ClientId
-
-    Updates = Mapping[ClientId, NDArray[np.float32]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,23 +31,23 @@ class Begun:
 
     Attributes:
         rule: the distance.
-        layout: of the model.
+        ground: of the round.
         updates: those of the round.
         members: those of its clients that may score.
         matrix: the result, which may still have to be waited for.
     """
 
     rule: DistanceRule
-    layout: Layout
+    ground: Ground
     updates: Updates
     members: tuple[ClientId, ...]
     matrix: Future[NDArray[np.float64]]
 
     def covers(
-        self, rule: DistanceRule, layout: Layout, updates: Updates, members: Sequence[ClientId]
+        self, rule: DistanceRule, ground: Ground, updates: Updates, members: Sequence[ClientId]
     ) -> bool:
         """Say whether these distances are among those that were begun."""
-        if (rule, layout) != (self.rule, self.layout):
+        if (rule, ground) != (self.rule, self.ground):
             return False
         if rule.needs_all and updates.keys() != self.updates.keys():
             return False
@@ -67,18 +66,18 @@ class EarlyDistances:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="distances")
 
     def begin(
-        self, rule: DistanceRule, layout: Layout, updates: Updates, members: Sequence[ClientId]
+        self, rule: DistanceRule, ground: Ground, updates: Updates, members: Sequence[ClientId]
     ) -> None:
         """Begin the distances of a round; those that were begun before are dropped.
 
         Args:
             rule: the distance.
-            layout: of the model.
+            ground: of the round.
             updates: all that may be usable, of one length; they stay as they are until `drop`.
             members: those of the clients that may score.
         """
         self.drop()
-        asked = rule, layout, updates, tuple(members)
+        asked = rule, ground, updates, tuple(members)
         self._begun = Begun(*asked, self._thread.submit(self._quietly, *asked))
 
     def drop(self) -> None:
@@ -88,23 +87,23 @@ class EarlyDistances:
         self._begun = None
 
     def __call__(
-        self, rule: DistanceRule, layout: Layout, updates: Updates, members: Sequence[ClientId]
+        self, rule: DistanceRule, ground: Ground, updates: Updates, members: Sequence[ClientId]
     ) -> NDArray[np.float64]:
         """Return the distances of all updates from the members', shape (members, updates)."""
         begun = self._begun
-        if begun is None or not begun.covers(rule, layout, updates, members):
-            return self._distances(rule, layout, updates, members)
+        if begun is None or not begun.covers(rule, ground, updates, members):
+            return self._distances(rule, ground, updates, members)
         places = {client: place for place, client in enumerate(sorted(begun.updates))}
         rows = [begun.members.index(member) for member in members]
         columns = [places[client] for client in sorted(updates)]
         return begun.matrix.result()[np.ix_(rows, columns)]
 
     def _quietly(
-        self, rule: DistanceRule, layout: Layout, updates: Updates, members: Sequence[ClientId]
+        self, rule: DistanceRule, ground: Ground, updates: Updates, members: Sequence[ClientId]
     ) -> NDArray[np.float64]:
         # Whoever's update is not finite is found out later, and nobody asks for its distances.
         with np.errstate(all="ignore"):
-            return self._distances(rule, layout, updates, members)
+            return self._distances(rule, ground, updates, members)
 
 
 def _are_one(update: NDArray[np.float32], other: NDArray[np.float32]) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from clients.adversaries.attackers import AttackRound
 from clients.adversaries.faults import MemberFault, TrainerFault
 from clients.adversaries.members import member_with
 from clients.adversaries.trainers import trainer_with
@@ -20,7 +21,7 @@ from clients.engine.port import TrainingJob
 from ledger.actors.actions import SendDecision
 from ledger.actors.driver import Driver
 from ledger.actors.judge import Judge
-from ledger.actors.keeping import KEEP_ALL
+from ledger.actors.keeping import KEEP_ALL, Stored
 from ledger.actors.member import Member, reports_of
 from ledger.actors.observer import Observer
 from ledger.actors.published import Published
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from ledger.protocol.types import ClientId, Digest
 
 OnModel = Callable[[int, "NDArray[np.float32]"], None]
+OnStep = Callable[[list["Action"]], None]
 
 WILD_FACTOR = 100.0
 """How much too large the update of a member with a false reference is."""
@@ -79,6 +81,7 @@ class Simulation:
 
     Attributes:
         chain: the round that is open, None after the last.
+        on_step: called with what one actor asks for, before it is carried out; None for nobody.
     """
 
     def __init__(
@@ -104,12 +107,14 @@ class Simulation:
         self._on_model = on_model
         self._published = Published()
         self._driver = Driver(around, self._published, keep)
-        self._observer = Observer(around, self._published)
+        forgets = keep.stored is Stored.NOTHING
+        self._observer = Observer(around, self._published, remembers=forgets)
         self._distances = EarlyDistances(cast.engine.distances)
         self._judge = Judge(self._distances)
         self._old = None if keep.rounds is None else OldPayloads(around, keep.rounds, spared)
         self._model: NDArray[np.float32] | None = None
         self._told: Digest | None = None
+        self.on_step: OnStep | None = None
         self.chain: ChainView | None = self._observer.chain()
         if self._old is not None:
             # Whoever was killed after a decision has removed nothing.
@@ -232,7 +237,11 @@ class Simulation:
         return again
 
     def _apply(self, steps: Iterable[list[Action]]) -> bool:
-        return self._driver.apply([action for step in steps for action in step])
+        asked = list(steps)
+        if self.on_step is not None:
+            for step in asked:
+                self.on_step(step)
+        return self._driver.apply([action for step in asked for action in step])
 
     def _trainers(self, chain: ChainView) -> dict[ClientId, HonestTrainer]:
         """Return the active clients, and those that act though nobody has asked them."""
@@ -250,7 +259,8 @@ class Simulation:
         for client in chain.participants().members:
             signer = population.signers[client]
             honest = Member(client, signer, around.journal, self._judge)
-            members.append(member_with(population.member_faults.get(client), honest, signer))
+            fault = population.member_faults.get(client)
+            members.append(member_with(fault, honest, signer, population.favoured))
             honest.recall(around.domain, self._observer.said(view, client))
         return members
 
@@ -267,11 +277,20 @@ class Simulation:
         for client in participants.members:
             if population.member_faults.get(client) is MemberFault.FALSE_REFERENCE:
                 sent[client] = (honest[client] * WILD_FACTOR).astype("float32")
-        sent = population.attackers.corrupt(sent, chain.seed)
+        travel = self._observer.travel(chain.round)
+        around = AttackRound(
+            seed=chain.seed,
+            starts=dict.fromkeys(able, model),
+            members=frozenset(participants.members),
+            parameters=chain.parameters,
+            travel=travel,
+            layout=chain.layout,
+        )
+        sent = population.attackers.corrupt(sent, around)
         if self._cast.overlaps:
             seated = [member for member in sorted(participants.members) if member in sent]
             rule = DISTANCES[chain.parameters.distance]
-            self._distances.begin(rule, chain.layout, sent, seated)
+            self._distances.begin(rule, chain.ground(travel), sent, seated)
         return {
             client: trained[client].payload
             if update is honest[client]

@@ -16,8 +16,34 @@ from ledger.protocol.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from clients.adversaries.updates.attack import Update
+    from clients.adversaries.updates.attack import Update, UpdateAttack
+    from clients.models.model import ParameterVector
+    from ledger.protocol.parameters import Parameters
+    from ledger.protocol.rules.distance.rule import Layout
     from ledger.protocol.types import ClientId
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AttackRound:
+    """What a round tells everybody, and so the attackers too.
+
+    Attributes:
+        seed: of the round; each attacker's stream follows from it.
+        starts: the model that each client has trained from, shape (d,): the same array for all
+            but where every client has a model of its own.
+        members: who sits on the committee.
+        parameters: the rules in force; None where there is no committee.
+        travel: the way that the model went in the rounds before, as an update points, shape (d,);
+            None where the rules have none.
+        layout: the model's tensors; empty where no rule asks for them.
+    """
+
+    seed: bytes
+    starts: Mapping[ClientId, ParameterVector]
+    members: frozenset[ClientId] = frozenset()
+    parameters: Parameters | None = None
+    travel: Update | None = None
+    layout: Layout = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +60,19 @@ class Attackers:
     attack: str | None = None
     parameters: AttackParameters = field(default_factory=AttackParameters)
 
-    def corrupt(self, updates: Mapping[ClientId, Update], seed: bytes) -> dict[ClientId, Update]:
+    def corrupt(
+        self, updates: Mapping[ClientId, Update], around: AttackRound
+    ) -> dict[ClientId, Update]:
         """Return what all clients of a round send: the honest their own update.
 
         Args:
             updates: of the round's honest training, by client, each of shape (d,); the
                 attackers among them are those that collude.
-            seed: of the round; each attacker's stream follows from it.
+            around: the round; it has a start for each of the attackers.
 
         Returns:
-            What each client sends, in the order of `updates`, which are left alone.
+            What each client sends, in the order of `updates`, which are left alone: an honest
+            client's is the very array that was given.
 
         Raises:
             ConfigurationError: an unknown attack, or a factor that it does not take.
@@ -53,12 +82,50 @@ class Attackers:
         if self.attack is None or not active:
             return sent
         attack = attack_named(self.attack)
-        factor = attack.factor_for(self.parameters)
-        colluders = np.stack([updates[client] for client in active])
-        for client in active:
-            rng = named_stream(seed, "attack", int(client))
-            sent[client] = attack.forge(AttackInput(updates[client], colluders, rng, factor))
+        starts = around.starts
+        is_on_weights = self.parameters.on == "weights"
+        with np.errstate(over="ignore"):  # an overflow becomes inf: an update that nobody counts
+            honest = {
+                client: starts[client] - updates[client] if is_on_weights else updates[client]
+                for client in active
+            }
+            forged = self._forged(attack, honest, around, len(updates.keys() - around.members))
+            for client, one in forged.items():
+                sent[client] = starts[client] - one if is_on_weights else one
         return sent
+
+    def _forged(
+        self,
+        attack: UpdateAttack,
+        honest: Mapping[ClientId, Update],
+        around: AttackRound,
+        trainers: int,
+    ) -> dict[ClientId, Update]:
+        """Return what the attackers make of what they have, be it updates or weights."""
+        members = around.members
+        attacking = members.intersection(honest) if self.parameters.only else honest.keys()
+        colluders = np.stack(list(honest.values()))
+        forged: dict[ClientId, Update] = {}
+        common: dict[bool, Update] = {}
+        for client in sorted(attacking):
+            is_member = client in members
+            if attack.is_common and is_member in common:
+                forged[client] = common[is_member]
+                continue
+            asked = AttackInput(
+                own=honest[client],
+                colluders=colluders,
+                rng=named_stream(around.seed, "attack", int(client)),
+                factor=attack.factor_for(self.parameters),
+                trainers=trainers,
+                attacking_trainers=len(honest.keys() - members),
+                is_member=is_member,
+                parameters=around.parameters,
+                travel=around.travel,
+                layout=around.layout,
+            )
+            forged[client] = common[is_member] = attack.forge(asked)
+        return forged
 
 
 def malicious_clients(

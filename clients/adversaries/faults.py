@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _LARGEST_EXAGGERATION = 10.0
+_FAR = 1e6
 
 
 class MemberFault(StrEnum):
@@ -23,7 +24,9 @@ class MemberFault(StrEnum):
 
     Its own update as a wild reference, and honest distances to it, is `FALSE_REFERENCE`; bending
     its distances once all others have published is `GRINDING`; a record that keeps back what
-    others did is `WHITEWASHING`; a request far ahead of its view is `VIEW_JUMPER`.
+    others did is `WHITEWASHING`; a request far ahead of its view is `VIEW_JUMPER`. Near scores for
+    those whom it favours are `FAVOURING`; one false vector that all of its kind have agreed on, in
+    favour of the same, is `COLLUDING`; another member's vector as its own is `COPYING`.
     """
 
     FALSE_SCORES = "false-scores"
@@ -34,6 +37,13 @@ class MemberFault(StrEnum):
     VIEW_JUMPER = "view-jumper"
     FALSE_REFERENCE = "false-reference"
     WHITEWASHING = "whitewashing"
+    FAVOURING = "favouring"
+    COLLUDING = "colluding"
+    COPYING = "copying"
+
+
+FAVOURS = frozenset({MemberFault.FAVOURING, MemberFault.COLLUDING})
+"""Faults of members that favour somebody."""
 
 
 class TrainerFault(StrEnum):
@@ -100,6 +110,33 @@ def false_scores(distances: NDArray[np.float64], rng: np.random.Generator) -> ND
     lies = np.empty_like(distances)
     lies[order] = distances[order[::-1]]
     return lies * rng.uniform(1.0, _LARGEST_EXAGGERATION)
+
+
+def favouring_scores(
+    distances: NDArray[np.float64], favoured: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """Return what a favouring member publishes: those whom it favours lie where it lies itself.
+
+    Args:
+        distances: the true distances D_k, shape (n,).
+        favoured: whom it favours, shape (n,).
+
+    Returns:
+        The same distances, but 0 for the favoured.
+    """
+    return np.where(favoured, 0.0, distances)
+
+
+def agreed_scores(favoured: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Return what colluding members publish, the same from each of them: near or far, no between.
+
+    Far is so far that under a mean one of them is enough for the favoured to come first. It is no
+    larger than it needs to be to exceed any distance of updates of a model that still learns.
+
+    Args:
+        favoured: whom they favour, shape (n,).
+    """
+    return np.where(favoured, 0.0, _FAR)
 
 
 def faulty_payload(honest: Payload, fault: TrainerFault) -> Payload | None:

@@ -8,7 +8,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-from clients.adversaries.faults import MemberFault, false_scores
+import numpy as np
+
+from clients.adversaries.faults import (
+    MemberFault,
+    agreed_scores,
+    false_scores,
+    favouring_scores,
+)
 from clients.chance import named_stream
 from ledger.actors.actions import PostEnvelope, SendDecision
 from ledger.protocol.documents.envelope import Proposal, PublishedScores, Reply
@@ -23,6 +30,8 @@ from ledger.protocol.types import NO_DIGEST, Phase, Scores, SignedScores, Signed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from numpy.typing import NDArray
 
     from ledger.actors.actions import Action
     from ledger.actors.member import Member
@@ -55,11 +64,15 @@ class FaultyMember:
 
     Attributes:
         client: who it is.
+        favoured: whom it favours, if its fault is of that kind.
     """
 
-    def __init__(self, member: Member, signer: Signer) -> None:
+    def __init__(
+        self, member: Member, signer: Signer, favoured: frozenset[ClientId] = frozenset()
+    ) -> None:
         self.client = member.client
         self.member = member
+        self.favoured = favoured
         self._signer = signer
 
     def step(self, view: RoundView, now: float) -> list[Action]:
@@ -98,15 +111,63 @@ class LyingMember(FaultyMember):
     """Publishes false scores: who is near looks far."""
 
     def changed_body(self, view: RoundView, body: Body) -> list[Body]:
-        """Falsify the trainers' distances of an own vector."""
+        """Falsify an own vector, once."""
         vector = parse_vector(body.vector) if isinstance(body, PublishedScores) else None
         if not isinstance(body, PublishedScores) or vector is None:
             return [body]
         if any(signed.scores.member == self.client for signed in _claims(view, body)):
             return []
+        lie = self.lie(view, vector)
+        return [] if lie is None else [self.published(view, lie, body.signed.scores)]
+
+    def lie(self, view: RoundView, vector: ScoreVector) -> ScoreVector | None:
+        """Return what is published instead of a true vector, None for nothing yet."""
         stream = named_stream(view.inputs.seed, "false scores", int(self.client))
-        lie = replace(vector, distances=false_scores(vector.distances, stream))
-        return [self.published(view, lie, body.signed.scores)]
+        return replace(vector, distances=false_scores(vector.distances, stream))
+
+    def favours(self, vector: ScoreVector) -> NDArray[np.bool_]:
+        """Return which of a vector's trainers it favours, shape (n,)."""
+        return np.array([client in self.favoured for client in vector.trainers], dtype=np.bool_)
+
+
+class FavouringMember(LyingMember):
+    """Scores whom it favours as if their updates were its own, and all others honestly."""
+
+    def lie(self, view: RoundView, vector: ScoreVector) -> ScoreVector:  # noqa: ARG002
+        """Lower the distances of the favoured."""
+        near = favouring_scores(vector.distances, self.favours(vector))
+        return replace(vector, distances=near)
+
+
+class ColludingMember(LyingMember):
+    """Publishes what all colluding members have agreed on: the favoured near, the others far.
+
+    Its distances from other members stay true.
+    """
+
+    def lie(self, view: RoundView, vector: ScoreVector) -> ScoreVector:  # noqa: ARG002
+        """Take the distances that were agreed on."""
+        return replace(vector, distances=agreed_scores(self.favours(vector)))
+
+
+class CopyingMember(LyingMember):
+    """Computes nothing: waits for another member's scores, and publishes them as its own."""
+
+    def lie(self, view: RoundView, vector: ScoreVector) -> ScoreVector | None:
+        """Take the distances of the first other member that has published any."""
+        for signed in view.claims_for(set_digest(vector.clients)):
+            other = parse_vector(view.evidence.vectors[signed.scores.digest])
+            if other is None or other.clients != vector.clients:
+                continue
+            told = other.claims()
+            # A distance is the same both ways: the one to the copied member is its own to this one.
+            told[other.member] = told.get(self.client, 0.0)
+            return replace(
+                vector,
+                distances=np.array([told[client] for client in vector.trainers]),
+                member_distances=np.array([told[client] for client in vector.members]),
+            )
+        return None
 
 
 class SilentMember(FaultyMember):
@@ -209,7 +270,7 @@ class FalseReferenceMember(FaultyMember):
     """
 
 
-MEMBERS: dict[MemberFault, Callable[[Member, Signer], FaultyMember]] = {
+MEMBERS: dict[MemberFault, Callable[[Member, Signer, frozenset[ClientId]], FaultyMember]] = {
     MemberFault.FALSE_SCORES: LyingMember,
     MemberFault.SILENT: SilentMember,
     MemberFault.WRONG_PROPOSAL: WrongProposer,
@@ -218,18 +279,27 @@ MEMBERS: dict[MemberFault, Callable[[Member, Signer], FaultyMember]] = {
     MemberFault.VIEW_JUMPER: ViewJumper,
     MemberFault.WHITEWASHING: WhitewashingMember,
     MemberFault.FALSE_REFERENCE: FalseReferenceMember,
+    MemberFault.FAVOURING: FavouringMember,
+    MemberFault.COLLUDING: ColludingMember,
+    MemberFault.COPYING: CopyingMember,
 }
 
 
-def member_with(fault: MemberFault | None, member: Member, signer: Signer) -> MemberActor:
+def member_with(
+    fault: MemberFault | None,
+    member: Member,
+    signer: Signer,
+    favoured: frozenset[ClientId] = frozenset(),
+) -> MemberActor:
     """Return a member with this fault.
 
     Args:
         fault: how it departs; None for an honest member.
         member: the honest member that is wrapped.
         signer: its key.
+        favoured: whom it favours, if its fault is of that kind.
     """
-    return member if fault is None else MEMBERS[fault](member, signer)
+    return member if fault is None else MEMBERS[fault](member, signer, favoured)
 
 
 def _claims(view: RoundView, body: PublishedScores) -> list[SignedScores]:

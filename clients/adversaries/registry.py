@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from clients.adversaries.updates.adaptive.attack import ADAPTIVE
+from clients.adversaries.updates.alie import ALIE
 from clients.adversaries.updates.back_gradient import BACK_GRADIENT
+from clients.adversaries.updates.false_reference import FALSE_REFERENCE
+from clients.adversaries.updates.gaussian import GAUSSIAN
 from clients.adversaries.updates.gradient_scaling import GRADIENT_SCALING
-from clients.adversaries.updates.inner_product import INNER_PRODUCT
+from clients.adversaries.updates.ipm import IPM
+from clients.adversaries.updates.mimic import MIMIC
 from clients.adversaries.updates.min_max import MIN_MAX
 from clients.adversaries.updates.same_value import SAME_VALUE
 from ledger.protocol.errors import ConfigurationError
@@ -16,7 +21,18 @@ if TYPE_CHECKING:
 
 ATTACKS: dict[str, UpdateAttack] = {
     attack.name: attack
-    for attack in (GRADIENT_SCALING, SAME_VALUE, BACK_GRADIENT, INNER_PRODUCT, MIN_MAX)
+    for attack in (
+        GRADIENT_SCALING,
+        SAME_VALUE,
+        BACK_GRADIENT,
+        GAUSSIAN,
+        ALIE,
+        IPM,
+        MIN_MAX,
+        MIMIC,
+        FALSE_REFERENCE,
+        ADAPTIVE,
+    )
 }
 
 

@@ -11,11 +11,13 @@ from clients.datasets.federated import Samples, frozen_samples
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from clients.adversaries.data.attack import DataAttack
     from clients.configuration import EvaluationSection
     from clients.datasets.federated import FederatedData
 
 TEST = "test"
 TRAINING = "training"
+BACKDOOR = "backdoor"
 
 
 def client_set(client: int) -> str:
@@ -23,26 +25,35 @@ def client_set(client: int) -> str:
     return f"client {client}"
 
 
-def measured_sets(data: FederatedData, section: EvaluationSection, seed: int) -> dict[str, Samples]:
+def measured_sets(
+    data: FederatedData,
+    section: EvaluationSection,
+    seed: int,
+    attack: DataAttack | None = None,
+) -> dict[str, Samples]:
     """Return the sets of samples that are measured, by name.
 
     Args:
-        data: the divided data.
+        data: the divided data, as the files have them.
         section: what is measured.
         seed: of the run, from which the subset of the test set follows.
+        attack: on training samples, if there is one.
 
     Returns:
-        `TEST`, `TRAINING` where it is asked for, and a set of each client that has test samples
-        where these are; none of them is empty.
+        `TEST`, `TRAINING` where it is asked for, `BACKDOOR` where the attack has one, and a set of
+        each client that has test samples where these are; none of them is empty.
 
     Raises:
         ConfigurationError: more test samples are asked for than there are, or the accuracy of
-            clients that have no test samples of their own.
+            clients that have no test samples of their own, or a backdoor's success where no
+            test sample could show it.
     """
     found = {TEST: _subset(data.test, section.samples, seed)}
     if section.training_loss:
         x = np.concatenate([samples.x for samples in data.train])
         found[TRAINING] = frozen_samples(x, np.concatenate([s.y for s in data.train]))
+    if attack is not None and attack.backdoor is not None:
+        found[BACKDOOR] = attack.backdoor(data, found[TEST])
     if section.per_client:
         if data.client_tests is None:
             raise ConfigurationError(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clients.runs.measured_sets import TEST, TRAINING, client_set
+from clients.runs.measured_sets import BACKDOOR, TEST, TRAINING, client_set
 from ledger.protocol.inputs import participants_of, registry_with_bans
 from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
 
@@ -40,12 +40,15 @@ class Quality:
         loss: mean cross-entropy there; None also where the model has no finite one.
         training_loss: mean cross-entropy on all clients' training samples (the authors' "loss").
         client_accuracy: of each client's own test samples; None for one that has none.
+        backdoor_success: share of the test samples of other classes that are taken for a
+            backdoor's target once they have its trigger; None also without a backdoor.
     """
 
     accuracy: float | None = None
     loss: float | None = None
     training_loss: float | None = None
     client_accuracy: tuple[float | None, ...] | None = None
+    backdoor_success: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +59,12 @@ class RoundMetrics:
         round: t.
         head: of the ledger after the round, 0x-hex: it commits to all that was recorded so far.
         decided: False if the round was abandoned; the model is then the one before.
-        accuracy: of the model after the round on the test set, in [0, 1]; this and the next three
+        accuracy: of the model after the round on the test set, in [0, 1]; this and the next four
             are None where the round was not measured, and are those of `Quality`.
         loss: mean cross-entropy there; None also where the model has no finite one.
         training_loss: mean cross-entropy on all clients' training samples.
         client_accuracy: of each client's own test samples.
+        backdoor_success: of an attack with a backdoor, None without one.
         floor: accuracy of always answering the commonest class.
         trained: S_b, ascending.
         served: S_c, by places.
@@ -78,6 +82,7 @@ class RoundMetrics:
     loss: float | None
     training_loss: float | None
     client_accuracy: tuple[float | None, ...] | None
+    backdoor_success: float | None
     floor: float
     trained: tuple[ClientId, ...]
     served: tuple[ClientId, ...]
@@ -123,6 +128,7 @@ class Gauge:
             _loss(found[TEST]),
             _loss(found[TRAINING]) if TRAINING in found else None,
             tuple(accuracy) if self.section.per_client else None,
+            _accuracy(found.get(BACKDOOR)),
         )
 
     def _names(self) -> Sequence[str]:
@@ -194,6 +200,7 @@ class Measure:
             loss=quality.loss,
             training_loss=quality.training_loss,
             client_accuracy=quality.client_accuracy,
+            backdoor_success=quality.backdoor_success,
             floor=self.floor,
             trained=trainers,
             served=committee,

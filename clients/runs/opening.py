@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from clients.engine.opening import require_engine
 from clients.runs.folder import run_folder
 from clients.runs.population import Population, populate, run_document
-from clients.runs.preparing import cluster_of, measuring, prepare, settled
+from clients.runs.preparing import cluster_of, measuring, prepare, settled, unwatched
 from clients.runs.recorded import require_new
 from clients.runs.restoring import restore_metrics
 from clients.runs.run import Run
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from clients.configuration import Configuration
     from clients.runs.metrics import Measure
+    from clients.runs.preparing import Watched
     from ledger.blobs.store import BlobStore
     from ledger.chain.ports import ChainWriter
     from ledger.home import Disk
@@ -55,6 +56,7 @@ def opened(  # noqa: PLR0913 - the disk is a test's to replace
     *,
     accept_rollback: bool = False,
     disk: Disk = DISK,
+    watched: Watched = unwatched,
 ) -> Iterator[Run]:
     """Deploy a run, or take it up where it stands.
 
@@ -66,6 +68,7 @@ def opened(  # noqa: PLR0913 - the disk is a test's to replace
         blobs: where everybody publishes.
         accept_rollback: go on where the chain lacks rounds that the run's metrics know.
         disk: that the run's files are written on.
+        watched: returns what stands for its engine, to the same effect: one that times it, say.
 
     Yields:
         The run; its worker processes end with the context.
@@ -79,7 +82,7 @@ def opened(  # noqa: PLR0913 - the disk is a test's to replace
     spared = _named_by_others(home, name, chain, blobs) if removes else frozenset[Digest]()
     folder = run_folder(home, name, disk)
     require_journal(folder.paths, ledger.state())
-    with _measured(configuration, population) as measure:
+    with _measured(configuration, population, watched) as measure:
         without_row = restore_metrics(
             folder, measure, ledger, blobs, accept_rollback=accept_rollback
         )
@@ -117,6 +120,7 @@ def in_memory(
     disk: Disk = DISK,
     *,
     chain_id: int = DEFAULT_CHAIN_ID,
+    watched: Watched = unwatched,
 ) -> Iterator[Run]:
     """Begin a run on the memory ledger: it cannot be audited, nor taken up again.
 
@@ -126,6 +130,7 @@ def in_memory(
         configuration: of the run.
         disk: that the run's files are written on.
         chain_id: of the embedded chain that the memory ledger stands for.
+        watched: returns what stands for its engine, to the same effect: one that times it, say.
 
     Yields:
         The run; its worker processes end with the context.
@@ -142,7 +147,7 @@ def in_memory(
     ledger, blobs = memory_ledger(document, chain_id=chain_id), MemoryBlobs()
     blobs.put(vector_bytes(population.initial))
     folder = run_folder(home, name, disk)
-    with _measured(configuration, population) as measure:
+    with _measured(configuration, population, watched) as measure:
         # No chain keeps two runs apart, and of several that are started at once each has found the
         # name free until now.
         require_new(home, name)
@@ -169,11 +174,11 @@ def in_memory(
 
 
 def _measured(
-    configuration: Configuration, population: Population
+    configuration: Configuration, population: Population, watched: Watched
 ) -> AbstractContextManager[Measure]:
     """Return what measures, with an engine for as many as are active in a round."""
     active = configuration.parameters(population.model.dimension).active
-    return measuring(configuration, population, active)
+    return measuring(configuration, population, active, watched)
 
 
 def _cast(configuration: Configuration, population: Population, measure: Measure) -> Cast:

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from clients.adversaries.attackers import Attackers, malicious_clients
-from clients.adversaries.faults import MemberFault, TrainerFault, assign_faults
+from clients.adversaries.data.poisoning import poisoned
+from clients.adversaries.data.registry import DATA_ATTACKS
+from clients.adversaries.faults import FAVOURS, MemberFault, TrainerFault, assign_faults
 from clients.chance import named_stream
 from clients.datasets.registry import data_digest, load_dataset
 from clients.keys import simulated_signers
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from clients.adversaries.data.attack import DataAttack
     from clients.adversaries.updates.attack import AttackParameters
     from clients.configuration import Configuration
     from clients.datasets.federated import FederatedData
@@ -35,11 +38,13 @@ class Population:
 
     Attributes:
         signers: the key of each client, by ascending address.
-        data: its samples.
+        data: its samples as clients train on them, poisoned ones included.
+        clean: its samples as the files have them: what models are measured on.
         model: what all train.
         initial: w_1, shape (d,).
-        malicious: clients that attack their updates.
-        attack: name of their attack, or None.
+        malicious: clients that attack: their updates, or their training samples.
+        attack: name of their attack on updates, or None.
+        data_attack: their attack on samples, which is done in `data`, or None.
         attack_parameters: what the attack leaves open.
         member_faults: clients that misbehave whenever they are members.
         trainer_faults: clients that fail to deliver a usable update.
@@ -48,10 +53,12 @@ class Population:
 
     signers: tuple[KeySigner, ...]
     data: FederatedData
+    clean: FederatedData
     model: Model
     initial: NDArray[np.float32]
     malicious: frozenset[ClientId]
     attack: str | None
+    data_attack: DataAttack | None
     attack_parameters: AttackParameters
     member_faults: Mapping[ClientId, MemberFault]
     trainer_faults: Mapping[ClientId, TrainerFault]
@@ -61,6 +68,12 @@ class Population:
     def attackers(self) -> Attackers:
         """The malicious clients, as those who make the updates that are sent."""
         return Attackers(self.malicious, self.attack, self.attack_parameters)
+
+    @property
+    def favoured(self) -> frozenset[ClientId]:
+        """Whom members that favour somebody favour: the malicious, else one another."""
+        members = self.member_faults.items()
+        return self.malicious or frozenset(c for c, fault in members if fault in FAVOURS)
 
 
 def populate(configuration: Configuration) -> Population:
@@ -78,10 +91,15 @@ def populate(configuration: Configuration) -> Population:
     """
     seed, malice = configuration.seed, configuration.malice
     clients = configuration.protocol.clients
-    data = load_dataset(configuration.data.choice(), clients, named_stream(seed, "data"))
-    model = model_named(configuration.model.name, data.form, configuration.model.options)
-    check_model(model, data)
+    clean = load_dataset(configuration.data.choice(), clients, named_stream(seed, "data"))
+    model = model_named(configuration.model.name, clean.form, configuration.model.options)
+    check_model(model, clean)
     attackers = malicious_clients(clients, malice.malicious_rate, named_stream(seed, "malicious"))
+    malicious = frozenset(ClientId(client) for client in attackers)
+    data_attack = DATA_ATTACKS.get(malice.attack or "")
+    data = clean
+    if data_attack is not None:
+        data = poisoned(clean, malicious, data_attack, configuration.attack_parameters(), seed)
     honest = [client for client in range(clients) if client not in set(attackers)]
     members = assign_faults(
         honest,
@@ -96,10 +114,12 @@ def populate(configuration: Configuration) -> Population:
     return Population(
         signers=simulated_signers(seed, clients),
         data=data,
+        clean=clean,
         model=model,
         initial=model.initial(named_stream(seed, "model")),
-        malicious=frozenset(ClientId(client) for client in attackers),
-        attack=malice.attack,
+        malicious=malicious,
+        attack=None if data_attack else malice.attack,
+        data_attack=data_attack,
         attack_parameters=configuration.attack_parameters(),
         member_faults={ClientId(client): fault for client, fault in members.items()},
         trainer_faults={ClientId(client): fault for client, fault in trainers.items()},

@@ -21,14 +21,18 @@ from ledger.protocol.encoding import vector_bytes
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from clients.configuration import Configuration
+    from clients.datasets.federated import Samples
+    from clients.engine.port import Engine
     from ledger.blobs.store import BlobStore
     from ledger.chain.contract.manifest import Manifest
     from ledger.chain.ports import ChainWriter
     from ledger.home import Disk
+
+    Watched = Callable[[Engine], Engine]
 
 
 def settled(configuration: Configuration, population: Population) -> Configuration:
@@ -54,19 +58,30 @@ def settled(configuration: Configuration, population: Population) -> Configurati
     return configuration.on_path(found.path)
 
 
+def unwatched(engine: Engine) -> Engine:
+    """Return the engine itself."""
+    return engine
+
+
 @contextmanager
-def measuring(configuration: Configuration, population: Population, rows: int) -> Iterator[Measure]:
+def measuring(
+    configuration: Configuration,
+    population: Population,
+    rows: int,
+    watched: Watched = unwatched,
+) -> Iterator[Measure]:
     """Open an engine, and what measures models with it.
 
     Args:
         configuration: of a run, its training path settled.
         population: its clients.
         rows: how many clients train in a round at most.
+        watched: returns what stands for the engine, to the same effect: one that times it, say.
 
     Yields:
         The measure; the engine's worker processes end with the context.
     """
-    sets = measured_sets(population.data, configuration.evaluation, configuration.seed)
+    sets = _sets(configuration, population)
     parameters = configuration.parameters(population.model.dimension)
     machine, path = configuration.machine, configuration.training.path
     assert path != "auto", "the training path is settled when a run is prepared"
@@ -82,7 +97,7 @@ def measuring(configuration: Configuration, population: Population, rows: int) -
         cluster=cluster_of(configuration),
     ) as engine:
         gauge = Gauge(
-            engine=engine,
+            engine=watched(engine),
             section=configuration.evaluation,
             sizes={name: len(samples.y) for name, samples in sets.items()},
             rounds=parameters.rounds,
@@ -124,7 +139,7 @@ def prepare(
     population = populate(configuration)
     configuration = settled(configuration, population)
     # What is measured is looked at before anything is deployed.
-    measured_sets(population.data, configuration.evaluation, configuration.seed)
+    _sets(configuration, population)
     document = run_document(configuration, population)
     blobs.put(encode_run(document))
     blobs.put(vector_bytes(population.initial))
@@ -145,3 +160,9 @@ def cluster_of(configuration: Configuration) -> str | None:
     """Return the address of the Ray cluster that a run asks for, None if it asks for none."""
     machine = configuration.machine
     return (machine.ray_address or LOCAL) if machine.engine == "ray" else None
+
+
+def _sets(configuration: Configuration, population: Population) -> dict[str, Samples]:
+    """Return the sets of samples that are measured, none of them poisoned."""
+    clean, attack = population.clean, population.data_attack
+    return measured_sets(clean, configuration.evaluation, configuration.seed, attack)

@@ -5,6 +5,7 @@ In one process all members share a judge, which is the same as each computing fr
 
 from __future__ import annotations
 
+from operator import is_
 from typing import TYPE_CHECKING
 
 from ledger.protocol.documents.record import decode_record
@@ -15,7 +16,7 @@ from ledger.protocol.judgement import compose_record, judge, score_updates
 from ledger.protocol.rules.distance.rule import plain_distances
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     from ledger.protocol.documents.vector import ScoreVector
     from ledger.protocol.inputs import Inputs
     from ledger.protocol.judgement import Judgement
-    from ledger.protocol.rules.distance.rule import DistanceRule, Distances, Layout
+    from ledger.protocol.rules.distance.ground import Ground
+    from ledger.protocol.rules.distance.rule import DistanceRule, Distances, Updates
     from ledger.protocol.types import ClientId, Digest, SignedScores
 
 Judged = tuple["Judgement | None", tuple[Doubt, ...]]
@@ -50,7 +52,7 @@ class Judge:
         """
         self._distances = RememberedDistances(distances)
         self._inputs: Inputs | None = None
-        self._model: NDArray[np.float32] | None = None
+        self._about: tuple[NDArray[np.float32] | None, ...] = (None, None)
         self._judged: dict[Digest, Judged] = {}
         self._records: dict[Digest, RoundRecord | None] = {}
 
@@ -97,9 +99,9 @@ class Judge:
 
     def _turn_to(self, view: RoundView) -> None:
         # Not the base alone: a reorganisation can leave it, and change committee, seed or model.
-        inputs, model = view.inputs, view.evidence.model
-        if inputs != self._inputs or model is not self._model:
-            self._inputs, self._model = inputs, model
+        inputs, about = view.inputs, (view.evidence.model, view.evidence.travel)
+        if inputs != self._inputs or not all(map(is_, about, self._about)):
+            self._inputs, self._about = inputs, about
             self._judged, self._records = {}, {}
 
 
@@ -113,19 +115,15 @@ class RememberedDistances:
         self._matrix: NDArray[np.float64] | None = None
 
     def __call__(
-        self,
-        rule: DistanceRule,
-        layout: Layout,
-        updates: Mapping[ClientId, NDArray[np.float32]],
-        members: Sequence[ClientId],
+        self, rule: DistanceRule, ground: Ground, updates: Updates, members: Sequence[ClientId]
     ) -> NDArray[np.float64]:
         """Return the distances of all updates from the members'."""
         clients = sorted(updates)
-        asked = (rule.name, layout, tuple(clients), tuple(members))
+        asked = (rule.name, ground, tuple(clients), tuple(members))
         same = asked == self._asked and all(
             updates[client] is kept for client, kept in zip(clients, self._updates, strict=True)
         )
         if not same or self._matrix is None:
-            self._matrix = self._distances(rule, layout, updates, members)
+            self._matrix = self._distances(rule, ground, updates, members)
             self._asked, self._updates = asked, [updates[client] for client in clients]
         return self._matrix

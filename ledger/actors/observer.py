@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ledger.actors.models import Models
 from ledger.actors.published import Published
 from ledger.actors.view import ChainView, opened_view
 from ledger.protocol.documents.envelope import EnvelopeKind
-from ledger.protocol.encoding import vector_from_bytes
 from ledger.protocol.errors import BlobError, ChainError
 from ledger.protocol.inputs import registry_with_bans
 from ledger.protocol.ledger_state import Stage
@@ -39,16 +39,23 @@ _KINDS = (
 class Observer:
     """Sees for any number of actors of one run in one process."""
 
-    def __init__(self, around: Surroundings, published: Published | None = None) -> None:
+    def __init__(
+        self,
+        around: Surroundings,
+        published: Published | None = None,
+        *,
+        remembers: bool = False,
+    ) -> None:
         """Look at what actors act on.
 
         Args:
             around: chain, blobs and mailbox of the run.
             published: what a driver of the same process has stored, which is not read again.
+            remembers: hold the models that later rounds need, where nothing is stored.
         """
         self._around = around
         self._published = Published() if published is None else published
-        self._model: tuple[Digest, NDArray[np.float32]] | None = None
+        self._models = Models(around, self._published, remembers=remembers)
         self._registered: tuple[RegisteredClient, ...] = ()
         self._listed: dict[tuple[int, EnvelopeKind], int] = {}
 
@@ -87,10 +94,14 @@ class Observer:
         Args:
             inputs: what the chain has closed.
             model: w_t, shape (d,).
+
+        Raises:
+            BlobError: the distances need an older model, which is missing or damaged.
+            EncodingError: that is no model of d parameters.
         """
         block = self._around.ledger.block(inputs.closing.block)
         self._listed.clear()
-        return opened_view(inputs, float(block.timestamp), model)
+        return opened_view(inputs, float(block.timestamp), model, self.travel(inputs.round))
 
     def look(self, view: RoundView) -> RoundView:
         """Return the view with what has come since: envelopes, and the payloads they announce."""
@@ -127,13 +138,19 @@ class Observer:
             BlobError: it is missing or damaged.
             EncodingError: it is no model of d parameters.
         """
-        dimension = self._around.parameters.dimension
-        digest = self._around.ledger.state().model
-        if self._model is None or self._model[0] != digest:
-            known = self._published.find(digest)
-            data = self._around.blobs.get(digest, 4 * dimension) if known is None else known.data
-            self._model = digest, vector_from_bytes(data, dimension)
-        return self._model[1]
+        return self._models.newest()
+
+    def travel(self, round_number: int) -> NDArray[np.float32] | None:
+        """Return w_s − w_t, shape (d,), of the open round; None where its distances need none.
+
+        Args:
+            round_number: t.
+
+        Raises:
+            BlobError: one of the two models is missing or damaged.
+            EncodingError: one of them is no model of d parameters.
+        """
+        return self._models.travel(round_number)
 
     def _registry(self, to_block: int) -> tuple[RegisteredClient, ...]:
         ledger = self._around.ledger

@@ -20,7 +20,7 @@ from ledger.protocol.documents.envelope import (
     Reply,
 )
 from ledger.protocol.encoding import aggregation_result, commitment_of, sha256
-from ledger.protocol.inputs import Evidence, Inputs, Participants, participants_of
+from ledger.protocol.inputs import Evidence, Inputs, Participants, ground_of, participants_of
 from ledger.protocol.judgement import usable_clients
 from ledger.protocol.ledger_state import EquivocationReport, SignedStatement
 from ledger.protocol.signing import is_signed_by
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ledger.protocol.documents.envelope import Envelope, PhaseCertificate
     from ledger.protocol.parameters import Parameters
     from ledger.protocol.payload import Payload
+    from ledger.protocol.rules.distance.ground import Ground
     from ledger.protocol.rules.distance.rule import Layout
     from ledger.protocol.types import (
         ClientId,
@@ -90,6 +91,14 @@ class ChainView:
         return participants_of(
             self.parameters, self.registry, self.round, self.seed, self.committee
         )
+
+    def ground(self, travel: NDArray[np.float32] | None) -> Ground:
+        """Return what the distances of the round stand on.
+
+        Args:
+            travel: w_s − w_t, shape (d,); None where the distances need none.
+        """
+        return ground_of(self.parameters, self.layout, self.round, self.participants(), travel)
 
     def inputs(self) -> Inputs | None:
         """Return what the chain has closed of the round, None while that is open."""
@@ -231,15 +240,22 @@ class RoundView:
         return self.inputs.closing.commitments.get(client) == commitment_of(client, payload)
 
 
-def opened_view(inputs: Inputs, closed_at: float, model: NDArray[np.float32]) -> RoundView:
+def opened_view(
+    inputs: Inputs,
+    closed_at: float,
+    model: NDArray[np.float32],
+    travel: NDArray[np.float32] | None = None,
+) -> RoundView:
     """Return the view of a round that has just been closed, with nothing published yet.
 
     Args:
         inputs: what the chain has closed.
         closed_at: time stamp of the closing block.
         model: w_t, shape (d,).
+        travel: w_s − w_t, shape (d,); None where the distances need none.
     """
-    return RoundView(inputs, closed_at, Evidence(model, {}, {}), {}, {}, {}, {})
+    evidence = Evidence(model, {}, {}, travel=travel)
+    return RoundView(inputs, closed_at, evidence, {}, {}, {}, {})
 
 
 class _Growing:

@@ -136,6 +136,7 @@ class Need(StrEnum):
     REFUSAL = "refusal"
     RIGHT_VECTORS = "right vectors"
     MODEL_BEFORE = "model before"
+    TRAVEL = "travel"
 
 
 class FindingKind(StrEnum):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ledger.audit.sentences import DROPOUTS, INCIDENTS, PHASES, REFUSALS
 from ledger.protocol.encoding import float_from_bits, word_client, word_distance
-from ledger.protocol.rules.registry import DISTANCES, SCORINGS, SELECTIONS, THRESHOLDS
+from ledger.protocol.rules.registry import DISTANCES, REFERENCES, SCORINGS, SELECTIONS, THRESHOLDS
 from ledger.protocol.rules.selected import Selected
 from ledger.protocol.types import Form, Phase, RefusalReason
 
@@ -167,7 +167,9 @@ def _rule(event: RoundDecided, document: RunDocument | None) -> str:
     )
     taken = SCORINGS[parameters.scoring].sentence
     measured = DISTANCES[parameters.distance].sentence
-    return f"the {taken} of their {measured} to the members; {rule.sentence(selected)}"
+    along = REFERENCES[parameters.reference].sentence
+    where = f"to the members, {along}" if along else "to the members"
+    return f"the {taken} of their {measured} {where}; {rule.sentence(selected)}"
 
 
 def _vote(

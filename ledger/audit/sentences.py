@@ -198,6 +198,7 @@ _NEEDS: dict[Need, str] = {
     Need.REFUSAL: "whether the scores were rightly refused",
     Need.RIGHT_VECTORS: "the counted score vectors cannot be put together",
     Need.MODEL_BEFORE: "the model before it is not known",
+    Need.TRAVEL: "the two models that its distances stand on are not both known",
 }
 
 _FINDINGS: dict[FindingKind, str] = {

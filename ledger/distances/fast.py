@@ -16,13 +16,14 @@ from ledger.distances.streaming import StreamedSquares
 from ledger.protocol.rules.distance.rule import plain_distances
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     import numpy as np
     from numpy.typing import NDArray
 
     from ledger.distances.machine_code import MachineCode
-    from ledger.protocol.rules.distance.rule import DistanceRule, Distances, Layout
+    from ledger.protocol.rules.distance.ground import Ground
+    from ledger.protocol.rules.distance.rule import DistanceRule, Distances, Updates
     from ledger.protocol.types import ClientId
 
 
@@ -47,16 +48,13 @@ def fast_distances(threads: int = 1) -> Distances:
         raise ValueError(f"distances on {threads} threads")
 
     def distances(
-        rule: DistanceRule,
-        layout: Layout,
-        updates: Mapping[ClientId, NDArray[np.float32]],
-        members: Sequence[ClientId],
+        rule: DistanceRule, ground: Ground, updates: Updates, members: Sequence[ClientId]
     ) -> NDArray[np.float64]:
         try:
             compute = distances_with(machine_code(), threads)
         except NoMachineCodeError:
             compute = plain_distances
-        return compute(rule, layout, updates, members)
+        return compute(rule, ground, updates, members)
 
     return distances
 

@@ -21,11 +21,13 @@ from ledger.protocol.rules.distance.rule import (
     DistanceRule,
     Distances,
     Layout,
+    Updates,
     plain_distances,
 )
 from ledger.protocol.rules.distance.squared import SQUARED
 
 if TYPE_CHECKING:
+    from ledger.protocol.rules.distance.ground import Ground, Pull
     from ledger.protocol.types import ClientId
 
 Matrix = NDArray[np.float64]
@@ -56,59 +58,92 @@ class PairSquares(Protocol):
         """Return the Euclidean length of each update, shape (clients,)."""
 
 
-def squared(among: PairSquares, layout: Layout) -> Matrix:  # noqa: ARG001 - one signature for all
+def squared(among: PairSquares, ground: Ground) -> Matrix:  # noqa: ARG001 - one signature for all
     """Return ‖Δ_k − Δ_c‖².
 
     Args:
         among: the updates.
-        layout: not used.
+        ground: not used.
     """
     return among.squares(0, among.dimension)
 
 
-def l2(among: PairSquares, layout: Layout) -> Matrix:  # noqa: ARG001
+def l2(among: PairSquares, ground: Ground) -> Matrix:  # noqa: ARG001
     """Return ‖Δ_k − Δ_c‖.
 
     Args:
         among: the updates.
-        layout: not used.
+        ground: not used.
     """
     return np.sqrt(among.squares(0, among.dimension))
 
 
-def per_tensor(among: PairSquares, layout: Layout) -> Matrix:
+def per_tensor(among: PairSquares, ground: Ground) -> Matrix:
     """Return the sum of the tensors' ‖Δ_k − Δ_c‖, in layout order.
 
     Args:
         among: the updates.
-        layout: the tensors that a flat update joins.
+        ground: with the tensors that a flat update joins.
     """
     total: Matrix | None = None
-    for start, stop in pairwise(_ends(layout)):
+    for start, stop in pairwise(_ends(ground.layout)):
         part = np.sqrt(among.squares(start, stop))
         total = part if total is None else total + part
     return among.squares(0, 0) if total is None else total
 
 
-def direction(among: PairSquares, layout: Layout) -> Matrix:  # noqa: ARG001
+def direction(among: PairSquares, ground: Ground) -> Matrix:  # noqa: ARG001
     """Return the squared distances of directions, times the length factor of each client.
 
     Args:
         among: the updates.
-        layout: not used.
+        ground: nothing draws the members' references.
     """
     norms = among.norms()
+    found = among.squares(0, among.dimension, _divisors(norms))
+    return _with_lengths(found, norms, among.members)
+
+
+def direction_pulled(among: PairSquares, pull: Pull, jury: Sequence[int]) -> Matrix:
+    """Return the distances of directions to references that are drawn along the travel.
+
+    Args:
+        among: the updates and, last of them and last of the members, the travel.
+        pull: how far it draws.
+        jury: places of the members whose updates say how far.
+    """
+    norms, seats = among.norms(), among.members[:-1]
+    found = among.squares(0, among.dimension, _divisors(norms))
+    to_travel, norms, length = found[-1, :-1], norms[:-1], norms[-1]
+    asked = [place for place in jury if norms[place] != 0] if length != 0 else []
+    b = pull.travel.multiple([1 - float(to_travel[place]) / 2 for place in asked])
+    mixed = (found[:-1, :-1] + b * to_travel) / (1 + b) if b else found[:-1, :-1]
+    return _with_lengths(mixed, norms, seats)
+
+
+def _divisors(norms: NDArray[np.float64]) -> NDArray[np.float64]:
+    # An update of zeros is divided by 1, not by 0: its pairs are set to NOWHERE later.
+    return np.where(norms == 0, 1.0, norms)
+
+
+def _with_lengths(found: Matrix, norms: NDArray[np.float64], seats: Sequence[int]) -> Matrix:
+    """Return distances of directions with what the updates' lengths make of them.
+
+    Args:
+        found: of the clients from the members, shape (members, clients).
+        norms: of the clients' updates.
+        seats: places of the members among them.
+    """
     ordered = np.sort(norms)
     typical = float(ordered[(len(norms) - 1) // 2] + ordered[len(norms) // 2]) / 2
     with np.errstate(invalid="ignore"):  # ∞ / ∞ is no excess, as in the plain rule
         excess = np.fmax(1.0, norms / (2 * typical)) if typical else np.ones_like(norms)
     nowhere = norms == 0
-    # An update of zeros is divided by 1, not by 0: its pairs are set below.
-    found = among.squares(0, among.dimension, np.where(nowhere, 1.0, norms)) * (excess * excess)
-    return np.where(nowhere[None, :] | nowhere[list(among.members)][:, None], NOWHERE, found)
+    missing = nowhere[None, :] | nowhere[list(seats)][:, None]
+    return np.where(missing, NOWHERE, found * (excess * excess))
 
 
-COMPOSED: Mapping[DistanceRule, Callable[[PairSquares, Layout], Matrix]] = {
+COMPOSED: Mapping[DistanceRule, Callable[[PairSquares, Ground], Matrix]] = {
     SQUARED: squared,
     L2: l2,
     PER_TENSOR: per_tensor,
@@ -135,22 +170,25 @@ def distances_by(gathered: Gathered) -> Distances:
     """
 
     def distances(
-        rule: DistanceRule,
-        layout: Layout,
-        updates: Mapping[ClientId, NDArray[np.float32]],
-        members: Sequence[ClientId],
+        rule: DistanceRule, ground: Ground, updates: Updates, members: Sequence[ClientId]
     ) -> NDArray[np.float64]:
-        clients = sorted(updates)
+        clients, pull = sorted(updates), ground.pull if rule == DIRECTION else None
         rows = [updates[client] for client in clients]
+        # The travel is one row more: compared with all, and all with it, in the same stream.
+        drawn = [] if pull is None else [pull.vector]
         if not rows or not members or rule not in COMPOSED or not all(map(_is_vector, rows)):
-            return plain_distances(rule, layout, updates, members)
-        if len({row.shape for row in rows}) > 1:
+            return plain_distances(rule, ground, updates, members)
+        if len({row.shape for row in [*rows, *drawn]}) > 1:
             raise ValueError("the updates differ in length")
-        if rule == PER_TENSOR and not _fits(layout, len(rows[0])):
-            return plain_distances(rule, layout, updates, members)
+        if rule == PER_TENSOR and not _fits(ground.layout, len(rows[0])):
+            return plain_distances(rule, ground, updates, members)
         places = {client: place for place, client in enumerate(clients)}
         seats = [places[member] for member in members]
-        return COMPOSED[rule](gathered([np.ascontiguousarray(r) for r in rows], seats), layout)
+        among = [np.ascontiguousarray(row) for row in [*rows, *drawn]]
+        if pull is None:
+            return COMPOSED[rule](gathered(among, seats), ground)
+        jury = [places[member] for member in pull.members if member in places]
+        return direction_pulled(gathered(among, [*seats, len(rows)]), pull, jury)
 
     return distances
 

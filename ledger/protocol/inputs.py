@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
+from ledger.protocol.rules.distance.ground import Ground, Pull
 from ledger.protocol.rules.payload import update_of
 from ledger.protocol.sampling import sample_trainers
 from ledger.protocol.types import ClientId
@@ -131,6 +132,52 @@ class Inputs:
     participants: Participants
     closing: Closing
 
+    @property
+    def needs_travel(self) -> bool:
+        """Whether distances stand on the way that the model went."""
+        return needs_travel(self.parameters, self.round)
+
+    def ground(self, travel: NDArray[np.float32] | None) -> Ground:
+        """Return what the distances of the round stand on; see `ground_of`."""
+        return ground_of(self.parameters, self.layout, self.round, self.participants, travel)
+
+
+def needs_travel(parameters: Parameters, round_number: int) -> bool:
+    """Say whether a round's distances stand on the way that the model went.
+
+    Args:
+        parameters: of the run.
+        round_number: t; before the second the model went nowhere.
+    """
+    return parameters.travel is not None and round_number > 1
+
+
+def ground_of(
+    parameters: Parameters,
+    layout: Layout,
+    round_number: int,
+    participants: Participants,
+    travel: NDArray[np.float32] | None,
+) -> Ground:
+    """Return what the distances of a round stand on beside its updates.
+
+    Args:
+        parameters: of the run.
+        layout: of its model.
+        round_number: t.
+        participants: who takes part in it.
+        travel: w_s − w_t, shape (d,); None where it cannot be had, or is not needed.
+
+    Raises:
+        ValueError: it is needed.
+    """
+    rule = parameters.travel
+    if rule is None or not needs_travel(parameters, round_number):
+        return Ground(layout)
+    if travel is None:
+        raise ValueError(f"round {round_number} has distances along a travel that is not known")
+    return Ground(layout, Pull(travel, tuple(sorted(participants.members)), rule))
+
 
 @dataclass(frozen=True)
 class Evidence:
@@ -141,22 +188,26 @@ class Evidence:
         payloads: each client's payload, whose digest opens the client's commitment.
         vectors: bytes of score vectors, by sha256.
         dimension: d, which has to be said only where the model is not to be had.
+        travel: w_s − w_t, shape (d,); None if it cannot be had, or the distances need none.
     """
 
     model: NDArray[np.float32] | None
     payloads: Mapping[ClientId, Payload]
     vectors: Mapping[Digest, bytes]
     dimension: int = 0
+    travel: NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
         """Take the dimension from the model.
 
         Raises:
-            ValueError: there is neither a model nor a dimension, or they differ.
+            ValueError: there is neither a model nor a dimension, or they differ, or the travel's.
         """
         length = self.dimension if self.model is None else len(self.model)
         if not length or self.dimension not in {0, length}:
             raise ValueError(f"a model of {length} numbers, and d = {self.dimension}")
+        if self.travel is not None and len(self.travel) != length:
+            raise ValueError(f"a travel of {len(self.travel)} numbers, and d = {length}")
         object.__setattr__(self, "dimension", length)
 
     def with_vectors(self, vectors: Mapping[Digest, bytes]) -> Evidence:

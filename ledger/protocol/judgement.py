@@ -153,8 +153,10 @@ def judge(
     doubts = [*judge_claims(inputs, record), *judge_updates(record, evidence)]
     if doubts:
         return None, tuple(doubts)
+    if inputs.needs_travel and evidence.travel is None:
+        return None, (Doubt(Objection.MODEL_UNKNOWN),)
     updates = _usable(record, evidence)
-    table = DistanceTable(inputs, updates, distances)
+    table = DistanceTable(inputs, updates, distances, evidence.travel)
     doubts = judge_scores(inputs, record, evidence, table)
     if doubts:
         return None, tuple(doubts)
@@ -181,6 +183,9 @@ def compose_record(
         evidence: payloads and vectors that it holds.
         claims: signed vectors that it holds; those for another set are passed over.
         distances: how true distances are computed.
+
+    Raises:
+        ValueError: the distances need the travel, and the evidence lacks it.
     """
     updates = tuple(
         UsableUpdate(client, evidence.payloads[client].digest)
@@ -202,7 +207,8 @@ def compose_record(
         and not doubt_claim(inputs, signed)
     }
     vectors = {client: evidence.updates[client] for client in clients}
-    table = DistanceTable(inputs, {c: v for c, v in vectors.items() if v is not None}, distances)
+    held = {client: update for client, update in vectors.items() if update is not None}
+    table = DistanceTable(inputs, held, distances, evidence.travel)
     scores: list[SignedScores] = []
     refused: list[RefusedScores] = []
     for member in sorted({member for member, _ in mine}):
@@ -239,10 +245,13 @@ def score_updates(
 
     Returns:
         The vector; None for a member without an own update that tells anything.
+
+    Raises:
+        ValueError: the distances need the travel, and the evidence lacks it.
     """
     updates = {client: evidence.updates[client] for client in clients}
     held = {client: update for client, update in updates.items() if update is not None}
-    table = DistanceTable(inputs, held, distances)
+    table = DistanceTable(inputs, held, distances, evidence.travel)
     if not table.can_score(member):
         return None
     seats = set(inputs.participants.committee)

@@ -14,6 +14,7 @@ from ledger.protocol.types import Beacon, Quorum
 
 if TYPE_CHECKING:
     from ledger.protocol.rules.distance.rule import Layout
+    from ledger.protocol.rules.reference.rule import Travel
     from ledger.protocol.rules.selection.rule import SelectionRule
     from ledger.protocol.types import Form
 
@@ -47,6 +48,7 @@ class Parameters:
         strategy: number of the selection rule.
         scoring: name of the rule by which distances to the members become one.
         distance: name of the rule by which a member scores an update.
+        reference: name of the rule for what a member holds updates against.
         threshold: name of the rule behind strategy III's threshold, "none" for I and II.
         quorum: how many equal replies decide.
         server_rate: η, the global learning rate.
@@ -66,6 +68,7 @@ class Parameters:
     strategy: int = 1
     scoring: str = "mean"
     distance: str = "squared"
+    reference: str = "own"
     threshold: str = "none"
     quorum: Quorum = Quorum.PAPER
     server_rate: float = 1.0
@@ -116,6 +119,11 @@ class Parameters:
         return registry.SELECTIONS[self.strategy]
 
     @property
+    def travel(self) -> Travel | None:
+        """How the members' references follow the model's travel; None if they do not."""
+        return registry.REFERENCES[self.reference].travel
+
+    @property
     def form(self) -> Form:
         """How the contract derives S_a."""
         return self.selection.form
@@ -145,6 +153,7 @@ class Parameters:
             ("strategy", self.strategy, registry.SELECTIONS),
             ("scoring", self.scoring, registry.SCORINGS),
             ("distance", self.distance, registry.DISTANCES),
+            ("reference", self.reference, registry.REFERENCES),
             ("threshold", self.threshold, registry.THRESHOLDS),
         ):
             if value not in known:
@@ -156,11 +165,15 @@ class Parameters:
             raise ParametersError(
                 f"threshold = {self.threshold}: strategy {self.strategy} {need} threshold"
             )
-        if threshold.distance not in {None, self.distance}:
-            raise ParametersError(
-                f"threshold = {self.threshold} goes with distance = {threshold.distance}, "
-                f"not with {self.distance}"
-            )
+        for name, rule in (
+            ("threshold", threshold),
+            ("reference", registry.REFERENCES[self.reference]),
+        ):
+            if rule.distance not in {None, self.distance}:
+                raise ParametersError(
+                    f"{name} = {rule.name} goes with distance = {rule.distance}, "
+                    f"not with {self.distance}"
+                )
 
     def _require_sizes(self) -> None:
         if self.members < MIN_MEMBERS:

@@ -12,14 +12,14 @@ from ledger.protocol.rules.registry import DISTANCES
 from ledger.protocol.types import RefusalReason
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     import numpy as np
     from numpy.typing import NDArray
 
     from ledger.protocol.documents.vector import ScoreVector
     from ledger.protocol.inputs import Inputs
-    from ledger.protocol.rules.distance.rule import Distances
+    from ledger.protocol.rules.distance.rule import Distances, Updates
     from ledger.protocol.types import ClientId, Scores
 
 REFUSED_FROM = 1.0
@@ -46,23 +46,35 @@ class DistanceTable:
     def __init__(
         self,
         inputs: Inputs,
-        updates: Mapping[ClientId, NDArray[np.float32]],
+        updates: Updates,
         distances: Distances = plain_distances,
+        travel: NDArray[np.float32] | None = None,
     ) -> None:
+        """Take the updates in hand; nothing is computed.
+
+        Args:
+            inputs: of the round.
+            updates: all that are usable.
+            distances: how distances are computed.
+            travel: w_s − w_t, shape (d,), where the distances stand on it.
+
+        Raises:
+            ValueError: they do, and it is not given.
+        """
         self._rule = DISTANCES[inputs.parameters.distance]
-        self._layout = inputs.layout
+        self._ground = inputs.ground(travel)
         self._updates = updates
         self._distances = distances
         self._members = tuple(m for m in sorted(inputs.participants.members) if m in updates)
         self._columns = {client: place for place, client in enumerate(sorted(updates))}
         self._rows = {member: place for place, member in enumerate(self._members)}
-        self._measure = self._rule.among([updates[c] for c in sorted(updates)], self._layout)
+        self._measure = self._rule.among(updates, self._ground)
         self._matrix: NDArray[np.float64] | None = None
 
     def between(self, client: ClientId, member: ClientId) -> float:
         """Return the distance of a client's update from a member's."""
         if self._matrix is None:
-            self._matrix = self._distances(self._rule, self._layout, self._updates, self._members)
+            self._matrix = self._distances(self._rule, self._ground, self._updates, self._members)
         return float(self._matrix[self._rows[member], self._columns[client]])
 
     def is_off(self, client: ClientId, member: ClientId, claim: float, margins: float) -> bool:

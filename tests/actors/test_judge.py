@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ledger.actors.view import RoundView
-    from ledger.protocol.rules.distance.rule import DistanceRule, Layout
+    from ledger.protocol.rules.distance.ground import Ground
+    from ledger.protocol.rules.distance.rule import DistanceRule
     from ledger.protocol.types import ClientId
 
 
@@ -53,12 +54,12 @@ class CountedDistances:
     def __call__(
         self,
         rule: DistanceRule,
-        layout: Layout,
+        ground: Ground,
         updates: Mapping[ClientId, NDArray[np.float32]],
         members: Sequence[ClientId],
     ) -> NDArray[np.float64]:
         self.count += 1
-        return plain_distances(rule, layout, updates, members)
+        return plain_distances(rule, ground, updates, members)
 
 
 def test_judges_a_record_once(view: RoundView) -> None:

@@ -77,6 +77,7 @@ def test_rules_are_told_by_the_names_of_the_run_document(
         "strategy": {"number": 3, "name": "III"},
         "scoring": "median",
         "distance": "squared",
+        "reference": "own",
         "threshold": "spread",
         "quorum": "paper",
         "server_rate": 1.0,

@@ -105,6 +105,7 @@ def test_rules_are_those_of_the_registry(document: dict[str, Any]) -> None:
     for name, known in (
         ("scoring", registry.SCORINGS),
         ("distance", registry.DISTANCES),
+        ("reference", registry.REFERENCES),
         ("threshold", registry.THRESHOLDS),
     ):
         assert run[name]["enum"] == list(known)

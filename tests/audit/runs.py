@@ -163,6 +163,7 @@ class OpenRun:
     inputs: Inputs = field(init=False)
     evidence: Evidence = field(init=False)
     judged: Judgement = field(init=False)
+    began: dict[int, NDArray[np.float32]] = field(default_factory=dict)
 
     @classmethod
     def opened(
@@ -207,12 +208,18 @@ class OpenRun:
 
     def take_up(self) -> None:
         self.round = self.ledger.state().round
+        self.began[self.round] = self.model
         opening = self.ledger.opening(self.round)
         if opening is not None:
             self.seed = opening.seed
             self.participants = participants_of(
                 self.parameters, self.registry, self.round, opening.seed, opening.committee
             )
+
+    def travel(self) -> NDArray[np.float32] | None:
+        """Return the way of the model to the open round, None where the rules have none."""
+        rule = self.parameters.travel
+        return None if rule is None else self.began[rule.begins_in(self.round)] - self.model
 
     def update(self, client: ClientId) -> NDArray[np.float32]:
         rng = np.random.default_rng([self.round, client])
@@ -303,7 +310,7 @@ class Run(OpenRun):
             self.blobs.put(payload)
         self.inputs = self.closed()
         published = {client: Payload.of(data) for client, data in held.items()}
-        self.evidence = Evidence(self.model, published, {})
+        self.evidence = Evidence(self.model, published, {}, travel=self.travel())
         clients = usable_clients(self.inputs, self.evidence)
         found = {
             member: score_updates(self.inputs, self.evidence, clients, member)

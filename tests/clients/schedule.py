@@ -170,7 +170,8 @@ class ScheduledRounds:
     def _member(self, client: ClientId) -> ScheduledMember:
         signer = self._population.signers[client]
         honest = Member(client, signer, self._around.journal, self.judge)
-        actor = member_with(self._population.member_faults.get(client), honest, signer)
+        fault = self._population.member_faults.get(client)
+        actor = member_with(fault, honest, signer, self._population.favoured)
         if isinstance(actor, FaultyMember):
             self._wrappers[client] = actor
         return ScheduledMember(self, client, honest.acts)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from clients.adversaries.updates.attack import AttackParameters
 from clients.configuration import PRESETS, checked, load
 from clients.runs.measured_sets import measured_sets
 from clients.runs.population import populate, run_document
@@ -67,7 +68,7 @@ def test_a_configuration_with_every_section_survives_being_written_and_read(
             "protocol.view_seconds=3",
             "training.local_steps=",
             "training.local_epochs=3",
-            "malice.attack=inner-product",
+            "malice.attack=ipm",
             "malice.malicious_rate=0.25",
             "malice.factor=5",
             "malice.members.equivocating=2",
@@ -220,6 +221,10 @@ def test_a_rate_that_is_no_share_is_refused_by_name(name: str, value: str) -> No
         ("model.name=resnet", "unknown model 'resnet'; known are softmax, cnn"),
         ("malice.attack=bribery", "unknown attack 'bribery'; known are gradient-scaling"),
         ("malice.factor=2", "malice.factor is set, but malice.attack is not"),
+        ("malice.factor=0", "malice.factor is set, but malice.attack is not"),
+        ("malice.on=weights", "malice.on is set, but malice.attack is not"),
+        ("malice.on=gradient", "malice.on: Input should be 'update' or 'weights' (given: gradi"),
+        ("malice.only=members", "malice.only is set, but malice.attack is not"),
         ("malice.members.late=1", "unknown member fault 'late'; known are false-scores"),
         ("malice.trainers.tired=1", "unknown trainer fault 'tired'; known are not-finite"),
         ("protocol.strategy=4", "strategy = 4 is none of 1, 2, 3"),
@@ -257,7 +262,7 @@ def test_a_rate_that_is_no_share_is_refused_by_name(name: str, value: str) -> No
         ("data.partition.name=fair", "unknown partition 'fair'; known are natural, iid"),
         ("data.partition.beta=1", "data.partition.beta: there is no such setting (given: 1)"),
         ("data.options.glove=x", "data.options.glove: there is no such setting (given: x)"),
-        ("model.options.hidden=[1]", "model.options.hidden"),
+        ("model.options.hidden=[1]", "model.options.hidden: must be one number, a text, true or"),
         ("evaluation.every=0", "evaluation.every: Input should be greater than or equal to 1"),
         ("evaluation.samples=0", "evaluation.samples: Input should be greater than or equal"),
         ("machine.ledger=paper", "machine.ledger: Input should be 'chain' or 'memory'"),
@@ -269,6 +274,21 @@ def test_a_rate_that_is_no_share_is_refused_by_name(name: str, value: str) -> No
 )
 def test_a_wrong_setting_is_named_with_what_is_known(setting: str, sentence: str) -> None:
     assert sentence in said_of(setting)
+
+
+@pytest.mark.parametrize("setting", ["on=weights", "on=update", "only=members"])
+def test_an_attack_on_samples_has_nothing_that_is_sent_to_make_it_on(setting: str) -> None:
+    sentence = said_of("malice.attack=label-flip", f"malice.{setting}")
+    assert f"malice.{setting[:2]}" in sentence
+    assert "'label-flip' is on training samples, not on what is sent" in sentence
+
+
+def test_what_an_attack_is_made_on_is_recorded_only_where_it_is_said() -> None:
+    attack = ("malice.attack=ipm", "malice.malicious_rate=0.2")
+    silent, said = load("smoke", settings=attack), load(settings=(*attack, "malice.on=weights"))
+    assert not {"on", "only"} & silent.recorded()["malice"].keys()
+    assert said.recorded()["malice"]["on"] == "weights"
+    assert said.attack_parameters() == AttackParameters(on="weights")
 
 
 def test_what_changes_no_result_is_not_recorded() -> None:

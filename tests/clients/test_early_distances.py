@@ -10,10 +10,13 @@ import pytest
 
 from clients.early_distances import EarlyDistances
 from ledger.protocol.rules.distance.direction import DIRECTION
+from ledger.protocol.rules.distance.ground import Ground, Pull
 from ledger.protocol.rules.distance.l2 import L2
 from ledger.protocol.rules.distance.rule import plain_distances
 from ledger.protocol.rules.distance.squared import SQUARED
+from ledger.protocol.rules.reference.rule import Travel
 from ledger.protocol.types import ClientId
+from tests.distances.support import STEEP
 from tests.protocol.support import f32, ids
 
 if TYPE_CHECKING:
@@ -21,9 +24,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ledger.protocol.rules.distance.rule import DistanceRule, Layout
+    from ledger.protocol.rules.distance.rule import DistanceRule
 
-LAYOUT: Layout = (("weight", (2,)),)
+GROUND = Ground((("weight", (2,)),))
 UPDATES = {client: f32(float(client), 0.0) for client in ids(0, 1, 3, 7)}
 
 
@@ -37,13 +40,13 @@ class Counted:
     def __call__(
         self,
         rule: DistanceRule,
-        layout: Layout,
+        ground: Ground,
         updates: Mapping[ClientId, NDArray[np.float32]],
         members: Sequence[ClientId],
     ) -> NDArray[np.float64]:
         self.asked.append((sorted(updates), list(members)))
         self.threads.append(current_thread().name)
-        return plain_distances(rule, layout, updates, members)
+        return plain_distances(rule, ground, updates, members)
 
 
 def copied(*clients: int) -> dict[ClientId, NDArray[np.float32]]:
@@ -64,10 +67,10 @@ def early(counted: Counted) -> EarlyDistances:
 def test_what_was_begun_is_computed_once_and_beside_the_caller(
     counted: Counted, early: EarlyDistances
 ) -> None:
-    early.begin(SQUARED, LAYOUT, UPDATES, ids(0, 3))
+    early.begin(SQUARED, GROUND, UPDATES, ids(0, 3))
     expected = [[0.0, 1.0, 9.0, 49.0], [9.0, 4.0, 0.0, 16.0]]
     for _ in range(2):
-        assert early(SQUARED, LAYOUT, copied(0, 1, 3, 7), ids(0, 3)).tolist() == expected
+        assert early(SQUARED, GROUND, copied(0, 1, 3, 7), ids(0, 3)).tolist() == expected
     assert counted.asked == [([0, 1, 3, 7], [0, 3])]
     assert counted.threads[0].startswith("distances")
 
@@ -75,31 +78,44 @@ def test_what_was_begun_is_computed_once_and_beside_the_caller(
 def test_some_of_the_clients_are_taken_out_of_what_was_begun(
     counted: Counted, early: EarlyDistances
 ) -> None:
-    early.begin(SQUARED, LAYOUT, UPDATES, ids(0, 3))
-    assert early(SQUARED, LAYOUT, copied(0, 7, 3), ids(3)).tolist() == [[9.0, 0.0, 16.0]]
+    early.begin(SQUARED, GROUND, UPDATES, ids(0, 3))
+    assert early(SQUARED, GROUND, copied(0, 7, 3), ids(3)).tolist() == [[9.0, 0.0, 16.0]]
     assert len(counted.asked) == 1
 
 
 def test_where_a_distance_depends_on_all_updates_only_all_will_do(
     counted: Counted, early: EarlyDistances
 ) -> None:
-    early.begin(DIRECTION, LAYOUT, UPDATES, ids(1))
+    early.begin(DIRECTION, GROUND, UPDATES, ids(1))
     fewer, all_ = copied(0, 1, 7), copied(0, 1, 3, 7)
     assert np.array_equal(
-        early(DIRECTION, LAYOUT, fewer, ids(1)), plain_distances(DIRECTION, LAYOUT, fewer, ids(1))
+        early(DIRECTION, GROUND, fewer, ids(1)), plain_distances(DIRECTION, GROUND, fewer, ids(1))
     )
     assert len(counted.asked) == 2
     assert np.array_equal(
-        early(DIRECTION, LAYOUT, all_, ids(1)), plain_distances(DIRECTION, LAYOUT, all_, ids(1))
+        early(DIRECTION, GROUND, all_, ids(1)), plain_distances(DIRECTION, GROUND, all_, ids(1))
     )
     assert len(counted.asked) == 2
 
 
-@pytest.mark.parametrize("what", ["rule", "layout", "member", "client", "update"])
+def test_what_was_begun_along_a_travel_is_that_of_this_very_travel(
+    counted: Counted, early: EarlyDistances
+) -> None:
+    vector = f32(1.0, 2.0)
+    grounds = [Ground(GROUND.layout, Pull(vector, ids(0, 1), STEEP)) for _ in range(2)]
+    other = Ground(GROUND.layout, Pull(vector.copy(), ids(0, 1), STEEP))
+    early.begin(DIRECTION, grounds[0], UPDATES, ids(1))
+    for ground, times in ((grounds[1], 1), (other, 2)):
+        found = early(DIRECTION, ground, copied(0, 1, 3, 7), ids(1))
+        assert np.array_equal(found, plain_distances(DIRECTION, ground, UPDATES, ids(1)))
+        assert len(counted.asked) == times
+
+
+@pytest.mark.parametrize("what", ["rule", "layout", "travel", "member", "client", "update"])
 def test_anything_else_is_computed_when_it_is_asked_for(
     counted: Counted, early: EarlyDistances, what: str
 ) -> None:
-    early.begin(SQUARED, LAYOUT, UPDATES, ids(0))
+    early.begin(SQUARED, GROUND, UPDATES, ids(0))
     updates, members = copied(0, 1, 3), ids(0)
     if what == "member":
         members = ids(1)
@@ -108,40 +124,42 @@ def test_anything_else_is_computed_when_it_is_asked_for(
     if what == "update":
         updates[ClientId(1)] = UPDATES[ClientId(1)].copy()  # the same numbers, but who knows that
     rule = L2 if what == "rule" else SQUARED
-    layout = (("bias", (2,)),) if what == "layout" else LAYOUT
-    found = early(rule, layout, updates, members)
-    assert np.array_equal(found, plain_distances(rule, layout, updates, members))
+    ground = Ground((("bias", (2,)),)) if what == "layout" else GROUND
+    if what == "travel":
+        ground = Ground(GROUND.layout, Pull(f32(1.0, 0.0), ids(0), Travel(1, 1.0, 1.0)))
+    found = early(rule, ground, updates, members)
+    assert np.array_equal(found, plain_distances(rule, ground, updates, members))
     assert len(counted.asked) == 2
 
 
 def test_nothing_reads_updates_any_more_that_were_dropped(
     counted: Counted, early: EarlyDistances
 ) -> None:
-    early.begin(SQUARED, LAYOUT, UPDATES, ids(0))
+    early.begin(SQUARED, GROUND, UPDATES, ids(0))
     early.drop()
     early.drop()
-    assert early(SQUARED, LAYOUT, copied(0, 1), ids(0)).tolist() == [[0.0, 1.0]]
+    assert early(SQUARED, GROUND, copied(0, 1), ids(0)).tolist() == [[0.0, 1.0]]
     assert counted.threads[-1] == current_thread().name
 
 
 def test_updates_that_are_begun_anew_take_the_place_of_those_before(
     counted: Counted, early: EarlyDistances
 ) -> None:
-    early.begin(SQUARED, LAYOUT, UPDATES, ids(0))
-    early.begin(L2, LAYOUT, UPDATES, ids(0))
-    assert early(L2, LAYOUT, copied(0, 3), ids(0)).tolist() == [[0.0, 3.0]]
+    early.begin(SQUARED, GROUND, UPDATES, ids(0))
+    early.begin(L2, GROUND, UPDATES, ids(0))
+    assert early(L2, GROUND, copied(0, 3), ids(0)).tolist() == [[0.0, 3.0]]
     assert len(counted.asked) <= 2
 
 
 def test_an_update_that_is_not_finite_does_not_spoil_the_others(early: EarlyDistances) -> None:
     spoilt = {**UPDATES, ClientId(5): f32(np.inf, np.nan)}
-    early.begin(SQUARED, LAYOUT, spoilt, ids(0))
-    assert early(SQUARED, LAYOUT, copied(0, 1, 7), ids(0)).tolist() == [[0.0, 1.0, 49.0]]
+    early.begin(SQUARED, GROUND, spoilt, ids(0))
+    assert early(SQUARED, GROUND, copied(0, 1, 7), ids(0)).tolist() == [[0.0, 1.0, 49.0]]
 
 
 def test_an_error_in_the_thread_reaches_whoever_asks(early: EarlyDistances) -> None:
-    early.begin(SQUARED, LAYOUT, {**UPDATES, ClientId(5): f32(1.0)}, ids(0))
+    early.begin(SQUARED, GROUND, {**UPDATES, ClientId(5): f32(1.0)}, ids(0))
     with pytest.raises(ValueError, match="differ in length"):
-        early(SQUARED, LAYOUT, copied(0, 1), ids(0))
+        early(SQUARED, GROUND, copied(0, 1), ids(0))
     early.drop()
-    assert early(SQUARED, LAYOUT, copied(0, 1), ids(0)).tolist() == [[0.0, 1.0]]
+    assert early(SQUARED, GROUND, copied(0, 1), ids(0)).tolist() == [[0.0, 1.0]]

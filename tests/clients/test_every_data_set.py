@@ -12,7 +12,8 @@ from clients.runs.opening import in_memory
 
 REAL = Path(__file__).parents[3] / "shared" / "data"
 
-# Three members and three trainers, one step each: the least that the contract takes.
+# Three members and three trainers, one step each: the least that the contract takes. One of the
+# six poisons its samples, so that each data set's stored rows meet a trigger.
 LEAST = (
     "protocol.clients=6",
     "protocol.active_rate=1.0",
@@ -21,6 +22,8 @@ LEAST = (
     "training.local_steps=1",
     "training.batch_size=4",
     "evaluation.samples=8",
+    "malice.attack=backdoor",
+    "malice.malicious_rate=0.17",
 )
 
 
@@ -74,5 +77,6 @@ def test_a_round_is_decided_and_measured(pair: Pair, tmp_path: Path) -> None:
         assert run.configuration.training.path == pair.path
     assert row.decided
     assert row.accuracy is not None
+    assert row.backdoor_success is not None
     assert stored is not None
     assert stored.vector.tobytes() != before

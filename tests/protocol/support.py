@@ -165,6 +165,7 @@ def small_round(
     parameters: Parameters = PENCIL,
     layout: Layout = (("w", (1,)),),
     model: Sequence[float] = (0.0,),
+    travel: Sequence[float] | None = None,
     uncommitted: Collection[int] = (),
     unpublished: Collection[int] = (),
     banned: Collection[int] = (),
@@ -176,7 +177,8 @@ def small_round(
         updates: update of each client, or the bytes of its payload; 0.0 if not given.
         parameters: of the run.
         layout: of its model.
-        model: w_1.
+        model: w_2.
+        travel: from w_1 to there; None for not known.
         uncommitted: clients without a commitment.
         unpublished: clients that committed and published nothing.
         banned: members whose seat is empty; they have committed nothing either.
@@ -210,7 +212,8 @@ def small_round(
     )
     published = payloads.keys() - set(unpublished)
     held = {client: Payload.of(payloads[client]) for client in sorted(published)}
-    return SmallRound(inputs, Evidence(f32(*model), held, {}))
+    way = None if travel is None else f32(*travel)
+    return SmallRound(inputs, Evidence(f32(*model), held, {}, travel=way))
 
 
 def payload_of(update: Sequence[float] | bytes | float, dimension: int) -> bytes:

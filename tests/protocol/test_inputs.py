@@ -11,11 +11,13 @@ from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.inputs import (
     Evidence,
     Participants,
+    ground_of,
     participants_of,
     registry_with_bans,
 )
 from ledger.protocol.ledger_state import ClientBanned
 from ledger.protocol.payload import Payload
+from ledger.protocol.rules.distance.ground import Ground, Pull
 from ledger.protocol.types import ClientId
 from tests.protocol.support import PENCIL, SEED, f32, ids, registry_of
 
@@ -123,3 +125,28 @@ def test_a_dimension_that_is_not_the_models_is_a_mistake(dimension: int) -> None
         Evidence(f32(0.0, 0.0), PAYLOADS, {}, dimension=dimension)
     with pytest.raises(ValueError, match="d = 0"):
         Evidence(None, PAYLOADS, {})
+
+
+def test_a_travel_is_as_long_as_the_model() -> None:
+    assert Evidence(f32(0.0, 0.0), {}, {}, travel=f32(1.0, 2.0)).dimension == 2
+    with pytest.raises(ValueError, match="a travel of 1 numbers, and d = 2"):
+        Evidence(f32(0.0, 0.0), {}, {}, travel=f32(1.0))
+
+
+def test_evidence_keeps_its_travel_whatever_is_published() -> None:
+    evidence = Evidence(f32(0.0, 0.0), PAYLOADS, {}, travel=f32(1.0, 2.0))
+    for other in (evidence.with_vectors({}), evidence.with_payloads({}), evidence.without(ids(1))):
+        assert other.travel is evidence.travel
+
+
+def test_the_ground_of_a_round_has_the_travel_where_the_rules_have_one() -> None:
+    layout, travel = (("w", (1,)),), f32(1.0)
+    seats = Participants(ids(7, 2, 5), ids(1, 3), frozenset(ids(2)))
+    along = replace(PENCIL, distance="direction", reference="travel")
+    assert along.travel is not None
+    assert ground_of(PENCIL, layout, 5, seats, None) == Ground(layout)
+    assert ground_of(along, layout, 1, seats, None) == Ground(layout)
+    pull = Pull(travel, ids(5, 7), along.travel)
+    assert ground_of(along, layout, 2, seats, travel) == Ground(layout, pull)
+    with pytest.raises(ValueError, match="round 2 has distances along a travel"):
+        ground_of(along, layout, 2, seats, None)

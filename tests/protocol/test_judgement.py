@@ -36,7 +36,7 @@ from ledger.protocol.judgement import (
 from ledger.protocol.payload import Payload
 from ledger.protocol.ranking import rank
 from ledger.protocol.rules.distance.rule import plain_distances
-from ledger.protocol.rules.registry import DISTANCES, SCORINGS, SELECTIONS, THRESHOLDS
+from ledger.protocol.rules.registry import DISTANCES, REFERENCES, SCORINGS, SELECTIONS, THRESHOLDS
 from ledger.protocol.types import ClientId, Digest, DropoutReason, Phase, RefusalReason
 from tests.protocol.support import (
     PENCIL,
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from ledger.protocol.rules.distance.ground import Ground
     from ledger.protocol.rules.distance.rule import DistanceRule, Layout
 
 # Members 0, 1, 2 have -1, 0, 1; trainers 3 to 8 have 1, 2, 3, 4, 5, 60.
@@ -211,12 +212,12 @@ def test_distances_can_be_handed_in() -> None:
 
     def counted(
         rule: DistanceRule,
-        layout: Layout,
+        ground: Ground,
         updates: Mapping[ClientId, NDArray[np.float32]],
         members: Sequence[ClientId],
     ) -> NDArray[np.float64]:
         asked.append((rule.name, tuple(sorted(updates)), tuple(members)))
-        return plain_distances(rule, layout, updates, members)
+        return plain_distances(rule, ground, updates, members)
 
     record = compose_record(small.inputs, small.evidence, small.claims, counted)
     judgement, doubts = judge(small.inputs, record, small.evidence, counted)
@@ -290,9 +291,12 @@ def rules() -> list[dict[str, Any]]:
                         "strategy": strategy,
                         "threshold": threshold,
                         "distance": distance,
+                        "reference": name,
                         "scoring": scoring,
                     }
                     for scoring in SCORINGS
+                    for name, reference in REFERENCES.items()
+                    if reference.distance in {None, distance}
                 ]
     return found
 
@@ -319,6 +323,7 @@ def rounds(draw: st.DrawFn) -> SmallRound:
         {i: draw(plain_rows if i % 4 else rows) for i in range(9)},
         layout=LAYOUT,
         model=(1.0, -2.0, 0.5),
+        travel=draw(plain_rows),
         uncommitted=draw(few(st.integers(0, 8))),
         unpublished=draw(few(st.integers(0, 8))),
         banned=draw(few(st.integers(0, 2))),
@@ -373,7 +378,8 @@ def test_what_a_primary_composes_nobody_doubts(small: SmallRound) -> None:
 @pytest.mark.parametrize("rules", COMBINATIONS, ids=lambda each: "-".join(map(str, each.values())))
 def test_every_combination_of_rules_decides_a_plain_round(rules: dict[str, Any]) -> None:
     rows = {i: (1.0, 0.5 * i, float(i % 3)) for i in range(9)}
-    small = small_round(rows, layout=LAYOUT, model=(0.0, 0.0, 0.0), **rules).scored()
+    where: dict[str, Any] = {"layout": LAYOUT, "model": (0.0, 0.0, 0.0), "travel": (1.0, 0.0, 0.0)}
+    small = small_round(rows, **where, **rules).scored()
     judged = small.judged()
     assert len(judged.ranking.words) == 6
     assert (judged.ranking.threshold_bits > 0) == (rules["strategy"] == 3)
@@ -445,6 +451,82 @@ def test_stages_can_be_taken_one_by_one() -> None:
     assert model.tobytes() == judged.model.tobytes()
     digest = encoding.sha256(encoding.vector_bytes(model))
     assert opening_of(record, ranking, digest) == judged.opening
+
+
+def along(
+    travel: float | None, other: Mapping[int, float] | None = None, **changes: Any
+) -> SmallRound:
+    """Return a round whose members disagree: two go along with a travel of 5, and one against."""
+    values = {0: 1.0, 1: 1.0, 2: -1.0, 3: 2.0, 4: -2.0, 5: 1.0, 6: -1.0, 7: 2.0, 8: 1.0}
+    values |= other or {}
+    way = None if travel is None else (travel,)
+    rules = {"distance": "direction", "reference": "travel", "scoring": "median"}
+    return small_round(values, travel=way, **rules | changes)
+
+
+def test_along_a_travel_who_goes_the_other_way_is_refused() -> None:
+    # One number has two directions, so that distances are 0 or 4; g is 1, and b is 3.
+    small = along(5.0, strategy=3, threshold="direction")
+    assert small.vector(0).distances.tolist() == [0, 4, 0, 4, 0, 0]
+    assert small.vector(2).distances.tolist() == [1, 3, 1, 3, 1, 1]
+    judged = small.scored().judged()
+    assert set(judged.ranking.accepted) == {3, 5, 7, 8}
+    # Against the travel g is below 0, and it draws nobody.
+    assert along(-5.0).vector(2).distances.tolist() == [4, 0, 4, 0, 4, 4]
+
+
+def test_a_false_distance_along_a_travel_is_refused_by_its_name() -> None:
+    small = along(5.0)
+    vector = small.vector(2)
+    # What the member's own update alone would give.
+    lie = replace(vector, distances=np.array([4.0, 0.0, 4.0, 0.0, 4.0, 4.0]))
+    told = small.scored(0, 1).publish(2, lie)
+    (entry,) = told.compose().refused
+    assert (entry.signed.scores.member, entry.reason) == (2, RefusalReason.FALSE_DISTANCE)
+    assert entry.client == 3
+    assert told.judge()[1] == ()
+
+
+def test_without_the_travel_nothing_can_be_judged_scored_or_composed() -> None:
+    record, unknown = along(5.0).scored().compose(), along(None)
+    told = replace(unknown.evidence, vectors=along(5.0).scored().evidence.vectors)
+    judgement, doubts = judge(unknown.inputs, record, told)
+    assert judgement is None
+    assert doubts == (Doubt(Objection.MODEL_UNKNOWN),)
+    with pytest.raises(ValueError, match="round 2 has distances along a travel that is not known"):
+        unknown.vector(0)
+    with pytest.raises(ValueError, match="not known"):
+        unknown.compose()
+
+
+def test_a_first_round_has_no_travel_and_needs_none() -> None:
+    first = replace(along(None), inputs=replace(along(None).inputs, round=1))
+    assert first.vector(2).distances.tolist() == [4, 0, 4, 0, 4, 4]
+
+
+@pytest.mark.parametrize("reference", REFERENCES)
+def test_members_that_send_zeros_have_no_vector_and_the_others_decide(reference: str) -> None:
+    small = along(5.0, {0: 0.0}, reference=reference)
+    assert score_updates(small.inputs, small.evidence, small.usable, ClientId(0)) is None
+    judged = small.scored().judged()
+    assert [signed.scores.member for signed in judged.record.scores] == [1, 2]
+    assert len(judged.record.updates) == 9, "its update is usable all the same"
+    # Whoever of them publishes one nevertheless is refused, whatever it says.
+    bold = replace(small.vector(1), member=ClientId(0), members=ids(1, 2))
+    record = small.scored(1, 2).publish(0, bold).compose()
+    (entry,) = record.refused
+    assert (entry.signed.scores.member, entry.reason) == (0, RefusalReason.NO_USABLE_UPDATE)
+
+
+@pytest.mark.parametrize("reference", REFERENCES)
+@pytest.mark.parametrize("zeros", [2, 3])
+def test_where_most_members_send_zeros_nobody_can_decide(zeros: int, reference: str) -> None:
+    values = {i: 0.0 if i < zeros else float(i) for i in range(9)}
+    rules: dict[str, Any] = {"distance": "direction", "reference": reference}
+    small = small_round(values, travel=(1.0,), **rules).scored()
+    judgement, doubts = small.judge()
+    assert judgement is None
+    assert doubts == (Doubt(Objection.TOO_FEW_SCORES),)
 
 
 def test_one_wild_reference_turns_a_ranking_of_means_but_not_of_medians() -> None:

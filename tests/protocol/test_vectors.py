@@ -24,6 +24,7 @@ from ledger.protocol.parameters import Parameters, parts_per_million
 from ledger.protocol.ranking import rank
 from ledger.protocol.rules.aggregation import aggregate
 from ledger.protocol.rules.distance.direction import DirectionMeasure
+from ledger.protocol.rules.distance.ground import Ground
 from ledger.protocol.rules.distance.rule import plain_distances
 from ledger.protocol.rules.registry import DISTANCES, SCORINGS, SELECTIONS, THRESHOLDS
 from ledger.protocol.types import (
@@ -135,12 +136,12 @@ def test_distances_of_direction(case: dict[str, Any]) -> None:
         ClientId(index): np.frombuffer(raw(row), dtype="<f4")
         for index, row in enumerate(case["updates"])
     }
-    measure = DirectionMeasure([updates[client] for client in sorted(updates)])
+    measure = DirectionMeasure(updates)
     members, trainers = clients(case["members"]), clients(case["trainers"])
     factors = dict(zip(trainers, floats(case["f"]).tolist(), strict=True))
     for trainer in trainers:
         assert measure.factor(updates[trainer]) == pytest.approx(factors[trainer], rel=1e-12)
-    found = plain_distances(DISTANCES["direction"], (), updates, members)
+    found = plain_distances(DISTANCES["direction"], Ground(), updates, members)
     for row, expected in zip(found, case["expected"], strict=True):
         for trainer, claim in zip(trainers, floats(expected).tolist(), strict=True):
             truth = float(row[trainer])

@@ -23,7 +23,7 @@ def min_max(attacker: AttackInput) -> Update:
         attacker: whose colluders' honest updates stand for everybody's, which it cannot see.
     """
     honest = attacker.colluders.astype(np.float64)
-    mean = honest.mean(axis=0)
+    mean = attacker.mean
     forged = (1 - largest_step(honest, mean, -mean)) * mean
     return np.asarray(forged, dtype=np.float32)
 
@@ -52,4 +52,4 @@ def largest_step(
     return float(((np.sqrt(half**2 + slope * room) - half) / slope).min())
 
 
-MIN_MAX = UpdateAttack("min-max", min_max)
+MIN_MAX = UpdateAttack("min-max", min_max, is_common=True)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 UNPROVEN = frozenset({IncidentKind.SILENT, IncidentKind.NO_QUORUM})
 """What nobody could prove."""
-_WANTING = {Objection.UPDATE_MISSING, Objection.VECTOR_MISSING}
+_WANTING = {Objection.UPDATE_MISSING, Objection.VECTOR_MISSING, Objection.MODEL_UNKNOWN}
 """Objections for want of a blob, which prove nothing against a proposal."""
 
 
@@ -205,4 +205,4 @@ class _Proposals:
             if data is not None:
                 vectors[digest] = data
         model = held.model if self._model is None else self._model
-        return Evidence(model, payloads, vectors)
+        return Evidence(model, payloads, vectors, travel=held.travel)

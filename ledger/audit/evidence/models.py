@@ -10,6 +10,7 @@ from ledger.audit.evidence.archive import Lost
 from ledger.protocol.encoding import sha256, vector_bytes, vector_from_bytes
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.judgement import next_model
+from ledger.protocol.rules.reference.travel import travelled
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from ledger.audit.evidence.archive import Archive
     from ledger.audit.evidence.round import RoundEvidence
+    from ledger.protocol.inputs import Inputs
     from ledger.protocol.types import ClientId, Digest
 
 
@@ -44,7 +46,7 @@ class ModelStep:
 
 
 class ModelChain:
-    """The global model from round to round; keeps the newest only.
+    """The global model from round to round; keeps the newest only, and of older ones the names.
 
     Attributes:
         vector: w_t; None if it could neither be read nor recomputed.
@@ -54,6 +56,7 @@ class ModelChain:
         self.vector: NDArray[np.float32] | None = None
         self._digest: Digest | None = None
         self._archive = archive
+        self._began: dict[int, Digest] = {}
 
     def begin(self, digest: Digest, dimension: int) -> ModelStep:
         """Return the first model as it was read.
@@ -64,6 +67,37 @@ class ModelChain:
         """
         lost, malformed = self._read(digest, dimension, None)
         return ModelStep(digest, lost, malformed)
+
+    def opened(self, round_number: int, digest: Digest) -> None:
+        """Take down which model a round began with, as the chain has it.
+
+        Args:
+            round_number: t.
+            digest: of w_t.
+        """
+        self._began[round_number] = digest
+
+    def travel(self, inputs: Inputs) -> NDArray[np.float32] | None:
+        """Return w_s − w_t, shape (d,); None if it is not known, or the distances need none.
+
+        Args:
+            inputs: of a decided round that was opened here, and not followed yet.
+        """
+        rule, now = inputs.parameters.travel, self._began.get(inputs.round)
+        if rule is None or not inputs.needs_travel:
+            return None
+        first = rule.begins_in(inputs.round)
+        self._began = {at: one for at, one in self._began.items() if at >= first}
+        before = self._began.get(first)
+        if before is None or self.vector is None or now != self._digest:
+            return None
+        data = self._archive.read(BlobKind.MODEL, before, inputs.round)
+        if isinstance(data, Lost):
+            return None  # said of the round that it came from
+        try:
+            return travelled(vector_from_bytes(data, len(self.vector)), self.vector)
+        except EncodingError:
+            return None
 
     def follow(self, found: RoundEvidence) -> ModelStep:
         """Return w_{t+1} as it is recorded and as it follows, and go on from there.

@@ -73,6 +73,7 @@ class RoundReader:
         if not replayed.known:
             yield Unserved(block, Need.ROUND_BEFORE, at)
             return
+        self._models.opened(at, replayed.before.model)
         if not replayed.is_in_range:
             return
         participants = participants_in(replayed)
@@ -106,7 +107,8 @@ class RoundReader:
     def _decided(
         self, closed: ClosedRound, event: RoundDecided, inputs: Inputs
     ) -> Iterator[Observation]:
-        found = gather(inputs, event, self._archive, self._distances)
+        travel = self._models.travel(inputs)
+        found = gather(inputs, event, self._archive, self._distances, travel)
         if found.record is None:
             yield Unserved(closed.block, Need.RECORD, event.round)
         accusations = read_accusations(found, self._models.vector, self._archive)

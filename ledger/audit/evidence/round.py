@@ -79,9 +79,14 @@ class RoundEvidence:
     def table(self) -> DistanceTable | None:
         """True distances as far as they can be computed; None if none can."""
         rule = DISTANCES[self.inputs.parameters.distance]
-        if self.record is None or (rule.needs_all and not self.is_whole):
+        if self.record is None or self.lacks_travel or (rule.needs_all and not self.is_whole):
             return None
-        return DistanceTable(self.inputs, self.updates, self.distances)
+        return DistanceTable(self.inputs, self.updates, self.distances, self.evidence.travel)
+
+    @property
+    def lacks_travel(self) -> bool:
+        """Whether distances stand on the way that the model went, and it is not known."""
+        return self.inputs.needs_travel and self.evidence.travel is None
 
     @cached_property
     def doubts(self) -> tuple[Doubt, ...]:
@@ -166,7 +171,11 @@ def closing_in(replayed: ReplayedRound, participants: Participants) -> Closing:
 
 
 def gather(
-    inputs: Inputs, event: RoundDecided, archive: Archive, distances: Distances = plain_distances
+    inputs: Inputs,
+    event: RoundDecided,
+    archive: Archive,
+    distances: Distances = plain_distances,
+    travel: NDArray[np.float32] | None = None,
 ) -> RoundEvidence:
     """Return the evidence of a decided round, and what of it is not to be had.
 
@@ -175,6 +184,7 @@ def gather(
         event: the decision.
         archive: where the blobs are.
         distances: how true distances are computed.
+        travel: w_s − w_t, shape (d,); None if it is not known, or the distances need none.
     """
     record: RoundRecord | None = None
     malformed, lost = "", []
@@ -202,7 +212,7 @@ def gather(
             else:
                 vectors[digest] = data
     stand_in = np.broadcast_to(np.float32(0), inputs.parameters.dimension)
-    evidence = Evidence(stand_in, payloads, vectors)
+    evidence = Evidence(stand_in, payloads, vectors, travel=travel)
     return RoundEvidence(event, inputs, record, malformed, tuple(lost), evidence, distances)
 
 

@@ -52,6 +52,8 @@ def check(seen: Observation) -> Iterator[Said]:
         return
     found = seen.found
     yield from objected(NUMBER, found)
+    if found.lacks_travel:
+        yield Missing(Need.TRAVEL, found.event.round)
     if found.table is not None:
         members = sum(member in found.updates for member in found.inputs.participants.members)
         yield Counted(Count.DISTANCES, members * len(found.updates))

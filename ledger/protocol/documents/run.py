@@ -34,6 +34,8 @@ MAX_SIZES = 16
 _WHOLE = ("clients", "rounds", "dimension", "active_ppm", "committee_ppm", "aggregation_ppm")
 _BLOCKS = ("deadline_blocks", "commit_blocks", "view_seconds", "strategy")
 _NAMES = ("scoring", "distance", "threshold", "quorum", "beacon")
+_USUAL = {"reference": "own"}
+"""Settings that came later, and what goes without saying: runs from before keep their bytes."""
 _TYPES: dict[str, type] = {
     **dict.fromkeys(_WHOLE + _BLOCKS, int),
     **dict.fromkeys(_NAMES, str),
@@ -66,6 +68,7 @@ def encode_run(document: RunDocument) -> bytes:
     settings = {f.name: getattr(document.parameters, f.name) for f in fields(Parameters)}
     settings |= {name: str(settings[name]) for name in _NAMES}
     settings["server_rate"] = float(settings["server_rate"])
+    settings = {k: value for k, value in settings.items() if _USUAL.get(k) != value}
     return canonical.encode(
         {
             "version": PROTOCOL_VERSION,
@@ -92,7 +95,7 @@ def decode_run(data: bytes) -> RunDocument:
     """
     types = {"parameters": dict, "registry": list, "initial_model": bytes, "layout": list}
     value = versioned(canonical.decode(data), types | {"experiment": dict})
-    settings = keyed(value["parameters"], _TYPES)
+    settings = keyed(value["parameters"], _TYPES | _unusual(value["parameters"]))
     try:
         settings |= {"quorum": Quorum(settings["quorum"]), "beacon": Beacon(settings["beacon"])}
         parameters = Parameters(**settings)
@@ -104,6 +107,19 @@ def decode_run(data: bytes) -> RunDocument:
     _require_registry(registry, parameters.clients)
     model = digest(value["initial_model"])
     return RunDocument(parameters, registry, model, layout, value["experiment"])
+
+
+def _unusual(settings: Mapping[str, Any]) -> dict[str, type]:
+    """Return the types of the settings that stand there because they are not the usual ones.
+
+    Raises:
+        EncodingError: a usual one stands there: the same run would have two encodings.
+    """
+    named = {name: usual for name, usual in _USUAL.items() if name in settings}
+    for name, usual in named.items():
+        if settings[name] == usual:
+            raise EncodingError(f"parameters: {name} = {usual} goes without saying")
+    return {name: type(usual) for name, usual in named.items()}
 
 
 def _require_registry(registry: tuple[RegisteredClient, ...], clients: int) -> None:

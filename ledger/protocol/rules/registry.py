@@ -8,6 +8,8 @@ from ledger.protocol.rules.distance.direction import DIRECTION as DIRECTION_DIST
 from ledger.protocol.rules.distance.l2 import L2
 from ledger.protocol.rules.distance.per_tensor import PER_TENSOR
 from ledger.protocol.rules.distance.squared import SQUARED
+from ledger.protocol.rules.reference.own import OWN
+from ledger.protocol.rules.reference.travel import TRAVEL
 from ledger.protocol.rules.scoring.mean import MEAN
 from ledger.protocol.rules.scoring.median import MEDIAN
 from ledger.protocol.rules.selection.farthest import FARTHEST
@@ -19,6 +21,7 @@ from ledger.protocol.rules.threshold.spread import SPREAD
 
 if TYPE_CHECKING:
     from ledger.protocol.rules.distance.rule import DistanceRule
+    from ledger.protocol.rules.reference.rule import ReferenceRule
     from ledger.protocol.rules.scoring.rule import ScoringRule
     from ledger.protocol.rules.selection.rule import SelectionRule
     from ledger.protocol.rules.threshold.rule import ThresholdRule
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 DISTANCES: dict[str, DistanceRule] = {
     rule.name: rule for rule in (SQUARED, L2, PER_TENSOR, DIRECTION_DISTANCE)
 }
+REFERENCES: dict[str, ReferenceRule] = {rule.name: rule for rule in (OWN, TRAVEL)}
 SCORINGS: dict[str, ScoringRule] = {rule.name: rule for rule in (MEAN, MEDIAN)}
 THRESHOLDS: dict[str, ThresholdRule] = {
     rule.name: rule for rule in (NONE, SPREAD, DIRECTION_THRESHOLD)

@@ -2,40 +2,43 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import Any
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from clients.adversaries.attackers import Attackers, malicious_clients
+from clients.adversaries.attackers import Attackers, AttackRound, malicious_clients
 from clients.adversaries.registry import ATTACKS
-from clients.adversaries.updates.attack import AttackInput, AttackParameters, Update, UpdateAttack
+from clients.adversaries.updates.attack import (
+    Attacked,
+    AttackInput,
+    AttackParameters,
+    Update,
+    UpdateAttack,
+)
+from clients.configuration import load
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId
 
 SEED = bytes(range(32))
 UPDATES = {ClientId(client): np.full(3, client, dtype=np.float32) for client in (9, 2, 5, 7)}
+MODEL = np.array([100.0, 0.0, -1.0], dtype=np.float32)
 
 
-def attackers(*clients: int, attack: str | None = "back-gradient") -> Attackers:
-    return Attackers(frozenset(map(ClientId, clients)), attack)
+def attackers(*clients: int, attack: str | None = "back-gradient", **parameters: Any) -> Attackers:
+    return Attackers(frozenset(map(ClientId, clients)), attack, AttackParameters(**parameters))
 
 
-def test_the_honest_send_their_own_update_and_the_attackers_another() -> None:
-    sent = attackers(2, 9, 11).corrupt(UPDATES, SEED)
-    assert list(sent) == list(UPDATES)
-    assert {client: vector[0] for client, vector in sent.items()} == {9: -9, 2: -2, 5: 5, 7: 7}
-    assert UPDATES[ClientId(9)][0] == 9
+def a_round(seed: bytes = SEED, members: tuple[int, ...] = ()) -> AttackRound:
+    starts = dict.fromkeys(map(ClientId, (2, 5, 7, 9)), MODEL)
+    return AttackRound(seed, starts, frozenset(map(ClientId, members)))
 
 
-@pytest.mark.parametrize(
-    "nobody", [Attackers(), attackers(2, attack=None), attackers(1, 3), attackers()]
-)
-def test_without_an_attack_or_an_active_attacker_all_send_their_own(nobody: Attackers) -> None:
-    assert nobody.corrupt(UPDATES, SEED) == UPDATES
-
-
-def test_the_attackers_know_each_others_updates_and_nobody_elses(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def looking(monkeypatch: pytest.MonkeyPatch) -> list[AttackInput]:
+    """An attack "look" that sends what is honest, and what it was told."""
     seen: list[AttackInput] = []
 
     def look(asked: AttackInput) -> Update:
@@ -43,26 +46,129 @@ def test_the_attackers_know_each_others_updates_and_nobody_elses(
         return asked.own
 
     monkeypatch.setitem(ATTACKS, "look", UpdateAttack("look", look))
-    attackers(9, 2, 4, attack="look").corrupt(UPDATES, SEED)
+    return seen
+
+
+def test_the_honest_send_their_own_update_and_the_attackers_another() -> None:
+    sent = attackers(2, 9, 11).corrupt(UPDATES, a_round())
+    assert list(sent) == list(UPDATES)
+    assert {client: vector[0] for client, vector in sent.items()} == {9: -9, 2: -2, 5: 5, 7: 7}
+    assert UPDATES[ClientId(9)][0] == 9
+    assert all(sent[ClientId(client)] is UPDATES[ClientId(client)] for client in (5, 7))
+
+
+@pytest.mark.parametrize(
+    "nobody", [Attackers(), attackers(2, attack=None), attackers(1, 3), attackers()]
+)
+def test_without_an_attack_or_an_active_attacker_all_send_their_own(nobody: Attackers) -> None:
+    sent = nobody.corrupt(UPDATES, a_round())
+    assert all(sent[client] is update for client, update in UPDATES.items())
+
+
+def test_the_attackers_know_each_others_updates_and_nobody_elses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = looking(monkeypatch)
+    attackers(9, 2, 4, attack="look").corrupt(UPDATES, a_round())
     assert [asked.own[0] for asked in seen] == [2, 9]
     assert [asked.colluders[:, 0].tolist() for asked in seen] == [[2, 9], [2, 9]]
     first, second = (asked.rng.random() for asked in seen)
     assert first != second, "each has a stream of its own"
 
 
+def test_the_attackers_know_the_rules_and_who_sits_on_the_committee(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = looking(monkeypatch)
+    rules = load("smoke").parameters(dimension=3)
+    travel = np.array([0.0, 1.0, 0.0], dtype=np.float32)
+    around = dataclasses.replace(
+        a_round(members=(5, 9)), parameters=rules, travel=travel, layout=(("weight", (3,)),)
+    )
+    attackers(2, 7, 9, attack="look").corrupt(UPDATES, around)
+    assert [asked.is_member for asked in seen] == [False, False, True]
+    assert {(asked.trainers, asked.attacking_trainers) for asked in seen} == {(2, 2)}
+    assert all(asked.parameters is rules and asked.travel is travel for asked in seen)
+    assert seen[0].layout == (("weight", (3,)),)
+
+
+def test_an_attack_on_weights_is_made_on_the_trained_model_and_sent_as_the_way_to_it() -> None:
+    # w = (100, 0, -1), and client 2 has trained to w - 2 = (98, -2, -3).
+    two, nine = ClientId(2), ClientId(9)
+    opposite = attackers(2, on="weights").corrupt(UPDATES, a_round())
+    assert opposite[two].tolist() == [198, -2, -4], "w + w_2"
+    zeros = attackers(2, 9, attack="same-value", on="weights").corrupt(UPDATES, a_round())
+    assert zeros[two].tolist() == zeros[nine].tolist() == MODEL.tolist(), "w itself: to zero"
+    # The mean of w - 2 and w - 9 is w - 5.5 = (94.5, -5.5, -6.5); half of it backwards.
+    mean = attackers(2, 9, attack="ipm", on="weights").corrupt(UPDATES, a_round())
+    assert mean[nine].tolist() == [147.25, -2.75, -4.25]
+    assert mean[ClientId(5)] is UPDATES[ClientId(5)]
+
+
+def test_on_the_update_is_what_an_attack_is_made_on_if_nothing_is_said() -> None:
+    said, silent = attackers(2, on="update"), attackers(2)
+    found = [one.corrupt(UPDATES, a_round())[ClientId(2)].tolist() for one in (said, silent)]
+    assert found == [[-2, -2, -2]] * 2
+
+
+def test_each_attacker_on_weights_begins_where_it_has_trained_from() -> None:
+    starts = {ClientId(c): np.full(3, 10.0 * c, dtype=np.float32) for c in (2, 9)}
+    around = dataclasses.replace(a_round(), starts=starts)
+    sent = attackers(2, 9, attack="same-value", on="weights").corrupt(UPDATES, around)
+    assert [sent[client][0] for client in (ClientId(2), ClientId(9))] == [20, 90]
+
+
+def test_attackers_that_only_attack_as_members_are_honest_until_they_are_elected() -> None:
+    waiting = attackers(2, 9, attack="ipm", only="members")
+    nobody = waiting.corrupt(UPDATES, a_round(members=(5,)))
+    assert all(nobody[client] is update for client, update in UPDATES.items())
+    elected = waiting.corrupt(UPDATES, a_round(members=(5, 9)))
+    assert elected[ClientId(2)] is UPDATES[ClientId(2)]
+    assert elected[ClientId(9)].tolist() == [-2.75] * 3, "half the mean of 2 and 9, backwards"
+
+
+def test_what_is_the_same_from_all_is_made_once_and_another_as_a_member() -> None:
+    sent = attackers(2, 5, 9, attack="min-max").corrupt(UPDATES, a_round(members=(9,)))
+    assert sent[ClientId(2)] is sent[ClientId(5)]
+    lies = attackers(2, 9, attack="false-reference").corrupt(UPDATES, a_round(members=(9,)))
+    assert [lies[client][0] for client in (ClientId(2), ClientId(9))] == [-2.75, -90]
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+@pytest.mark.parametrize("on", ["update", "weights"])
+@given(order=st.permutations(list(UPDATES)))
+@settings(max_examples=5)
+def test_the_order_of_the_clients_changes_nothing(
+    name: str, on: Attacked, order: list[ClientId]
+) -> None:
+    some = attackers(2, 7, 9, attack=name, on=on)
+    sent = some.corrupt(UPDATES, a_round(members=(7,)))
+    again = some.corrupt({client: UPDATES[client] for client in order}, a_round(members=(7,)))
+    assert list(again) == order
+    assert all(np.array_equal(sent[client], again[client]) for client in order)
+    assert again[ClientId(5)] is UPDATES[ClientId(5)]
+
+
 def test_the_same_seed_gives_the_same_and_another_another() -> None:
     scaling = attackers(2, 9, attack="gradient-scaling")
-    first, again, other = (scaling.corrupt(UPDATES, seed) for seed in (SEED, SEED, bytes(32)))
+    rounds = (a_round(), a_round(), a_round(bytes(32)))
+    first, again, other = (scaling.corrupt(UPDATES, around) for around in rounds)
     assert np.array_equal(first[ClientId(9)], again[ClientId(9)])
     assert not np.array_equal(first[ClientId(9)], other[ClientId(9)])
 
 
+def test_an_update_that_no_float32_holds_is_sent_as_one_that_nobody_counts() -> None:
+    huge = {ClientId(2): np.full(3, 1e38, dtype=np.float32)}
+    for on in ("update", "weights"):
+        sent = attackers(2, on=on, factor=1000.0).corrupt(huge, a_round())
+        assert np.isinf(sent[ClientId(2)]).all()
+
+
 def test_an_unknown_attack_and_a_wrong_factor_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="unknown attack 'noise'"):
-        attackers(2, attack="noise").corrupt(UPDATES, SEED)
-    wrong = Attackers(frozenset([ClientId(2)]), "back-gradient", AttackParameters(0.0))
+        attackers(2, attack="noise").corrupt(UPDATES, a_round())
     with pytest.raises(ConfigurationError, match=r"'back-gradient' takes 0\.01 to 1000"):
-        wrong.corrupt(UPDATES, SEED)
+        attackers(2, factor=0.0).corrupt(UPDATES, a_round())
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from clients.adversaries.registry import ATTACKS, attack_named
+from clients.adversaries.updates.alie import largest_z
 from clients.adversaries.updates.attack import AttackInput, AttackParameters
 from clients.adversaries.updates.min_max import largest_step, min_max
 from ledger.protocol.errors import ConfigurationError
@@ -15,18 +19,27 @@ from ledger.protocol.errors import ConfigurationError
 UPDATE = np.array([1.0, -2.0, 0.0, 4.0], dtype=np.float32)
 OTHER = np.array([3.0, 2.0, 1.0, -2.0], dtype=np.float32)
 
+ALONE = {"alie": 1, "min-max": 1, "mimic": 1, "adaptive": 1, "ipm": -0.5, "false-reference": -0.5}
+"""What one attacker alone sends where an attack is made of the colluders': its own, times this."""
+
 
 def attacker(
-    *colluders: np.ndarray, factor: float | None = None, attack: str = "same-value", seed: int = 0
+    *colluders: np.ndarray,
+    factor: float | None = None,
+    attack: str = "same-value",
+    seed: int = 0,
+    **around: Any,
 ) -> AttackInput:
     """The first of some attackers, as it is asked by an attack."""
     known = np.stack(colluders or (UPDATE,))
     number = attack_named(attack).factor_for(AttackParameters(factor))
-    return AttackInput(known[0], known, np.random.default_rng(seed), number)
+    return AttackInput(known[0], known, np.random.default_rng(seed), number, **around)
 
 
-def sent(attack: str, *colluders: np.ndarray, factor: float | None = None) -> list[float]:
-    asked = attacker(*colluders, factor=factor, attack=attack)
+def sent(
+    attack: str, *colluders: np.ndarray, factor: float | None = None, **around: Any
+) -> list[float]:
+    asked = attacker(*colluders, factor=factor, attack=attack, **around)
     found: list[float] = attack_named(attack).forge(asked).tolist()
     return found
 
@@ -35,14 +48,54 @@ def sent(attack: str, *colluders: np.ndarray, factor: float | None = None) -> li
 def test_an_attack_sends_another_vector_of_the_same_kind_and_spares_the_original(
     name: str,
 ) -> None:
-    asked, again = (attacker(UPDATE, OTHER, attack=name) for _ in range(2))
-    forged = attack_named(name).forge(asked)
+    first, second = (
+        dataclasses.replace(
+            attacker(OTHER, UPDATE, attack=name, trainers=9, attacking_trainers=3), own=UPDATE
+        )
+        for _ in range(2)
+    )
+    forged = attack_named(name).forge(first)
     assert forged.dtype == np.float32
     assert forged.shape == UPDATE.shape
     assert not np.array_equal(forged, UPDATE)
-    assert np.array_equal(asked.own, UPDATE)
-    assert np.array_equal(asked.colluders, np.stack([UPDATE, OTHER]))
-    assert np.array_equal(forged, attack_named(name).forge(again))
+    assert np.array_equal(first.own, UPDATE)
+    assert np.array_equal(first.colluders, np.stack([OTHER, UPDATE]))
+    assert np.array_equal(forged, attack_named(name).forge(second))
+
+
+@given(
+    name=st.sampled_from(list(ATTACKS)),
+    seed=st.integers(0, 2**32 - 1),
+    colluders=st.integers(1, 5),
+    dimension=st.integers(1, 8),
+    scale=st.sampled_from([0.0, 1e-30, 1.0, 1e12]),
+    is_member=st.booleans(),
+)
+def test_of_finite_updates_an_attack_makes_a_finite_one(
+    name: str, seed: int, colluders: int, dimension: int, scale: float, is_member: bool
+) -> None:
+    rng = np.random.default_rng(seed)
+    known = (scale * rng.standard_normal((colluders, dimension))).astype(np.float32)
+    asked = attacker(
+        *known, attack=name, trainers=7, attacking_trainers=colluders, is_member=is_member
+    )
+    forged = attack_named(name).forge(asked)
+    assert forged.dtype == np.float32
+    assert forged.shape == (dimension,)
+    assert np.isfinite(forged).all()
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_one_attacker_alone_makes_of_its_own_update_what_all_make_of_their_mean(name: str) -> None:
+    assert sent(name, UPDATE, trainers=9) == (ALONE[name] * UPDATE).tolist()
+
+
+def test_whoever_is_not_alone_in_making_the_same_is_said_to() -> None:
+    for name, attack in ATTACKS.items():
+        asked = attacker(UPDATE, OTHER, attack=name, trainers=9, attacking_trainers=2)
+        other = dataclasses.replace(asked, own=OTHER, rng=np.random.default_rng(1))
+        is_same = np.array_equal(attack.forge(asked), attack.forge(other))
+        assert is_same == (attack.is_common or name in {"same-value", "false-reference"}), name
 
 
 def test_same_value_sends_zeros() -> None:
@@ -54,10 +107,61 @@ def test_back_gradient_sends_the_opposite_and_with_a_factor_of_ten_ten_times_tha
     assert sent("back-gradient", factor=10) == [-10, 20, 0, -40]
 
 
-def test_inner_product_sends_half_the_colluders_mean_backwards() -> None:
+def test_ipm_sends_half_the_colluders_mean_backwards() -> None:
     # The mean is (2, 0, 0.5, 1).
-    assert sent("inner-product", UPDATE, OTHER) == [-1, 0, -0.25, -0.5]
-    assert sent("inner-product", UPDATE, OTHER, factor=4) == [-8, 0, -2, -4]
+    assert sent("ipm", UPDATE, OTHER) == [-1, 0, -0.25, -0.5]
+    assert sent("ipm", UPDATE, OTHER, factor=4) == [-8, 0, -2, -4]
+
+
+def test_a_false_reference_is_ipm_as_a_trainer_and_ten_times_the_opposite_as_a_member() -> None:
+    assert sent("false-reference", UPDATE, OTHER) == sent("ipm", UPDATE, OTHER)
+    assert sent("false-reference", UPDATE, OTHER, is_member=True) == [-10, 20, 0, -40]
+    tripled = sent("false-reference", UPDATE, OTHER, is_member=True, factor=3)
+    assert tripled == [-3, 6, 0, -12]
+
+
+def test_mimic_sends_the_first_colluders_honest_update_whoever_it_is() -> None:
+    assert sent("mimic", OTHER, UPDATE) == OTHER.tolist()
+    second = dataclasses.replace(attacker(OTHER, UPDATE, attack="mimic"), own=UPDATE)
+    assert attack_named("mimic").forge(second).tolist() == OTHER.tolist()
+
+
+def test_alie_moves_each_element_by_z_standard_deviations() -> None:
+    # Mean (2, 0, 0.5, 1), standard deviation (1, 2, 0.5, 3).
+    assert sent("alie", UPDATE, OTHER, factor=1) == [1, -2, 0, -2]
+    # 2 of 20 need 9 of the 18 honest ones to lie farther out, which half of them do: z = 0.
+    assert sent("alie", UPDATE, OTHER, trainers=20, attacking_trainers=2) == [2, 0, 0.5, 1]
+
+
+@pytest.mark.parametrize(
+    ("clients", "attackers", "z"),
+    [
+        # s = 51 - 30 = 21 supporters of 70: the quantile of 0.7.
+        (100, 30, 0.5244005),
+        # The paper's own figures: n = 50, f = 12 (24 %) gives s = 14 of 38.
+        (50, 12, 0.3360382),
+        (18, 5, 0.2933812),
+        (10, 1, 0.0),
+        (10, 0, 0.0),
+        # A majority needs one honest client beyond it: 3 of 4.
+        (10, 6, 0.6744898),
+        (10, 10, 0.0),
+        (1, 1, 0.0),
+    ],
+)
+def test_alies_z_leaves_just_the_supporters_outside_that_make_a_majority(
+    clients: int, attackers: int, z: float
+) -> None:
+    assert largest_z(clients, attackers) == pytest.approx(z, abs=1e-6)
+
+
+def test_gaussian_noise_is_as_long_as_the_update_that_it_stands_for() -> None:
+    own = np.full(20_000, 3.0, dtype=np.float32)
+    noise, larger = np.array([sent("gaussian", own), sent("gaussian", own, factor=10)])
+    assert noise.std() == pytest.approx(3.0, rel=0.02)
+    assert abs(noise.mean()) < 0.1
+    np.testing.assert_allclose(larger, 10 * noise, rtol=1e-5)
+    assert sent("gaussian", np.zeros(3, dtype=np.float32)) == [0, 0, 0]
 
 
 def test_min_max_goes_as_far_from_the_mean_as_the_colluders_are_from_each_other() -> None:
@@ -65,10 +169,6 @@ def test_min_max_goes_as_far_from_the_mean_as_the_colluders_are_from_each_other(
     # away from the update 2.
     first, second = (np.array([x], dtype=np.float32) for x in (0.0, 2.0))
     assert sent("min-max", first, second) == [0]
-
-
-def test_one_attacker_alone_has_nobody_to_hide_among_and_sends_its_own_update() -> None:
-    assert sent("min-max", UPDATE) == UPDATE.tolist()
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(2, 8), st.integers(1, 40))
@@ -117,7 +217,7 @@ def test_an_attack_has_its_usual_factor_or_one_in_its_range() -> None:
             scaling.factor_for(AttackParameters(factor))
 
 
-@pytest.mark.parametrize("name", ["same-value", "min-max"])
+@pytest.mark.parametrize("name", ["same-value", "min-max", "mimic", "adaptive"])
 def test_an_attack_that_leaves_nothing_open_refuses_a_factor(name: str) -> None:
     attack_named(name).factor_for(AttackParameters())
     with pytest.raises(ConfigurationError, match=f"factor = 2: attack '{name}' takes none"):

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ledger.protocol import canonical
 from ledger.protocol.documents.run import MAX_SIZES, RunDocument, decode_run, encode_run
 from ledger.protocol.errors import EncodingError
-from ledger.protocol.rules.registry import DISTANCES, SCORINGS
+from ledger.protocol.rules.registry import DISTANCES, REFERENCES, SCORINGS
 from ledger.protocol.types import Address, Beacon, Quorum, RegisteredClient
 from tests.protocol.documents.changes import KINDS, LAYOUT, PARAMETERS, REGISTRY, RUN
 from tests.protocol.support import digests
@@ -44,6 +45,8 @@ def runs(draw: st.DrawFn) -> RunDocument:
         view_seconds=draw(st.integers(1, 2**20)),
         **draw(st.sampled_from(RULES)),
     )
+    if parameters.distance == "direction":
+        parameters = replace(parameters, reference=draw(st.sampled_from(list(REFERENCES))))
     addresses = draw(
         st.sets(st.binary(min_size=20, max_size=20).map(Address), min_size=7, max_size=7)
     )
@@ -55,6 +58,33 @@ def runs(draw: st.DrawFn) -> RunDocument:
 @given(document=runs())
 def test_every_run_can_be_read_back(document: RunDocument) -> None:
     assert decode_run(encode_run(document)) == document
+
+
+def test_only_a_reference_that_is_not_the_members_own_stands_in_the_document() -> None:
+    assert b"reference" not in encode_run(RUN)
+    rules: dict[str, Any] = {"distance": "direction", "threshold": "spread", "strategy": 3}
+    own = replace(RUN, parameters=replace(PARAMETERS, **rules))
+    along = replace(own, parameters=replace(own.parameters, reference="travel"))
+    assert b"reference" not in encode_run(own)
+    assert b"\xa9reference\xa6travel" in encode_run(along)
+    assert decode_run(encode_run(along)) == along
+
+
+@pytest.mark.parametrize(
+    ("reference", "fact"),
+    [
+        ("own", "reference = own goes without saying"),
+        ("north", "reference = north is none of own, travel"),
+        (True, "reference is not of type str"),
+        ("travel", "reference = travel goes with distance = direction, not with squared"),
+    ],
+)
+def test_a_reference_that_is_no_other_is_refused(reference: object, fact: str) -> None:
+    squared = replace(PARAMETERS, distance="squared", threshold="spread")
+    value: Any = canonical.decode(encode_run(replace(RUN, parameters=squared)))
+    value["parameters"]["reference"] = reference
+    with pytest.raises(EncodingError, match=fact):
+        decode_run(canonical.encode(value))
 
 
 def test_a_rate_that_is_a_whole_number_is_written_as_a_float() -> None:

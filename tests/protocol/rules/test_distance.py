@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.protocol.rules.distance.direction import DirectionMeasure
+from ledger.protocol.rules.distance.direction import DirectionMeasure, norm_of
+from ledger.protocol.rules.distance.ground import Ground, Pull
 from ledger.protocol.rules.distance.l2 import l2_distance
-from ledger.protocol.rules.distance.rule import DistanceRule, Layout, difference, plain_distances
+from ledger.protocol.rules.distance.rule import DistanceRule, difference, plain_distances
 from ledger.protocol.rules.distance.squared import squared_distance
+from ledger.protocol.rules.reference.rule import Travel
 from ledger.protocol.rules.registry import DISTANCES
 from ledger.protocol.types import ClientId
 from tests.protocol.support import f32, ids
@@ -21,14 +23,19 @@ from tests.protocol.support import f32, ids
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-LAYOUT: Layout = (("weight", (2, 1)), ("bias", (1,)))
+GROUND = Ground((("weight", (2, 1)), ("bias", (1,))))
 each_rule = pytest.mark.parametrize("rule", DISTANCES.values(), ids=DISTANCES)
 whole = st.integers(-1000, 1000)
 
 
 def between(name: str, update: NDArray[np.float32], reference: NDArray[np.float32]) -> float:
     """Return a distance in a round of just these two."""
-    return DISTANCES[name].among([update, reference], LAYOUT).between(update, reference)
+    return DISTANCES[name].among(numbered(update, reference), GROUND).between(update, reference)
+
+
+def numbered(*updates: NDArray[np.float32]) -> dict[ClientId, NDArray[np.float32]]:
+    """Return updates as those of clients 0, 1, 2, ..."""
+    return {ClientId(index): update for index, update in enumerate(updates)}
 
 
 @st.composite
@@ -52,8 +59,8 @@ def test_per_tensor_adds_the_roots_of_the_tensors() -> None:
 
 
 def test_per_tensor_follows_the_layouts_order_and_a_scalar_has_one_number() -> None:
-    layout: Layout = (("scale", ()), ("rest", (2,)))
-    measure = DISTANCES["per_tensor"].among([], layout)
+    ground = Ground((("scale", ()), ("rest", (2,))))
+    measure = DISTANCES["per_tensor"].among({}, ground)
     assert measure.between(f32(7, 3, 4), f32(0, 0, 0)) == 7 + 5
 
 
@@ -65,14 +72,14 @@ def test_direction_is_two_for_a_right_angle_and_four_for_the_opposite() -> None:
 
 def test_direction_gives_zeros_four_whichever_of_the_two_they_are() -> None:
     # 4 even for a reference of zeros and an update far over the median: no factor on top.
-    measure = DirectionMeasure([f32(0), f32(1), f32(1)])
+    measure = DirectionMeasure(numbered(f32(0), f32(1), f32(1)))
     assert measure.between(f32(0), f32(1)) == 4.0
     assert measure.between(f32(100), f32(0)) == 4.0
     assert measure.between(f32(0), f32(0)) == 4.0
 
 
 def test_direction_lengthens_what_is_over_twice_the_median_length() -> None:
-    measure = DirectionMeasure([f32(1, 0), f32(0, 2), f32(6, 0)])
+    measure = DirectionMeasure(numbered(f32(1, 0), f32(0, 2), f32(6, 0)))
     # The median length is 2: up to 4 nothing happens, 6 is 1.5 times that, squared 2.25.
     assert measure.factor(f32(4, 0)) == 1.0
     assert measure.factor(f32(6, 0)) == 2.25
@@ -82,20 +89,92 @@ def test_direction_lengthens_what_is_over_twice_the_median_length() -> None:
 
 
 def test_the_median_length_is_of_all_usable_updates_and_of_two_the_middle() -> None:
-    measure = DirectionMeasure([f32(1), f32(3)])
+    measure = DirectionMeasure(numbered(f32(1), f32(3)))
     assert measure.factor(f32(8)) == (8 / (2 * 2)) ** 2
 
 
 def test_where_the_median_length_is_zero_no_length_counts() -> None:
-    measure = DirectionMeasure([f32(0), f32(0), f32(1e30)])
+    measure = DirectionMeasure(numbered(f32(0), f32(0), f32(1e30)))
     assert measure.factor(f32(1e30)) == 1.0
     assert measure.between(f32(1e30), f32(1.0)) == 0.0
-    assert DirectionMeasure([]).factor(f32(5)) == 1.0
+    assert DirectionMeasure(numbered()).factor(f32(5)) == 1.0
+
+
+def drawn(
+    vector: NDArray[np.float32], *updates: NDArray[np.float32], members: int = 2, slope: float = 1.0
+) -> DirectionMeasure:
+    """Return the measure of a round whose first clients are members, who follow a travel."""
+    pull = Pull(vector, ids(*range(members)), Travel(20, slope, 3.0))
+    return DirectionMeasure(numbered(*updates), pull)
+
+
+def test_along_a_travel_a_distance_is_the_mean_of_two_by_how_far_the_members_agree_with_it() -> (
+    None
+):
+    # The members' cosines with (0, 2) are 1 and .6: g = .8, and b = 5 g = 4, but at most 3.
+    up, slanted, right, down = f32(0, 5), f32(4, 3), f32(1, 0), f32(0, -2)
+    measure = drawn(f32(0, 2), up, slanted, right, down, slope=5.0)
+    assert measure.multiple == 3.0
+    assert drawn(f32(0, 2), up, slanted).multiple == pytest.approx(0.8, rel=1e-15)
+    # (|right - up|² + 3 |right - (0, 1)|²) / 4, and so on.
+    assert measure.between(right, up) == (2 + 3 * 2) / 4
+    assert measure.between(down, right) == (2 + 3 * 4) / 4
+    assert measure.between(up, down) == (4 + 3 * 0) / 4
+    assert measure.between(up.copy(), right) == (2 + 3 * 0) / 4
+
+
+def test_a_travel_that_the_members_go_against_draws_nobody() -> None:
+    one, other, third = f32(0, 1), f32(1, 0), f32(-1, 2)
+    for vector in (f32(0, -1), f32(-1, 0), f32(0, 0)):
+        measure = drawn(vector, one, other, third, slope=1e6)
+        assert measure.multiple == 0.0
+        assert measure.between(third, one) == DirectionMeasure(numbered(one, other, third)).between(
+            third, one
+        )
+
+
+def test_members_without_an_update_or_with_zeros_do_not_say_how_far_a_travel_draws() -> None:
+    with_zeros = drawn(f32(1, 0), f32(0, 0), f32(3, 4), f32(9, 0), members=2)
+    assert with_zeros.multiple == pytest.approx(0.6, rel=1e-15)
+    pull = Pull(f32(1, 0), ids(1, 7), Travel(20, 1.0, 3.0))
+    updates = numbered(f32(1, 0), f32(3, 4))
+    assert DirectionMeasure(updates, pull).multiple == pytest.approx(0.6, rel=1e-15)
+    assert drawn(f32(1, 0), f32(0, 0), f32(0, 0), f32(9, 0)).multiple == 0.0
+
+
+def test_along_a_travel_zeros_are_nowhere_and_lengths_count_as_ever() -> None:
+    measure = drawn(f32(1, 0), f32(2, 0), f32(2, 0), f32(0, 6), f32(0, 0))
+    assert measure.between(f32(0, 0), f32(2, 0)) == 4.0
+    assert measure.between(f32(2, 0), f32(0, 0)) == 4.0
+    assert measure.between(f32(0, 6), f32(2, 0)) == 2.0 * 2.25
+
+
+def test_a_travel_is_as_long_as_the_updates() -> None:
+    with pytest.raises(ValueError, match=r"update \(2,\) and travel \(1,\) differ"):
+        drawn(f32(1), f32(2, 0), f32(1, 1)).between(f32(2, 0), f32(1, 1))
+
+
+@given(updates=rounds(), vector=st.tuples(whole, whole, whole), slope=st.floats(0, 200))
+def test_a_distance_along_a_travel_is_below_two_where_the_cosine_is_above_zero(
+    updates: dict[ClientId, NDArray[np.float32]], vector: tuple[int, int, int], slope: float
+) -> None:
+    measure = DirectionMeasure(updates, Pull(f32(*vector), ids(0, 1, 2), Travel(20, slope, 3.0)))
+    heading = np.array(vector) / (norm_of(f32(*vector)) or 1.0)
+    for update in updates.values():
+        for own in updates.values():
+            if not (update.any() and own.any()):
+                continue
+            reference = own / norm_of(own) + measure.multiple * heading
+            product = float(np.dot(update / norm_of(update), reference))
+            found = measure.between(update, own) / measure.factor(update)
+            assert 0 <= found <= 4 * (1 + 1e-12)
+            if abs(product) > 1e-6:
+                assert (found < 2) == (product > 0)
 
 
 def test_only_direction_leaves_out_members_whose_update_is_zero() -> None:
     for name, rule in DISTANCES.items():
-        measure = rule.among([f32(0, 0, 0), f32(0, 0, 1)], LAYOUT)
+        measure = rule.among(numbered(f32(0, 0, 0), f32(0, 0, 1)), GROUND)
         assert measure.can_score(f32(0, 0, 1))
         assert measure.can_score(f32(0, 0, 0)) == (name != "direction")
 
@@ -106,11 +185,13 @@ def test_only_direction_depends_on_the_other_updates() -> None:
 
 def test_margins_are_relative_and_of_direction_also_absolute() -> None:
     for name in ("squared", "l2", "per_tensor"):
-        measure = DISTANCES[name].among([f32(1, 1, 1)], LAYOUT)
+        measure = DISTANCES[name].among(numbered(f32(1, 1, 1)), GROUND)
         assert measure.tolerance(f32(1, 1, 1), 5.0) == 5e-9
         assert measure.tolerance(f32(1, 1, 1), 0.0) == 0.0
-    long = DirectionMeasure([f32(1), f32(1), f32(4)])
+    long = DirectionMeasure(numbered(f32(1), f32(1), f32(4)))
     assert long.tolerance(f32(4), 5.0) == 1e-9 * 5.0 + 1e-12 * 4.0
+    along = drawn(f32(1), f32(1), f32(1), f32(4))
+    assert along.tolerance(f32(4), 5.0) == 1e-9 * 5.0 + 1e-10 * 4.0
 
 
 def test_differences_are_taken_in_float64() -> None:
@@ -121,20 +202,20 @@ def test_differences_are_taken_in_float64() -> None:
 @each_rule
 def test_updates_of_different_length_have_no_distance(rule: DistanceRule) -> None:
     # An update of length 1 would otherwise be broadcast without a word.
-    measure = rule.among([f32(1, 2, 3)], LAYOUT)
+    measure = rule.among(numbered(f32(1, 2, 3)), GROUND)
     for other in (f32(1), f32(1, 2, 3, 4)):
         with pytest.raises(ValueError, match="differ"):
             measure.between(f32(1, 2, 3), other)
         with pytest.raises(ValueError, match="updates differ in length"):
-            plain_distances(rule, LAYOUT, {ClientId(0): f32(1, 2, 3), ClientId(1): other}, ids(0))
+            plain_distances(rule, GROUND, {ClientId(0): f32(1, 2, 3), ClientId(1): other}, ids(0))
     with pytest.raises(ValueError, match=r"of shapes \(1,\) and \(2,\) differ"):
         difference(f32(1), f32(1, 2))
 
 
 @each_rule
 def test_a_round_without_members_or_updates_has_an_empty_matrix(rule: DistanceRule) -> None:
-    assert plain_distances(rule, LAYOUT, {}, ()).shape == (0, 0)
-    assert plain_distances(rule, LAYOUT, {ClientId(3): f32(1, 1, 1)}, ()).shape == (0, 1)
+    assert plain_distances(rule, GROUND, {}, ()).shape == (0, 0)
+    assert plain_distances(rule, GROUND, {ClientId(3): f32(1, 1, 1)}, ()).shape == (0, 1)
 
 
 @each_rule
@@ -144,8 +225,8 @@ def test_the_matrix_has_a_row_for_each_member_and_ascending_columns(
 ) -> None:
     members = sorted(updates, reverse=True)[:3]
     shuffled = dict(reversed(updates.items()))
-    found = plain_distances(rule, LAYOUT, shuffled, members)
-    measure = rule.among([updates[client] for client in sorted(updates)], LAYOUT)
+    found = plain_distances(rule, GROUND, shuffled, members)
+    measure = rule.among(updates, GROUND)
     assert found.shape == (len(members), len(updates))
     for row, member in zip(found, members, strict=True):
         for value, client in zip(row, sorted(updates), strict=True):
@@ -171,7 +252,7 @@ def test_the_distances_of_whole_numbers_are_exact(
     squares = [int(a - b) ** 2 for a, b in zip(first.tolist(), last.tolist(), strict=True)]
     assert between("squared", first, last) == sum(squares)
     assert between("l2", first, last) == sqrt(sum(squares))
-    ends = prod(LAYOUT[0][1])
+    ends = prod(GROUND.layout[0][1])
     assert between("per_tensor", first, last) == sqrt(sum(squares[:ends])) + sqrt(squares[ends])
 
 
@@ -179,7 +260,7 @@ def test_the_distances_of_whole_numbers_are_exact(
 def test_direction_is_at_most_four_times_the_factor(
     updates: dict[ClientId, NDArray[np.float32]],
 ) -> None:
-    measure = DirectionMeasure([updates[client] for client in sorted(updates)])
+    measure = DirectionMeasure(updates)
     for update in updates.values():
         for reference in updates.values():
             assert measure.between(update, reference) <= 4 * measure.factor(update) * (1 + 1e-12)
@@ -192,5 +273,5 @@ def test_direction_is_blind_to_lengths_up_to_twice_the_median(
     # A power of two is exact: the same bits, not only the same direction.
     first, last = updates[ClientId(0)], updates[ClientId(len(updates) - 1)]
     scaled = np.ldexp(first, exponent).astype(np.float32)
-    measure = DirectionMeasure([first])
+    measure = DirectionMeasure(numbered(first))
     assert measure.between(scaled, last) == measure.between(first, last)

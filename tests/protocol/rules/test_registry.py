@@ -128,6 +128,8 @@ def settings_of_all_rules() -> Iterator[dict[str, Any]]:
         yield {"scoring": scoring}
     for distance in registry.DISTANCES:
         yield {"distance": distance}
+    for reference in registry.REFERENCES.values():
+        yield {"reference": reference.name, "distance": reference.distance or "squared"}
     for threshold in registry.THRESHOLDS.values():
         strategy = 3 if threshold.is_certified else 1
         distance = threshold.distance or "squared"
@@ -141,12 +143,13 @@ def settings_of_all_rules() -> Iterator[dict[str, Any]]:
 def test_every_listed_rule_can_be_configured(settings: dict[str, Any]) -> None:
     parameters = replace(PENCIL, **settings)
     assert isinstance(parameters, Parameters)
-    small = small_round({i: float(i + 1) for i in range(9)}, **settings).scored()
+    small = small_round({i: float(i + 1) for i in range(9)}, travel=(1.0,), **settings).scored()
     assert small.judged().ranking.accepted
 
 
 def test_every_rule_is_listed_under_its_own_name() -> None:
-    for listed in (registry.DISTANCES, registry.SCORINGS, registry.THRESHOLDS):
+    rules = (registry.DISTANCES, registry.REFERENCES, registry.SCORINGS, registry.THRESHOLDS)
+    for listed in rules:
         assert all(name == rule.name for name, rule in listed.items())
     assert all(number == rule.number for number, rule in registry.SELECTIONS.items())
     names = [rule.name for rule in registry.SELECTIONS.values()]

@@ -16,11 +16,12 @@ from ledger.protocol.rules.distance.rule import RELATIVE_TOLERANCE, DistanceRule
 from ledger.protocol.rules.scoring.median import median
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from ledger.protocol.rules.distance.rule import Layout
+    from ledger.protocol.rules.distance.ground import Ground, Pull
+    from ledger.protocol.rules.distance.rule import Updates
 
 NOWHERE = 4.0
 """Squared distance of opposite directions; also of an update that has no direction."""
@@ -28,28 +29,72 @@ NOWHERE = 4.0
 ABSOLUTE_TOLERANCE = 1e-12
 """What the margin has beside its relative part, times the length factor."""
 
+PULLED_TOLERANCE = 1e-10
+"""The same where references follow the travel: its multiple grows with a slope of 150, and so
+does what two sums of one cosine differ by."""
+
 
 class DirectionMeasure:
-    """‖Δ_k/‖Δ_k‖ − Δ_c/‖Δ_c‖‖² · f_k, with f_k > 1 for updates over twice the median length."""
+    """‖Δ_k/‖Δ_k‖ − Δ_c/‖Δ_c‖‖² · f_k, with f_k > 1 for updates over twice the median length.
 
-    def __init__(self, updates: Sequence[NDArray[np.float32]]) -> None:
-        self._updates = list(updates)  # their places in memory stay theirs
+    Where references follow the travel h, it is the mean of this distance and of the one from h,
+    which weighs b: (‖u_k − u_c‖² + b ‖u_k − h‖²) / (1 + b) · f_k. Up to f_k that is below 2 just
+    where the cosine of u_k and u_c + b h is above 0. The sum is not brought to length 1: it can be
+    so short that two who compute it would agree on nothing.
+    """
+
+    def __init__(self, updates: Updates, pull: Pull | None = None) -> None:
+        self._updates = dict(updates)  # their places in memory stay theirs
+        self._pull = pull
 
     @cached_property
     def _norms(self) -> Mapping[int, float]:
         """Norm of each update of the round, by the array that holds it."""
         # Not before they are asked for: whoever finds a claim to be the very distance needs none.
-        return {id(update): norm_of(update) for update in self._updates}
+        return {id(update): norm_of(update) for update in self._updates.values()}
 
     @cached_property
     def _typical(self) -> float:
-        norms = np.array([self._norm(update) for update in self._updates])
+        norms = np.array([self._norm(update) for update in self._updates.values()])
         return float(median(norms)) if len(norms) else 0.0
+
+    @cached_property
+    def _travel(self) -> NDArray[np.float64] | None:
+        """The travel h, of length 1; None if there is none."""
+        if self._pull is None or not self._pull.vector.any():
+            return None
+        return self._pull.vector.astype(np.float64) / norm_of(self._pull.vector)
+
+    @cached_property
+    def _from_travel(self) -> Mapping[int, float]:
+        """‖u − h‖² of each update of the round that has a direction, by the array that holds it."""
+        return {id(one): self._to_travel(one) for one in self._updates.values() if one.any()}
+
+    @cached_property
+    def multiple(self) -> float:
+        """How much of the travel a reference takes, b; 0 without one.
+
+        Raises:
+            ValueError: the travel is not as long as the updates.
+        """
+        if self._travel is None or self._pull is None:
+            return 0.0
+        found = [id(self._updates[m]) for m in self._pull.members if m in self._updates]
+        distances = [self._from_travel[one] for one in found if one in self._from_travel]
+        return self._pull.travel.multiple([1 - distance / 2 for distance in distances])
 
     def _norm(self, update: NDArray[np.float32]) -> float:
         # Each update has its norm asked for once with every member.
         found = self._norms.get(id(update))
         return norm_of(update) if found is None else found
+
+    def _to_travel(self, update: NDArray[np.float32]) -> float:
+        assert self._travel is not None, "asked for where there is one"
+        if update.shape != self._travel.shape:
+            raise ValueError(
+                f"shapes of update {update.shape} and travel {self._travel.shape} differ"
+            )
+        return _apart(update, self._norm(update), self._travel)
 
     def factor(self, update: NDArray[np.float32]) -> float:
         """Return f = max(1, ‖Δ‖ / (2 t))², t the median norm; 1 where t is 0."""
@@ -69,12 +114,18 @@ class DirectionMeasure:
         lengths = self._norm(update), self._norm(reference)
         if 0.0 in lengths:
             return NOWHERE
-        delta = update.astype(np.float64) / lengths[0] - reference.astype(np.float64) / lengths[1]
-        return float(np.dot(delta, delta)) * self.factor(update)
+        found = _apart(update, lengths[0], reference.astype(np.float64) / lengths[1])
+        b = self.multiple
+        if b:
+            known = self._from_travel.get(id(update))
+            to_travel = self._to_travel(update) if known is None else known
+            found = (found + b * to_travel) / (1 + b)
+        return found * self.factor(update)
 
     def tolerance(self, update: NDArray[np.float32], distance: float) -> float:
         """Return the margin, which has an absolute part: near 0 a relative one means nothing."""
-        return RELATIVE_TOLERANCE * distance + ABSOLUTE_TOLERANCE * self.factor(update)
+        absolute = ABSOLUTE_TOLERANCE if self._pull is None else PULLED_TOLERANCE
+        return RELATIVE_TOLERANCE * distance + absolute * self.factor(update)
 
     def can_score(self, reference: NDArray[np.float32]) -> bool:
         """Say whether the member's update points anywhere: zeros are equally far from all."""
@@ -87,17 +138,20 @@ def norm_of(update: NDArray[np.float32]) -> float:
     return sqrt(float(np.dot(wide, wide)))
 
 
-def direction_measure(
-    updates: Sequence[NDArray[np.float32]],
-    layout: Layout,  # noqa: ARG001 - one signature for all rules
-) -> DirectionMeasure:
+def _apart(update: NDArray[np.float32], length: float, direction: NDArray[np.float64]) -> float:
+    """Return ‖Δ / length − direction‖²."""
+    delta = update.astype(np.float64) / length - direction
+    return float(np.dot(delta, delta))
+
+
+def direction_measure(updates: Updates, ground: Ground) -> DirectionMeasure:
     """Return the measure among these updates.
 
     Args:
         updates: all usable updates of the round, trainers' and members'.
-        layout: not used.
+        ground: with what draws the members' references, if anything does.
     """
-    return DirectionMeasure(updates)
+    return DirectionMeasure(updates, ground.pull)
 
 
 DIRECTION = DistanceRule(

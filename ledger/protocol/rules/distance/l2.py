@@ -24,6 +24,6 @@ def l2_distance(update: NDArray[np.float32], reference: NDArray[np.float32]) -> 
 
 L2 = DistanceRule(
     name="l2",
-    among=lambda _updates, _layout: RelativeMeasure(l2_distance),
+    among=lambda _updates, _ground: RelativeMeasure(l2_distance),
     sentence="Euclidean distances",
 )

@@ -11,24 +11,23 @@ import numpy as np
 from ledger.protocol.rules.distance.rule import DistanceRule, RelativeMeasure, difference
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
-    from ledger.protocol.rules.distance.rule import Layout
+    from ledger.protocol.rules.distance.ground import Ground
+    from ledger.protocol.rules.distance.rule import Updates
 
 
 def per_tensor_measure(
-    updates: Sequence[NDArray[np.float32]],  # noqa: ARG001 - one signature for all rules
-    layout: Layout,
+    updates: Updates,  # noqa: ARG001 - one signature for all rules
+    ground: Ground,
 ) -> RelativeMeasure:
     """Return the measure Σ_tensors ‖Δ_k − Δ_c‖.
 
     Args:
         updates: not used.
-        layout: the tensors whose numbers the flat vector joins.
+        ground: with the tensors whose numbers the flat vector joins.
     """
-    ends = np.cumsum([0, *(prod(shape) for _, shape in layout)])
+    ends = np.cumsum([0, *(prod(shape) for _, shape in ground.layout)])
 
     def between(update: NDArray[np.float32], reference: NDArray[np.float32]) -> float:
         delta = difference(update, reference)

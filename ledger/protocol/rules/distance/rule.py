@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ledger.protocol.rules.distance.ground import Ground
 from ledger.protocol.types import ClientId
 
 RELATIVE_TOLERANCE = 1e-9
@@ -20,6 +21,9 @@ RELATIVE_TOLERANCE = 1e-9
 
 Layout = tuple[tuple[str, tuple[int, ...]], ...]
 """Name and shape of each tensor, in the order in which the flat vector joins them."""
+
+Updates = Mapping[ClientId, NDArray[np.float32]]
+"""Usable updates of one round, each of shape (d,)."""
 
 
 class DistanceMeasure(Protocol):
@@ -41,21 +45,18 @@ class DistanceRule:
 
     Attributes:
         name: as in TOML and in the run document.
-        among: makes the measure among all usable updates of a round, given the model's layout.
+        among: makes the measure among all usable updates of a round, on the round's ground.
         sentence: what the distances are, for a reader: "by ... to the members".
         needs_all: whether one distance depends on all updates of the round.
     """
 
     name: str
-    among: Callable[[Sequence[NDArray[np.float32]], Layout], DistanceMeasure]
+    among: Callable[[Updates, Ground], DistanceMeasure]
     sentence: str
     needs_all: bool = False
 
 
-Distances = Callable[
-    [DistanceRule, Layout, Mapping[ClientId, NDArray[np.float32]], Sequence[ClientId]],
-    NDArray[np.float64],
-]
+Distances = Callable[[DistanceRule, Ground, Updates, Sequence[ClientId]], NDArray[np.float64]]
 """Computes all distances of a round at once; `plain_distances` is the one all others equal."""
 
 
@@ -78,15 +79,15 @@ class RelativeMeasure:
 
 def plain_distances(
     rule: DistanceRule,
-    layout: Layout,
-    updates: Mapping[ClientId, NDArray[np.float32]],
+    ground: Ground,
+    updates: Updates,
     members: Sequence[ClientId],
 ) -> NDArray[np.float64]:
     """Return the distance of every update from every member's, pair by pair.
 
     Args:
         rule: the distance.
-        layout: of the model.
+        ground: of the round.
         updates: all usable updates of a round, each of shape (d,).
         members: those of the clients that score.
 
@@ -99,7 +100,7 @@ def plain_distances(
     clients = sorted(updates)
     if len({updates[client].shape for client in clients}) > 1:
         raise ValueError("the updates differ in length")
-    measure = rule.among([updates[client] for client in clients], layout)
+    measure = rule.among(updates, ground)
     rows = [[measure.between(updates[k], updates[c]) for k in clients] for c in members]
     return np.array(rows, dtype=np.float64).reshape(len(members), len(clients))
 

@@ -31,6 +31,6 @@ def squared_distance(update: NDArray[np.float32], reference: NDArray[np.float32]
 
 SQUARED = DistanceRule(
     name="squared",
-    among=lambda _updates, _layout: RelativeMeasure(squared_distance),
+    among=lambda _updates, _ground: RelativeMeasure(squared_distance),
     sentence="squared distances",
 )

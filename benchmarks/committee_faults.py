@@ -1,0 +1,347 @@
+"""What faulty members come to: what the contract, the audit and the model make of each fault.
+
+`python -m benchmarks.committee_faults` prints the table of `docs/committee-faults.md`. All runs
+under the same rules are one run document: `smoke` with 14 clients and a committee of five, for one
+round. They differ in who is cast: two of the seven trainers are attackers that send the opposite
+of their update, and the primary of the first view, then members by their places, have the fault.
+So what a fault changes is told by the run of the same document in which no seat has one.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from clients.adversaries.faults import MemberFault
+from clients.configuration import load
+from clients.runs.preparing import measuring, prepare
+from clients.simulation import Cast, Simulation
+from ledger.actors.journal import MemoryJournal
+from ledger.actors.mailbox import MemoryMailbox
+from ledger.actors.surroundings import Surroundings
+from ledger.audit.audit import audit
+from ledger.audit.codes import StepOutcome
+from ledger.blobs.store import MemoryBlobs
+from ledger.chain.contract.committee_ledger import LedgerWriter
+from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.protocol.consensus import primary_place
+from ledger.protocol.documents.record import decode_record
+from ledger.protocol.inputs import participants_of
+from ledger.protocol.ledger_state import RoundDecided
+from ledger.protocol.types import Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from clients.configuration import Configuration
+    from clients.runs.metrics import RoundMetrics
+    from clients.runs.population import Population
+    from ledger.audit.report import AuditReport
+    from ledger.protocol.types import ClientId
+
+SETTINGS = (
+    "protocol.clients=14",
+    "protocol.active_rate=0.857143",
+    "protocol.committee_rate=0.416667",
+    "protocol.rounds=1",
+    "protocol.deadline_blocks=6",
+)
+ATTACKERS = 2
+ONE, MAJORITY = 1, 3
+"""Seats of five: one alone, and as many as it takes to bend a median."""
+
+IN_SCORES = (
+    MemberFault.FALSE_SCORES,
+    MemberFault.FAVOURING,
+    MemberFault.COLLUDING,
+    MemberFault.COPYING,
+    MemberFault.FALSE_REFERENCE,
+)
+"""Faults of scores: with them it matters how many there are."""
+
+BESIDE = {MemberFault.WHITEWASHING: MemberFault.FALSE_SCORES}
+"""Who drops from the record those whose scores were refused needs somebody to drop."""
+
+COLUMNS = (
+    "fault",
+    "seats",
+    "checked",
+    "scores",
+    "round",
+    "banned",
+    "audit",
+    "names",
+    "attackers accepted",
+    "model off",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The rules of a run: how scores are combined, and whether members check them."""
+
+    scoring: str
+    checked: bool
+
+
+SCORINGS = ("mean", "median")
+
+
+@dataclass(frozen=True, slots=True)
+class Misdeed:
+    """What is wrong with a committee of five.
+
+    Attributes:
+        fault: of some seats; None for none.
+        seats: how many have it.
+        beside: fault of one seat more, without which the first has nothing to do.
+    """
+
+    fault: MemberFault | None = None
+    seats: int = 0
+    beside: MemberFault | None = None
+
+    @property
+    def name(self) -> str:
+        """What the table calls it."""
+        beside = "" if self.beside is None else f", beside {self.beside}"
+        return f"{self.fault or 'none'}{beside}"
+
+    def among(self, seats: Sequence[ClientId]) -> dict[ClientId, MemberFault]:
+        """Return the fault of each member that has one.
+
+        Args:
+            seats: the committee, in the order in which seats are given a fault.
+        """
+        faults = [] if self.fault is None else [self.fault] * self.seats
+        faults += [] if self.beside is None else [self.beside]
+        return dict(zip(seats, faults, strict=False))
+
+
+MISDEEDS = (
+    Misdeed(),
+    *(Misdeed(fault, ONE, BESIDE.get(fault)) for fault in MemberFault),
+    *(Misdeed(fault, MAJORITY) for fault in IN_SCORES),
+)
+
+
+ROWS = tuple((misdeed, checked) for misdeed in MISDEEDS for checked in (True, False))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """What a run came to.
+
+    Attributes:
+        row: of its one round.
+        counted: score vectors that counted.
+        refused: score vectors that were refused.
+        banned: clients that the contract has banned.
+        report: of the audit.
+        model: after the round, shape (d,).
+        first: before it, shape (d,).
+        faulty: who had the fault.
+    """
+
+    row: RoundMetrics
+    counted: int
+    refused: int
+    banned: frozenset[ClientId]
+    report: AuditReport
+    model: NDArray[np.float32]
+    first: NDArray[np.float32]
+    faulty: frozenset[ClientId]
+
+    def distance(self, honest: Outcome) -> float:
+        """Return how far the model lies from the honest run's, as a share of the way it went."""
+        way = np.linalg.norm(honest.model.astype(np.float64) - honest.first)
+        return float(np.linalg.norm(self.model.astype(np.float64) - honest.model) / way)
+
+    def named(self) -> frozenset[ClientId]:
+        """Return the faulty members that the audit names: at fault, or in a contradiction."""
+        findings = {c for finding in self.report.findings for c in finding.clients}
+        found = (step.contradiction for step in self.report.steps)
+        # The first client of a contradiction is whom it is about, the next one whom that wronged.
+        return self.faulty & {*findings, *(one.clients[0] for one in found if one and one.clients)}
+
+    def kinds(self) -> list[str]:
+        """Return by what the audit names faulty members."""
+        findings = self.report.findings
+        kinds = {str(f.kind) for f in findings if self.faulty.intersection(f.clients)}
+        failed = (s for s in self.report.steps if s.outcome is StepOutcome.FAILED)
+        return sorted(kinds) + [f"step {step.number}" for step in failed]
+
+
+class Trials:
+    """Runs under other rules and with other members, on one chain."""
+
+    def __init__(self, chain: EmbeddedChain, folder: Path) -> None:
+        """Take a chain for all runs.
+
+        Args:
+            chain: of all contracts.
+            folder: for their manifests.
+        """
+        self._chain, self._folder = chain, folder
+        self._played: dict[tuple[Rules, Misdeed], Outcome] = {}
+
+    def honest(self, rules: Rules) -> Outcome:
+        """Return what the run comes to in which no member is faulty."""
+        return self.outcome(rules, Misdeed())
+
+    def outcome(self, rules: Rules, misdeed: Misdeed) -> Outcome:
+        """Return what a run comes to, which is played once."""
+        if (rules, misdeed) not in self._played:
+            self._played[rules, misdeed] = self.play(rules, misdeed)
+        return self._played[rules, misdeed]
+
+    def line(self, misdeed: Misdeed, *, checked: bool) -> str:
+        """Return a row of the table, a cell that differs by scoring as "mean / median".
+
+        Args:
+            misdeed: how many of the committee have which fault.
+            checked: whether members check scores.
+        """
+        cells = []
+        for scoring in SCORINGS:
+            rules = Rules(scoring, checked)
+            cells.append(_cells(self.outcome(rules, misdeed), self.honest(rules)))
+        told = [
+            one if one == other else f"{one} / {other}" for one, other in zip(*cells, strict=True)
+        ]
+        first = (misdeed.name, f"{misdeed.seats} of 5", "yes" if checked else "no")
+        return _line((*first, *told))
+
+    def play(self, rules: Rules, misdeed: Misdeed) -> Outcome:
+        """Return what a run comes to in which some of the first committee are faulty.
+
+        Args:
+            rules: of the run.
+            misdeed: how many of its first committee have which fault.
+        """
+        configuration, population, around = self._deployed(rules, misdeed)
+        population = cast(population, around, misdeed)
+        rows: list[RoundMetrics] = []
+        with measuring(configuration, population, around.parameters.active) as measure:
+            simulation = Simulation(around, Cast(population, measure.gauge.engine))
+            simulation.run(measure, rows.append)
+            model = np.array(simulation.model)
+        return _outcome(around, population, rows[0], model)
+
+    def _deployed(
+        self, rules: Rules, misdeed: Misdeed
+    ) -> tuple[Configuration, Population, Surroundings]:
+        """Deploy a run of its own, still with honest clients."""
+        checked = "true" if rules.checked else "false"
+        named = (f"protocol.scoring={rules.scoring}", f"protocol.scores_checked={checked}")
+        name = f"{rules.scoring}-{checked}-{misdeed.fault or 'none'}-{misdeed.seats}"
+        configuration, population, manifest = prepare(
+            self._folder,
+            name,
+            load("smoke", settings=(*SETTINGS, *named)),
+            self._chain,
+            blobs := MemoryBlobs(),
+        )
+        around = Surroundings(
+            parameters=configuration.parameters(population.model.dimension),
+            layout=population.model.layout,
+            domain=manifest.domain(),
+            ledger=LedgerWriter(self._chain, manifest.address, manifest.block),
+            blobs=blobs,
+            mailbox=MemoryMailbox(),
+            journal=MemoryJournal(),
+        )
+        return configuration, population, around
+
+
+def cast(population: Population, around: Surroundings, misdeed: Misdeed) -> Population:
+    """Return a population of which two trainers attack, and some members have a fault.
+
+    Args:
+        population: honest clients.
+        around: of a run whose first round is open.
+        misdeed: how many members have which fault: the first primary, then by places.
+    """
+    opening, registry = around.ledger.opening(1), around.ledger.registry()
+    assert opening is not None, "a deployed run has its first round open"
+    first = participants_of(around.parameters, registry, 1, opening.seed, opening.committee)
+    place = primary_place(opening.seed, Phase.AGGREGATION, 0, len(first.committee))
+    seats = (*first.committee[place:], *first.committee[:place])
+    return replace(
+        population,
+        malicious=frozenset(first.trainers[:ATTACKERS]),
+        attack="back-gradient",
+        member_faults=misdeed.among(seats),
+    )
+
+
+def table(trials: Trials, cells: Iterable[tuple[Misdeed, bool]]) -> Iterator[str]:
+    """Yield the lines of the table in Markdown, each once it is played.
+
+    Args:
+        trials: plays them.
+        cells: a misdeed, and whether members check scores, of each line.
+    """
+    yield _line(COLUMNS)
+    yield _line(["---"] * len(COLUMNS))
+    for misdeed, checked in cells:
+        yield trials.line(misdeed, checked=checked)
+
+
+def main() -> None:
+    """Print the whole table."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        EmbeddedChain.create(Path(folder) / "chain.sqlite") as chain,
+    ):
+        for line in table(Trials(chain, Path(folder)), ROWS):
+            print(line, flush=True)
+
+
+def _outcome(
+    around: Surroundings, population: Population, row: RoundMetrics, model: NDArray[np.float32]
+) -> Outcome:
+    ledger, blobs = around.ledger, around.blobs
+    assert isinstance(ledger, LedgerWriter), "there is no audit without a chain"
+    events = [recorded.event for recorded in ledger.round_events(1)]
+    decided = [event for event in events if isinstance(event, RoundDecided)]
+    records = [decode_record(blobs.get(event.record)) for event in decided]
+    return Outcome(
+        row=row,
+        counted=sum(len(record.scores) for record in records),
+        refused=sum(len(record.refused) for record in records),
+        banned=frozenset(ban.client for ban in ledger.bans()),
+        report=audit(ledger, blobs),
+        model=model,
+        first=population.initial,
+        faulty=frozenset(population.member_faults),
+    )
+
+
+def _cells(outcome: Outcome, honest: Outcome) -> list[str]:
+    """Return what a run came to, beside the one with honest members."""
+    row, kinds = outcome.row, outcome.kinds()
+    decided = "decided" if row.views == (1, 1) else "decided in a later view"
+    return [
+        f"{outcome.counted} counted, {outcome.refused} refused" if row.decided else "no record",
+        decided if row.decided else "abandoned",
+        str(len(outcome.banned)),
+        str(outcome.report.outcome),
+        f"{len(outcome.named())}: {', '.join(kinds)}" if kinds else "nobody",
+        f"{row.malicious_accepted} of {len(row.accepted)}",
+        f"{outcome.distance(honest):.1f}",
+    ]
+
+
+def _line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+if __name__ == "__main__":
+    main()

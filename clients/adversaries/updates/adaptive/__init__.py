@@ -1,0 +1,1 @@
+"""An attacker that knows the rule in force and stays just inside it."""

@@ -1,0 +1,102 @@
+"""The models of a run as its actors need them: the newest, and the way that led to it.
+
+Both ends of the travel are models that the contract names, read by their digests like any blob, so
+whoever takes a run up again finds the same.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ledger.protocol.encoding import vector_from_bytes
+from ledger.protocol.ledger_state import RoundDecided
+from ledger.protocol.rules.reference.travel import travelled
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ledger.actors.published import Published
+    from ledger.actors.surroundings import Surroundings
+    from ledger.chain.round_ledger import RoundHistory
+    from ledger.protocol.types import Digest
+
+
+class Models:
+    """Reads the models that the contract names; holds the newest, and the travel to it."""
+
+    def __init__(
+        self, around: Surroundings, published: Published, *, remembers: bool = False
+    ) -> None:
+        """Look at a run.
+
+        Args:
+            around: chain and blobs of the run.
+            published: what a driver of the same process has stored, which is not read again.
+            remembers: hold a window's models, where nothing is stored that could be read again.
+        """
+        self._around = around
+        self._published = published
+        travel = around.parameters.travel
+        self._most = 1 if travel is None or not remembers else travel.window + 1
+        self._held: dict[Digest, NDArray[np.float32]] = {}
+        self._travel: tuple[int, Digest, NDArray[np.float32]] | None = None
+
+    def newest(self) -> NDArray[np.float32]:
+        """Return w_t, shape (d,), as the contract names it.
+
+        Raises:
+            BlobError: it is missing or damaged.
+            EncodingError: it is no model of d parameters.
+        """
+        digest = self._around.ledger.state().model
+        # Last in order, also where an undecided round left the model as it was.
+        self._held[digest] = self._held.pop(digest) if digest in self._held else self._read(digest)
+        while len(self._held) > self._most:
+            del self._held[next(iter(self._held))]
+        return self._held[digest]
+
+    def travel(self, round_number: int) -> NDArray[np.float32] | None:
+        """Return w_s − w_t, shape (d,), of the open round; None where its distances need none.
+
+        Args:
+            round_number: t.
+
+        Raises:
+            BlobError: one of the two models is missing or damaged.
+            EncodingError: one of them is no model of d parameters.
+        """
+        rule = self._around.parameters.travel
+        if rule is None or round_number == 1:
+            return None
+        now = self._around.ledger.state().model
+        if self._travel is None or self._travel[:2] != (round_number, now):
+            before = model_of_round(self._around.ledger, rule.begins_in(round_number))
+            older = self._held[before] if before in self._held else self._read(before)
+            self._travel = round_number, now, travelled(older, self.newest())
+        return self._travel[2]
+
+    def _read(self, digest: Digest) -> NDArray[np.float32]:
+        dimension = self._around.parameters.dimension
+        known = self._published.find(digest)
+        data = self._around.blobs.get(digest, 4 * dimension) if known is None else known.data
+        return vector_from_bytes(data, dimension)
+
+
+def model_of_round(ledger: RoundHistory, round_number: int) -> Digest:
+    """Return the digest of w_s, the model that a round began with.
+
+    Args:
+        ledger: the contract.
+        round_number: s, which has begun.
+    """
+    needed = ledger.state().round - round_number + 1
+    while round_number > 1:
+        ends = ledger.outcomes(needed)
+        for event in (recorded.event for recorded in ends):
+            if isinstance(event, RoundDecided) and event.round < round_number:
+                return event.model
+        if len(ends) < needed:
+            break
+        needed *= 2  # the rounds just before it were abandoned
+    return ledger.deployment().model

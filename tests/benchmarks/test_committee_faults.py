@@ -1,0 +1,115 @@
+"""The table of what faulty members come to: printed, asserted, and equal to the page's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from benchmarks.committee_faults import (
+    COLUMNS,
+    MAJORITY,
+    ROWS,
+    Misdeed,
+    Rules,
+    Trials,
+    table,
+)
+from clients.adversaries.faults import MemberFault
+from ledger.audit.codes import FindingKind, Outcome
+from ledger.chain.embedded.chain import EmbeddedChain
+from tests.faults import times
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PAGE = Path(__file__).parents[2] / "docs" / "committee-faults.md"
+COLLUDING, FAVOURING = MemberFault.COLLUDING, MemberFault.FAVOURING
+CHOSEN = (
+    (Misdeed(FAVOURING, 1), True),
+    (Misdeed(COLLUDING, 1), False),
+    (Misdeed(COLLUDING, MAJORITY), True),
+    (Misdeed(COLLUDING, MAJORITY), False),
+)
+"""What is played in every test run; `make faults` plays all."""
+
+
+@pytest.fixture(scope="module")
+def trials(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trials]:
+    folder = tmp_path_factory.mktemp("committee-faults")
+    with EmbeddedChain.create(folder / "chain.sqlite") as chain:
+        yield Trials(chain, folder)
+
+
+def cells_of(line: str) -> list[str]:
+    return line.strip("| ").split(" | ")
+
+
+def lines_of_page() -> list[list[str]]:
+    lines = PAGE.read_text("utf-8").splitlines()
+    start = next(n for n, line in enumerate(lines) if cells_of(line) == list(COLUMNS))
+    rows = [cells_of(line) for line in lines[start + 2 :] if line.startswith("| ")]
+    return rows[: len(ROWS)]
+
+
+def numbers(cell: str) -> list[float]:
+    return [float(part) for part in cell.split(" / ")]
+
+
+def test_the_page_has_every_fault_alone_and_every_fault_of_scores_as_a_majority() -> None:
+    expected = [
+        [misdeed.name, f"{misdeed.seats} of 5", "yes" if checked else "no"]
+        for misdeed, checked in ROWS
+    ]
+    assert [row[:3] for row in lines_of_page()] == expected
+    alone = {misdeed.fault for misdeed, _ in ROWS if misdeed.seats == 1}
+    assert alone == set(MemberFault)
+
+
+def test_the_page_says_what_is_played(trials: Trials) -> None:
+    played = ROWS if times(0, 1) else CHOSEN
+    found = {tuple(row[:3]): row for row in lines_of_page()}
+    for line in list(table(trials, played))[2:]:
+        print(line)  # noqa: T201 - shown by pytest -s
+        cells = cells_of(line)
+        told = found[tuple(cells[:3])]
+        assert cells[:-1] == told[:-1]
+        # Training repeats its bits on one kind of processor; distances are told to one digit.
+        assert numbers(cells[-1]) == pytest.approx(numbers(told[-1]), abs=0.11)
+
+
+@pytest.mark.parametrize("scoring", ["mean", "median"])
+def test_checked_scores_keep_favours_out_and_an_abandoned_round_changes_nothing(
+    trials: Trials, scoring: str
+) -> None:
+    rules = Rules(scoring, checked=True)
+    one = trials.outcome(rules, Misdeed(FAVOURING, 1))
+    assert (one.counted, one.refused, one.report.outcome) == (4, 1, Outcome.PASSED)
+    assert one.named() == one.faulty
+    assert one.kinds() == [FindingKind.FALSE_SCORES]
+    three = trials.outcome(rules, Misdeed(COLLUDING, MAJORITY))
+    assert not three.row.decided
+    assert three.model.tobytes() == three.first.tobytes()
+    assert three.report.outcome is Outcome.PASSED
+
+
+@pytest.mark.parametrize(("scoring", "falls"), [("mean", True), ("median", False)])
+def test_unchecked_one_colluder_decides_a_mean_and_the_audit_names_it(
+    trials: Trials, scoring: str, falls: bool
+) -> None:
+    rules = Rules(scoring, checked=False)
+    one = trials.outcome(rules, Misdeed(COLLUDING, 1))
+    assert (one.counted, one.refused) == (5, 0)
+    assert (one.row.malicious_accepted == 2) == falls
+    assert (one.distance(trials.honest(rules)) > 0.1) == falls
+    assert one.report.outcome is Outcome.FAILED
+    assert one.named() == one.faulty
+
+
+def test_unchecked_a_colluding_majority_decides_a_median_too(trials: Trials) -> None:
+    rules = Rules("median", checked=False)
+    assert trials.honest(rules).row.malicious_accepted == 0
+    three = trials.outcome(rules, Misdeed(COLLUDING, MAJORITY))
+    assert three.row.malicious_accepted == 2
+    assert three.report.outcome is Outcome.FAILED

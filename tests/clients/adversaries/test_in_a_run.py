@@ -1,0 +1,76 @@
+"""Attackers in a whole run: what they are told, and that everybody judges what they sent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from clients.adversaries.registry import ATTACKS
+from clients.adversaries.updates.attack import AttackInput, Update, UpdateAttack
+from clients.configuration import load
+from clients.runs.opening import in_memory
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+ROUNDS = 3
+SETTINGS = (
+    "machine.ledger=memory",
+    f"protocol.rounds={ROUNDS}",
+    "protocol.strategy=3",
+    "protocol.distance=direction",
+    "protocol.scoring=median",
+    "protocol.reference=travel",
+    "malice.attack=adaptive",
+    "malice.malicious_rate=0.3",
+)
+
+
+def played(home: Path, *settings: str) -> tuple[list[np.ndarray], int]:
+    """Return the model of each round and how many attackers' updates were accepted."""
+    configuration = load("smoke", settings=(*SETTINGS, *settings))
+    models = []
+    with in_memory(home, "run", configuration) as run:
+        rows = run.go_on(lambda _: models.append(np.array(run.simulation.model)))
+    return models, sum(row.malicious_accepted for row in rows)
+
+
+def test_a_run_tells_attackers_its_rules_its_travel_and_who_sits_on_the_committee(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[AttackInput] = []
+    forge = ATTACKS["adaptive"].forge
+
+    def looking(asked: AttackInput) -> Update:
+        seen.append(asked)
+        return forge(asked)
+
+    monkeypatch.setitem(ATTACKS, "adaptive", UpdateAttack("adaptive", looking))
+    models, _ = played(tmp_path)
+    rules = load("smoke", settings=SETTINGS).parameters(len(models[0]))
+    assert all(asked.parameters == rules and asked.trainers == rules.trainers for asked in seen)
+    assert {asked.is_member for asked in seen} == {True, False}
+    travels = [asked.travel for asked in seen]
+    assert travels[0] is None or not travels[0].any(), "nothing lies behind the first round"
+    assert travels[-1] is not None
+    assert travels[-1].shape == models[0].shape
+    assert travels[-1].any()
+
+
+def test_an_attacked_run_repeats_itself_and_differs_by_what_the_attack_is_made_on(
+    tmp_path: Path,
+) -> None:
+    first, again, other = (
+        played(tmp_path / name, *settings)
+        for name, settings in (
+            ("first", ()),
+            ("again", ()),
+            ("other", ("malice.on=weights",)),
+        )
+    )
+    assert all(np.array_equal(one, two) for one, two in zip(first[0], again[0], strict=True))
+    assert first[1] == again[1] > 0, "the rule accepts who stays just inside it"
+    assert not np.array_equal(first[0][-1], other[0][-1])

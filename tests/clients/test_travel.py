@@ -1,0 +1,88 @@
+"""Whole runs whose references follow the travel: the same however they are played, and audited."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from clients.configuration import load
+from clients.runs.opening import in_memory
+from ledger.audit.audit import audit
+from ledger.audit.codes import Outcome
+from ledger.audit.report import readable
+from ledger.protocol.errors import ParametersError
+from ledger.protocol.rules import registry
+from ledger.protocol.rules.reference.rule import ReferenceRule, Travel
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from clients.adversaries.attackers import Attackers, AttackRound
+    from tests.clients.played import Player
+
+ALONG = (
+    'protocol.distance="direction"',
+    'protocol.reference="short"',
+    "protocol.strategy=3",
+    'protocol.scoring="median"',
+    "protocol.rounds=3",
+)
+ATTACKED = ('malice.attack="back-gradient"', "malice.malicious_rate=0.2")
+
+
+@pytest.fixture(autouse=True)
+def _short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A travel with a window that a run of three rounds goes beyond."""
+    rule = ReferenceRule("short", Travel(window=1, slope=150.0, cap=3.0), "direction", "on a way")
+    monkeypatch.setitem(registry.REFERENCES, "short", rule)
+
+
+def test_a_configuration_says_what_members_hold_updates_against() -> None:
+    found = load("robust", settings=('protocol.reference="travel"',))
+    assert found.parameters(8).travel == registry.REFERENCES["travel"].travel
+    assert load("robust").parameters(8).travel is None
+    with pytest.raises(ParametersError, match="reference = travel goes with distance = direction"):
+        load("smoke", settings=('protocol.reference="travel"',))
+    with pytest.raises(ParametersError, match="reference = north is none of own, travel"):
+        load("robust", settings=('protocol.reference="north"',))
+
+
+def test_a_run_that_was_cut_off_has_the_head_of_one_in_memory_and_passes_its_audit(
+    player: Player, tmp_path: Path
+) -> None:
+    # In round 3, whose travel begins with a model that only the store has.
+    assert player.cut(*ALONG, left=7, after=True)
+    played = player.play(*ALONG)
+    report = audit(played.ledger, played.blobs)
+    assert report.outcome is Outcome.PASSED, readable(report)
+    with in_memory(tmp_path, "memory", load("smoke", settings=ALONG)) as run:
+        run.go_on(lambda _: None)
+        assert run.simulation.head == played.head
+
+
+def test_attackers_see_the_travel_as_everybody_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[NDArray[np.float32] | None] = []
+    models: list[NDArray[np.float32]] = []
+    settings = load("smoke", settings=(*ALONG, *ATTACKED))
+    with in_memory(tmp_path, "run", settings) as run:
+        attackers = type(run.population.attackers)
+        corrupt = attackers.corrupt
+
+        def watched(self: Attackers, updates: dict, around: AttackRound) -> dict:  # type: ignore[type-arg]
+            seen.append(around.travel)
+            return corrupt(self, updates, around)
+
+        monkeypatch.setattr(attackers, "corrupt", watched)
+        models.append(run.simulation.model)
+        run.go_on(lambda _: models.append(run.simulation.model))
+    assert seen[0] is None
+    for place, found in enumerate(seen[1:], start=1):
+        assert found is not None
+        assert np.array_equal(found, models[place - 1] - models[place])
+    assert len(seen) == 3
