@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from clients.baselines import AveragingSettings, federated_average
+from clients.baselines.federated import FederatedSettings, federated
 from clients.configuration import checked
 from clients.methods import METHODS, Averaging
 from clients.runs.opening import opened
@@ -157,14 +157,15 @@ def _averaged(
 ) -> Outcome:
     population = populate(configuration)
     parameters = configuration.parameters(population.model.dimension)
-    settings = AveragingSettings(
+    settings = FederatedSettings(
         rounds=parameters.rounds,
-        active=method.participants(parameters),
+        participants=method.participants(parameters),
         server_rate=parameters.server_rate,
         attackers=population.attackers,
     )
-    with measuring(settled(configuration, population), population, settings.active) as measure:
-        rows = federated_average(
+    configuration = settled(configuration, population)
+    with measuring(configuration, population, settings.participants) as measure:
+        rows = federated(
             population.data,
             measure.gauge,
             population.initial,

@@ -27,17 +27,22 @@ if TYPE_CHECKING:
 class LocalTraining:
     """How each client trains: plain SGD, tau steps or whole epochs.
 
+    With a proximal term it is FedProx (Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith 2020,
+    Algorithm 2): every step descends F_k(w) + mu/2 |w - w_t|^2, and so keeps near the global model.
+
     Attributes:
         learning_rate: step size, above 0.
         batch_size: samples of a step; a client that has fewer uses all it has.
         local_steps: tau, or None where epochs are counted.
         local_epochs: passes over the client's data, or None where steps are counted.
+        proximal: mu, above 0; None for no such term.
     """
 
     learning_rate: float
     batch_size: int
     local_steps: int | None = None
     local_epochs: int | None = None
+    proximal: float | None = None
 
     def __post_init__(self) -> None:
         """Check the settings.
@@ -54,6 +59,10 @@ class LocalTraining:
             raise ConfigurationError(
                 f"local_steps = {self.local_steps}, local_epochs = {self.local_epochs}: "
                 "exactly one of them must be set, and at least 1"
+            )
+        if self.proximal is not None and not (math.isfinite(self.proximal) and self.proximal > 0):
+            raise ConfigurationError(
+                f"proximal = {self.proximal}: must be above 0; without the term, leave it out"
             )
 
 

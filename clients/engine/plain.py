@@ -61,6 +61,7 @@ class PlainTrainer:
         ends = accumulate((tensor.numel() for tensor in self._parameters), initial=0)
         self._places = [slice(start, end) for start, end in pairwise(ends)]
         self._rate = settings.learning_rate
+        self._proximal = settings.proximal
         self._batches = batches_on(self._device, train, collate, settings)
 
     def train(
@@ -82,17 +83,20 @@ class PlainTrainer:
             w_start = torch.from_numpy(mine).to(self._device)
             for job, row in zip(jobs, rows, strict=True):
                 load_vector(self._module, w_start)
-                self._descend(job)
+                self._descend(job, w_start)
                 self._write_difference(w_start, row)
 
-    def _descend(self, job: TrainingJob) -> None:
+    def _descend(self, job: TrainingJob, w_start: torch.Tensor) -> None:
         for inputs, labels in self._batches.of(job):
             with torch.enable_grad():
                 loss = cross_entropy(self._module(inputs), labels)
             loss.backward()
             with torch.no_grad():
-                for tensor in self._parameters:
+                for tensor, place in zip(self._parameters, self._places, strict=True):
                     if tensor.grad is not None:  # None: the forward pass does not use it
+                        if self._proximal is not None:
+                            moved = tensor - w_start[place].view_as(tensor)
+                            tensor.grad.add_(moved, alpha=self._proximal)
                         tensor.sub_(tensor.grad, alpha=self._rate)
                         # Not zeroed: the next backward pass hands over its own buffer.
                         tensor.grad = None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from clients.devices import device_named
 from clients.engine.lockstep.chain import Convolution, Linear, pooled_first
-from clients.engine.lockstep.choice import choice_for
+from clients.engine.lockstep.choice import NO_PROXIMAL, choice_for
 from clients.engine.lockstep.tracing import UnknownLayerError, chain_of
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ def plan(model: Model, data: FederatedData, settings: LocalTraining, device: str
         ConfigurationError: the device is not there.
     """
     on_cpu = device_named(device).type == "cpu"
+    if settings.proximal is not None:
+        return Plan("plain", NO_PROXIMAL)
     try:
         chain = pooled_first(chain_of(model.module(), model.form))
     except UnknownLayerError as error:

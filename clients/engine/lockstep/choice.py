@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from clients.engine.lockstep.chain import Chain, Layer
     from clients.local_sgd import LocalTraining
 
+NO_PROXIMAL = "training.proximal is set, and lockstep takes steps of plain SGD alone"
+"""Why the lockstep path is not taken: its low-rank changes would have to shrink at every step."""
+
 # Below this many parameters a call costs more than its arithmetic, so that all clients share it.
 SMALL = 100_000
 # A matrix below this size is no gain to share: its products are short either way.

@@ -12,7 +12,7 @@ import torch
 
 from clients.devices import device_named, reproducible
 from clients.engine.lockstep.chain import pooled_first
-from clients.engine.lockstep.choice import choice_for
+from clients.engine.lockstep.choice import NO_PROXIMAL, choice_for
 from clients.engine.lockstep.graphs import RecordedSteps, recorder_for
 from clients.engine.lockstep.network import Network
 from clients.engine.lockstep.parameters import Places
@@ -50,8 +50,8 @@ class LockstepTrainer:
         device: "cpu", "cuda" or "auto".
 
     Raises:
-        ConfigurationError: a device that is not there, or a module with a layer that this path
-            does not know.
+        ConfigurationError: a device that is not there, a proximal term, or a module with a layer
+            that this path does not know.
     """
 
     def __init__(
@@ -62,6 +62,8 @@ class LockstepTrainer:
         settings: LocalTraining,
         device: str,
     ) -> None:
+        if settings.proximal is not None:
+            raise ConfigurationError(f"training.path = 'lockstep': {NO_PROXIMAL}")
         self._train = train
         self._settings = settings
         self._device = device_named(device)

@@ -1,0 +1,1 @@
+"""What CMFL is compared with, on the same data, model, engine, seeds and attackers."""

@@ -1,0 +1,132 @@
+"""The updates of a round, or combinations of them, in float64 and a block at a time.
+
+A pre-aggregator's vectors are means of updates: they are kept as coefficients and computed where
+they are read, so that nothing is rounded in between and memory holds the float32 updates once.
+Whoever sums does so in the order of the updates: the same bytes on any processor.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+Vector = NDArray[np.float64]
+
+BLOCK = 1 << 13
+"""Numbers of each vector that are in hand at a time. Orders the sums of a distance."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mixture:
+    """Vectors that are combinations of updates.
+
+    Attributes:
+        updates: Δ of each client, by ascending client, each of shape (d,), finite.
+        coefficients: of each vector, one number for each update, shape (vectors, updates);
+            None where the vectors are the updates themselves.
+    """
+
+    updates: Sequence[NDArray[np.float32]]
+    coefficients: NDArray[np.float64] | None = None
+
+    def __post_init__(self) -> None:
+        """Check the shapes.
+
+        Raises:
+            ValueError: there is no update, or one has another shape than the first.
+        """
+        if not len(self.updates):
+            raise ValueError("there is no update to aggregate")
+        for place, update in enumerate(self.updates):
+            if update.shape != (self.dimension,):
+                raise ValueError(f"update {place} has shape {update.shape}")
+
+    def __len__(self) -> int:
+        """Return how many vectors there are."""
+        return len(self.updates) if self.coefficients is None else len(self.coefficients)
+
+    @property
+    def dimension(self) -> int:
+        """Return d."""
+        return len(self.updates[0])
+
+    def mixed(self, coefficients: NDArray[np.float64]) -> Mixture:
+        """Return combinations of these vectors.
+
+        Args:
+            coefficients: shape (new vectors, vectors).
+        """
+        before = self.coefficients
+        return Mixture(self.updates, coefficients if before is None else coefficients @ before)
+
+    def blocks(self) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+        """Yield where a block lies, and the vectors' numbers there, shape (vectors, block)."""
+        for start in range(0, self.dimension, BLOCK):
+            part = slice(start, start + BLOCK)
+            rows = np.stack([update[part] for update in self.updates]).astype(np.float64)
+            yield part, rows if self.coefficients is None else _combined(self.coefficients, rows)
+
+    def combined(self, weights: Vector) -> Vector:
+        """Return the sum of the vectors, each times its weight.
+
+        Args:
+            weights: shape (vectors,).
+
+        Returns:
+            Shape (d,).
+        """
+        result = np.empty(self.dimension)
+        for part, rows in self.blocks():
+            result[part] = _combined(weights[None, :], rows)[0]
+        return result
+
+    def distances_from(self, point: Vector) -> Vector:
+        """Return how far each vector lies from a point.
+
+        Args:
+            point: shape (d,).
+
+        Returns:
+            Euclidean distances, shape (vectors,).
+        """
+        total = np.zeros(len(self))
+        for part, rows in self.blocks():
+            total += np.square(rows - point[part]).sum(axis=1)
+        return np.sqrt(total)
+
+    def squared_distances(self) -> NDArray[np.float64]:
+        """Return the squared Euclidean distance of every two vectors, shape (vectors, vectors).
+
+        Direct differences, each pair once: a Gram matrix would lose the distance of near ones.
+        """
+        total = np.zeros((len(self), len(self)))
+        for _, rows in self.blocks():
+            for place, row in enumerate(rows[:-1]):
+                total[place, place + 1 :] += np.square(rows[place + 1 :] - row).sum(axis=1)
+        return total + total.T
+
+    def sources(self, places: Iterable[int]) -> tuple[int, ...]:
+        """Return the places of the updates that some of the vectors are made of, ascending.
+
+        Args:
+            places: of the vectors.
+        """
+        if self.coefficients is None:
+            return tuple(sorted(set(places)))
+        chosen = self.coefficients[sorted(set(places))]
+        return tuple(np.flatnonzero((chosen != 0).any(axis=0)).tolist())
+
+
+def _combined(coefficients: NDArray[np.float64], rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return combinations of rows, added up row after row."""
+    result = np.zeros((len(coefficients), rows.shape[1]))
+    for column, row in zip(coefficients.T, rows, strict=True):
+        used = np.flatnonzero(column)
+        result[used] += column[used, None] * row
+    return result

@@ -1,0 +1,34 @@
+"""The pre-aggregators by name: a new one takes its file and one line here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from clients.baselines.pre_aggregators.bucketing import Bucketing
+from clients.baselines.pre_aggregators.nnm import NNM
+from clients.datasets.options import parsed
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from clients.baselines.pre_aggregators.pre_aggregator import PreAggregator
+
+PRE_AGGREGATORS: dict[str, type[PreAggregator]] = {one.name: one for one in (NNM, Bucketing)}
+
+
+def pre_aggregator_named(name: str, options: Mapping[str, object]) -> PreAggregator:
+    """Return a pre-aggregator.
+
+    Args:
+        name: a key of `PRE_AGGREGATORS`.
+        options: its own, as in TOML.
+
+    Raises:
+        ConfigurationError: unknown name, or an option that is unknown, missing or out of range.
+    """
+    if name not in PRE_AGGREGATORS:
+        raise ConfigurationError(
+            f"unknown pre-aggregator {name[:80]!r}; known are {', '.join(PRE_AGGREGATORS)}"
+        )
+    return parsed(PRE_AGGREGATORS[name], options, f"pre-aggregator {name}")

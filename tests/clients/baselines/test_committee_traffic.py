@@ -1,0 +1,122 @@
+"""What a run of CMFL sends, counted while it is played."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import pytest
+
+from clients.baselines.committee_traffic import CommitteeTraffic
+from clients.configuration import load
+from clients.runs.opening import in_memory
+from ledger.actors.mailbox import MemoryMailbox
+from ledger.protocol.documents.envelope import EnvelopeKind, encode_envelope
+from tests.clients.played import FIVE_MEMBERS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from clients.baselines.traffic import RoundTraffic
+    from clients.runs.metrics import RoundMetrics
+    from ledger.protocol.documents.envelope import Envelope
+    from ledger.protocol.types import ClientId
+
+CONFIGURATION = load("smoke", settings=("machine.ledger=memory", "protocol.rounds=2"))
+"""Ten active clients, four of them members, and a model of 650 numbers: 2,600 bytes."""
+
+
+class Board(MemoryMailbox):
+    """A mailbox that remembers how many bytes came into it, by round, client and phase."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: defaultdict[tuple[int, ClientId, bool], int] = defaultdict(int)
+
+    def put(self, envelope: Envelope) -> bool:
+        is_first = envelope.kind is EnvelopeKind.PAYLOAD
+        self.sizes[envelope.round, envelope.client, is_first] += len(encode_envelope(envelope))
+        return super().put(envelope)
+
+
+@pytest.fixture
+def board(monkeypatch: pytest.MonkeyPatch) -> Board:
+    """The mailbox of the runs of a test."""
+    made = Board()
+    monkeypatch.setattr("clients.runs.opening.MemoryMailbox", lambda: made)
+    return made
+
+
+def played(home: Path) -> list[tuple[RoundMetrics, RoundTraffic]]:
+    """Play two rounds, and return each with what it sent."""
+    with in_memory(home, "run", CONFIGURATION) as run:
+        traffic = CommitteeTraffic(run.population.model.dimension)
+        run.simulation.on_step = traffic.take
+        rows = run.go_on(traffic.close)
+    return list(zip(rows, traffic.rounds, strict=True))
+
+
+def test_every_phase_of_a_run_is_counted_from_what_was_sent(tmp_path: Path, board: Board) -> None:
+    rounds = played(tmp_path)
+    assert len(rounds) == 2
+    for row, traffic in rounds:
+        model, commitments, updates, reading, votes, decision = traffic.phases
+        active = sorted((*row.trained, *row.served))
+        posted = {
+            (c, first): board.sizes[row.round, c, first] for c in active for first in (True, False)
+        }
+
+        assert model.busiest == 2600, "one model down"
+        assert sorted(model.links) == active
+        # A selector and nine words: round, two offsets, two lengths, client, commitment, r, vs.
+        assert {link.sent for link in commitments.links.values()} == {4 + 9 * 32}
+        assert sorted(commitments.links) == active
+        # One update up, not one for every member.
+        sent = {client: link.sent for client, link in updates.links.items()}
+        assert sent == {client: 2600 + posted[client, True] for client in active}
+
+        # A member reads those of all others, C - 1 + n = 9.
+        assert sorted(reading.links) == sorted(row.served)
+        for member, link in reading.links.items():
+            others = [client for client in active if client != member]
+            assert len(others) == 9
+            assert link.received == sum(2600 + posted[client, True] for client in others)
+            said = sum(posted.get((client, False), 0) for client in others)
+            assert votes.links[member].received == said
+            assert votes.links[member].sent >= posted[member, False] > 0
+        # Who leads stores the record and the vectors once; all others only speak.
+        stored = [m for m in row.served if votes.links[m].sent > posted[m, False]]
+        assert len(stored) == 1
+
+        (settler,) = decision.links
+        assert settler in row.served
+        assert decision.links[settler].sent > 2600 + 1000, "a model, and the decision's call data"
+        assert traffic.busiest > (1 + 1 + 9 + 1) * 2600
+
+
+def test_a_run_that_is_counted_has_the_heads_of_one_that_is_not(tmp_path: Path) -> None:
+    counted = [row.head for row, _ in played(tmp_path / "counted")]
+    with in_memory(tmp_path / "plain", "run", CONFIGURATION) as run:
+        assert [row.head for row in run.go_on(lambda _: None)] == counted
+
+
+def test_faulty_members_and_abandoned_rounds_are_counted_too(tmp_path: Path) -> None:
+    settings = (
+        *FIVE_MEMBERS,
+        "seed=10",
+        "machine.ledger=memory",
+        "protocol.rounds=3",
+        "protocol.commit_blocks=1",
+        "protocol.deadline_blocks=3",
+        "malice.members.silent=4",
+        "malice.members.equivocating=2",
+    )
+    with in_memory(tmp_path, "run", load("smoke", settings=settings)) as run:
+        traffic = CommitteeTraffic(run.population.model.dimension)
+        run.simulation.on_step = traffic.take
+        rows = run.go_on(traffic.close)
+        assert len(run.ledger.bans()) > 0
+    assert {row.decided for row in rows} == {True, False}
+    for row, one in zip(rows, traffic.rounds, strict=True):
+        sent = sum(link.sent for link in one.phases[-1].links.values())
+        assert (sent > 2600) == row.decided, "a model goes out with a decision alone"

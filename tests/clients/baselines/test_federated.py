@@ -1,0 +1,186 @@
+"""The loop without a committee: FedAvg, and any other aggregator in its place."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from clients.adversaries.attackers import Attackers, malicious_clients
+from clients.adversaries.updates.attack import AttackParameters
+from clients.baselines.aggregators.registry import aggregator_named
+from clients.baselines.federated import (
+    FederatedRound,
+    FederatedSettings,
+    Seconds,
+    Server,
+    federated,
+)
+from clients.baselines.pre_aggregators.registry import pre_aggregator_named
+from clients.chance import named_stream
+from clients.configuration import load
+from clients.engine.port import TrainingJob
+from clients.models.evaluation import majority_rate
+from clients.runs.population import populate
+from clients.runs.preparing import measuring, settled
+from ledger.protocol.encoding import sha256
+from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.rules.aggregation import aggregate
+from ledger.protocol.sampling import training_seed
+from ledger.protocol.types import ClientId
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CONFIGURATION = load("digits", settings=("seed=3", "protocol.rounds=60"))
+POPULATION = populate(CONFIGURATION)
+DATA, INITIAL = POPULATION.data, POPULATION.initial
+MALICIOUS = frozenset(map(ClientId, malicious_clients(60, 0.3, named_stream(3, "malicious"))))
+
+
+def run(
+    settings: FederatedSettings,
+    seed: int = 3,
+    progress: Callable[[FederatedRound], None] | None = None,
+) -> tuple[FederatedRound, ...]:
+    with measuring(
+        settled(CONFIGURATION, POPULATION), POPULATION, settings.participants
+    ) as measure:
+        return federated(DATA, measure.gauge, INITIAL, settings, seed, progress)
+
+
+def accuracy(row: FederatedRound) -> float:
+    assert row.accuracy is not None
+    return row.accuracy
+
+
+def loss(row: FederatedRound) -> float:
+    assert row.loss is not None
+    return row.loss
+
+
+def test_a_clean_run_learns_and_back_gradient_attackers_hold_it_back() -> None:
+    clean = run(FederatedSettings(60, 30))
+    attacked = run(FederatedSettings(60, 30, attackers=Attackers(MALICIOUS, "back-gradient")))
+    floor = majority_rate(DATA.test.y)
+    assert [row.round for row in clean] == list(range(1, 61))
+    assert floor < 0.15
+    assert accuracy(clean[-1]) > 0.92
+    assert floor < accuracy(attacked[-1]) < accuracy(clean[-1]) - 0.05
+    assert loss(clean[-1]) < loss(clean[0])
+    assert [row.participants for row in clean] == [row.participants for row in attacked]
+    assert all(row.malicious == 0 for row in clean)
+    assert all(row.malicious == len(MALICIOUS.intersection(row.participants)) for row in attacked)
+
+
+def test_a_run_repeats_itself_and_reports_each_round_as_it_ends() -> None:
+    seen: list[FederatedRound] = []
+    settings = FederatedSettings(3, 10, attackers=Attackers(MALICIOUS, "gradient-scaling"))
+    rows = run(settings, 3, seen.append)
+    assert rows == tuple(seen) == run(settings)
+    assert rows != run(settings, seed=4)
+
+
+def test_the_server_rate_scales_the_step() -> None:
+    still = run(FederatedSettings(2, 10, server_rate=0.0))
+    assert still[0].accuracy == still[1].accuracy
+    assert loss(run(FederatedSettings(2, 10))[1]) < loss(still[1])
+
+
+@pytest.mark.parametrize(("rounds", "participants"), [(0, 10), (1, 0), (1, 61)])
+def test_no_rounds_or_more_participants_than_clients_are_refused(
+    rounds: int, participants: int
+) -> None:
+    said = f"rounds = {rounds}, participants = {participants}: .* the 60 clients"
+    with pytest.raises(ConfigurationError, match=said):
+        run(FederatedSettings(rounds, participants))
+
+
+def test_options_that_the_participants_do_not_allow_are_refused_before_any_training() -> None:
+    krum = aggregator_named("Krum", {"f": 3})
+    FederatedSettings(1, 9, aggregator=krum).require(60)
+    seen: list[FederatedRound] = []
+    with pytest.raises(ConfigurationError, match="Krum with f = 3 of n = 8 updates"):
+        run(FederatedSettings(1, 8, aggregator=krum), progress=seen.append)
+    assert not seen
+
+
+def test_an_unknown_attack_is_refused_before_any_training() -> None:
+    with pytest.raises(ConfigurationError, match="unknown attack 'noise'"):
+        run(FederatedSettings(1, 10, attackers=Attackers(attack="noise")))
+
+
+def test_a_mean_has_the_bits_of_a_loop_by_the_ledgers_own_aggregation() -> None:
+    attackers = Attackers(MALICIOUS, "back-gradient")
+    rows = run(FederatedSettings(3, 10, server_rate=0.8, attackers=attackers))
+    sampling, model = named_stream(3, "fedavg", "sample"), INITIAL
+    with measuring(settled(CONFIGURATION, POPULATION), POPULATION, 10) as measure:
+        for row in rows:
+            chosen = sorted(sampling.choice(60, 10, replace=False).tolist())
+            seed = sha256(repr((3, "fedavg", row.round)).encode())
+            jobs = [TrainingJob(c, training_seed(seed, ClientId(c))) for c in chosen]
+            trained = measure.gauge.engine.train(model, jobs)
+            updates = {ClientId(c): one.vector for c, one in zip(chosen, trained, strict=True)}
+            sent = {c: -u if c in MALICIOUS else u for c, u in updates.items()}
+            model = aggregate(model, sent, dict(enumerate(DATA.sample_counts)), 0.8)  # type: ignore[arg-type]
+            quality = measure.gauge.quality(measure.gauge.begin(model))
+            assert (row.participants, row.quality) == (tuple(chosen), quality)
+
+
+def test_a_selecting_aggregator_tells_whom_it_used_and_withstands_what_ruins_a_mean() -> None:
+    tenfold = Attackers(MALICIOUS, "back-gradient", AttackParameters(10))
+    plain = FederatedSettings(12, 30, attackers=tenfold)
+    chosen = replace(plain, aggregator=aggregator_named("MultiKrum", {"f": 13}))
+    mixed = replace(
+        plain,
+        aggregator=aggregator_named("TrMean", {"f": 13}),
+        pre_aggregators=(pre_aggregator_named("NNM", {"f": 13}),),
+    )
+    ruined, selected, trimmed = run(plain), run(chosen), run(mixed)
+    assert accuracy(ruined[-1]) < 0.3
+    assert min(accuracy(selected[-1]), accuracy(trimmed[-1])) > 0.7
+    for one, two, three in zip(ruined, selected, trimmed, strict=True):
+        assert one.participants == two.participants == three.participants
+        assert one.used == three.used == one.participants
+        assert one.malicious == one.malicious_used == two.malicious > 0
+        assert len(two.used) == 30 - 13
+        assert set(two.used) < set(two.participants)
+        assert two.malicious_used == len(MALICIOUS.intersection(two.used)) < two.malicious
+
+
+def test_the_server_stays_where_it_is_if_nothing_finite_comes_of_a_round() -> None:
+    largest = np.finfo(np.float32).max
+    start, zeros = np.full(2, largest, dtype=np.float32), np.zeros(2)
+    one = Server(FederatedSettings(1, 1), [1, 1], start, zeros)
+    rng = np.random.default_rng(0)
+    for bad in (np.full(2, np.nan, dtype=np.float32), -start):
+        assert one.take({ClientId(1): bad}, rng) == ()
+        assert one.model is start
+        assert one.last is zeros
+    assert one.take({ClientId(1): start}, rng) == (1,)
+    assert one.model.tolist() == [0, 0]
+    assert one.last.tolist() == [largest, largest]
+
+
+def test_a_round_tells_how_long_its_parts_took() -> None:
+    ticks = iter([0.0, 2.0, 3.0, 7.0])
+    with measuring(settled(CONFIGURATION, POPULATION), POPULATION, 5) as measure:
+        rows = federated(
+            DATA, measure.gauge, INITIAL, FederatedSettings(1, 5), 3, clock=lambda: next(ticks)
+        )
+    assert rows[0].seconds == Seconds(training=2, aggregating=4)
+
+
+def test_a_round_has_all_that_is_measured_of_its_model() -> None:
+    chosen = load("smoke", settings=("evaluation.training_loss=true",))
+    population = populate(chosen)
+    with measuring(settled(chosen, population), population, 5) as measure:
+        rows = federated(
+            population.data, measure.gauge, population.initial, FederatedSettings(3, 5), 0
+        )
+    losses = [row.training_loss for row in rows]
+    assert losses == [row.quality.training_loss for row in rows]
+    assert None not in losses
+    assert len({row.loss for row in rows} | set(losses)) == 6
