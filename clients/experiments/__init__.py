@@ -1,0 +1,1 @@
+"""Experiments: which runs, their rows, and what follows from them."""

@@ -1,0 +1,181 @@
+"""What the paper and its authors ran, as presets: their sizes without data, one round with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cli.checks.training import checks
+from clients.configuration import PRESETS, Configuration, load
+from clients.datasets.federated import DataForm
+from clients.models.registry import model_named
+from clients.runs.opening import in_memory
+from clients.runs.population import populate
+from ledger.protocol.errors import ConfigurationError
+from tests.cli.conftest import refusal
+
+REAL = Path(__file__).parents[3] / "shared" / "data"
+
+FILES = {
+    "femnist": "femnist_mini.npz",
+    "sent140": "sent140.parquet",
+    "shakespeare": "shakespeare.npz",
+}
+PUBLISHED = [name for name in PRESETS if name.startswith(("paper-", "authors-"))]
+
+# Three members and three trainers, one step of four samples: the least that the contract takes.
+LEAST = (
+    "protocol.clients=6",
+    "protocol.active_rate=1.0",
+    "protocol.committee_rate=0.5",
+    "protocol.rounds=1",
+    "training.batch_size=4",
+    "evaluation.samples=8",
+    "machine.device=cpu",
+)
+SMALL = {
+    "femnist": ("model.options.hidden=16",),
+    "sent140": ("model.options.hidden=4", "model.options.width=25"),
+    "shakespeare": ("model.options.hidden=4", "training.local_epochs=", "training.local_steps=1"),
+}
+
+
+def sizes(configuration: Configuration) -> tuple[int, int, int, int]:
+    """Return K, C, n and m."""
+    found = configuration.parameters(dimension=1)
+    return found.clients, found.members, found.trainers, found.accepted
+
+
+def scaled_down(preset: str) -> tuple[str, ...]:
+    """Return the settings for as few and as small steps as there can be, on the data beside us."""
+    name = load(preset).data.name
+    data = [f'data.path="{REAL / FILES[name]}"']
+    if name == "sent140":
+        data.append(f'data.options.glove="{REAL / "glove_twitter_25d_12k.npz"}"')
+    if not (REAL / FILES[name]).exists():
+        pytest.skip("shared/data is not beside us")
+    return (*LEAST, *SMALL[name], *data)
+
+
+def test_there_are_five_of_them() -> None:
+    assert PUBLISHED == [
+        "paper-femnist",
+        "paper-sent140",
+        "paper-shakespeare",
+        "authors-sent140",
+        "authors-shakespeare",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("preset", "settings", "expected"),
+    [
+        # 355 active: .4 of them is 142; .4 of 213 is 85.2.
+        ("paper-femnist", (), (3550, 142, 213, 85)),
+        # 77.2 active, so 77: .4 of them is 30.8; .4 of 46 is 18.4.
+        ("paper-sent140", (), (772, 31, 46, 18)),
+        # 14.3 active, so 14: .4 of them is 5.6; .4 of 8 is 3.2.
+        ("paper-shakespeare", (), (143, 6, 8, 3)),
+        ("authors-sent140", (), (1075, 43, 65, 43)),
+        # 108.08 active: the same sizes on the accounts that were published.
+        (
+            "authors-sent140",
+            ("protocol.clients=772", "protocol.active_rate=0.14"),
+            (772, 43, 65, 43),
+        ),
+        ("authors-shakespeare", (), (143, 6, 9, 5)),
+    ],
+)
+def test_the_sizes_are_those_of_the_paper_and_of_the_authors(
+    preset: str, settings: tuple[str, ...], expected: tuple[int, ...]
+) -> None:
+    assert sizes(load(preset, settings=settings)) == expected
+
+
+@pytest.mark.parametrize("preset", [name for name in PUBLISHED if name.startswith("paper-")])
+def test_the_paper_has_one_step_squared_distances_and_nobody_who_attacks(preset: str) -> None:
+    configuration = load(preset)
+    protocol, training = configuration.protocol, configuration.training
+    assert (protocol.strategy, protocol.scoring, protocol.distance) == (1, "mean", "squared")
+    rates = (protocol.active_rate, protocol.committee_rate, protocol.aggregation_rate)
+    assert rates == (0.1, 0.4, 0.4)
+    assert (training.local_steps, training.local_epochs, training.batch_size) == (1, None, 32)
+    assert configuration.malice.attack is None
+
+
+@pytest.mark.parametrize(
+    ("preset", "attackers"), [("authors-sent140", 107), ("authors-shakespeare", 14)]
+)
+def test_the_authors_have_epochs_sums_over_tensors_and_attacked_weights(
+    preset: str, attackers: int
+) -> None:
+    configuration = load(preset)
+    protocol, training, malice = (
+        configuration.protocol,
+        configuration.training,
+        configuration.malice,
+    )
+    assert (protocol.strategy, protocol.scoring, protocol.distance) == (1, "mean", "per_tensor")
+    assert (training.local_steps, training.local_epochs, training.batch_size) == (None, 1, 32)
+    assert (malice.attack, malice.factor, malice.on) == ("gradient-scaling", 0.0, "weights")
+    assert int(malice.malicious_rate * protocol.clients + 0.5) == attackers
+
+
+@pytest.mark.parametrize("preset", ["authors-sent140", "authors-shakespeare"])
+@pytest.mark.parametrize("attack", ["same-value", "back-gradient", None])
+def test_the_authors_run_takes_their_other_attacks_and_none(
+    preset: str, attack: str | None
+) -> None:
+    settings: tuple[str, ...] = ("malice.attack=", "malice.on=", "malice.malicious_rate=0.0")
+    if attack is not None:
+        settings = (f"malice.attack={attack}",)
+    malice = load(preset, settings=("malice.factor=", *settings)).malice
+    assert (malice.attack, malice.on) == (attack, attack and "weights")
+
+
+def test_on_the_accounts_that_were_published_a_tenth_attacks_as_well() -> None:
+    assert int(load("authors-sent140").malice.malicious_rate * 772 + 0.5) == 77
+
+
+@pytest.mark.parametrize("preset", PUBLISHED)
+def test_without_data_the_file_that_is_missing_is_named(preset: str) -> None:
+    name = load(preset).data.name
+    with pytest.raises(ConfigurationError, match=f"data set '{name}' needs the path of its files"):
+        populate(load(preset))
+
+
+def test_without_data_no_run_begins(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    said = refusal("run", "--preset", "paper-sent140", "--home", home)
+    assert "data set 'sent140' needs the path of its files, data.path" in said
+    assert not home.exists()
+
+
+def test_doctor_says_how_its_clients_would_train() -> None:
+    ((check, find),) = checks("authors-shakespeare", None, scaled_down("authors-shakespeare"))
+    assert check == "training"
+    assert find().startswith("plain path")
+
+
+def test_doctor_says_what_is_missing() -> None:
+    ((_, find),) = checks("paper-femnist", None, ())
+    with pytest.raises(ConfigurationError, match="needs the path of its files"):
+        find()
+
+
+@pytest.mark.parametrize("preset", PUBLISHED)
+def test_a_round_of_it_is_decided_and_measured(preset: str, tmp_path: Path) -> None:
+    configuration = load(preset, settings=scaled_down(preset))
+    with in_memory(tmp_path, "run", configuration) as run:
+        (row,) = run.go_on(lambda _: None)
+    assert row.decided
+    assert row.accuracy is not None
+
+
+def test_word_vectors_of_another_width_are_refused() -> None:
+    form = DataForm((25,), 2, "int64", 3, np.zeros((3, 25), dtype=np.float32))
+    model = load("paper-sent140").model
+    with pytest.raises(ConfigurationError, match=r"width = 300: the word vectors .* have 25"):
+        model_named(model.name, form, model.options)
