@@ -13,7 +13,20 @@ import sys
 import typer
 from typer.exceptions import TyperException
 
-from cli import audit, chain, clients, data, demo, deploy, doctor, model, rounds, run_command, serve
+from cli import (
+    audit,
+    chain,
+    clients,
+    data,
+    demo,
+    deploy,
+    doctor,
+    experiment,
+    model,
+    rounds,
+    run_command,
+    serve,
+)
 from cli.codes import FAULT, INTERRUPTED, WRONG, InterruptedCommand
 from cli.console import complain
 from cli.log import shown_as_lines
@@ -25,6 +38,7 @@ EXTRAS = {
     "sklearn": "clients",
     "safetensors": "clients",
     "tomli_w": "clients",
+    "matplotlib": "plots",
     "fastapi": "api",
     "uvicorn": "api",
 }
@@ -48,6 +62,7 @@ app.command("audit")(audit.audit)
 app.command("serve")(serve.serve)
 app.add_typer(chain.app, name="chain")
 app.command("doctor")(doctor.doctor)
+app.add_typer(experiment.app, name="experiment")
 app.command("demo")(demo.demo)
 
 

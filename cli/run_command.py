@@ -36,7 +36,7 @@ def run(
     name: Annotated[str, typer.Option("--name", help="Name of the run.")] = "run",
     preset: Annotated[
         str | None,
-        typer.Option("--preset", help="digits (default), digits-by-writer, robust or smoke."),
+        typer.Option("--preset", help="digits (default), robust, ...: docs/presets.md has all."),
     ] = None,
     config: Annotated[Path | None, typer.Option("--config", help="A TOML file.")] = None,
     setting: Annotated[
@@ -68,9 +68,9 @@ def run(
     """Run simulated rounds until the last one, or take a run up again.
 
     Settings of the protocol section: clients, active_rate, committee_rate, aggregation_rate,
-    rounds, strategy, scoring, distance, threshold, quorum, server_rate, scores_checked, beacon,
-    commit_blocks, deadline_blocks, view_seconds. Those of the others (data, model, training,
-    malice, evaluation, machine) are in docs/configuration.md.
+    rounds, strategy, scoring, distance, reference, threshold, quorum, server_rate, scores_checked,
+    beacon, commit_blocks, deadline_blocks, view_seconds. Those of the others (data, model,
+    training, malice, evaluation, machine) are in docs/configuration.md.
     """
     from ledger.protocol.errors import ConfigurationError
 

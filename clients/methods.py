@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from clients.configuration import Configuration
     from ledger.protocol.parameters import Parameters
 
-RULES = frozenset({"strategy", "scoring", "distance", "threshold"})
+RULES = frozenset({"strategy", "scoring", "distance", "reference", "threshold"})
 """The settings of a run in which one way of deciding differs from another."""
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from clients.processes import ProcessError, StoppedError, in_processes
+from clients.processes import ProcessError, StoppedError, in_processes, workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +22,11 @@ def tripled(item: int, report: Callable[[int], None]) -> int:
     for step in range(item):
         report(step)
     return 3 * item
+
+
+def process_of(item: int, report: Callable[[int], None]) -> int:
+    report(os.getpid())
+    return item
 
 
 def refusing(item: int, _report: Callable[[int], None]) -> int:
@@ -53,6 +58,16 @@ def test_results_come_in_the_order_of_the_items_and_every_report_arrives(process
     assert in_processes(tripled, [5, 1, 3], processes, reports.append) == [15, 3, 9]
     assert sorted(reports) == sorted([*range(5), *range(1), *range(3)])
     assert in_processes(tripled, [], processes, reports.append) == []
+
+
+@PROCESSES
+def test_the_same_processes_take_one_list_of_work_after_another(processes: int) -> None:
+    reports: list[int] = []
+    with workers(processes) as opened:
+        assert opened.carry_out(tripled, [2, 1], reports.append) == [6, 3]
+        assert opened.carry_out(process_of, [0] * 8, reports.append) == [0] * 8
+        assert opened.carry_out(process_of, [0] * 8, reports.append) == [0] * 8
+    assert 1 <= len({*reports[3:]}) <= processes
 
 
 @PROCESSES

@@ -24,7 +24,7 @@ from ledger.protocol.documents.record import decode_record
 from ledger.protocol.documents.run import decode_run
 from ledger.protocol.documents.vector import decode_vector
 from ledger.protocol.parameters import Parameters
-from ledger.protocol.rules.registry import DISTANCES, SCORINGS, THRESHOLDS
+from ledger.protocol.rules.registry import DISTANCES, REFERENCES, SCORINGS, THRESHOLDS
 from tests.docs.worked_example import DOCUMENT, blocks, rewritten, shown
 
 TEXT = DOCUMENT.read_text("utf-8")
@@ -321,7 +321,9 @@ def test_every_parameter_is_in_the_settings_with_its_range() -> None:
 
 
 @pytest.mark.parametrize(
-    "names", [DISTANCES, SCORINGS, THRESHOLDS], ids=["distance", "scoring", "threshold"]
+    "names",
+    [DISTANCES, REFERENCES, SCORINGS, THRESHOLDS],
+    ids=["distance", "reference", "scoring", "threshold"],
 )
 def test_every_rule_is_described(names: dict[str, object]) -> None:
     rules = TEXT.split("## 7 Rules")[1].split("## 8")[0] + section("Settings")

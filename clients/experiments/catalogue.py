@@ -1,0 +1,103 @@
+"""The experiments that there are: those of the package by name, and any TOML file by its path."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from clients.experiments.consistency import require_consistent
+from clients.experiments.definition import Definition
+from ledger.bounded_toml import MAX_TOML_BYTES, parse_toml
+from ledger.home import read_file
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+TOML = ".toml"
+
+
+def names() -> tuple[str, ...]:
+    """Return the experiments that come with the package, in the order of their numbers."""
+    found = [name.name.removesuffix(TOML) for name in _folder().iterdir() if _is_toml(name)]
+    return tuple(sorted(found, key=lambda name: (definition_named(name).number, name)))
+
+
+def definition_named(name: str) -> Definition:
+    """Return an experiment.
+
+    Args:
+        name: of one that comes with the package, or the path of a TOML file.
+
+    Raises:
+        ConfigurationError: there is none, or its TOML is wrong.
+    """
+    return definition_of(_text(name), name)
+
+
+def definition_of(text: str, name: str) -> Definition:
+    """Return the experiment that a TOML text defines.
+
+    Args:
+        text: the TOML.
+        name: in errors.
+
+    Raises:
+        ConfigurationError: it is no TOML, or names the first value that is wrong, and the rule.
+    """
+    try:
+        values = parse_toml(text)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"experiment {name}: {error}") from error
+    try:
+        definition = Definition.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        given = "" if first["type"] == "missing" else f" (given: {str(first['input'])[:80]})"
+        known = first["type"] != "extra_forbidden"
+        rule = first["msg"] if known else "there is no such setting"
+        raise ConfigurationError(f"experiment {name}: {place}: {rule}{given}") from error
+    require_consistent(definition, name)
+    return definition
+
+
+def _folder() -> Traversable:
+    return files("clients") / "experiments" / "definitions"
+
+
+def _is_toml(entry: Traversable) -> bool:
+    return entry.name.endswith(TOML)
+
+
+def _text(name: str) -> str:
+    """Return the TOML of an experiment.
+
+    Raises:
+        ConfigurationError: there is none of that name, or its file cannot be read.
+    """
+    if name.endswith(TOML):
+        return _read(Path(name))
+    known = {entry.name.removesuffix(TOML): entry for entry in _folder().iterdir()}
+    if name not in known or not _is_toml(known[name]):
+        listed = ", ".join(names())
+        raise ConfigurationError(
+            f"unknown experiment {name!r}; known are {listed}, and any path that ends in {TOML}"
+        )
+    return known[name].read_text("utf-8")
+
+
+def _read(path: Path) -> str:
+    try:
+        data = read_file(path, MAX_TOML_BYTES)
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
+    if len(data) > MAX_TOML_BYTES:
+        raise ConfigurationError(f"{path} is over {MAX_TOML_BYTES} bytes")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{path} is not UTF-8 text") from error

@@ -1,0 +1,180 @@
+"""The TOML of an experiment: what is compared, under which conditions, with which seeds.
+
+A definition names no machine: files of data are `{data}/NAME` in its settings, and whoever runs it
+says which folder that is.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from clients.experiments.rows import Kind
+
+DATA = "{data}"
+"""What stands in a setting for the folder of the data."""
+
+ANY = "*"
+"""What stands in a pair for every method, or every condition."""
+
+_FILE = re.compile(rf"{re.escape(DATA)}/([^\"']*)")
+
+Name = Annotated[str, Field(min_length=1, max_length=60, pattern=r"^[ -~]+$")]
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
+Factor = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Pair = Annotated[list[str], Field(min_length=2, max_length=2)]
+Participants = Literal["active", "trainers", "aggregated"]
+
+
+class _Table(BaseModel):
+    """A table of the TOML file: no unknown keys, no guessing of types."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class _Settings(_Table):
+    """A table with settings: `section.key=value` of each."""
+
+    settings: list[str] = []
+
+
+class Method(_Settings):
+    """What is compared.
+
+    Attributes:
+        name: in rows, figures and tables.
+        kind: how it is played.
+        rules: preset whose rules (strategy, scoring, distance and so on) it takes; CMFL's own.
+        settings: `section.key=value` of each, over the experiment's.
+        aggregator: of a federated method, by its name in the registry.
+        options: of the aggregator, or of a decentralised method. A table `{share = x}` in place of
+            a number stands for floor(x n + 1/2), n the number of updates that the rule gets.
+        pre: pre-aggregators, in their order: each a name, and its options.
+        participants: how many clients a federated method trains in a round: as many as CMFL
+            activates (C + n), trains (n) or aggregates (m).
+        tuned: whether its learning rate is chosen where the experiment tunes any.
+    """
+
+    name: Name
+    kind: Kind = "cmfl"
+    rules: str | None = None
+    aggregator: str = "FedAvg"
+    options: dict[str, Any] = {}
+    pre: list[dict[str, Any]] = []
+    participants: Participants = "trainers"
+    tuned: bool = True
+
+
+class Condition(_Settings):
+    """What methods are compared under: an attack, say, and how many attack.
+
+    Attributes:
+        name: in rows, figures and tables.
+        settings: over the method's.
+    """
+
+    name: Name
+
+
+class Point(_Settings):
+    """One value of an axis.
+
+    Attributes:
+        label: in rows, figures and tables.
+        settings: over the condition's.
+    """
+
+    label: Name
+
+
+class Axis(_Table):
+    """One direction of a grid.
+
+    Attributes:
+        name: in rows, figures and tables.
+        values: in the order of figures.
+    """
+
+    name: Name
+    values: Annotated[list[Point], Field(min_length=1)]
+
+
+class Tuning(_Table):
+    """How each method's learning rate is chosen, once for all its cells.
+
+    Attributes:
+        rates: factors of the configured rate that are tried.
+        seeds: on which they are tried; none of them is ever reported.
+        condition: under which; the first one if not given.
+        axes: at which label of each axis; the first one of an axis that is not named.
+        settings: over all others, to try on fewer rounds, say.
+    """
+
+    rates: Annotated[list[Factor], Field(min_length=1)] = [0.25, 0.5, 1.0, 2.0]
+    seeds: Annotated[list[Seed], Field(min_length=1)] = [100, 101]
+    condition: str | None = None
+    axes: dict[str, str] = {}
+    settings: list[str] = []
+
+
+class Quick(_Table):
+    """What `--quick` does instead.
+
+    Attributes:
+        settings: over all others.
+        seeds: instead of the experiment's; these if not given.
+        tuning: whether learning rates are chosen; else the configured ones are taken.
+        methods: names of those that are run; all if not given.
+        conditions: names of those that are run; all if not given.
+        axes: labels that are run, by axis; all of an axis that is not named.
+    """
+
+    settings: list[str] = []
+    seeds: Annotated[list[Seed], Field(min_length=1)] | None = None
+    tuning: bool = False
+    methods: list[str] | None = None
+    conditions: list[str] | None = None
+    axes: dict[str, list[str]] = {}
+
+
+class Definition(_Settings):
+    """An experiment as its TOML has it.
+
+    Attributes:
+        title: one line for people.
+        number: of the experiment in the paper's order.
+        preset: of the configuration that all cells start from.
+        settings: over the preset.
+        seeds: of every cell, the first of which is on a chain for CMFL.
+        methods: what is compared.
+        conditions: under what; without any there is one, "clean".
+        axes: of a grid; without any there is one point.
+        tuning: how learning rates are chosen; the configured ones are taken if it is not given.
+        quick: what `--quick` does instead.
+        counts_bytes: whether rows say what is sent, by whom.
+        exclude: pairs of method and condition that are left out; "*" stands for any.
+        only: pairs that alone are run; all if not given.
+    """
+
+    title: Annotated[str, Field(min_length=1, max_length=200)]
+    number: Annotated[int, Field(ge=1, le=99)]
+    preset: str
+    seeds: Annotated[list[Seed], Field(min_length=1)]
+    methods: Annotated[list[Method], Field(min_length=1)]
+    conditions: Annotated[list[Condition], Field(min_length=1)] = [Condition(name="clean")]
+    axes: list[Axis] = []
+    tuning: Tuning | None = None
+    quick: Quick = Quick()
+    counts_bytes: bool = False
+    exclude: list[Pair] = []
+    only: list[Pair] = []
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files that its settings name in the folder of the data, which somebody has to say."""
+        points = (point for axis in self.axes for point in axis.values)
+        tables: tuple[_Settings, ...] = (self, *self.methods, *self.conditions, *points)
+        named = (_FILE.search(setting) for table in tables for setting in table.settings)
+        return tuple(dict.fromkeys(found[1] for found in named if found))

@@ -1,0 +1,1 @@
+"""Figures of the experiments: what they show (`series`), and how it is drawn (all others)."""

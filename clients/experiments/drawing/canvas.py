@@ -1,0 +1,193 @@
+"""How every figure looks. Lines differ by dashes and markers before they differ by colour."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from clients.experiments.drawing.series import Line
+
+NEEDS = "figures need matplotlib: install the extra plots, as in pip install '.[plots]'"
+
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000", "#56b4e9", "#e69f00")
+DASHES: tuple[tuple[float, ...], ...] = ((), (5, 2), (1, 1.5), (5, 1.5, 1, 1.5), (8, 2))
+MARKERS = "osD^vXP*<>"
+MARKS = 5
+"""Markers on a line, so that they tell lines apart and hide none."""
+POINTS = 20
+"""Points of a line: of more, every second, third ... is drawn, and the last."""
+
+_SETTINGS: dict[Any, Any] = {
+    "axes.grid": True,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlesize": 10,
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "grid.alpha": 0.3,
+    "grid.linewidth": 0.5,
+    "legend.fontsize": 8.5,
+    "legend.frameon": False,
+    "lines.linewidth": 1.4,
+    "lines.markersize": 4.5,
+    # Names inside the file follow from its content and this word, not from chance.
+    "svg.hashsalt": "cmfl",
+    "svg.fonttype": "none",
+}
+
+LEAST_SPAN = 0.05
+"""Span of the shades of a table: smaller differences do not look like large ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Panels:
+    """A figure on which something can be drawn.
+
+    Attributes:
+        figure: matplotlib's.
+        axes: of each panel, row by row.
+    """
+
+    figure: Figure
+    axes: tuple[Axes, ...]
+
+
+@contextmanager
+def panels(
+    count: int,
+    columns: int = 3,
+    size: tuple[float, float] = (3.4, 2.6),
+    *,
+    sharex: bool = False,
+    sharey: bool = False,
+) -> Iterator[Panels]:
+    """Give a figure with panels, drawn in the one style.
+
+    Args:
+        count: of the panels.
+        columns: how many stand side by side.
+        size: of one panel, width and height in inches.
+        sharex: whether all have the same x axis.
+        sharey: whether all have the same y axis.
+
+    Raises:
+        ConfigurationError: matplotlib is not installed.
+    """
+    try:
+        from matplotlib import rc_context  # noqa: PLC0415 - the extra `plots`, and slow to load
+        from matplotlib.figure import Figure  # noqa: PLC0415
+    except ImportError as error:
+        raise ConfigurationError(NEEDS) from error
+    columns = min(columns, count)
+    lines = ceil(count / columns)
+    with rc_context(_SETTINGS):
+        figure = Figure((size[0] * columns, size[1] * lines), layout="constrained")
+        grid = figure.subplots(lines, columns, squeeze=False, sharex=sharex, sharey=sharey)
+        axes = [one for line in grid for one in line]
+        for unused in axes[count:]:
+            figure.delaxes(unused)
+        yield Panels(figure, tuple(axes[:count]))
+
+
+def draw_line(axes: Axes, line: Line, place: int) -> None:
+    """Draw a line with its band of one standard error.
+
+    Args:
+        axes: where.
+        line: what; nothing is drawn of one without points.
+        place: of the line in its figure, which says its dashes, marker and colour.
+    """
+    if not line.x:
+        return
+    line = line.thinned(POINTS)
+    style = line_style(place)
+    every = max(1, len(line.x) // MARKS)
+    axes.plot(line.x, line.mean, label=line.name, markevery=(place % every, every), **style)
+    pairs = zip(line.mean, line.error, strict=True)
+    bands = [(mean, 0.0 if error is None else error) for mean, error in pairs]
+    if any(error for _, error in bands):
+        low, high = [m - e for m, e in bands], [m + e for m, e in bands]
+        axes.fill_between(line.x, low, high, color=style["color"], alpha=0.18, linewidth=0)
+
+
+def line_style(place: int) -> dict[str, Any]:
+    """Return dashes, marker and colour of a line; no two of the first ten share the first two.
+
+    Args:
+        place: of the line in its figure, from 0.
+    """
+    return {
+        "color": COLOURS[place % len(COLOURS)],
+        "dashes": DASHES[place % len(DASHES)],
+        "marker": MARKERS[place % len(MARKERS)],
+    }
+
+
+def draw_floor(axes: Axes, floor: float | None) -> None:
+    """Draw the accuracy of always answering the commonest class, if there is one."""
+    if floor is not None:
+        axes.axhline(floor, color="0.35", linewidth=0.9, linestyle=(0, (1, 1)), label="majority")
+
+
+def draw_table(
+    axes: Axes,
+    table: Sequence[Sequence[float | None]],
+    names: tuple[Sequence[str], Sequence[str]],
+    texts: Sequence[Sequence[str]] | None = None,
+) -> None:
+    """Draw a table whose cells are the darker, the larger their number.
+
+    Args:
+        axes: where.
+        table: numbers, row by row; None for a cell that there is none of.
+        names: of the rows, and of the columns.
+        texts: what stands in the cells; the number to three decimals if not given.
+    """
+    known = [value for row in table for value in row if value is not None]
+    low, high = (min(known), max(known)) if known else (0.0, 1.0)
+    span = max(high - low, LEAST_SPAN)
+    for y, row in enumerate(table):
+        for x, value in enumerate(row):
+            shade = 0.0 if value is None else 0.08 + 0.72 * (value - low) / span
+            axes.fill([x, x + 1, x + 1, x], [y, y, y + 1, y + 1], color=str(1 - shade), linewidth=0)
+            shown = "" if value is None else f"{value:.3f}"
+            text = shown if texts is None else texts[y][x]
+            colour = "white" if shade > 0.5 else "black"
+            axes.text(x + 0.5, y + 0.5, text, ha="center", va="center", fontsize=8, color=colour)
+    axes.set_xticks([x + 0.5 for x in range(len(names[1]))], names[1])
+    axes.set_yticks([y + 0.5 for y in range(len(names[0]))], names[0])
+    axes.set(xlim=(0, len(names[1])), ylim=(len(names[0]), 0))
+    axes.grid(visible=False)
+    axes.tick_params(length=0)
+
+
+def count_rounds(axes: Axes) -> None:
+    """Let a panel's x axis count rounds: whole numbers only.
+
+    Args:
+        axes: of the panel.
+    """
+    from matplotlib.ticker import MaxNLocator  # noqa: PLC0415 - as in `panels`
+
+    axes.set_xlabel("round")
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+
+
+def slant_names(axes: Axes) -> None:
+    """Let the names below a panel slant, so that long ones do not meet.
+
+    Args:
+        axes: whose names.
+    """
+    for label in axes.get_xticklabels():
+        label.set(rotation=30, ha="right", rotation_mode="anchor")

@@ -1,0 +1,180 @@
+"""The numbers behind the figures: means over seeds with their standard errors, from rows alone."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from clients.experiments.statistics import mean_and_error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from clients.experiments.rows import CellRow
+
+ACCURACY_BINS = (0.2, 0.4, 0.6, 0.8)
+"""Where the paper's figure of clients by accuracy cuts: five classes of clients."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a figure.
+
+    Attributes:
+        name: in the legend.
+        x: where it was measured, ascending.
+        mean: over the seeds that were measured there.
+        error: one standard error of each mean; None where a single seed was measured.
+    """
+
+    name: str
+    x: tuple[float, ...]
+    mean: tuple[float, ...]
+    error: tuple[float | None, ...]
+
+    def after(self, x: float) -> Line:
+        """Return the part of the line beyond x.
+
+        Args:
+            x: where it is cut.
+        """
+        start = bisect_right(self.x, x)
+        return Line(self.name, self.x[start:], self.mean[start:], self.error[start:])
+
+    def thinned(self, most: int) -> Line:
+        """Return the line with so many points at most, evenly chosen, the last among them.
+
+        Args:
+            most: at least 1.
+        """
+        step = -(-len(self.x) // most)
+        if step <= 1:
+            return self
+        kept = slice((len(self.x) - 1) % step, None, step)
+        return Line(self.name, self.x[kept], self.mean[kept], self.error[kept])
+
+
+def by_method(cells: Iterable[CellRow]) -> dict[str, list[CellRow]]:
+    """Return the cells of each method, methods in the order in which they come first.
+
+    Args:
+        cells: of one experiment.
+    """
+    return grouped(cells, lambda cell: cell.method)
+
+
+def grouped(cells: Iterable[CellRow], key: Callable[[CellRow], str]) -> dict[str, list[CellRow]]:
+    """Return the cells of each name, names in the order in which they come first.
+
+    Args:
+        cells: any.
+        key: names a cell.
+    """
+    found: dict[str, list[CellRow]] = {}
+    for cell in cells:
+        found.setdefault(key(cell), []).append(cell)
+    return found
+
+
+def over_rounds(
+    name: str, cells: Sequence[CellRow], of: Callable[[CellRow], Sequence[float | None]]
+) -> Line:
+    """Return a number over rounds, from 1, at those rounds where some seed has it.
+
+    Args:
+        name: in the legend.
+        cells: one of each seed.
+        of: the number of each round of a cell, None where it was not measured.
+    """
+    series = [of(cell) for cell in cells]
+    points = {}
+    for place in range(max((len(one) for one in series), default=0)):
+        values = [one[place] for one in series if place < len(one)]
+        points[place + 1.0] = [value for value in values if value is not None]
+    return line_through(name, points)
+
+
+def line_through(name: str, points: Mapping[float, Sequence[float]]) -> Line:
+    """Return the line through the means of some points, without those that have no value.
+
+    Args:
+        name: in the legend.
+        points: the values of all seeds, by x.
+    """
+    kept = sorted(x for x, values in points.items() if values)
+    found = [mean_and_error(points[x]) for x in kept]
+    return Line(name, tuple(kept), tuple(e.mean for e in found), tuple(e.error for e in found))
+
+
+def share_at_most(
+    name: str, cells: Sequence[CellRow], of: Callable[[CellRow], Sequence[float]]
+) -> Line:
+    """Return which share of the clients has at most x, at every x that some client has.
+
+    Args:
+        name: in the legend.
+        cells: one of each seed.
+        of: a number of each client of a cell.
+    """
+    ordered = [sorted(of(cell)) for cell in cells]
+    steps = sorted({value for one in ordered for value in one})
+    filled = [one for one in ordered if one]
+    return line_through(
+        name, {x: [bisect_right(one, x) / len(one) for one in filled] for x in steps}
+    )
+
+
+def times_by_accuracy(name: str, cells: Sequence[CellRow]) -> Line:
+    """Return how often clients were aggregated, by how accurate the last model is on them.
+
+    Args:
+        name: in the legend.
+        cells: one of each seed, with accuracy per client.
+
+    Returns:
+        At the middle of each of five classes of accuracy the mean, over seeds, of the mean number
+        of times that a client of the class was aggregated.
+    """
+    points: dict[float, list[float]] = {}
+    for cell in cells:
+        classes: dict[int, list[int]] = {}
+        accuracies = cell.client_accuracy or ()
+        for accuracy, times in zip(accuracies, cell.times_aggregated, strict=False):
+            if accuracy is not None:
+                classes.setdefault(bisect_right(ACCURACY_BINS, accuracy), []).append(times)
+        for place, counts in classes.items():
+            points.setdefault(0.1 + 0.2 * place, []).append(sum(counts) / len(counts))
+    return line_through(name, points)
+
+
+def times_by_samples(name: str, cells: Sequence[CellRow], classes: int = 5) -> Line:
+    """Return how often clients were aggregated, by how many samples they have.
+
+    Args:
+        name: in the legend.
+        cells: one of each seed.
+        classes: equal parts into which the clients are cut, fewest samples first.
+
+    Returns:
+        At 1, 2, ... the mean, over seeds, of the mean number of times in each part.
+    """
+    points: dict[float, list[float]] = {}
+    for cell in cells:
+        clients = sorted(range(len(cell.samples)), key=lambda client: cell.samples[client])
+        for part in range(classes):
+            chosen = clients[part * len(clients) // classes : (part + 1) * len(clients) // classes]
+            counts = [cell.times_aggregated[client] for client in chosen]
+            if counts:
+                points.setdefault(part + 1.0, []).append(sum(counts) / len(counts))
+    return line_through(name, points)
+
+
+def floor_of(cells: Iterable[CellRow]) -> float | None:
+    """Return the accuracy of always answering the commonest class, averaged over the seeds.
+
+    Args:
+        cells: any; None comes back where no cell has a floor.
+    """
+    floors = [cell.floor for cell in cells if cell.floor is not None]
+    return mean_and_error(floors).mean if floors else None

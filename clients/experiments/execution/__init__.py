@@ -1,0 +1,1 @@
+"""Playing the cells of an experiment: side by side, resumable, and audited."""

@@ -1,0 +1,126 @@
+"""A point of a figure, looked into by a stranger: the run repeated on a fresh chain, and audited.
+
+That a row's numbers are those of a run is told by the run: it must end with the head that the row
+names, which commits to every decision of it, and give the accuracy of every round that the row has.
+That the run itself is true, the audit tells, from chain and blobs alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from clients.experiments.execution.evidence import chain_id_of, on_chain
+from clients.experiments.execution.play import row_of, task_of
+from clients.experiments.execution.tuning import AS_CONFIGURED, factors
+from clients.experiments.rows import Evidence
+from ledger.audit.codes import Outcome
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from clients.experiments.execution.store import Store
+    from clients.experiments.plan import Plan
+    from clients.experiments.rows import CellRow
+    from ledger.audit.report import AuditReport
+
+_COMPARED = (
+    "learning_rate",
+    "rounds",
+    "floor",
+    "accuracy",
+    "final",
+    "malicious",
+    "malicious_trained",
+    "malicious_members",
+    "malicious_aggregated",
+    "times_aggregated",
+)
+"""What a row says that follows from its run. Without a tolerance: equal heads mean equal models."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """A cell that was played again, on a fresh chain.
+
+    Attributes:
+        row: what was published.
+        again: what it came to now.
+        report: of the audit.
+    """
+
+    row: CellRow
+    again: CellRow
+    report: AuditReport
+
+    @property
+    def differing(self) -> tuple[str, ...]:
+        """What the row says that did not come out again, each as `what: then, and now`."""
+        then, now = self.row.ledger, self.again.ledger
+        assert then is not None, "only what was on a chain is repeated"
+        assert now is not None, "it was repeated on a chain"
+        pairs = [
+            ("head", then.head, now.head),
+            ("contract", then.address, now.address),
+            ("chain", then.chain_id, now.chain_id),
+            *((name, getattr(self.row, name), getattr(self.again, name)) for name in _COMPARED),
+        ]
+        return tuple(
+            f"{name}: {str(old)[:80]}, and now {str(new)[:80]}"
+            for name, old, new in pairs
+            if old != new
+        )
+
+    @property
+    def outcome(self) -> Outcome:
+        """Failed if anything differs or the audit failed; else the audit's."""
+        return Outcome.FAILED if self.differing else self.report.outcome
+
+
+def repeat(
+    plan: Plan, store: Store, name: str, home: Path, on_round: Callable[[], None]
+) -> Repeated:
+    """Play a cell again on a fresh chain, and audit it there.
+
+    Args:
+        plan: of its experiment.
+        store: where its row is.
+        name: of the cell.
+        home: of the chain, which is made.
+        on_round: called after each round.
+
+    Raises:
+        ConfigurationError: there is no such cell or no row of it, it was on no chain, or its
+            experiment has changed since.
+        CmflError: it cannot be played.
+        OSError: the home cannot be written.
+    """
+    cell = plan.cell(name)
+    row = next((row for row in store.rows().cells if row.cell == name), None)
+    if row is None:
+        raise ConfigurationError(f"{store.path} has no row of cell {name!r}: nothing to audit yet")
+    if row.ledger is None:
+        raise ConfigurationError(
+            f"cell {name!r} was on no chain: only the first seed of CMFL's cells is"
+        )
+    if row.digest != cell.digest:
+        raise ConfigurationError(
+            f"cell {name!r} has changed since its row was written ({row.digest[:10]}, and now "
+            f"{cell.digest[:10]}): put the experiment's TOML, preset or data back"
+        )
+    chosen = factors(plan, store.rows().choices)
+    cell = cell.at_rate(chosen.get(cell.method.name, AS_CONFIGURED))
+    task = task_of(cell, on_round)
+    found = on_chain(cell, task, home)
+    evidence = Evidence(
+        chain_id=chain_id_of(cell),
+        address=found.address,
+        head=str(found.played.head),
+        verdict=str(found.report.outcome),
+        report=row.ledger.report,
+        configuration=row.ledger.configuration,
+    )
+    again = row_of(cell, found.played, row.seconds, evidence)
+    return Repeated(row, again, found.report)

@@ -1,0 +1,205 @@
+"""Everything that is left of an experiment, side by side in processes, and a row for each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+
+from clients.experiments.cells import Trial
+from clients.experiments.execution.play import CellJob, play_cell, play_trial
+from clients.experiments.execution.tuning import chosen, factors
+from clients.runs.measured_sets import measured_sets
+from clients.runs.population import populate
+from ledger.protocol.errors import CmflError, ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from clients.experiments.cells import Cell
+    from clients.experiments.execution.store import Store
+    from clients.experiments.plan import Plan
+    from clients.experiments.rows import CellRow, Rows, TrialRow
+    from clients.processes import Workers
+
+Job: TypeAlias = CellJob | Trial
+
+
+@dataclass(frozen=True, slots=True)
+class RoundEnded:
+    """One more round is over.
+
+    Attributes:
+        job: name of the cell or trial.
+    """
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A cell or trial is over.
+
+    Attributes:
+        row: what it came to.
+    """
+
+    row: CellRow | TrialRow
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A cell or trial could not be carried out.
+
+    Attributes:
+        job: name of it.
+        reason: why, as a sentence.
+    """
+
+    job: str
+    reason: str
+
+
+Event: TypeAlias = RoundEnded | Ended | Failed
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far an experiment is.
+
+    Attributes:
+        rounds: how many there are to play, those of cells that have their rows left out.
+        done: how many of them are over.
+        job: whose round was the last.
+        rows: what has been added.
+        failures: what could not be carried out.
+    """
+
+    rounds: int = 0
+    done: int = 0
+    job: str = ""
+    rows: list[CellRow | TrialRow] = field(default_factory=list)
+    failures: list[Failed] = field(default_factory=list)
+
+
+def require_data(plan: Plan, rows: Rows) -> None:
+    """Load the data of every kind of cell that is left once, and refuse what does not fit.
+
+    Args:
+        plan: what is to be run.
+        rows: of what has been run.
+
+    Raises:
+        ConfigurationError: data that cannot be had, a model that does not fit them, or something
+            to measure that they do not have.
+    """
+    looked_at: set[str] = set()
+    for cell in cells_left(plan, rows):
+        one = cell.configuration
+        parts = (one.protocol.clients, one.data, one.model, one.evaluation, one.malice)
+        if repr(parts) in looked_at:
+            continue
+        looked_at.add(repr(parts))
+        try:
+            population = populate(one)
+            measured_sets(population.clean, one.evaluation, one.seed, population.data_attack)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"cell {cell.name}: {error}") from error
+
+
+def cells_left(plan: Plan, rows: Rows) -> list[Cell]:
+    """Return the cells that have no row yet, in order.
+
+    Args:
+        plan: what is to be run.
+        rows: of what has been run.
+    """
+    there = {row.cell for row in rows.cells}
+    return [cell for cell in plan.cells if cell.name not in there]
+
+
+def run(
+    plan: Plan, store: Store, processes: Workers, on_progress: Callable[[Progress], None]
+) -> Progress:
+    """Run what has no row yet: trials, choices of learning rates, cells.
+
+    Args:
+        plan: of the experiment.
+        store: where rows are.
+        processes: carry out so many at once as they are.
+        on_progress: called after each round and each row.
+
+    Returns:
+        How it went; a cell that failed has no row, and is tried again by the next run.
+
+    Raises:
+        ConfigurationError: the rows that are there are of another version of the experiment, or
+            somebody else adds to them.
+        ProcessError: a process ended before its work was done.
+        OSError: rows cannot be written.
+    """
+    store.rows_of(plan)  # refused before anything is made
+    progress = Progress()
+    with store.writing():
+        rows = store.rows_of(plan)
+        tried = {row.cell for row in rows.trials}
+        trials = [trial for trial in plan.trials if trial.name not in tried]
+        cells = cells_left(plan, rows)
+        progress.rounds = sum(one.rounds for one in trials) + sum(one.rounds for one in cells)
+        keep = partial(_keep, store, progress, on_progress)
+        processes.carry_out(carry_out, trials, keep)
+        rates = _rates(plan, store)
+        left = [
+            CellJob(cell, rates[cell.method.name], store.folder, plan.data)
+            for cell in cells
+            if cell.method.name in rates
+        ]
+        processes.carry_out(carry_out, left, keep)
+    return progress
+
+
+def carry_out(job: Job, report: Callable[[Event], None]) -> None:
+    """Carry out a cell or a trial, and report its rounds and what it came to.
+
+    Args:
+        job: which.
+        report: called with each.
+    """
+
+    def on_round() -> None:
+        report(RoundEnded(job.name))
+
+    try:
+        row = play_trial(job, on_round) if isinstance(job, Trial) else play_cell(job, on_round)
+    except CmflError as error:
+        report(Failed(job.name, str(error)))
+    else:
+        report(Ended(row))
+
+
+def _keep(
+    store: Store, progress: Progress, on_progress: Callable[[Progress], None], event: Event
+) -> None:
+    """Write down what a process reports, here in the one that holds the rows."""
+    match event:
+        case RoundEnded(job):
+            progress.done, progress.job = progress.done + 1, job
+        case Ended(row):
+            store.add(row)
+            progress.rows.append(row)
+        case Failed():
+            progress.failures.append(event)
+    on_progress(progress)
+
+
+def _rates(plan: Plan, store: Store) -> dict[str, float]:
+    """Return the factor of each method that has one; what is chosen now is written down.
+
+    A method whose trials failed has none: its cells cannot be run.
+    """
+    rows = store.rows()
+    known = {row.method for row in rows.choices}
+    new = [choice for choice in chosen(plan, rows.trials) if choice.method not in known]
+    for choice in new:
+        store.add(choice)
+    return factors(plan, (*rows.choices, *new))

@@ -1,0 +1,147 @@
+"""Where the seconds of a run go, told from outside: an engine seen through a clock."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from clients.engine.port import Engine, PendingEvaluation
+from clients.experiments.rows import Seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from clients.engine.port import Evaluation, TrainedUpdate, TrainingJob
+    from clients.models.model import ParameterVector
+    from ledger.protocol.rules.distance.ground import Ground
+    from ledger.protocol.rules.distance.rule import DistanceRule, Distances, Updates
+    from ledger.protocol.types import ClientId
+
+TRAINING = "training"
+SCORING = "scoring"
+EVALUATION = "evaluation"
+
+_DECIMALS = 3
+
+
+class Stopwatch:
+    """Adds up seconds by what they went into, from when it is made to the last round.
+
+    Attributes:
+        spent: seconds of each part.
+
+    Args:
+        clock: seconds from any beginning.
+        processor: seconds that this process has had of processors, from any beginning.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.perf_counter,
+        processor: Callable[[], float] = time.process_time,
+    ) -> None:
+        self.spent: defaultdict[str, float] = defaultdict(float)
+        self._clock, self._processor = clock, processor
+        self._begun = self._opened = self._last = clock()
+        self._processor_begun = self._processor_last = processor()
+
+    @contextmanager
+    def timing(self, part: str) -> Iterator[None]:
+        """Add what passes in the context to a part.
+
+        Args:
+            part: its name.
+        """
+        begun = self._clock()
+        try:
+            yield
+        finally:
+            self.spent[part] += self._clock() - begun
+
+    def lap(self) -> None:
+        """Note the end of a round."""
+        self._last, self._processor_last = self._clock(), self._processor()
+
+    def watched(self, engine: Engine) -> Engine:
+        """Return an engine to the same effect whose work is timed; rounds begin now.
+
+        Args:
+            engine: does the work.
+        """
+        self._opened = self._clock()
+        return TimedEngine(engine, self)
+
+    def seconds(self, *, is_committee: bool) -> Seconds:
+        """Return where the seconds have gone, up to the last round.
+
+        Args:
+            is_committee: whether members score updates and a ledger records them; else a server or
+                the clients themselves make a model of them.
+        """
+        parts = {part: self.spent[part] for part in (TRAINING, SCORING, EVALUATION)}
+        rest = self._last - self._opened - sum(parts.values())
+        found = {**parts, "ledger": rest} if is_committee else {**parts}
+        if not is_committee:
+            found[SCORING] += rest
+        if not parts[TRAINING]:  # a kind that trains without an engine
+            found = {}
+        return Seconds(
+            wall=round(self._last - self._begun, _DECIMALS),
+            cpu=round(self._processor_last - self._processor_begun, _DECIMALS),
+            **{part: round(spent, _DECIMALS) for part, spent in found.items()},
+        )
+
+
+class TimedEngine(Engine):
+    """An engine whose work is timed; what it computes is the other's.
+
+    Attributes:
+        distances: the other's, timed.
+
+    Args:
+        engine: does the work; whoever opened it closes it.
+        stopwatch: takes the times.
+    """
+
+    def __init__(self, engine: Engine, stopwatch: Stopwatch) -> None:
+        self._engine = engine
+        self._stopwatch = stopwatch
+        self.distances = _timed(engine.distances, stopwatch)
+
+    def train(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> list[TrainedUpdate]:
+        """Return the update of every job; see `Engine.train`."""
+        with self._stopwatch.timing(TRAINING):
+            return self._engine.train(start, jobs)
+
+    def evaluate(self, vector: ParameterVector, sets: Sequence[str]) -> PendingEvaluation:
+        """Begin to evaluate a parameter vector; see `Engine.evaluate`."""
+        with self._stopwatch.timing(EVALUATION):
+            return _TimedEvaluation(self._engine.evaluate(vector, sets), self._stopwatch)
+
+    def close(self) -> None:
+        """Leave the other open: it is not this one's to close."""
+
+
+class _TimedEvaluation(PendingEvaluation):
+    def __init__(self, pending: PendingEvaluation, stopwatch: Stopwatch) -> None:
+        self._pending = pending
+        self._stopwatch = stopwatch
+
+    def result(self) -> tuple[Evaluation, ...]:
+        with self._stopwatch.timing(EVALUATION):
+            return self._pending.result()
+
+
+def _timed(distances: Distances, stopwatch: Stopwatch) -> Distances:
+    def computed(
+        rule: DistanceRule, ground: Ground, updates: Updates, members: Sequence[ClientId]
+    ) -> NDArray[np.float64]:
+        with stopwatch.timing(SCORING):
+            return distances(rule, ground, updates, members)
+
+    return computed

@@ -1,0 +1,70 @@
+"""What the runs of both decentralised systems come to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from clients.baselines.traffic import recorded_traffic
+from clients.experiments.kinds.played import Played, RoundPlayed
+from clients.experiments.rows import measured
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from clients.baselines.decentralised.round import DecentralisedRound
+    from clients.experiments.definition import Method
+    from clients.experiments.kinds.played import Task
+    from clients.runs.metrics import Measure
+    from clients.runs.population import Population
+
+
+def require_options(method: Method, known: Collection[str]) -> None:
+    """Refuse an option that a method does not know, or that is no whole number.
+
+    Args:
+        method: with its options.
+        known: their names.
+
+    Raises:
+        ConfigurationError: names the option.
+    """
+    for name, value in method.options.items():
+        if name not in known:
+            listed = ", ".join(sorted(known)) or "none"
+            raise ConfigurationError(f"options.{name}: {method.kind} knows {listed}")
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise ConfigurationError(f"options.{name} = {value!s:.80}: must be a whole number")
+
+
+def played(
+    task: Task, population: Population, measure: Measure, rows: Sequence[DecentralisedRound]
+) -> Played:
+    """Return what a run came to; what is measured beside is in its `extra`.
+
+    Args:
+        task: what was played.
+        population: its clients.
+        measure: what measured it.
+        rows: its rounds.
+    """
+    traffic = [row.traffic for row in rows]
+    return Played(
+        rounds=tuple(
+            RoundPlayed(
+                quality=row.quality,
+                trained=row.participants,
+                served=None,
+                aggregated=row.used,
+            )
+            for row in rows
+        ),
+        floor=measure.floor,
+        samples=tuple(population.data.sample_counts),
+        malicious=population.malicious,
+        bytes=recorded_traffic(traffic, population.model.dimension) if task.counts_bytes else {},
+        extra={
+            "beside_accuracy": list(measured(row.beside.accuracy for row in rows)),
+            "beside_loss": list(measured(row.beside.loss for row in rows)),
+        },
+    )

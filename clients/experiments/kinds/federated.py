@@ -1,0 +1,138 @@
+"""One server and an aggregator: FedAvg and what withstands attacks on it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from clients.baselines.aggregation import Aggregation
+from clients.baselines.aggregators.registry import aggregator_named
+from clients.baselines.federated import FederatedSettings, federated
+from clients.baselines.pre_aggregators.registry import pre_aggregator_named
+from clients.baselines.traffic import federated_traffic, recorded_traffic
+from clients.experiments.kinds.baseline import measured, sizes
+from clients.experiments.kinds.played import Played, RoundPlayed
+from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.parameters import parts_per_million, rounded_share
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from clients.configuration import Configuration
+    from clients.experiments.definition import Method
+    from clients.experiments.kinds.played import Task
+    from ledger.protocol.parameters import Parameters
+
+SHARE = "share"
+"""An option `{share = x}` stands for so many of the participants."""
+
+
+def require(configuration: Configuration, method: Method) -> None:
+    """Refuse an aggregation that the number of participants does not allow.
+
+    Args:
+        configuration: of the run.
+        method: its aggregator and participants.
+
+    Raises:
+        ConfigurationError: names the rule.
+    """
+    participants = participants_of(sizes(configuration), method)
+    _aggregation(method, participants).require(participants)
+
+
+def play(task: Task) -> Played:
+    """Play a run with one server.
+
+    Args:
+        task: what is to be played.
+
+    Raises:
+        CmflError: it cannot be carried out.
+    """
+    parameters = sizes(task.configuration)
+    participants = participants_of(parameters, task.method)
+    aggregation = _aggregation(task.method, participants)
+    with measured(task, participants) as (population, measure):
+        settings = FederatedSettings(
+            rounds=parameters.rounds,
+            participants=participants,
+            server_rate=parameters.server_rate,
+            attackers=population.attackers,
+            aggregator=aggregation.aggregator,
+            pre_aggregators=aggregation.pre_aggregators,
+        )
+        rows = federated(
+            population.data,
+            measure.gauge,
+            population.initial,
+            settings,
+            task.configuration.seed,
+            lambda _: task.on_round(),
+        )
+    dimension = population.model.dimension
+    traffic = [federated_traffic(row.participants, dimension) for row in rows]
+    return Played(
+        rounds=tuple(
+            RoundPlayed(
+                quality=row.quality,
+                trained=row.participants,
+                served=None,
+                aggregated=row.used,
+            )
+            for row in rows
+        ),
+        floor=measure.floor,
+        samples=tuple(population.data.sample_counts),
+        malicious=population.malicious,
+        bytes=recorded_traffic(traffic, dimension) if task.counts_bytes else {},
+        extra={"participants": participants},
+    )
+
+
+def participants_of(parameters: Parameters, method: Method) -> int:
+    """Return how many clients train in a round.
+
+    Args:
+        parameters: of the run of CMFL that it is compared with.
+        method: as many as which of its clients.
+    """
+    return {
+        "active": parameters.active,
+        "trainers": parameters.trainers,
+        "aggregated": parameters.accepted,
+    }[method.participants]
+
+
+def _aggregation(method: Method, participants: int) -> Aggregation:
+    """Return what the server does.
+
+    Raises:
+        ConfigurationError: an unknown name or option.
+    """
+    pre = []
+    for table in method.pre:
+        options = {key: value for key, value in table.items() if key != "name"}
+        if not isinstance(table.get("name"), str):
+            raise ConfigurationError("pre: each of them needs a name")
+        pre.append(pre_aggregator_named(table["name"], _counted(options, participants)))
+    aggregator = aggregator_named(method.aggregator, _counted(method.options, participants))
+    return Aggregation(aggregator, tuple(pre))
+
+
+def _counted(options: Mapping[str, Any], participants: int) -> dict[str, Any]:
+    """Return options with a number in place of each share.
+
+    Raises:
+        ConfigurationError: a share that is none.
+    """
+    found: dict[str, Any] = {}
+    for key, value in options.items():
+        found[key] = value
+        if isinstance(value, dict):
+            share = value.get(SHARE)
+            if set(value) != {SHARE} or not isinstance(share, float):
+                raise ConfigurationError(
+                    f"{key} = {value!s:.80}: must be a number or {{share = x}}"
+                )
+            found[key] = rounded_share(parts_per_million(f"{key}.{SHARE}", share), participants)
+    return found

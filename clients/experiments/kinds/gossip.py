@@ -1,0 +1,62 @@
+"""Segmented gossip (GossipFL), with as many participants as CMFL activates."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from clients.adversaries.attackers import Attackers
+from clients.baselines.decentralised.gossip import GossipSettings, gossip
+from clients.experiments.kinds.baseline import measured, sizes
+from clients.experiments.kinds.decentralised import played, require_options
+
+if TYPE_CHECKING:
+    from clients.configuration import Configuration
+    from clients.experiments.definition import Method
+    from clients.experiments.kinds.played import Played, Task
+
+OPTIONS = frozenset({"segments", "replicas"})
+"""S and R."""
+
+
+def require(configuration: Configuration, method: Method) -> None:
+    """Refuse what could not be played; whether a model has S numbers, its own model will say.
+
+    Args:
+        configuration: of the run.
+        method: its options.
+
+    Raises:
+        ConfigurationError: names the value and the rule.
+    """
+    require_options(method, OPTIONS)
+    settings = _settings(configuration, method, Attackers())
+    settings.require(configuration.protocol.clients, max(1, settings.segments))
+
+
+def play(task: Task) -> Played:
+    """Play a run of segmented gossip.
+
+    Args:
+        task: what is to be played.
+
+    Raises:
+        CmflError: it cannot be carried out.
+    """
+    with measured(task, sizes(task.configuration).active) as (population, measure):
+        settings = _settings(task.configuration, task.method, population.attackers)
+        rows = gossip(
+            population.data,
+            measure.gauge,
+            population.initial,
+            settings,
+            task.configuration.seed,
+            lambda _: task.on_round(),
+        )
+    return played(task, population, measure, rows)
+
+
+def _settings(configuration: Configuration, method: Method, attackers: Attackers) -> GossipSettings:
+    parameters = sizes(configuration)
+    return GossipSettings(
+        parameters.rounds, parameters.active, **method.options, attackers=attackers
+    )

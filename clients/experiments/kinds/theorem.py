@@ -1,0 +1,58 @@
+"""Theorem 1: the error of a run beside the bound that the paper prints for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from clients.datasets.options import parsed
+from clients.experiments.kinds.played import Played, RoundPlayed
+from clients.runs.metrics import Quality
+from clients.theory.theorem import TheoremOptions, require_theorem, theorem_row
+
+if TYPE_CHECKING:
+    from clients.configuration import Configuration
+    from clients.experiments.definition import Method
+    from clients.experiments.kinds.played import Task
+
+
+def require(configuration: Configuration, method: Method) -> None:
+    """Refuse what the theorem is not about.
+
+    Args:
+        configuration: of the run.
+        method: its options.
+
+    Raises:
+        ConfigurationError: names the value and the rule.
+    """
+    require_theorem(configuration, parsed(TheoremOptions, method.options, "options").mu)
+
+
+def play(task: Task) -> Played:
+    """Follow the paths of a run; a round counts as played when all of them are.
+
+    Args:
+        task: what is to be played.
+
+    Raises:
+        CmflError: it cannot be carried out.
+    """
+    found = theorem_row(task.configuration, task.method, task.configuration.seed)
+    qualities = zip(found["accuracy"], found["loss"], found["training_loss"], strict=True)
+    for _ in found["accuracy"]:
+        task.on_round()
+    return Played(
+        rounds=tuple(
+            RoundPlayed(
+                quality=Quality(accuracy, loss, training_loss),
+                trained=(),
+                served=None,
+                aggregated=(),
+            )
+            for accuracy, loss, training_loss in qualities
+        ),
+        floor=found["floor"],
+        samples=tuple(found["samples"]),
+        times_aggregated=tuple(found["times_aggregated"]),
+        extra=found["extra"],
+    )

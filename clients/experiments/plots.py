@@ -1,0 +1,66 @@
+"""The figures of all experiments, from their rows: `cmfl experiment plot`.
+
+An experiment is drawn by its number; one with two axes is a map, whatever its number. The same rows
+give the same bytes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from clients.experiments.drawing import (
+    committee,
+    confound,
+    efficiency,
+    grids,
+    normal,
+    robustness,
+    theorem,
+)
+from clients.experiments.reporting.order import in_order
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from clients.experiments.rows import CellRow, Rows
+
+    Draw = Callable[[str, Sequence[CellRow], Path], list[Path]]
+
+DRAWN_BY: Mapping[int, Draw] = {
+    1: normal.draw,
+    2: robustness.draw,
+    3: grids.draw,
+    4: efficiency.draw,
+    5: committee.draw,
+    6: theorem.draw,
+    7: confound.draw,
+}
+
+
+def draw(rows: Mapping[str, Rows], folder: Path) -> list[Path]:
+    """Draw every experiment that has rows.
+
+    Args:
+        rows: of each experiment, by its name.
+        folder: where to; it is made if it is not there.
+
+    Returns:
+        The files, each figure as SVG and as PNG.
+
+    Raises:
+        ConfigurationError: matplotlib is not installed.
+        OSError: a file cannot be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    paths: list[Path] = []
+    for name, found in in_order(rows).items():
+        paths += _drawing(found.cells)(name, found.cells, folder)
+    return paths
+
+
+def _drawing(cells: Sequence[CellRow]) -> Draw:
+    """Return what draws an experiment; curves under every condition for a number without any."""
+    if len(cells[0].axes) > 1:
+        return grids.draw
+    return DRAWN_BY.get(cells[0].number, robustness.draw)

@@ -1,0 +1,1 @@
+"""What rows say: tables, the paper's claims, and the official figures beside ours."""

@@ -1,0 +1,177 @@
+"""What the paper claims of time (section V-E): computation and transmission on one axis."""
+
+from __future__ import annotations
+
+from itertools import chain, pairwise
+from math import inf
+from typing import TYPE_CHECKING
+
+from clients.baselines.efficiency import time_axis
+from clients.baselines.transmission import RATES, Transmission
+from clients.experiments.reporting.results import Place, Results, final
+from clients.experiments.reporting.verdict import Claim, Finding
+from clients.experiments.statistics import mean_and_error
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from clients.experiments.rows import CellRow
+
+SOURCE = "V-E, efficiency"
+TYPICAL, COMMITTEE = "FedAvg-trainers", "CMFL-I"
+DECENTRALISED = ("BrainTorrent", "GossipFL")
+
+REACHED = 0.9
+"""Share of typical FL's final accuracy that a system has to reach; the time until then counts."""
+
+Ways = tuple[tuple[Transmission, float], ...]
+WAYS: Ways = tuple((model, rate) for model in Transmission for rate in RATES)
+"""Every model of transmission at every rate, in Mbit/s."""
+
+
+def places(results: Results) -> list[Place]:
+    """Return where systems are compared by time: not where sizes vary.
+
+    Args:
+        results: the rows.
+    """
+    return [place for place in results.places(4) if TYPICAL in results.methods(place)]
+
+
+def time_to(
+    cell: CellRow, accuracy: float, transmission: Transmission, rate: float
+) -> float | None:
+    """Return the simulated time at which a cell first reaches an accuracy, in seconds.
+
+    Args:
+        cell: of a system.
+        accuracy: that is to be reached.
+        transmission: by which model.
+        rate: in Mbit/s.
+
+    Returns:
+        Infinity if it never does; None where the row says too little.
+    """
+    try:
+        axis = time_axis(cell, transmission, rate)
+    except ConfigurationError:
+        return None
+    pairs = zip(axis, cell.accuracy, strict=False)
+    return next((at for at, one in pairs if one is not None and one >= accuracy), inf)
+
+
+def goal(results: Results, place: Place) -> float | None:
+    """Return the accuracy that is to be reached at a place; None without typical FL.
+
+    Args:
+        results: the rows.
+        place: where.
+    """
+    finals = results.values(place, TYPICAL, final)
+    return REACHED * mean_and_error(list(finals.values())).mean if finals else None
+
+
+def times(
+    results: Results, place: Place, method: str, transmission: Transmission, rate: float
+) -> list[float]:
+    """Return the times to the goal of a method's cells, ascending by seed.
+
+    Args:
+        results: the rows.
+        place: where.
+        method: name.
+        transmission: by which model.
+        rate: in Mbit/s.
+    """
+    accuracy = goal(results, place)
+    if accuracy is None:
+        return []
+    cells = results.cells(place, method)
+    found = [time_to(cells[seed], accuracy, transmission, rate) for seed in sorted(cells)]
+    return [one for one in found if one is not None]
+
+
+def _sooner(first: str, others: tuple[str, ...], ways: Ways) -> Callable[[Results], list[Finding]]:
+    """Return the test of whether one system is sooner with every seed than each of the others."""
+
+    def findings(results: Results) -> list[Finding]:
+        found = []
+        for place in places(results):
+            for transmission, rate in ways:
+                mine = times(results, place, first, transmission, rate)
+                theirs = [times(results, place, one, transmission, rate) for one in others]
+                if mine and all(theirs):
+                    where = f"{place.experiment}: {transmission}, {rate:g} Mbit/s"
+                    holds = _is_sooner(mine, list(chain.from_iterable(theirs)))
+                    numbers = ", ".join(
+                        f"{name} {_span(one)}"
+                        for name, one in zip((first, *others), (mine, *theirs), strict=True)
+                    )
+                    found.append(Finding(where, holds, numbers))
+        return found
+
+    return findings
+
+
+def _is_sooner(mine: list[float], theirs: list[float]) -> bool | None:
+    """Return whether all of some times are below all of others; None where nobody gets there."""
+    if min(*mine, *theirs) == inf:
+        return None
+    return max(mine) < min(theirs)
+
+
+def _span(found: list[float]) -> str:
+    return " to ".join(dict.fromkeys(_seconds(one) for one in (min(found), max(found))))
+
+
+def _seconds(found: float) -> str:
+    return "never" if found == inf else f"{found:.3g} s"
+
+
+def _advantage_shrinks(results: Results) -> list[Finding]:
+    """Return whether CMFL's time over typical FL's falls from each rate to the next."""
+    found = []
+    for place in places(results):
+        for transmission in Transmission:
+            ratios = []
+            for rate in RATES:
+                mine = times(results, place, COMMITTEE, transmission, rate)
+                theirs = times(results, place, TYPICAL, transmission, rate)
+                if mine and theirs and max(*mine, *theirs, 0.0) < inf:
+                    ratios.append(mean_and_error(mine).mean / mean_and_error(theirs).mean)
+            if len(ratios) == len(RATES):
+                holds = all(after < before for before, after in pairwise(ratios))
+                numbers = "times as long at 1, 10, 100 Mbit/s: " + ", ".join(
+                    f"{r:.3g}" for r in ratios
+                )
+                found.append(Finding(f"{place.experiment}: {transmission}", holds, numbers))
+    return found
+
+
+CLAIMS = (
+    Claim(
+        SOURCE,
+        "CMFL is always faster than BrainTorrent and GossipFL.",
+        f"time to {REACHED} of typical FL's final accuracy, of I below both, whatever the seeds",
+        _sooner(COMMITTEE, DECENTRALISED, WAYS),
+    ),
+    Claim(
+        SOURCE,
+        "Typical FL is faster than CMFL overall.",
+        "the same time, of FedAvg over n below that of I",
+        _sooner(TYPICAL, (COMMITTEE,), WAYS),
+    ),
+    Claim(
+        SOURCE,
+        "With the rate the advantage of typical FL becomes smaller.",
+        "CMFL's time over typical FL's falls from 1 to 10 and from 10 to 100 Mbit/s",
+        _advantage_shrinks,
+    ),
+    Claim(
+        SOURCE,
+        "At 100 Mbit/s CMFL overtakes typical FL.",
+        "the same time at 100 Mbit/s, of I below that of FedAvg over n",
+        _sooner(COMMITTEE, (TYPICAL,), tuple(way for way in WAYS if way[1] == RATES[-1])),
+    ),
+)

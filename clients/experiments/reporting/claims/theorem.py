@@ -1,0 +1,144 @@
+"""What the paper claims of convergence (section IV-A, Theorem 1)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from clients.experiments.reporting.results import Place, Results, negated
+from clients.experiments.reporting.verdict import Claim, Finding, compared, is_above
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from clients.experiments.reporting.results import Measure
+    from clients.experiments.rows import CellRow
+
+SOURCE = "IV-A, Theorem 1"
+FEDAVG, FIRST, SECOND = "FedAvg", "CMFL-I", "CMFL-II"
+STEP_SIZES = ("theorem", "rate")
+"""The theorem's own step sizes, and the constant learning rate, of which it says nothing."""
+
+
+def path_of(cell: CellRow, step_sizes: str) -> dict[str, Any]:
+    """Return what a cell says of the run with some step sizes; empty if it says nothing.
+
+    Args:
+        cell: of kind theorem.
+        step_sizes: one of `STEP_SIZES`.
+    """
+    theorem = cell.extra.get("theorem", {})
+    found: dict[str, Any] = theorem.get("step_sizes", {}).get(step_sizes, {})
+    return found
+
+
+def last_error(step_sizes: str) -> Measure:
+    """Return the measure of F(w) - F* after the last round.
+
+    Args:
+        step_sizes: one of `STEP_SIZES`.
+    """
+
+    def measure(cell: CellRow) -> float | None:
+        errors = path_of(cell, step_sizes).get("error") or [None]
+        value: float | None = errors[-1]
+        return value
+
+    return measure
+
+
+def constant(name: str, step_sizes: str = "theorem") -> Measure:
+    """Return the measure of a constant of the bound, as one run has shown it.
+
+    Args:
+        name: a field of `clients.theory.bound.Constants`.
+        step_sizes: one of `STEP_SIZES`.
+    """
+
+    def measure(cell: CellRow) -> float | None:
+        value: float | None = (path_of(cell, step_sizes).get("constants") or {}).get(name)
+        return value
+
+    return measure
+
+
+def _bound_holds(results: Results) -> list[Finding]:
+    """Return whether the error stays at or below the bound in every round."""
+    found = []
+    for place in results.places(6):
+        for method in results.methods(place):
+            for seed, cell in results.cells(place, method).items():
+                path = path_of(cell, "theorem")
+                pairs = [
+                    (error, bound)
+                    for error, bound in zip(
+                        path.get("error", ()), path.get("bound", ()), strict=False
+                    )
+                    if bound is not None
+                ]
+                if pairs:
+                    error, bound = pairs[-1]
+                    holds = all(one <= most for one, most in pairs)
+                    numbers = f"error {error:.3g}, bound {bound:.3g} after the last round"
+                    found.append(Finding(f"{method}, seed {seed}", holds, numbers))
+    return found
+
+
+def _everywhere(
+    method: str, others: tuple[str, ...], measure: Measure
+) -> Callable[[Results], list[Finding]]:
+    def findings(results: Results) -> list[Finding]:
+        return [
+            finding
+            for place in results.places(6)
+            for finding in is_above(results, place, method, others, measure)
+        ]
+
+    return findings
+
+
+def _faster_with_larger_gap(results: Results) -> list[Finding]:
+    """Return, for pairs of strategies, whether the one with the larger phi_min has less error."""
+    found: list[Finding] = []
+    for place in results.places(6):
+        found += _pair(results, place, (FEDAVG, FIRST))
+        found += _pair(results, place, (FEDAVG, SECOND))
+        found += _pair(results, place, (FIRST, SECOND))
+    return found
+
+
+def _pair(results: Results, place: Place, pair: tuple[str, str]) -> list[Finding]:
+    sides = ((place, pair[0]), (place, pair[1]))
+    gap = results.difference(*sides, constant("least_gap"))
+    error = results.difference(*sides, last_error("theorem"))
+    if gap is None or error is None or gap.mean == 0:
+        return []
+    # Whoever has the larger phi_min is claimed to have the smaller error.
+    return compared(f"{pair[0]} beside {pair[1]}", error, 0.0, above=gap.mean < 0)
+
+
+CLAIMS = (
+    Claim(
+        SOURCE,
+        "The error stays below the bound.",
+        "F(w) - F* at most the bound, in every round at the theorem's step sizes",
+        _bound_holds,
+    ),
+    Claim(
+        SOURCE,
+        "Strategy I lowers phi_min.",
+        "phi_min of I below that of FedAvg over n",
+        _everywhere(FIRST, (FEDAVG,), negated(constant("least_gap"))),
+    ),
+    Claim(
+        SOURCE,
+        "Strategy II raises phi_min.",
+        "phi_min of II above that of FedAvg over n",
+        _everywhere(SECOND, (FEDAVG,), constant("least_gap")),
+    ),
+    Claim(
+        SOURCE,
+        "A higher phi_min means faster convergence.",
+        "of two methods, the one with the larger phi_min has less error after the last round",
+        _faster_with_larger_gap,
+    ),
+)

@@ -1,0 +1,195 @@
+"""What the preset `robust` is held to, on seeds that none of its rules was chosen on.
+
+These are no tests of a difference but limits on means, as they were set before the runs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from clients.experiments.reporting.results import Place, Results, final
+from clients.experiments.reporting.verdict import Claim, Finding, shown
+from clients.experiments.statistics import mean_and_error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from clients.experiments.statistics import Estimate
+
+CLEAN = "clean"
+HALF_A_POINT, ONE_POINT = 0.005, 0.01
+LEAST = 0.8
+"""Accuracy that three tenths of attackers have to leave."""
+KEPT = 0.98
+"""Share of its clean accuracy that strategy I is to keep under attacks on weights."""
+
+SLACK = 1e-9
+"""What a mean may miss a limit by: rows have six decimals, and a sum of them some rounding."""
+
+DATA = ("robustness-digits", "robustness-attacks", "robustness-rates", "normal")
+"""The experiments on `digits` and `digits-by-writer` with softmax."""
+
+
+def targets_of(method: str) -> tuple[Claim, ...]:
+    """Return what a method is held to.
+
+    Args:
+        method: a name in the experiments of `DATA`.
+    """
+    return (
+        Claim(
+            method,
+            "Clean: within half a point of FedAvg with equal training (C + n).",
+            f"mean paired difference at least -{HALF_A_POINT}",
+            _clean(method, "FedAvg-active", lambda _: -HALF_A_POINT),
+        ),
+        Claim(
+            method,
+            "Clean: no worse than FedAvg over n.",
+            "mean paired difference at least minus one standard error",
+            _clean(method, "FedAvg-trainers", lambda one: -(one.error or 0.0)),
+        ),
+        Claim(
+            method,
+            "A tenth of attackers, every attack: within one point of the clean figure.",
+            f"mean paired difference to the clean cells at least -{ONE_POINT}",
+            _beside_clean(method),
+        ),
+        Claim(
+            method,
+            "Three tenths of attackers, every attack: a usable model.",
+            f"mean final accuracy at least {LEAST}",
+            _usable(method),
+        ),
+        Claim(
+            method,
+            "Three tenths of attackers, every attack: not below strategy I.",
+            f"mean paired difference to I at least -{ONE_POINT}, or minus two standard errors",
+            _not_below_first(method),
+        ),
+    )
+
+
+def weights_target(results: Results) -> list[Finding]:
+    """Return whether strategy I keeps 98 % under each attack on weights by a tenth.
+
+    Args:
+        results: the rows.
+    """
+    found = []
+    for place in results.places(2):
+        if place.condition.endswith("-weights-10"):
+            kept = _kept(results, place, "CMFL-I")
+            beside = Place(place.experiment, place.condition.replace("-weights", ""), place.axes)
+            on_updates = _kept(results, beside, "CMFL-I")
+            if kept is not None:
+                said = "" if on_updates is None else f"; on updates {100 * on_updates:.1f} %"
+                found.append(
+                    Finding(str(place), kept >= KEPT - SLACK, f"keeps {100 * kept:.1f} %{said}")
+                )
+    return found
+
+
+WEIGHTS = Claim(
+    "CMFL-I",
+    "A tenth attack weights: strategy I keeps 98 % of its clean accuracy.",
+    f"mean final accuracy at least {KEPT} of the clean one; beside it the same on updates",
+    weights_target,
+)
+
+
+def accepted_none(results: Results) -> list[Finding]:
+    """Return whether strategy I aggregates no attacker in the authors' settings.
+
+    Args:
+        results: the rows.
+    """
+    found = []
+    for place in results.places(2):
+        shares = list(
+            results.values(place, "CMFL-I", lambda cell: cell.malicious_accepted).values()
+        )
+        if place.experiment.startswith("authors-") and shares:
+            numbers = f"{100 * max(shares):.2f} % of the aggregated"
+            found.append(Finding(str(place), max(shares) == 0, numbers))
+    return found
+
+
+AUTHORS = Claim(
+    "CMFL-I",
+    "In the authors' settings no attacker is aggregated, as in their logs.",
+    "no update of an attacker is accepted in any round",
+    accepted_none,
+)
+
+
+def _clean(
+    method: str, other: str, limit: Callable[[Estimate], float]
+) -> Callable[[Results], list[Finding]]:
+    def findings(results: Results) -> list[Finding]:
+        found = []
+        for place in _places(results, CLEAN):
+            one = results.difference((place, method), (place, other), final)
+            if one is not None:
+                found.append(Finding(str(place), one.mean >= limit(one) - SLACK, shown(one)))
+        return found
+
+    return findings
+
+
+def _beside_clean(method: str) -> Callable[[Results], list[Finding]]:
+    def findings(results: Results) -> list[Finding]:
+        found = []
+        for place in _places(results, "-10"):
+            calm = Place(place.experiment, CLEAN, place.axes)
+            one = results.difference((place, method), (calm, method), final)
+            if one is not None:
+                found.append(Finding(str(place), one.mean >= -ONE_POINT - SLACK, shown(one)))
+        return found
+
+    return findings
+
+
+def _usable(method: str) -> Callable[[Results], list[Finding]]:
+    def findings(results: Results) -> list[Finding]:
+        found = []
+        for place in _places(results, "-30"):
+            finals = list(results.values(place, method, final).values())
+            if finals:
+                mean = mean_and_error(finals).mean
+                found.append(Finding(str(place), mean >= LEAST - SLACK, f"{mean:.4f}"))
+        return found
+
+    return findings
+
+
+def _not_below_first(method: str) -> Callable[[Results], list[Finding]]:
+    def findings(results: Results) -> list[Finding]:
+        found = []
+        for place in _places(results, "-30"):
+            one = results.difference((place, method), (place, "CMFL-I"), final)
+            if one is not None:
+                limit = -max(ONE_POINT, 2 * (one.error or 0.0))
+                found.append(Finding(str(place), one.mean >= limit - SLACK, shown(one)))
+        return found
+
+    return findings
+
+
+def _places(results: Results, ending: str) -> list[Place]:
+    return [
+        place
+        for number in (1, 2)
+        for place in results.places(number)
+        if place.experiment in DATA and place.condition.endswith(ending)
+    ]
+
+
+def _kept(results: Results, place: Place, method: str) -> float | None:
+    """Return the share of its mean clean accuracy that a method keeps; None without rows."""
+    calm = Place(place.experiment, CLEAN, place.axes)
+    attacked = list(results.values(place, method, final).values())
+    clean = list(results.values(calm, method, final).values())
+    if not attacked or not clean:
+        return None
+    return mean_and_error(attacked).mean / mean_and_error(clean).mean

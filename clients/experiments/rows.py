@@ -1,0 +1,339 @@
+"""The rows of an experiment: one JSON line for each cell, trial and choice, appended whole.
+
+Everything that figures and reports say is read from these rows and from nothing else. A line that
+a killed process left half is cut off when the experiment is taken up again; any other line that is
+no row is damage, and is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from math import isfinite
+from statistics import fmean
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+
+from ledger.home import DISK, read_file
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from ledger.home import Disk
+
+LAST_ROUNDS = 5
+"""Measured rounds at the end whose mean accuracy is a cell's final one: single rounds are noisy."""
+
+MAX_ROWS_BYTES = 1 << 28
+DECIMALS = 6
+"""To so many decimals measured numbers are kept: rows are data to be read, not to be resumed."""
+
+Kind = Literal["cmfl", "federated", "brain-torrent", "gossip", "theorem"]
+PerRound: TypeAlias = tuple[float | None, ...]
+"""One number a round, None where the round was not measured or the number is not finite."""
+
+_STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seconds:
+    """What a cell took on the machine that ran it; None where a part was not measured.
+
+    Attributes:
+        wall: from before its data were loaded to after its last round, beside other cells.
+        cpu: of its process, all threads.
+        training: of the wall time, all clients of all rounds one after the other.
+        scoring: in computing the distances of updates to members'; without a committee the rest of
+            the rounds: attacks, and making models of updates.
+        evaluation: in measuring models.
+        ledger: the rest of the rounds of CMFL: signing, voting, transactions, the next model.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    wall: float
+    cpu: float
+    training: float | None = None
+    scoring: float | None = None
+    evaluation: float | None = None
+    ledger: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """Where a cell's run was on a chain, and what its audit said.
+
+    Attributes:
+        chain_id: of the embedded chain.
+        address: of the contract.
+        head: of the ledger after the last round, 0x-hex.
+        verdict: of the audit: passed, failed or incomplete.
+        report: path of the audit's JSON report, from the folder of the rows.
+        configuration: path of the run's configuration, from there too.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    chain_id: int
+    address: str
+    head: str
+    verdict: str
+    report: str
+    configuration: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellRow:
+    """What one cell came to: a method under a condition, at one point of the axes, with one seed.
+
+    Attributes:
+        row: "cell".
+        cell: name of the cell, unique in its experiment.
+        experiment: its name.
+        number: the experiment's number, 1 to 7.
+        method: name.
+        kind: how the method is played.
+        condition: name.
+        axes: the label of each axis's value, by axis.
+        seed: of the run.
+        digest: of all that the result follows from, 0x-hex; see `Cell.digest`.
+        learning_rate: with which clients trained.
+        rounds: T.
+        accuracy: after each round, on the test set.
+        loss: mean cross-entropy there.
+        training_loss: on all clients' training samples.
+        backdoor_success: share of triggered samples that are taken for the attacker's class.
+        floor: accuracy of always answering the commonest class; None where nothing is classified.
+        final: mean accuracy of the last five measured rounds; None without any.
+        malicious_accepted: share of the aggregated updates, over all rounds, that attackers sent.
+        malicious_trained: attackers among the training clients of each round (N1).
+        malicious_members: attackers on the committee of each round (N2); None without committees.
+        malicious_aggregated: attackers among the aggregated clients of each round (N3).
+        accepted_honest: share of the honest trainers, over all rounds, that were accepted.
+        times_aggregated: rounds in which each client's update entered the model.
+        samples: n_k, training samples of each client.
+        malicious: clients that attack.
+        client_accuracy: of the last model on each client's own test samples; None if not measured.
+        seconds: what it took.
+        bytes: what was sent, by kind, where it was counted.
+        ledger: where the run was on a chain; None on the memory ledger and for baselines.
+        extra: `committee` (C) and `trainers` (n), and what only some kinds have: `participants` of
+            a server, Theorem 1's terms.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    row: Literal["cell"] = "cell"
+    cell: str
+    experiment: str
+    number: int
+    method: str
+    kind: Kind
+    condition: str
+    axes: dict[str, str]
+    seed: int
+    digest: str
+    learning_rate: float
+    rounds: int
+    accuracy: PerRound
+    loss: PerRound
+    training_loss: PerRound
+    backdoor_success: PerRound
+    floor: float | None
+    final: float | None
+    malicious_accepted: float | None
+    malicious_trained: tuple[int, ...]
+    malicious_members: tuple[int, ...] | None
+    malicious_aggregated: tuple[int, ...]
+    accepted_honest: float | None
+    times_aggregated: tuple[int, ...]
+    samples: tuple[int, ...]
+    malicious: tuple[int, ...]
+    client_accuracy: PerRound | None
+    seconds: Seconds
+    bytes: dict[str, Any] = field(default_factory=dict)
+    ledger: Evidence | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialRow:
+    """What one learning rate came to for a method, with a seed that is never reported.
+
+    Attributes:
+        row: "tuning".
+        cell: name of the trial, unique in its experiment.
+        experiment: its name.
+        method: name.
+        condition: name.
+        axes: the label of each axis's value, by axis.
+        seed: of the run.
+        digest: of all that the result follows from, 0x-hex.
+        factor: times the rate that is configured.
+        learning_rate: the product.
+        final: mean accuracy of the last five measured rounds.
+        seconds: what it took.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    row: Literal["tuning"] = "tuning"
+    cell: str
+    experiment: str
+    method: str
+    condition: str
+    axes: dict[str, str]
+    seed: int
+    digest: str
+    factor: float
+    learning_rate: float
+    final: float
+    seconds: Seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChoiceRow:
+    """The learning rate that all cells of a method are run with.
+
+    Attributes:
+        row: "choice".
+        experiment: its name.
+        method: name.
+        factor: times the rate that is configured.
+        finals: mean final accuracy of each factor that was tried, by the factor as text.
+        seeds: on which they were tried.
+        digest: of the trials that it was chosen by, 0x-hex.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    row: Literal["choice"] = "choice"
+    experiment: str
+    method: str
+    factor: float
+    finals: dict[str, float]
+    seeds: tuple[int, ...]
+    digest: str
+
+
+Row: TypeAlias = CellRow | TrialRow | ChoiceRow
+
+_ROW: TypeAdapter[Row] = TypeAdapter(Annotated[Row, Field(discriminator="row")])
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """All rows of one file, by what they are of, each in the order in which they came.
+
+    Attributes:
+        cells: of cells.
+        trials: of learning rates that were tried.
+        choices: of learning rates that were chosen.
+    """
+
+    cells: tuple[CellRow, ...] = ()
+    trials: tuple[TrialRow, ...] = ()
+    choices: tuple[ChoiceRow, ...] = ()
+
+
+def read_rows(path: Path) -> Rows:
+    """Return the whole rows of a file; none where there is no file.
+
+    Args:
+        path: of the file.
+
+    Raises:
+        ConfigurationError: it is too large, or one of its whole lines is no row.
+        OSError: it cannot be read.
+    """
+    whole, _ = _read(path)
+    rows = [_row(path, number, line) for number, line in enumerate(whole.splitlines(), start=1)]
+    return Rows(
+        tuple(row for row in rows if isinstance(row, CellRow)),
+        tuple(row for row in rows if isinstance(row, TrialRow)),
+        tuple(row for row in rows if isinstance(row, ChoiceRow)),
+    )
+
+
+def append_row(path: Path, row: Row, disk: Disk = DISK) -> None:
+    """Add a row, and return once it survives a power cut.
+
+    Args:
+        path: of the file; its folder is there.
+        row: what a cell, a trial or a choice came to.
+        disk: that it is written on.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    disk.append(path, line_of(row))
+    disk.sync([path])
+
+
+def cut_torn_line(path: Path, disk: Disk = DISK) -> bool:
+    """Take away the half line that a killed process left at the end, and say whether it did.
+
+    Args:
+        path: of the file; it need not exist.
+        disk: that it is written on.
+
+    Raises:
+        ConfigurationError: it is too large.
+        OSError: it cannot be read or written.
+    """
+    whole, torn = _read(path)
+    if not torn:
+        return False
+    disk.write_whole(path, whole)
+    return True
+
+
+def line_of(row: Row) -> bytes:
+    """Return a row as it stands in the file."""
+    return f"{json.dumps(asdict(row), sort_keys=True, allow_nan=False)}\n".encode()
+
+
+def measured(values: Iterable[float | None]) -> PerRound:
+    """Return numbers as rows keep them: rounded, and None for what is not finite."""
+    return tuple(rounded(value) for value in values)
+
+
+def rounded(value: float | None) -> float | None:
+    """Return a number as rows keep it; None for none, or for one that is not finite."""
+    return round(value, DECIMALS) if value is not None and isfinite(value) else None
+
+
+def final_of(accuracy: Sequence[float | None]) -> float | None:
+    """Return the mean of the last measured rounds; None where none was measured."""
+    found = [one for one in accuracy if one is not None][-LAST_ROUNDS:]
+    return round(fmean(found), DECIMALS) if found else None
+
+
+def _read(path: Path) -> tuple[bytes, bytes]:
+    """Return the whole lines of a file and what follows them; nothing where there is no file.
+
+    Raises:
+        ConfigurationError: it is too large.
+    """
+    try:
+        data = read_file(path, MAX_ROWS_BYTES)
+    except FileNotFoundError:
+        return b"", b""
+    if len(data) > MAX_ROWS_BYTES:
+        raise ConfigurationError(f"{path} is over {MAX_ROWS_BYTES} bytes")
+    end = data.rfind(b"\n") + 1
+    return data[:end], data[end:]
+
+
+def _row(path: Path, number: int, line: bytes) -> Row:
+    try:
+        return _ROW.validate_json(line)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise ConfigurationError(
+            f"{path}, line {number}: is no row: {place}: {first['msg']}"
+        ) from error

@@ -1,0 +1,84 @@
+"""A cell that was on a chain comes out again, or what differs is named."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from clients.experiments.execution.auditing import Repeated, repeat
+from clients.experiments.execution.evidence import portable
+from clients.experiments.execution.store import Store
+from ledger.audit.codes import Outcome
+from ledger.home import Home
+from ledger.protocol.errors import ConfigurationError
+from tests.clients.experiments.minis import plan_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.clients.experiments.execution.conftest import Finished
+
+pytestmark = pytest.mark.xdist_group("experiments")
+
+CELL = "CMFL-I__back-gradient__seed200"
+
+
+def test_an_honest_row_comes_out_again_and_a_changed_one_is_told(
+    finished: Finished, tmp_path: Path
+) -> None:
+    rounds: list[None] = []
+    home = tmp_path / "home"
+    found = repeat(finished.plan, finished.store, CELL, home, lambda: rounds.append(None))
+    assert (found.outcome, found.differing, len(rounds)) == (Outcome.PASSED, (), 2)
+    assert Home(home).chain.exists()
+    assert Home(home).run("run").manifest.exists()
+    evidence = found.row.ledger
+    assert evidence is not None
+    assert found.report.as_dict()["deployment"]["head"] == evidence.head
+    # The report that was kept is the report that a stranger gets.
+    assert f'"{found.report.as_dict()["deployment"]["head_block_hash"]}"' in (
+        finished.store.out / evidence.report
+    ).read_text("utf-8")
+
+    lie = replace(found.row, final=0.99, ledger=replace(evidence, head="0x00"))
+    told = Repeated(lie, found.again, found.report)
+    assert told.outcome is Outcome.FAILED
+    assert told.differing[0].startswith("head: 0x00, and now 0x")
+    assert told.differing[1].startswith("final: 0.99, and now 0.")
+    assert len(told.differing) == 2
+
+
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [
+        ("CMFL-I__clean__seed201", "was on no chain: only the first seed of CMFL's cells is"),
+        ("FedAvg-n__clean__seed200", "was on no chain"),
+        ("CMFL-II__clean__seed200", "experiment mini has no cell 'CMFL-II__clean__seed200'"),
+    ],
+)
+def test_what_was_on_no_chain_is_not_audited(
+    finished: Finished, tmp_path: Path, cell: str, said: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        repeat(finished.plan, finished.store, cell, tmp_path / "home", lambda: None)
+    assert not (tmp_path / "home").exists()
+
+
+def test_a_cell_without_a_row_or_of_another_version_is_refused(
+    finished: Finished, tmp_path: Path
+) -> None:
+    changed = plan_of(("protocol.rounds=2", "protocol.rounds=3"))
+    with pytest.raises(ConfigurationError, match="has changed since its row was written"):
+        repeat(changed, finished.store, CELL, tmp_path / "home", lambda: None)
+    with pytest.raises(ConfigurationError, match="has no row of cell"):
+        repeat(finished.plan, Store(tmp_path, "mini"), CELL, tmp_path / "home", lambda: None)
+
+
+def test_a_configuration_that_is_kept_names_no_folder_of_this_machine(tmp_path: Path) -> None:
+    configuration = plan_of().cells[0].configuration
+    data = configuration.data.model_copy(update={"path": f"{tmp_path}/digits.npz"})
+    text = portable(configuration.model_copy(update={"data": data}), tmp_path)
+    assert 'path = "{data}/digits.npz"' in text
+    assert str(tmp_path) not in text

@@ -1,0 +1,192 @@
+"""An experiment is run once, whoever is killed meanwhile, and never mixed with another."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from clients.experiments.execution.play import CellJob, play_cell
+from clients.experiments.execution.runner import require_data
+from clients.experiments.execution.store import Store
+from clients.experiments.rows import CellRow, Rows, Seconds, read_rows
+from ledger.protocol.errors import ConfigurationError
+from tests.clients.experiments.execution.conftest import run_here
+from tests.clients.experiments.minis import plan_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from clients.experiments.execution.runner import Progress
+    from tests.clients.experiments.execution.conftest import Finished
+
+pytestmark = pytest.mark.xdist_group("experiments")
+
+NO_TIME = Seconds(wall=0.0, cpu=0.0)
+
+
+def timeless(rows: tuple[CellRow, ...]) -> dict[str, CellRow]:
+    """Return rows by their cells, without what no run repeats."""
+    return {row.cell: replace(row, seconds=NO_TIME) for row in rows}
+
+
+def copied(finished: Finished, folder: Path) -> Store:
+    """Return a copy of the rows, and of what runs left."""
+    shutil.copytree(finished.store.out, folder, dirs_exist_ok=True)
+    return Store(folder, "mini")
+
+
+def test_every_cell_has_one_row_and_one_rate_is_chosen(finished: Finished) -> None:
+    rows = finished.store.rows()
+    assert [row.cell for row in rows.cells] == [cell.name for cell in finished.plan.cells]
+    assert [row.digest for row in rows.cells] == [cell.digest for cell in finished.plan.cells]
+    assert [row.cell for row in rows.trials] == [trial.name for trial in finished.plan.trials]
+    (choice,) = rows.choices
+    rates = {row.method: row.learning_rate for row in rows.cells}
+    assert rates == {"CMFL-I": 0.5 * choice.factor, "FedAvg (n)": 0.5}
+    progress = finished.progress
+    assert progress.done == progress.rounds == 2 * (8 + 2)
+    assert not progress.failures
+
+
+def test_the_first_seed_of_cmfl_is_on_a_chain_of_its_own_and_audited(finished: Finished) -> None:
+    rows = finished.store.rows().cells
+    recorded = [row for row in rows if row.ledger is not None]
+    assert [row.cell for row in recorded] == [
+        "CMFL-I__clean__seed200",
+        "CMFL-I__back-gradient__seed200",
+    ]
+    evidence = [row.ledger for row in recorded if row.ledger is not None]
+    assert {one.verdict for one in evidence} == {"passed"}
+    assert len({one.chain_id for one in evidence}) == 2
+    for one in evidence:
+        kept = finished.store.out / one.report
+        assert one.head in kept.read_text()
+        assert (finished.store.out / one.configuration).is_file()
+        assert sorted(path.name for path in kept.parent.iterdir()) == ["config.toml", "report.json"]
+
+
+def test_a_run_on_the_chain_has_the_numbers_of_one_in_memory(finished: Finished) -> None:
+    rows = finished.store.rows()
+    cell = replace(finished.plan.cells[2], is_recorded=False)
+    job = CellJob(cell, rows.choices[0].factor, finished.store.folder, None)
+    again = play_cell(job, lambda: None)
+    there = rows.cells[2]
+    assert there.ledger is not None
+    assert replace(again, seconds=NO_TIME) == replace(there, seconds=NO_TIME, ledger=None)
+
+
+def test_what_has_its_row_is_not_run_again(finished: Finished) -> None:
+    data = finished.store.path.read_bytes()
+    seen: list[Progress] = []
+    progress = run_here(finished.plan, finished.store, seen.append)
+    assert (progress.rounds, progress.done, progress.rows, seen) == (0, 0, [], [])
+    assert finished.store.path.read_bytes() == data
+
+
+def test_more_seeds_add_rows_and_change_none(finished: Finished, tmp_path: Path) -> None:
+    store = copied(finished, tmp_path)
+    run_here(plan_of(seeds=3), store)
+    rows = store.rows().cells
+    assert rows[:8] == finished.store.rows().cells
+    assert {row.seed for row in rows[8:]} == {202}
+    assert not any(row.ledger for row in rows[8:])
+
+
+def test_a_killed_process_loses_the_cells_in_flight_alone(tmp_path: Path) -> None:
+    plan = plan_of(('conditions = ["clean"]', ""), is_quick=True)
+    store = Store(tmp_path, "mini")
+
+    def kill(progress: Progress) -> None:
+        if progress.done == 3:  # after the only round of a cell on a chain, before its audit
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    child = os.fork()
+    if child == 0:  # pragma: no cover - nothing of it survives
+        try:
+            run_here(plan, store, kill)
+        finally:
+            os._exit(1)
+    _, status = os.waitpid(child, 0)
+    assert os.WTERMSIG(status) == signal.SIGKILL
+    left = store.folder / "CMFL-I__back-gradient__seed200" / "home"
+    assert left.is_dir()
+    there = store.rows().cells
+    assert [row.cell for row in there] == ["CMFL-I__clean__seed200", "FedAvg-n__clean__seed200"]
+    progress = run_here(plan, store)
+    assert progress.rounds == 2
+    assert store.rows().cells[:2] == there
+    assert [row.cell for row in store.rows().cells] == [cell.name for cell in plan.cells]
+    assert not left.exists()
+
+
+def test_a_half_written_row_is_cut_off_and_made_again(finished: Finished, tmp_path: Path) -> None:
+    store = copied(finished, tmp_path)
+    lines = store.path.read_bytes().splitlines(keepends=True)
+    store.path.write_bytes(b"".join(lines[:-3]) + lines[-3][:100])
+    progress = run_here(finished.plan, store)
+    assert [row.cell for row in progress.rows] == [c.name for c in finished.plan.cells[-3:]]
+    assert timeless(store.rows().cells) == timeless(finished.store.rows().cells)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("protocol.rounds=2", "protocol.rounds=3"), "CMFL-I__clean__seed200 (0x"),
+        (('name = "CMFL-I"', 'name = "CMFL"'), "CMFL-I__clean__seed200 (0x"),
+        (("rates = [0.5, 1.0]", "rates = [0.5, 2.0]"), "CMFL-I__clean__seed200 (0x"),
+        (("malicious_rate=0.1", "malicious_rate=0.2"), "CMFL-I__back-gradient__seed200 (0x"),
+    ],
+)
+def test_an_experiment_that_has_changed_is_refused_and_nothing_is_lost(
+    finished: Finished, tmp_path: Path, change: tuple[str, str], said: str
+) -> None:
+    store = copied(finished, tmp_path)
+    data = store.path.read_bytes()
+    with pytest.raises(ConfigurationError, match="experiment mini has changed since") as refused:
+        run_here(plan_of(change), store)
+    assert said in str(refused.value)
+    assert store.path.read_bytes() == data
+
+
+def test_a_choice_that_follows_from_other_trials_is_refused(
+    finished: Finished, tmp_path: Path
+) -> None:
+    store = Store(tmp_path, "mini")
+    store.add(replace(finished.store.rows().choices[0], digest="0x00"))
+    with pytest.raises(ConfigurationError, match="the learning rate of CMFL-I; put its TOML"):
+        run_here(finished.plan, store)
+
+
+def test_two_processes_do_not_add_to_the_same_rows(finished: Finished, tmp_path: Path) -> None:
+    first, second = Store(tmp_path, "mini"), Store(tmp_path, "mini")
+    with first.writing(), pytest.raises(ConfigurationError, match="another process runs exp"):
+        run_here(finished.plan, second)
+    with second.writing():
+        assert not read_rows(second.path).cells
+
+
+def test_a_cell_that_cannot_be_carried_out_stops_no_other(tmp_path: Path) -> None:
+    # That a model has no million segments is known only once there is a model.
+    plan = plan_of(
+        ('kind = "federated"', 'kind = "gossip"\noptions = {segments = 1000000}'), is_quick=True
+    )
+    store = Store(tmp_path, "mini")
+    progress = run_here(plan, store)
+    assert [row.cell for row in store.rows().cells] == ["CMFL-I__clean__seed200"]
+    (failure,) = progress.failures
+    assert failure.job == "FedAvg-n__clean__seed200"
+    assert "segments = 1000000: must be at least 1, and at most the 650 num" in failure.reason
+    assert run_here(plan, store).failures == [failure], "it is tried again"
+
+
+def test_data_that_do_not_fit_are_refused_before_the_first_run(finished: Finished) -> None:
+    plan = plan_of(("protocol.rounds=2", "evaluation.samples=100000"))
+    with pytest.raises(ConfigurationError, match=r"clean__seed200: evaluation\.samples"):
+        require_data(plan, Rows())
+    require_data(plan_of(), Rows())
+    require_data(finished.plan, finished.store.rows())

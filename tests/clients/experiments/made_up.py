@@ -1,0 +1,79 @@
+"""Rows that nobody ran, of as many seeds and rounds as a test needs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from clients.experiments.rows import CellRow, Evidence, Rows, Seconds, final_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+SEEDS = (200, 201, 202)
+
+EVIDENCE = Evidence(
+    chain_id=31337,
+    address="0x" + "ab" * 20,
+    head="0x" + "cd" * 32,
+    verdict="passed",
+    report="r.json",
+    configuration="c.toml",
+)
+
+KINDS = {
+    "BrainTorrent": "brain-torrent",
+    "GossipFL": "gossip",
+    "CMFL-I": "cmfl",
+    "CMFL-II": "cmfl",
+    "robust": "cmfl",
+}
+
+
+def cell(method: str, seed: int, accuracy: Sequence[float | None], **more: Any) -> CellRow:
+    """Return a row of three clients; what is not given is nothing in particular."""
+    rounds = len(accuracy)
+    axes = more.get("axes", {})
+    name = "__".join([method, *axes.values(), f"seed{seed}"])
+    row = CellRow(
+        cell=name,
+        experiment="made-up",
+        number=1,
+        method=method,
+        kind=KINDS.get(method, "federated"),  # type: ignore[arg-type]
+        condition="clean",
+        axes={},
+        seed=seed,
+        digest="0x00",
+        learning_rate=0.1,
+        rounds=rounds,
+        accuracy=tuple(accuracy),
+        loss=(None,) * rounds,
+        training_loss=(None,) * rounds,
+        backdoor_success=(None,) * rounds,
+        floor=0.1,
+        final=final_of(accuracy),
+        malicious_accepted=0.0,
+        malicious_trained=(0,) * rounds,
+        malicious_members=None,
+        malicious_aggregated=(0,) * rounds,
+        accepted_honest=1.0,
+        times_aggregated=(0, 1, 2),
+        samples=(10, 20, 30),
+        malicious=(),
+        client_accuracy=None,
+        seconds=Seconds(wall=60.0, cpu=30.0),
+    )
+    return replace(row, **more)
+
+
+def rows(cells: Iterable[CellRow]) -> Rows:
+    return Rows(tuple(cells))
+
+
+def constant(method: str, finals: Sequence[float], **more: Any) -> list[CellRow]:
+    """Return a cell of each seed whose accuracy is the same in both of its rounds."""
+    return [
+        cell(method, seed, (final, final), **more)
+        for seed, final in zip(SEEDS, finals, strict=False)
+    ]

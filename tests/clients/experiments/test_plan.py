@@ -1,0 +1,303 @@
+"""Cells are what the TOML says, are told apart by digests, and are refused before the first run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from clients.configuration import load
+from clients.experiments.catalogue import definition_named, names
+from clients.experiments.plan import Plan, planned
+from clients.experiments.sizes import load_that_fits, rate_of
+from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.parameters import parts_per_million, rounded_share
+from tests.clients.experiments.minis import MINI, TEXT, defined, plan_of, row
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OMEGA = """
+[[axes]]
+name = "omega"
+values = [
+  {label = "40", settings = ["protocol.committee_rate=0.4"]},
+  {label = "30", settings = ["protocol.committee_rate=0.3"]},
+]
+
+[[axes]]
+name = "alpha"
+values = [
+  {label = "50", settings = ["protocol.aggregation_rate=0.5"]},
+]
+
+[tuning]"""
+GRID = ("\n[tuning]", OMEGA)
+
+
+def named(plan: Plan) -> list[str]:
+    return [cell.name for cell in plan.cells]
+
+
+def digests(*changes: tuple[str, str]) -> list[str]:
+    return [cell.digest for cell in plan_of(*changes).cells]
+
+
+def test_cells_are_all_methods_under_all_conditions_seed_by_seed() -> None:
+    plan = plan_of()
+    points = [
+        "CMFL-I__clean",
+        "FedAvg-n__clean",
+        "CMFL-I__back-gradient",
+        "FedAvg-n__back-gradient",
+    ]
+    assert named(plan) == [f"{one}__seed{seed}" for seed in (200, 201) for one in points]
+    assert [cell.is_recorded for cell in plan.cells] == [True, False, True, False] + [False] * 4
+    first, attacked = plan.cells[0].configuration, plan.cells[2].configuration
+    assert (first.seed, first.protocol.rounds, first.malice.attack) == (200, 2, None)
+    assert attacked.malice.attack == "back-gradient"
+    assert {cell.configuration.machine.ledger for cell in plan.cells} == {"memory"}
+
+
+def test_only_tuned_methods_are_tried_on_the_seeds_of_tuning() -> None:
+    assert [trial.name for trial in plan_of().trials] == [
+        "tuning__CMFL-I__clean__seed100__rate0.5",
+        "tuning__CMFL-I__clean__seed100__rate1",
+    ]
+    assert not plan_of(is_quick=True).trials
+
+
+def test_a_grid_has_a_cell_at_every_point_of_its_axes() -> None:
+    plan = plan_of(GRID)
+    assert len(plan.cells) == 16
+    cell = plan.cells[1]
+    assert cell.name == "CMFL-I__clean__omega-30__alpha-50__seed200"
+    assert cell.axes == {"omega": "30", "alpha": "50"}
+    assert cell.configuration.protocol.committee_rate == 0.3
+    assert {trial.cell.axes["omega"] for trial in plan.trials} == {"40"}
+
+
+def test_pairs_are_left_out_or_alone_run() -> None:
+    fewer = plan_of(("seeds = [200, 201]", 'seeds = [200]\nexclude = [["CMFL-I", "clean"]]'))
+    assert named(fewer) == [
+        "FedAvg-n__clean__seed200",
+        "CMFL-I__back-gradient__seed200",
+        "FedAvg-n__back-gradient__seed200",
+    ]
+    only = plan_of(("seeds = [200, 201]", 'seeds = [200]\nonly = [["*", "clean"]]'))
+    assert named(only) == ["CMFL-I__clean__seed200", "FedAvg-n__clean__seed200"]
+
+
+def test_quick_runs_its_own_part_with_its_own_settings() -> None:
+    plan = plan_of(is_quick=True)
+    assert named(plan) == ["CMFL-I__clean__seed200", "FedAvg-n__clean__seed200"]
+    assert {cell.rounds for cell in plan.cells} == {1}
+
+
+def test_more_seeds_than_are_named_go_on_after_the_last_and_pass_over_those_of_tuning() -> None:
+    change = ("seeds = [200, 201]", "seeds = [98, 99]")
+    seeds = [cell.seed for cell in plan_of(change, seeds=4).cells[::4]]
+    assert seeds == [98, 99, 101, 102]
+    assert [cell.seed for cell in plan_of(change, seeds=1).cells] == [98] * 4
+
+
+def test_a_method_takes_the_rules_of_a_preset_and_keeps_all_else() -> None:
+    plan = plan_of(('name = "CMFL-I"', 'name = "robust"\nrules = "robust"'))
+    protocol, robust = plan.cells[0].configuration.protocol, load("robust").protocol
+    assert (protocol.strategy, protocol.distance) == (robust.strategy, robust.distance)
+    assert (protocol.scoring, protocol.threshold) == (robust.scoring, robust.threshold)
+    assert protocol.clients == 12
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("protocol.rounds=2", "protocol.rounds=3"),
+        ("protocol.rounds=2", "training.learning_rate=0.25"),
+        ("protocol.rounds=2", "evaluation.every=2"),
+        ('kind = "federated"', 'kind = "federated"\naggregator = "Median"'),
+        ('kind = "federated"', 'kind = "federated"\nparticipants = "active"'),
+        ("malicious_rate=0.1", "malicious_rate=0.2"),
+        ("rates = [0.5, 1.0]", "rates = [0.5]"),
+    ],
+)
+def test_what_changes_a_result_changes_a_digest(change: tuple[str, str]) -> None:
+    assert digests(change) != digests()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ('title = "Mini"', 'title = "Other"'),
+        ("protocol.rounds=2", "machine.workers=2"),
+        ("protocol.rounds=2", "protocol.strategy=1"),
+        ('name = "clean"\n\n[[', 'name = "as it is"\n\n[['),
+    ],
+)
+def test_names_workers_and_defaults_change_no_digest(change: tuple[str, str]) -> None:
+    text = TEXT.replace('conditions = ["clean"]', "")
+    base = [cell.digest for cell in planned("mini", defined(text=text)).cells]
+    if "rounds" in change[0]:
+        change = (change[0], f'protocol.rounds=2", "{change[1]}')
+    changed = planned("mini", defined(change, text=text))
+    assert [cell.digest for cell in changed.cells] == base
+
+
+def test_a_row_is_known_whatever_its_seed_and_the_order_of_its_axes() -> None:
+    plan = plan_of(GRID)
+    cell = plan.cells[0]
+    known = row(method="CMFL-I", axes={"alpha": "50", "omega": "40"}, seed=777)
+    assert plan.digest_of_row(known) == cell.digest_with(777) != cell.digest
+    assert plan.digest_of_row(row(method="gone")) is None
+
+
+def test_a_cell_is_found_by_its_name_and_no_other() -> None:
+    plan = plan_of()
+    assert plan.cell("CMFL-I__clean__seed201") is plan.cells[4]
+    with pytest.raises(ConfigurationError, match=r"mini has no cell 'CMFL'; it has 8, such as"):
+        plan.cell("CMFL")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("rounds=2", "rounds=x"), "cell CMFL-I, clean: protocol.rounds: Input should be a"),
+        (("rounds=2", "threshold=spread"), "strategy 1 has no threshold"),
+        (
+            ("rounds=2", 'strategy=3", "protocol.threshold=direction'),
+            "threshold = direction goes with distance = direction, not with squared",
+        ),
+        (
+            ('kind = "federated"', 'kind = "federated"\naggregator = "Krum"\noptions = {f = 2}'),
+            "cell FedAvg (n), clean: Krum with f = 2 of n = 6 updates: 2f + 2 < n must hold",
+        ),
+        (
+            (
+                'kind = "federated"',
+                'kind = "federated"\naggregator = "TrMean"\noptions = {f = {share = 0.5}}',
+            ),
+            "TrMean with f = 3 of n = 6 updates: 2f < n must hold",
+        ),
+        (
+            ('kind = "federated"', 'kind = "federated"\noptions = {f = {share = 1}}'),
+            "f = {'share': 1}: must be a number or {share = x}",
+        ),
+        (('kind = "federated"', 'kind = "federated"\naggregator = "Mode"'), "unknown aggregator"),
+        (('kind = "federated"', 'kind = "federated"\npre = [{f = 1}]'), "each of them needs a"),
+        (('kind = "federated"', 'kind = "gossip"\noptions = {replicas = 10}'), "replicas = 10:"),
+        (('kind = "federated"', 'kind = "gossip"\noptions = {peers = 1}'), "options.peers: gossip"),
+        (('kind = "federated"', 'kind = "gossip"\noptions = {segments = 1.5}'), "a whole number"),
+        (
+            ('kind = "federated"', 'kind = "brain-torrent"\noptions = {segments = 2}'),
+            "options.segments: brain-torrent knows none",
+        ),
+        (('kind = "federated"', 'kind = "theorem"\noptions = {mu = 0.0}'), "options.mu"),
+        (('name = "FedAvg (n)"', 'name = "CMFL I"'), "two cells are called 'CMFL-I__clean__seed"),
+        (("rounds=2", "data.path={data}/absent.npz"), "mini reads absent.npz: say with --data"),
+    ],
+)
+def test_a_cell_that_cannot_exist_is_refused_before_anything_runs(
+    change: tuple[str, str], said: str
+) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        plan_of(change)
+    assert said in str(refused.value)
+    assert str(refused.value).startswith("experiment mini")
+
+
+def test_a_folder_without_the_file_is_named(tmp_path: Path) -> None:
+    change = ("rounds=2", "data.path={data}/absent.npz")
+    with pytest.raises(ConfigurationError, match=f"there is no {tmp_path}/absent.npz"):
+        plan_of(change, data=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        # 59 active: C = 30, and n = 29 cannot fill it.
+        (("clients=297", "active_rate=0.2", "committee_rate=0.5"), "active_rate = 0.202 fits"),
+        (
+            ("clients=60", "active_rate=0.05"),
+            "at least 3 (K = 60, 3 active, committee_ppm = 400000",
+        ),
+        (("clients=60", "active_rate=0.05"), "active_rate = 0.12 fits"),
+        (("clients=3000", "active_rate=0.2"), "bound of 160; protocol.active_rate = 0.1337 fits"),
+    ],
+)
+def test_sizes_that_cannot_be_are_refused_with_the_rate_that_fits(
+    settings: tuple[str, ...], said: str
+) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        load_that_fits("digits", tuple(f"protocol.{setting}" for setting in settings))
+    assert said in str(refused.value)
+    rate = str(refused.value).rpartition(" = ")[2].removesuffix(" fits")
+    again = (*settings, f"active_rate={rate}")
+    fitting = load_that_fits("digits", tuple(f"protocol.{setting}" for setting in again))
+    assert fitting.protocol.active_rate == float(rate)
+
+
+def test_no_rate_is_named_where_none_would_help() -> None:
+    with pytest.raises(ConfigurationError, match=r"needs at least 3 \(K = 4, 2 active.*\)$"):
+        load_that_fits("digits", ("protocol.clients=4", "protocol.committee_rate=0.2"))
+
+
+@pytest.mark.parametrize(
+    ("active", "clients", "rate"),
+    [
+        (60, 297, "0.202"),
+        (1, 2, "0.5"),
+        (2, 3, "0.7"),
+        (297, 297, "1.0"),
+        (12_287, 12_288, "0.9999"),
+    ],
+)
+def test_a_rate_is_the_shortest_decimal_that_comes_to_so_many(
+    active: int, clients: int, rate: str
+) -> None:
+    assert rate_of(active, clients) == rate
+    assert rounded_share(parts_per_million("rate", float(rate)), clients) == active
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("seeds = [200, 201]", "seeds = [100]"), "tuned on seed 100, which is reported too"),
+        (("seeds = [200]\n", "seeds = [100]\n"), "tuned on seed 100, which is reported too"),
+        (("seeds = [200, 201]", "seeds = [200, 200]"), "seed 200 stands twice"),
+        (("rates = [0.5, 1.0]", "rates = [1.0, 1.0]"), "rate of tuning 1.0 stands twice"),
+        (('"FedAvg (n)"', '"CMFL-I"'), "method 'CMFL-I' stands twice"),
+        (('conditions = ["clean"]', 'conditions = ["calm"]'), "unknown condition of quick 'calm'"),
+        (("seeds = [100]", 'seeds = [100]\naxes = {a = "1"}'), "unknown axis of tuning 'a'"),
+        (("number = 1", 'number = 1\nexclude = [["CMFL", "*"]]'), "unknown method 'CMFL'; known"),
+        (("number = 1", "number = 1\nwhat = 1"), "what: there is no such setting (given: 1)"),
+        (("number = 1\n", ""), "number: Field required"),
+        (("number = 1", 'number = "1"'), "number: Input should be a valid integer (given: 1)"),
+        (("number = 1", "number = ["), "not TOML"),
+        (("tuned = false", 'rules = "robust"'), "is of kind federated, which takes no rules"),
+        (('name = "CMFL-I"', 'name = "CMFL-I"\naggregator = "Krum"'), "cmfl, which takes no aggr"),
+    ],
+)
+def test_a_definition_that_contradicts_itself_is_refused(
+    change: tuple[str, str], said: str
+) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        defined(change)
+    assert said in str(refused.value)
+
+
+def test_an_experiment_is_found_by_its_name_or_its_path(tmp_path: Path) -> None:
+    assert definition_named(str(MINI)) == defined()
+    listed = names()
+    assert listed
+    assert definition_named(listed[0]).number == 1
+    with pytest.raises(ConfigurationError, match="unknown experiment 'nothing'; known are normal"):
+        definition_named("nothing")
+    with pytest.raises(ConfigurationError, match=r"absent.toml cannot be read: No such file"):
+        definition_named(str(tmp_path / "absent.toml"))
+    binary = tmp_path / "binary.toml"
+    binary.write_bytes(b"\xff")
+    with pytest.raises(ConfigurationError, match="is not UTF-8 text"):
+        definition_named(str(binary))
+    binary.write_bytes(b"#" * 100_001)
+    with pytest.raises(ConfigurationError, match="is over 100000 bytes"):
+        definition_named(str(binary))

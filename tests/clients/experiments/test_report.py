@@ -1,0 +1,304 @@
+"""What the report says of rows that nobody ran."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clients.experiments.report import report
+from clients.experiments.reporting import complexity
+from clients.experiments.reporting.claims import efficiency, grids, normal, robustness
+from clients.experiments.reporting.claims.registry import CLAIMS
+from clients.experiments.reporting.order import in_order
+from clients.experiments.reporting.results import Results, Side, final, jumps, side_of
+from clients.experiments.reporting.tables import tables
+from clients.experiments.reporting.targets import WEIGHTS, targets_of
+from clients.experiments.reporting.verdict import Answer, Claim, Finding, Verdict, verdict_of
+from clients.experiments.rows import ChoiceRow, Rows, Seconds
+from clients.experiments.statistics import Estimate
+from tests.clients.experiments.made_up import EVIDENCE, cell, constant, rows
+
+SECOND_IS_BETTER = next(
+    one for one in normal.CLAIMS if one.sentence == "Strategy II is more accurate than typical FL."
+)
+
+
+def test_a_cell_of_a_table_is_mean_and_error_over_seeds() -> None:
+    # .8, .9, 1.0: mean .9, deviation .1, over the root of 3.
+    lines = tables([*constant("CMFL-I", (0.8, 0.9, 1.0)), *constant("Krum", (0.5, 0.5))])
+    assert lines[2:5] == [
+        "|  | CMFL-I | Krum |",
+        "| --- | --- | --- |",
+        "| clean | 0.900 ± 0.058 | 0.500 ± 0.000 (2 of 3 seeds) |",
+    ]
+
+
+def test_a_cell_that_nobody_ran_is_a_dash_and_one_seed_has_no_error() -> None:
+    lines = tables(
+        [
+            cell("CMFL-I", 1, (0.8,)),
+            cell("Krum", 1, (0.7,), condition="ipm-10"),
+            cell("Median", 1, (None,), condition="ipm-10"),
+        ]
+    )
+    assert lines[4:6] == ["| clean | 0.800 | – | – |", "| ipm-10 | – | 0.700 | – |"]  # noqa: RUF001
+
+
+@pytest.mark.parametrize(
+    ("difference", "side"),
+    [
+        # Student's t of two degrees is 4.303.
+        (Estimate(0.0431, 0.01, 3), Side.ABOVE),
+        (Estimate(0.0430, 0.01, 3), Side.EVEN),
+        (Estimate(-0.0431, 0.01, 3), Side.BELOW),
+        (Estimate(0.5, None, 1), Side.ALONE),
+        (Estimate(0.5, 0.0, 2), Side.ABOVE),
+        (Estimate(0.0, 0.0, 2), Side.EVEN),
+        (Estimate(0.02, 0.01, 100), Side.ABOVE),
+    ],
+)
+def test_a_difference_is_one_by_a_t_test(difference: Estimate, side: Side) -> None:
+    assert side_of(difference) is side
+
+
+def test_a_difference_is_taken_over_the_seeds_that_both_have() -> None:
+    results = Results(
+        {"x": rows([*constant("CMFL-I", (0.8, 0.9, 1.0)), *constant("Krum", (0.7, 0.8))])}
+    )
+    (place,) = results.places(1)
+    found = results.difference((place, "CMFL-I"), (place, "Krum"), final)
+    assert found is not None
+    assert found.mean == pytest.approx(0.1)
+    assert found.count == 2
+    assert results.difference((place, "CMFL-I"), (place, "Median"), final) is None
+
+
+def test_a_jump_is_a_change_between_measured_rounds_of_the_second_half() -> None:
+    # Measured .1 .2 | .5 .3 .6: the changes .2 and .3.
+    assert jumps(cell("Krum", 1, (0.1, 0.2, None, 0.5, 0.3, 0.6))) == pytest.approx(0.25)
+
+
+def _claimed(claim: Claim, **found: Rows) -> Verdict:
+    return claim.verdict(Results(found))
+
+
+@pytest.mark.parametrize(
+    ("second", "answer"),
+    [
+        ((0.9, 0.91, 0.92), Answer.HOLDS),
+        ((0.7, 0.71, 0.72), Answer.FAILS),
+        ((0.8, 0.83, 0.8), Answer.OPEN),
+        ((0.9,), Answer.OPEN),
+    ],
+)
+def test_a_claim_is_judged_by_its_rows(second: tuple[float, ...], answer: Answer) -> None:
+    typical = constant("FedAvg-trainers", (0.8, 0.81, 0.82))
+    verdict = _claimed(SECOND_IS_BETTER, normal=rows([*typical, *constant("CMFL-II", second)]))
+    assert verdict.answer is answer
+
+
+def test_a_claim_that_holds_in_one_place_holds_only_there() -> None:
+    typical = constant("FedAvg-trainers", (0.8, 0.81, 0.82))
+    verdict = _claimed(
+        SECOND_IS_BETTER,
+        a=rows([*typical, *constant("CMFL-II", (0.9, 0.91, 0.92))]),
+        b=rows([*typical, *constant("CMFL-II", (0.7, 0.71, 0.72))]),
+    )
+    assert verdict.sentence == "holds only with a: clean"
+
+
+def test_where_it_cannot_be_told_a_claim_is_not_said_to_hold() -> None:
+    findings = [Finding("a", True, ""), Finding("b", None, "")]
+    assert verdict_of(findings).sentence == "holds only with a"
+    assert verdict_of([Finding("a", None, "")]).answer is Answer.OPEN
+
+
+def test_without_rows_no_claim_is_judged() -> None:
+    results = Results({})
+    assert {claim.verdict(results).answer for claim in CLAIMS} == {Answer.MISSING}
+    assert all(one.verdict(results).answer is Answer.MISSING for one in targets_of("robust"))
+
+
+def test_no_two_claims_are_called_the_same() -> None:
+    assert len({(claim.source, claim.sentence) for claim in CLAIMS}) == len(CLAIMS)
+
+
+def test_the_best_has_to_be_above_every_other() -> None:
+    best = robustness.CLAIMS[0]
+    under = {"number": 2, "condition": "same-value-10"}
+    first = constant("CMFL-I", (0.8, 0.81, 0.82), **under)
+    worse = constant("Krum", (0.5, 0.51, 0.52), **under)
+    better = constant("Median", (0.85, 0.86, 0.87), **under)
+    assert _claimed(best, robustness=rows([*first, *worse])).answer is Answer.HOLDS
+    assert _claimed(best, robustness=rows([*first, *worse, *better])).answer is Answer.FAILS
+
+
+def test_an_attack_is_compared_with_the_same_experiment_without_it() -> None:
+    withstands = next(one for one in robustness.CLAIMS if "withstands" in one.sentence)
+    clean = constant("CMFL-I", (0.9, 0.9, 0.9), number=2)
+    kept = constant("CMFL-I", (0.885, 0.886, 0.885), number=2, condition="same-value-10")
+    lost = constant("CMFL-I", (0.85, 0.851, 0.85), number=2, condition="same-value-10")
+    assert _claimed(withstands, x=rows([*clean, *kept])).answer is Answer.HOLDS
+    assert _claimed(withstands, x=rows([*clean, *lost])).answer is Answer.FAILS
+    assert _claimed(withstands, x=rows(kept)).answer is Answer.MISSING
+
+
+def test_a_cliff_is_looked_for_along_its_axis() -> None:
+    cliff = next(one for one in grids.CLAIMS if "epsilon leads" in one.sentence)
+
+    def at(epsilon: str, finals: tuple[float, ...]) -> list[object]:
+        axes = {"omega": "40", "epsilon": epsilon}
+        return list(constant("CMFL-I", finals, number=3, condition="back-gradient", axes=axes))
+
+    low, high = at("10", (0.9, 0.91, 0.9)), at("50", (0.2, 0.1, 0.15))
+    verdict = _claimed(cliff, grid=rows([*low, *high]))  # type: ignore[list-item]
+    assert verdict.sentence == "holds (1 of 1)"
+    assert verdict.findings[0].where == "grid: epsilon 10 to 50, omega = 40"
+
+
+def test_the_papers_own_formula_makes_cmfl_slower_than_brain_torrent() -> None:
+    # (43 + 65) |w| / r a round against 65 |w| / r, with no computation to speak of.
+    claim = efficiency.CLAIMS[0]
+    timed = {
+        "number": 4,
+        "seconds": Seconds(wall=1.0, cpu=1.0, training=1e-6, scoring=0.0, ledger=0.0),
+        "bytes": {"model": 1000, "by_round": [1000, 1000]},
+        "extra": {"committee": 43, "trainers": 65},
+    }
+    methods = ("FedAvg-trainers", "CMFL-I", "BrainTorrent", "GossipFL")
+    found = rows([one for m in methods for one in constant(m, (0.8, 0.8, 0.8), **timed)])
+    held = {one.where: one.holds for one in claim.verdict(Results({"e": found})).findings}
+    assert held["e: text, 10 Mbit/s"] is False
+    assert held["e: authors, 10 Mbit/s"] is True
+
+
+def test_what_never_reaches_the_goal_is_never_there() -> None:
+    slow = cell(
+        "CMFL-I",
+        1,
+        (0.1, 0.2),
+        seconds=Seconds(wall=1.0, cpu=1.0, training=1.0),
+        bytes={"model": 1000, "by_round": [1000, 1000]},
+        extra={"committee": 3, "trainers": 5},
+    )
+    way = efficiency.WAYS[0]
+    assert efficiency.time_to(slow, 0.9, *way) == float("inf")
+    assert efficiency.time_to(cell("CMFL-I", 1, (0.9,)), 0.5, *way) is None
+
+
+def test_exponents_are_slopes_where_one_size_varies() -> None:
+    def sized(label: str, trainers: int, model: int, seconds: float) -> list[object]:
+        return [
+            cell(
+                "CMFL-I",
+                1,
+                (0.5,),
+                number=4,
+                axes={"size": label},
+                seconds=Seconds(wall=1.0, cpu=1.0, scoring=seconds),
+                bytes={"model": model, "phases": {"model": 4 * model}},
+                extra={"committee": 4, "trainers": trainers},
+            )
+        ]
+
+    # Twice as long for twice the trainers, and for four times the model.
+    cells = [*sized("base", 8, 100, 1.0), *sized("n", 16, 100, 2.0), *sized("w", 8, 400, 2.0)]
+    results = Results({"scaling": rows(cells)})  # type: ignore[arg-type]
+    found = complexity.exponents(results, lambda one: one.seconds.scoring)
+    assert found[0] == pytest.approx(1.0)
+    assert found[1] is None
+    assert found[2] == pytest.approx(0.5)
+    assert "| scoring, seconds of all members | 1, 1, 2 | 1, 1, 1 | 1.00, –, 0.50 |" in (  # noqa: RUF001
+        complexity.table(results)
+    )
+
+
+def test_robust_is_held_to_its_targets() -> None:
+    clean = {"number": 2, "condition": "clean"}
+    tenth = {"number": 2, "condition": "ipm-10"}
+    third = {"number": 2, "condition": "ipm-30"}
+    found = rows(
+        [
+            *constant("FedAvg-active", (0.9, 0.9, 0.9), **clean),
+            *constant("FedAvg-trainers", (0.9, 0.91, 0.92), **clean),
+            *constant("robust", (0.896, 0.896, 0.896), **clean),
+            *constant("robust", (0.887, 0.887, 0.887), **tenth),
+            *constant("robust", (0.79, 0.79, 0.79), **third),
+            *constant("CMFL-I", (0.8, 0.8, 0.8), **third),
+        ]
+    )
+    results = Results({"robustness-digits": found})
+    answers = [one.verdict(results).answer for one in targets_of("robust")]
+    # -.004; -.014 with error .006; -.009; below .8; -.01.
+    assert answers == [
+        Answer.HOLDS,
+        Answer.FAILS,
+        Answer.HOLDS,
+        Answer.FAILS,
+        Answer.HOLDS,
+    ]
+
+
+def test_attacks_on_weights_are_told_with_those_on_updates_beside() -> None:
+    found = rows(
+        [
+            *constant("CMFL-I", (0.9, 0.9, 0.9), number=2),
+            *constant("CMFL-I", (0.9, 0.9, 0.9), number=2, condition="ipm-weights-10"),
+            *constant("CMFL-I", (0.45, 0.45, 0.45), number=2, condition="ipm-10"),
+        ]
+    )
+    (finding,) = WEIGHTS.verdict(Results({"robustness": found})).findings
+    assert finding.holds
+    assert finding.numbers == "keeps 100.0 %; on updates 50.0 %"
+
+
+def test_a_report_tells_all_and_is_the_same_each_time() -> None:
+    cells = [*constant("CMFL-I", (0.8, 0.9, 1.0), ledger=EVIDENCE)]
+    choice = ChoiceRow(
+        experiment="normal-sent140",
+        method="CMFL-I",
+        factor=0.5,
+        finals={"0.5": 0.8, "1": 0.7},
+        seeds=(100, 101),
+        digest="0x00",
+    )
+    found = {"normal-sent140": Rows(tuple(cells), (), (choice,)), "empty": Rows()}
+    text = report(found, ["f/normal-sent140-curves.svg", "f/normal-curves.svg"])
+    assert text == report(found, ["f/normal-sent140-curves.svg", "f/normal-curves.svg"])
+    assert "## 1. Normal training: `normal-sent140`" in text
+    assert "| clean | 0.900 ± 0.058 |" in text
+    assert "| normal-sent140 | CMFL-I | 0.5 | 0.1 | 0.5: 0.800, 1: 0.700 | 0.005 |" in text
+    assert "![normal-sent140-curves](f/normal-sent140-curves.svg)" in text
+    assert "f/normal-curves.svg" not in text
+    assert EVIDENCE.head in text
+    assert "| 1 | normal-sent140 | 3 | 0 | 3 of 3 | 1.5 |" in text
+    assert "empty" not in text
+
+
+def test_rows_are_told_in_the_order_of_their_definition() -> None:
+    # As they ended: the second method first, the later seed first.
+    ended = [
+        cell("CMFL-I", 201, (0.8,)),
+        cell("FedAvg-trainers", 201, (0.7,)),
+        cell("unheard-of", 200, (0.6,)),
+        cell("CMFL-I", 200, (0.8,)),
+    ]
+    ordered = in_order({"normal": rows(ended), "none": Rows()})
+    assert [(one.method, one.seed) for one in ordered["normal"].cells] == [
+        ("FedAvg-trainers", 201),
+        ("CMFL-I", 200),
+        ("CMFL-I", 201),
+        ("unheard-of", 200),
+    ]
+    assert report({"normal": rows(ended)}) == report({"normal": rows(reversed(ended))})
+
+
+@given(st.lists(st.sampled_from([True, False, None])))
+def test_a_verdict_never_says_more_than_its_findings(held: list[bool | None]) -> None:
+    found = [Finding(f"place {number}", one, "") for number, one in enumerate(held)]
+    answer = verdict_of(found).answer
+    assert (answer is Answer.MISSING) == (not held)
+    assert (answer is Answer.HOLDS) == (bool(held) and all(held))
+    assert (answer in {Answer.HOLDS, Answer.PARTLY}) == (True in held)
+    assert answer is not Answer.FAILS or False in held

@@ -1,0 +1,139 @@
+"""Rows are read back as they were written, half lines are cut off, and damage is refused."""
+
+from __future__ import annotations
+
+from math import inf, nan
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clients.experiments import rows as module
+from clients.experiments.rows import (
+    ChoiceRow,
+    Evidence,
+    Rows,
+    Seconds,
+    TrialRow,
+    append_row,
+    cut_torn_line,
+    final_of,
+    line_of,
+    measured,
+    read_rows,
+)
+from ledger.protocol.errors import ConfigurationError
+from tests.clients.experiments.minis import row
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CELL = row(
+    axes={"omega": "40", "alpha": "10"},
+    bytes={"model": 2600, "by_round": [1, 2]},
+    ledger=Evidence(
+        chain_id=7, address="0xa", head="0xb", verdict="passed", report="r", configuration="c"
+    ),
+    extra={"committee": 4},
+)
+TRIAL = TrialRow(
+    cell="tuning",
+    experiment="mini",
+    method="a",
+    condition="clean",
+    axes={},
+    seed=100,
+    digest="0x01",
+    factor=0.5,
+    learning_rate=0.25,
+    final=0.4,
+    seconds=Seconds(wall=1.0, cpu=0.5),
+)
+CHOICE = ChoiceRow(
+    experiment="mini",
+    method="a",
+    factor=0.5,
+    finals={"0.5": 0.4, "1": 0.3},
+    seeds=(100, 101),
+    digest="0x02",
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "mini.jsonl"
+
+
+def test_every_kind_of_row_is_read_as_it_was_written(path: Path) -> None:
+    for one in (TRIAL, CHOICE, CELL):
+        append_row(path, one)
+    assert read_rows(path) == Rows((CELL,), (TRIAL,), (CHOICE,))
+
+
+def test_there_are_no_rows_where_there_is_no_file(path: Path) -> None:
+    assert read_rows(path) == Rows()
+    assert not cut_torn_line(path)
+
+
+@given(cut=st.integers(1, len(line_of(CELL)) - 1))
+def test_a_line_that_a_killed_process_left_half_is_no_row_and_is_cut_off(
+    tmp_path_factory: pytest.TempPathFactory, cut: int
+) -> None:
+    path = tmp_path_factory.mktemp("rows") / "mini.jsonl"
+    whole = line_of(TRIAL)
+    path.write_bytes(whole + line_of(CELL)[:cut])
+    assert read_rows(path) == Rows(trials=(TRIAL,))
+    assert cut_torn_line(path)
+    assert path.read_bytes() == whole
+    assert not cut_torn_line(path)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b"{}", "line 2: is no row: : Unable to extract tag using discriminator 'row'"),
+        (b'{"row": "cell"}', "line 2: is no row: cell.cell: Field required"),
+        (b"nonsense", "line 2: is no row: : Invalid JSON"),
+        (line_of(CELL).replace(b"0.375", b"NaN").strip(), "line 2: is no row: "),
+        (line_of(CELL).replace(b'"seed": 0', b'"seed": "0"').strip(), "cell.seed: Input should"),
+        (line_of(CELL).replace(b'"seed": 0', b'"seed": 0, "new": 1').strip(), "cell.new: Unexp"),
+    ],
+)
+def test_a_whole_line_that_is_no_row_is_refused_by_its_number(
+    path: Path, line: bytes, said: str
+) -> None:
+    path.write_bytes(line_of(TRIAL) + line + b"\n")
+    with pytest.raises(ConfigurationError) as refused:
+        read_rows(path)
+    assert said in str(refused.value)
+
+
+def test_a_file_that_is_too_large_is_neither_read_nor_cut(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = line_of(TRIAL) + b"half"
+    path.write_bytes(data)
+    monkeypatch.setattr(module, "MAX_ROWS_BYTES", 10)
+    for act in (read_rows, cut_torn_line):
+        with pytest.raises(ConfigurationError, match="over 10 bytes"):
+            act(path)
+    assert path.read_bytes() == data
+
+
+def test_the_final_accuracy_is_the_mean_of_the_last_five_measured_rounds() -> None:
+    assert final_of([0.9, 0.1, None, 0.2, 0.3, None, 0.4, 0.5]) == 0.3
+    assert final_of([0.25, None, 0.75]) == 0.5
+    assert final_of([None]) is None
+    assert final_of([]) is None
+
+
+@given(st.lists(st.none() | st.floats(-1e9, 1e9) | st.sampled_from([nan, inf, -inf])))
+def test_what_is_kept_of_numbers_is_finite_and_as_long(values: list[float | None]) -> None:
+    kept = measured(values)
+    assert len(kept) == len(values)
+    for one, value in zip(kept, values, strict=True):
+        is_number = value is not None and abs(value) < inf
+        assert (one is not None) == is_number
+        if one is not None and value is not None:
+            assert abs(one - value) <= 5.1e-7 * max(1.0, abs(value) * 1e-6)

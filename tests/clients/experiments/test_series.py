@@ -1,0 +1,76 @@
+"""The numbers behind the figures, by pencil."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clients.experiments.drawing.series import (
+    Line,
+    over_rounds,
+    share_at_most,
+    times_by_accuracy,
+    times_by_samples,
+)
+from tests.clients.experiments.made_up import cell
+
+
+def test_rounds_that_no_seed_measured_are_no_points() -> None:
+    cells = [cell("A", 1, (0.2, None, 0.6)), cell("A", 2, (0.4, None, None))]
+    line = over_rounds("A", cells, lambda one: one.accuracy)
+    assert line.x == (1.0, 3.0)
+    assert line.mean == pytest.approx((0.3, 0.6))
+    # .2 and .4: deviation .1414, over the root of 2; a single seed has no error.
+    assert line.error[0] == pytest.approx(0.1)
+    assert line.error[1] is None
+
+
+def test_a_run_that_was_cut_short_counts_as_far_as_it_went() -> None:
+    cells = [cell("A", 1, (0.2, 0.4)), cell("A", 2, (0.4,))]
+    assert over_rounds("A", cells, lambda one: one.accuracy).mean == pytest.approx((0.3, 0.4))
+
+
+def test_nothing_measured_is_a_line_without_points() -> None:
+    assert over_rounds("A", [cell("A", 1, (None,))], lambda one: one.accuracy).x == ()
+
+
+def test_the_share_of_clients_at_most_x() -> None:
+    cells = [cell("A", 1, (0.5,), times_aggregated=(0, 0, 2, 5))]
+    line = share_at_most("A", cells, lambda one: one.times_aggregated)
+    assert (line.x, line.mean) == ((0, 2, 5), (0.5, 0.75, 1.0))
+
+
+def test_clients_fall_into_classes_of_accuracy() -> None:
+    one = cell(
+        "A", 1, (0.5,), times_aggregated=(4, 2, 9, 1), client_accuracy=(0.1, 0.19, None, 0.95)
+    )
+    line = times_by_accuracy("A", [one])
+    assert line.x == pytest.approx((0.1, 0.9))
+    assert line.mean == (3.0, 1.0)
+
+
+def test_clients_are_parted_by_their_samples() -> None:
+    one = cell("A", 1, (0.5,), times_aggregated=(7, 1, 3, 5), samples=(40, 10, 20, 30))
+    assert times_by_samples("A", [one], classes=2).mean == (2.0, 6.0)
+
+
+def test_a_long_line_is_thinned_and_keeps_its_end() -> None:
+    line = Line("A", tuple(map(float, range(1, 8))), (0.0,) * 7, (None,) * 7)
+    assert line.thinned(3).x == (1.0, 4.0, 7.0)
+    assert line.thinned(2).x == (3.0, 7.0)
+    assert line.thinned(7) is line
+
+
+def test_a_line_is_cut_after_x() -> None:
+    line = Line("A", (1.0, 2.0, 3.0), (0.1, 0.2, 0.3), (None,) * 3)
+    assert line.after(1.0).mean == (0.2, 0.3)
+
+
+@given(st.integers(1, 80), st.integers(1, 30))
+def test_a_thinned_line_has_few_points_and_the_last(count: int, most: int) -> None:
+    line = Line("A", tuple(map(float, range(count))), (0.0,) * count, (None,) * count)
+    thin = line.thinned(most)
+    assert len(thin.x) <= most
+    assert thin.x[-1] == count - 1
+    assert len(thin.x) == len(thin.mean) == len(thin.error)
