@@ -45,12 +45,13 @@ class Computation:
     ledger: float = 0.0
 
 
-def computation_of(row: CellRow) -> Computation:
+def computation_of(row: CellRow, training: float | None = None) -> Computation:
     """Return what an average round of a cell computes.
 
     Args:
         row: of the cell; `extra` has `committee` and `trainers`, and `participants` where another
             number of clients trains.
+        training: seconds of one client's training, see `training_alone`; the row's own if None.
 
     Raises:
         ConfigurationError: it has no system of `System`, or its training was not timed.
@@ -63,8 +64,9 @@ def computation_of(row: CellRow) -> Computation:
     in_turn = _in_turn(system)
     trainings = participants + in_turn - 1
     scorers = active if system is System.GOSSIP else 1
+    each = row.seconds.training / (row.rounds * trainings) if training is None else training
     return Computation(
-        training=row.seconds.training / (row.rounds * trainings) * in_turn,
+        training=each * in_turn,
         scoring=(row.seconds.scoring or 0.0) / (row.rounds * scorers),
         ledger=(row.seconds.ledger or 0.0) / row.rounds,
     )
@@ -103,7 +105,7 @@ def training_alone(rows: Iterable[CellRow]) -> float | None:
     found = [
         computation_of(row).training / _in_turn(_system(row))
         for row in rows
-        if row.kind in {System.BRAIN_TORRENT, System.GOSSIP}
+        if row.kind in {System.BRAIN_TORRENT, System.GOSSIP} and row.seconds.training is not None
     ]
     return fmean(found) if found else None
 
@@ -129,9 +131,8 @@ def time_axis(
         ConfigurationError: what the row does not say, as in `computation_of` and
             `transmission_of`.
     """
-    computed = computation_of(row)
-    trained = computed.training if training is None else training * _in_turn(_system(row))
-    each = trained + computed.scoring + (computed.ledger if with_ledger else 0.0)
+    computed = computation_of(row, training)
+    each = computed.training + computed.scoring + (computed.ledger if with_ledger else 0.0)
     return tuple(accumulate(wire + each for wire in transmission_of(row, transmission, rate)))
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import httpx
 
-ROUNDS = 30
+ROUNDS = 16
 WRITER = """
 import pathlib, sys
 from tests.api.conftest import make_run

@@ -131,7 +131,7 @@ def test_kills_at_random_moments_lose_and_repeat_no_round(tmp_path: Path) -> Non
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("processes")
-@pytest.mark.parametrize("place", ["chain", "configuration", "manifest"])
+@pytest.mark.parametrize("place", ["chain", "configuration", "manifest"][: times(1, 3)])
 def test_a_run_killed_while_it_is_deployed_can_be_begun_again(tmp_path: Path, place: str) -> None:
     home = Home(tmp_path / "home", ("protocol.rounds=1",))
     path = {"chain": home.chain, "configuration": home.configuration, "manifest": home.manifest}

@@ -5,7 +5,12 @@ from __future__ import annotations
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from clients.baselines.efficiency import computation_of, time_axis, transmission_of
+from clients.baselines.efficiency import (
+    computation_of,
+    time_axis,
+    training_alone,
+    transmission_of,
+)
 from clients.baselines.transmission import RATES, Transmission
 from clients.experiments.drawing import series
 from clients.experiments.drawing.canvas import COLOURS, draw_floor, draw_line, panels, slant_names
@@ -55,10 +60,11 @@ def is_timed(cell: CellRow) -> bool:
 
 def _against_time(name: str, cells: Sequence[CellRow], folder: Path) -> list[Path]:
     ways = [(model, rate) for model in Transmission for rate in RATES]
+    alone = training_alone(cells)
     with panels(len(ways), sharey=True, size=(3.2, 2.2)) as drawn:
         for axes, (model, rate) in zip(drawn.axes, ways, strict=True):
             for place, (method, own) in enumerate(series.by_method(cells).items()):
-                draw_line(axes, _timed(method, own, model, rate), place)
+                draw_line(axes, _timed(method, own, (model, rate), alone), place)
             draw_floor(axes, series.floor_of(cells))
             axes.set_title(f"{model}, {rate:g} Mbit/s")
             axes.set_xscale("log")
@@ -70,22 +76,24 @@ def _against_time(name: str, cells: Sequence[CellRow], folder: Path) -> list[Pat
         return write(drawn, folder, f"{name}-time", caption_of(sentence, name, cells))
 
 
-def _timed(method: str, cells: Sequence[CellRow], model: Transmission, rate: float) -> series.Line:
+def _timed(
+    method: str, cells: Sequence[CellRow], way: tuple[Transmission, float], alone: float | None
+) -> series.Line:
     """Return accuracy over the mean time at which the seeds end each round."""
     line = series.over_rounds(method, cells, lambda cell: cell.accuracy)
-    clocks = [time_axis(cell, model, rate) for cell in cells]
+    clocks = [time_axis(cell, *way, training=alone) for cell in cells]
     at = [fmean(clock[int(number) - 1] for clock in clocks) for number in line.x]
     return series.Line(method, tuple(at), line.mean, line.error)
 
 
 def _spent(name: str, cells: Sequence[CellRow], folder: Path) -> list[Path]:
     """Draw the paper's figure of computation and transmission time."""
-    methods = series.by_method(cells)
+    methods, alone = series.by_method(cells), training_alone(cells)
     with panels(len(RATES), size=(3.4, 2.8)) as drawn:
         for axes, rate in zip(drawn.axes, RATES, strict=True):
             for place, own in enumerate(methods.values()):
                 parts = (
-                    fmean(_computed(cell) for cell in own),
+                    fmean(_computed(cell, alone) for cell in own),
                     fmean(sum(transmission_of(cell, Transmission.COUNTED, rate)) for cell in own),
                 )
                 base = 0.0
@@ -110,8 +118,8 @@ def _spent(name: str, cells: Sequence[CellRow], folder: Path) -> list[Path]:
         return write(drawn, folder, f"{name}-spent", caption_of(sentence, name, cells))
 
 
-def _computed(cell: CellRow) -> float:
-    each = computation_of(cell)
+def _computed(cell: CellRow, alone: float | None) -> float:
+    each = computation_of(cell, alone)
     return (each.training + each.scoring) * cell.rounds
 
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clients.baselines.transmission import Transmission
 from clients.experiments.report import report
 from clients.experiments.reporting import complexity
 from clients.experiments.reporting.claims import efficiency, grids, normal, robustness
@@ -15,7 +16,7 @@ from clients.experiments.reporting.results import Results, Side, final, jumps, s
 from clients.experiments.reporting.tables import tables
 from clients.experiments.reporting.targets import WEIGHTS, targets_of
 from clients.experiments.reporting.verdict import Answer, Claim, Finding, Verdict, verdict_of
-from clients.experiments.rows import ChoiceRow, Rows, Seconds
+from clients.experiments.rows import CellRow, ChoiceRow, Rows, Seconds
 from clients.experiments.statistics import Estimate
 from tests.clients.experiments.made_up import EVIDENCE, cell, constant, rows
 
@@ -173,6 +174,28 @@ def test_the_papers_own_formula_makes_cmfl_slower_than_brain_torrent() -> None:
     assert held["e: authors, 10 Mbit/s"] is True
 
 
+def test_all_systems_take_the_time_to_train_that_a_client_alone_takes() -> None:
+    def timed(method: str, training: float, **extra: int) -> CellRow:
+        return cell(
+            method,
+            1,
+            (0.8, 0.8),
+            number=4,
+            seconds=Seconds(wall=1.0, cpu=1.0, training=training),
+            bytes={"model": 1, "by_round": [1, 1]},
+            extra={"committee": 3, "trainers": 5, **extra},
+        )
+
+    # Five clients together take .1 s each of two rounds, four sites of gossip 2 s each.
+    together, apart = timed("FedAvg-trainers", 1.0), timed("GossipFL", 16.0, participants=4)
+    results = Results({"e": rows([together, apart])})
+    (place,) = efficiency.places(results)
+    way = (Transmission.COUNTED, 100.0)
+    wire = 8 / 100e6
+    for method in ("FedAvg-trainers", "GossipFL"):
+        assert efficiency.times(results, place, method, *way) == [pytest.approx(2.0 + wire)]
+
+
 def test_what_never_reaches_the_goal_is_never_there() -> None:
     slow = cell(
         "CMFL-I",
@@ -183,8 +206,8 @@ def test_what_never_reaches_the_goal_is_never_there() -> None:
         extra={"committee": 3, "trainers": 5},
     )
     way = efficiency.WAYS[0]
-    assert efficiency.time_to(slow, 0.9, *way) == float("inf")
-    assert efficiency.time_to(cell("CMFL-I", 1, (0.9,)), 0.5, *way) is None
+    assert efficiency.time_to(slow, 0.9, way) == float("inf")
+    assert efficiency.time_to(cell("CMFL-I", 1, (0.9,)), 0.5, way) is None
 
 
 def test_exponents_are_slopes_where_one_size_varies() -> None:

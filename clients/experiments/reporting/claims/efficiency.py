@@ -6,7 +6,7 @@ from itertools import chain, pairwise
 from math import inf
 from typing import TYPE_CHECKING
 
-from clients.baselines.efficiency import time_axis
+from clients.baselines.efficiency import time_axis, training_alone
 from clients.baselines.transmission import RATES, Transmission
 from clients.experiments.reporting.results import Place, Results, final
 from clients.experiments.reporting.verdict import Claim, Finding
@@ -40,21 +40,24 @@ def places(results: Results) -> list[Place]:
 
 
 def time_to(
-    cell: CellRow, accuracy: float, transmission: Transmission, rate: float
+    cell: CellRow,
+    accuracy: float,
+    way: tuple[Transmission, float],
+    training: float | None = None,
 ) -> float | None:
     """Return the simulated time at which a cell first reaches an accuracy, in seconds.
 
     Args:
         cell: of a system.
         accuracy: that is to be reached.
-        transmission: by which model.
-        rate: in Mbit/s.
+        way: by which model of transmission, and at which rate in Mbit/s.
+        training: seconds of one client's training; the cell's own if None.
 
     Returns:
         Infinity if it never does; None where the row says too little.
     """
     try:
-        axis = time_axis(cell, transmission, rate)
+        axis = time_axis(cell, *way, training=training)
     except ConfigurationError:
         return None
     pairs = zip(axis, cell.accuracy, strict=False)
@@ -88,7 +91,10 @@ def times(
     if accuracy is None:
         return []
     cells = results.cells(place, method)
-    found = [time_to(cells[seed], accuracy, transmission, rate) for seed in sorted(cells)]
+    everybody = (results.cells(place, one).values() for one in results.methods(place))
+    alone = training_alone(chain.from_iterable(everybody))
+    way = (transmission, rate)
+    found = [time_to(cells[seed], accuracy, way, alone) for seed in sorted(cells)]
     return [one for one in found if one is not None]
 
 
