@@ -80,10 +80,11 @@ def list_(
     plan = _planned(name, seeds, data, is_quick=quick)
     found = {row.cell: row for row in _store(plan, out).rows().cells}
     cells = [_cell(cell.name, found.get(cell.name)) for cell in plan.cells]
+    there = sum(cell.name in found for cell in plan.cells)
     if json:
         print_json(cells)
     else:
-        title = f"{plan.definition.title}: {len(found)} of {len(cells)} cells have their row"
+        title = f"{plan.definition.title}: {there} of {len(cells)} cells have their row"
         print_table(title, ("cell", "final", "head"), [tuple(cell.values()) for cell in cells])
 
 

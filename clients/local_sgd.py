@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+LARGEST = float(np.finfo(np.float32).max)
+"""The largest rate or weight: steps are taken in float32."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalTraining:
     """How each client trains: plain SGD, tau steps or whole epochs.
@@ -31,11 +35,11 @@ class LocalTraining:
     Algorithm 2): every step descends F_k(w) + mu/2 |w - w_t|^2, and so keeps near the global model.
 
     Attributes:
-        learning_rate: step size, above 0.
+        learning_rate: step size, above 0, at most what a float32 holds.
         batch_size: samples of a step; a client that has fewer uses all it has.
         local_steps: tau, or None where epochs are counted.
         local_epochs: passes over the client's data, or None where steps are counted.
-        proximal: mu, above 0; None for no such term.
+        proximal: mu, above 0, at most what a float32 holds; None for no such term.
     """
 
     learning_rate: float
@@ -64,6 +68,10 @@ class LocalTraining:
             raise ConfigurationError(
                 f"proximal = {self.proximal}: must be above 0; without the term, leave it out"
             )
+        for name in ("learning_rate", "proximal"):
+            value = getattr(self, name)
+            if value is not None and value > LARGEST:
+                raise ConfigurationError(f"{name} = {value}: must be at most {LARGEST:g} (float32)")
 
 
 def batches(seed: bytes, samples: int, settings: LocalTraining) -> Iterator[NDArray[np.int64]]:

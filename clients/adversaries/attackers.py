@@ -84,7 +84,8 @@ class Attackers:
         attack = attack_named(self.attack)
         starts = around.starts
         is_on_weights = self.parameters.on == "weights"
-        with np.errstate(over="ignore"):  # an overflow becomes inf: an update that nobody counts
+        # What overflows, or was not finite before, is an update that nobody counts.
+        with np.errstate(over="ignore", invalid="ignore"):
             honest = {
                 client: starts[client] - updates[client] if is_on_weights else updates[client]
                 for client in active

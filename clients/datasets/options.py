@@ -44,7 +44,7 @@ def parsed(table: type[T], values: Mapping[str, Any], where: str) -> T:
         return table.model_validate(dict(values))
     except ValidationError as error:
         first = error.errors()[0]
-        key = str(first["loc"][0])
+        key = str(first["loc"][0])[:80]
         if first["type"] == "missing":
             about = table.model_fields[key].description or "it has no default"
             raise ConfigurationError(f"{where}.{key}: must be given: {about}") from error

@@ -6,6 +6,7 @@ refused among the others.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from clients.experiments.definition import ANY, Tuning
@@ -64,8 +65,8 @@ def require_consistent(definition: Definition, name: str) -> None:
 
 
 def _require_once(name: str, what: str, given: Iterable[object]) -> None:
-    listed = list(given)
-    twice = next((one for one in listed if listed.count(one) > 1), None)
+    times = Counter(given)
+    twice = next((one for one, count in times.items() if count > 1), None)
     if twice is not None:
         raise ConfigurationError(f"experiment {name}: {what} {twice!r} stands twice")
 

@@ -115,6 +115,13 @@ class CellMaker:
             content=self._content(configuration, method, self.tuning if tuned else None),
         )
 
+    @property
+    def most_trials(self) -> int:
+        """How many trials there are where every method has some."""
+        tuning = self.tuning
+        each = 0 if tuning is None else len(tuning.rates) * len(tuning.seeds)
+        return each * len(self.definition.methods)
+
     def trials(self) -> Iterator[Trial]:
         """Yield the runs by which learning rates are chosen."""
         tuning, definition = self.tuning, self.definition

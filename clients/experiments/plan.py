@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
 
 from clients.experiments.definition import Quick
@@ -50,8 +52,16 @@ class Plan:
         """Index the cells.
 
         Raises:
-            ConfigurationError: two cells have one name, or one has a name too long for a file.
+            ConfigurationError: two cells or two trials have one name, or a cell has a name too long
+                for a file.
         """
+        tried = [trial.name for trial in self.trials]
+        if len(tried) > len(set(tried)):
+            raise ConfigurationError(
+                f"experiment {self.experiment}: two trials are called "
+                f"{Counter(tried).most_common(1)[0][0]!r}: rates of tuning must differ in their "
+                f"first six digits"
+            )
         named: dict[str, Cell] = {}
         for cell in self.cells:
             if cell.name in named:
@@ -129,12 +139,15 @@ def planned(
             f"experiment {name} reads {missing[0]}: {where}{'' if data is None else missing[0]}"
         )
     maker = CellMaker(name, definition, definition.quick if is_quick else Quick(), is_quick, data)
-    points = list(maker.points())
+    # A few axes span more points than any memory holds: no more are made than may be.
+    points = list(islice(maker.points(), MAX_CELLS + 1))
     if not points:
         raise ConfigurationError(f"experiment {name}: no pair of method and condition is left")
     every = _seeds(definition, maker.quick, seeds)
     if len(points) * len(every) > MAX_CELLS:
         raise ConfigurationError(f"experiment {name} has over {MAX_CELLS} cells")
+    if maker.most_trials > MAX_CELLS:
+        raise ConfigurationError(f"experiment {name} tries over {MAX_CELLS} learning rates")
     first = [maker.cell(*point, every[0]) for point in points]
     # Seed by seed, so that what was cut short has whole seeds.
     cells = [_seeded(cell, seed, every[0]) for seed in every for cell in first]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
+from ledger.audit.codes import Outcome  # noqa: TC001 - pydantic reads the types of rows
 from ledger.home import DISK, read_file
 from ledger.protocol.errors import ConfigurationError
 
@@ -80,7 +81,7 @@ class Evidence:
     chain_id: int
     address: str
     head: str
-    verdict: str
+    verdict: Outcome
     report: str
     configuration: str
 
@@ -246,11 +247,13 @@ def read_rows(path: Path) -> Rows:
         path: of the file.
 
     Raises:
-        ConfigurationError: it is too large, or one of its whole lines is no row.
+        ConfigurationError: it is too large, one of its whole lines is no row, or is of another
+            experiment than the file, or two are of one run or of one choice.
         OSError: it cannot be read.
     """
     whole, _ = _read(path)
     rows = [_row(path, number, line) for number, line in enumerate(whole.splitlines(), start=1)]
+    _require_once(path, rows)
     return Rows(
         tuple(row for row in rows if isinstance(row, CellRow)),
         tuple(row for row in rows if isinstance(row, TrialRow)),
@@ -337,3 +340,32 @@ def _row(path: Path, number: int, line: bytes) -> Row:
         raise ConfigurationError(
             f"{path}, line {number}: is no row: {place}: {first['msg']}"
         ) from error
+
+
+def _require_once(path: Path, rows: Iterable[Row]) -> None:
+    """Refuse rows that would be counted twice, or for an experiment that they are not of.
+
+    Raises:
+        ConfigurationError: names the first of them.
+    """
+    seen: dict[tuple[object, ...], int] = {}
+    for number, row in enumerate(rows, start=1):
+        if row.experiment != path.stem:
+            raise ConfigurationError(
+                f"{path}, line {number}: is a row of experiment {row.experiment[:80]!r}"
+            )
+        for what in _what_it_is_of(row):
+            if what in seen:
+                raise ConfigurationError(
+                    f"{path}, line {number}: is of the same as line {seen[what]}: take one away"
+                )
+            seen[what] = number
+
+
+def _what_it_is_of(row: Row) -> tuple[tuple[object, ...], ...]:
+    """Return all by which a row is told from others: its name, and where its numbers count."""
+    if isinstance(row, ChoiceRow):
+        return ((row.row, row.method),)
+    factor = row.factor if isinstance(row, TrialRow) else None
+    place = (row.method, row.condition, *sorted(row.axes.items()), row.seed, factor)
+    return (row.row, row.cell), (row.row, *place)

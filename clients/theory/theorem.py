@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field
 
 from clients.chance import named_stream
-from clients.datasets.options import Positive, Table, parsed
+from clients.datasets.options import Table, parsed
 from clients.datasets.registry import load_dataset
 from clients.models.evaluation import majority_rate
 from clients.models.registry import model_named
@@ -40,11 +42,12 @@ class TheoremOptions(Table):
     """What a method of kind `theorem` can choose.
 
     Attributes:
-        mu: weight of the L2 term.
+        mu: weight of the L2 term. Below 1e-6 F* would not be known to the decimals of a row (see
+            `clients.theory.optimum.GRADIENT_NORM`), above 1e6 nothing but the term is left.
         averaging: FedAvg over n clients instead of a committee.
     """
 
-    mu: Positive = 0.01
+    mu: Annotated[float, Field(ge=1e-6, le=1e6, allow_inf_nan=False)] = 0.01
     averaging: bool = False
 
 

@@ -167,7 +167,8 @@ def _rule(event: RoundDecided, document: RunDocument | None) -> str:
     )
     taken = SCORINGS[parameters.scoring].sentence
     measured = DISTANCES[parameters.distance].sentence
-    along = REFERENCES[parameters.reference].sentence
+    # In round 1 the model has not gone anywhere yet.
+    along = REFERENCES[parameters.reference].sentence if event.round > 1 else ""
     where = f"to the members, {along}" if along else "to the members"
     return f"the {taken} of their {measured} {where}; {rule.sentence(selected)}"
 

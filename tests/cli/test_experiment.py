@@ -57,7 +57,7 @@ def test_cells_are_listed_with_what_they_have_come_to(out: Path) -> None:
 
 
 def test_a_report_shows_the_figures_of_a_folder(tmp_path: Path) -> None:
-    for row in made_up.constant("CMFL-I", [0.8, 0.9]):
+    for row in made_up.constant("CMFL-I", [0.8, 0.9], experiment="normal"):
         append_row(tmp_path / "normal.jsonl", row)
     (tmp_path / "figures").mkdir()
     (tmp_path / "figures" / "normal-curves.svg").touch()
@@ -96,7 +96,7 @@ def test_a_row_that_lies_is_a_contradiction(out: Path, tmp_path: Path) -> None:
     result = cmfl("experiment", "audit", MINI, CELL, "--quick", "--out", tmp_path, "--json")
     assert result.code == 1
     assert result.json["outcome"] == "failed"
-    assert result.json["differing"][0].startswith("accuracy: (0.999,), and now (0.")
+    assert result.json["differing"][0].startswith("accuracy: [0.999], and now [0.")
 
 
 def test_interrupted_it_says_how_to_go_on(tmp_path: Path) -> None:

@@ -251,6 +251,8 @@ def test_a_rate_that_is_no_share_is_refused_by_name(name: str, value: str) -> No
         ("malice.malicious_rate=0.3", "malice.malicious_rate is set, but malice.attack is not"),
         ("training.learning_rate=0", "learning_rate = 0.0: must be above 0"),
         ("training.learning_rate=nan", "learning_rate = nan: must be above 0"),
+        ("training.learning_rate=1e39", "learning_rate = 1e+39: must be at most 3.40282e+38"),
+        ("training.proximal=1e39", "proximal = 1e+39: must be at most 3.40282e+38 (float32)"),
         ("training.batch_size=0", "batch_size = 0: must be at least 1"),
         ("training.batch_size=99999999999999999999", "training.batch_size: Input should be less"),
         ("training.local_steps=0", "local_steps = 0, local_epochs = None: exactly one"),

@@ -81,10 +81,11 @@ class GossipSettings:
                 without a number in them.
         """
         require_sites(self.rounds, self.participants, clients)
-        if not 1 <= self.segments <= dimension:
+        if self.segments < 1:
+            raise ConfigurationError(f"segments = {self.segments}: must be at least 1")
+        if self.segments > dimension:
             raise ConfigurationError(
-                f"segments = {self.segments}: must be at least 1, and at most the {dimension} "
-                "numbers of the model"
+                f"segments = {self.segments}: must be at most the {dimension} numbers of the model"
             )
         if not 1 <= self.replicas < self.participants:
             raise ConfigurationError(

@@ -1,19 +1,20 @@
 """A point of a figure, looked into by a stranger: the run repeated on a fresh chain, and audited.
 
 That a row's numbers are those of a run is told by the run: it must end with the head that the row
-names, which commits to every decision of it, and give the accuracy of every round that the row has.
+names, which commits to every decision of it, and come to all else that the row says but seconds.
 That the run itself is true, the audit tells, from chain and blobs alone.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from json import loads
 from typing import TYPE_CHECKING
 
-from clients.experiments.execution.evidence import chain_id_of, on_chain
+from clients.experiments.execution.evidence import evidence_of, on_chain
 from clients.experiments.execution.play import row_of, task_of
 from clients.experiments.execution.tuning import AS_CONFIGURED, factors
-from clients.experiments.rows import Evidence
+from clients.experiments.rows import line_of
 from ledger.audit.codes import Outcome
 from ledger.protocol.errors import ConfigurationError
 
@@ -26,19 +27,9 @@ if TYPE_CHECKING:
     from clients.experiments.rows import CellRow
     from ledger.audit.report import AuditReport
 
-_COMPARED = (
-    "learning_rate",
-    "rounds",
-    "floor",
-    "accuracy",
-    "final",
-    "malicious",
-    "malicious_trained",
-    "malicious_members",
-    "malicious_aggregated",
-    "times_aggregated",
-)
-"""What a row says that follows from its run. Without a tolerance: equal heads mean equal models."""
+_LEFT_OUT = {"seconds", "ledger"}
+"""What does not follow from a run, and what is compared part by part. All else comes out again
+without a tolerance: equal heads mean equal models."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +52,16 @@ class Repeated:
         then, now = self.row.ledger, self.again.ledger
         assert then is not None, "only what was on a chain is repeated"
         assert now is not None, "it was repeated on a chain"
+        # As they stand in the file, which knows no difference between a list and a tuple.
+        told, found = (loads(line_of(row)) for row in (self.row, self.again))
         pairs = [
             ("head", then.head, now.head),
             ("contract", then.address, now.address),
             ("chain", then.chain_id, now.chain_id),
-            *((name, getattr(self.row, name), getattr(self.again, name)) for name in _COMPARED),
+            ("verdict", then.verdict, now.verdict),
+            ("report", then.report, now.report),
+            ("configuration", then.configuration, now.configuration),
+            *((name, told[name], found[name]) for name in told if name not in _LEFT_OUT),
         ]
         return tuple(
             f"{name}: {str(old)[:80]}, and now {str(new)[:80]}"
@@ -114,13 +110,6 @@ def repeat(
     cell = cell.at_rate(chosen.get(cell.method.name, AS_CONFIGURED))
     task = task_of(cell, on_round)
     found = on_chain(cell, task, home)
-    evidence = Evidence(
-        chain_id=chain_id_of(cell),
-        address=found.address,
-        head=str(found.played.head),
-        verdict=str(found.report.outcome),
-        report=row.ledger.report,
-        configuration=row.ledger.configuration,
-    )
+    evidence = evidence_of(cell, found, store.folder)
     again = row_of(cell, found.played, row.seconds, evidence)
     return Repeated(row, again, found.report)

@@ -91,14 +91,7 @@ def recorded(cell: Cell, task: Task, folder: Path, data: Path | None) -> tuple[P
     report = f"{json.dumps(found.report.as_dict(), indent=1)}\n"
     DISK.write_whole(own / REPORT, report.encode())
     DISK.write_whole(own / CONFIGURATION, portable(found.configuration, data).encode())
-    return found.played, Evidence(
-        chain_id=chain_id_of(cell),
-        address=found.address,
-        head=str(found.played.head),
-        verdict=str(found.report.outcome),
-        report=f"{folder.name}/{cell.name}/{REPORT}",
-        configuration=f"{folder.name}/{cell.name}/{CONFIGURATION}",
-    )
+    return found.played, evidence_of(cell, found, folder)
 
 
 def on_chain(cell: Cell, task: Task, home: Path) -> OnChain:
@@ -132,6 +125,24 @@ def on_chain(cell: Cell, task: Task, home: Path) -> OnChain:
             manifest, played_with = run.manifest, run.configuration
         report = audit(connect(chain, manifest), blobs)
     return OnChain(played_with, played, manifest.address, report)
+
+
+def evidence_of(cell: Cell, found: OnChain, folder: Path) -> Evidence:
+    """Return what a row says of a run that was played on a chain.
+
+    Args:
+        cell: whose run.
+        found: what it came to.
+        folder: of the experiment, beside its rows.
+    """
+    return Evidence(
+        chain_id=chain_id_of(cell),
+        address=found.address,
+        head=str(found.played.head),
+        verdict=found.report.outcome,
+        report=f"{folder.name}/{cell.name}/{REPORT}",
+        configuration=f"{folder.name}/{cell.name}/{CONFIGURATION}",
+    )
 
 
 def chain_id_of(cell: Cell) -> int:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from clients.experiments.execution.tuning import digest_of_trials
+from clients.experiments.execution.tuning import chosen, digest_of_trials
 from clients.experiments.rows import CellRow, append_row, cut_torn_line, read_rows
 from ledger.protocol.errors import ConfigurationError
 
@@ -69,8 +69,11 @@ class Store:
         found: tuple[CellRow | TrialRow, ...] = (*rows.cells, *rows.trials)
         for row in found:
             self._require_same(plan, row)
+        due = {choice.method: choice for choice in chosen(plan, rows.trials)}
         for choice in rows.choices:
             self._require_same_trials(plan, choice)
+            if due.get(choice.method, choice) != choice:
+                self._refuse(f"the learning rate of {choice.method} is not what its trials say")
         return rows
 
     @contextmanager

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 SHARE = "share"
 """An option `{share = x}` stands for so many of the participants."""
 
+COUNTS = frozenset({"f", "m", "s"})
+"""The options that count updates, of which there can be a share."""
+
 
 def require(configuration: Configuration, method: Method) -> None:
     """Refuse an aggregation that the number of participants does not allow.
@@ -134,5 +137,7 @@ def _counted(options: Mapping[str, Any], participants: int) -> dict[str, Any]:
                 raise ConfigurationError(
                     f"{key} = {value!s:.80}: must be a number or {{share = x}}"
                 )
+            if key not in COUNTS:
+                raise ConfigurationError(f"{key} = {value!s:.80}: does not count updates")
             found[key] = rounded_share(parts_per_million(f"{key}.{SHARE}", share), participants)
     return found

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from clients.experiments.reporting.results import Measure
 
 METHODS = ("FedAvg", "Median", "TrMean", "Krum", "MultiKrum", "CMFL-I", "CMFL-II")
-NAMED = {"FedAvg": ("FedAvg-active", "FedAvg-trainers", "FedAvg-aggregated")}
-"""Which of our methods stand for one of theirs: the first of them that has rows."""
+FEDAVG = ("FedAvg-active", "FedAvg-trainers", "FedAvg-aggregated")
+"""Which of ours stands for their FedAvg: the first that has rows; without an attack the last, for
+theirs has then as many clients as CMFL aggregates, and under one as many as CMFL activates."""
 
 Accuracies = tuple[float | None, ...]
 
@@ -154,7 +155,9 @@ def accuracy_table(results: Results) -> list[str]:
         for place in anchor.ours:
             ours = [_ours(results, place, name, final) for name in METHODS]
             if any(one != NONE for one in ours):
-                lines.append(["", f"ours: {place}", *ours, _floor(results, place)])
+                fedavg = [one for one in _named(place, METHODS[0]) if results.cells(place, one)]
+                whose = ", ".join([f"ours: {place}", *fedavg[:1]])
+                lines.append(["", whose, *ours, _floor(results, place)])
     return markdown(["setting", "whose", *METHODS, "floor"], lines)
 
 
@@ -199,11 +202,18 @@ def _aggregated(results: Results, place: Place, method: str) -> str:
 
 
 def _ours(results: Results, place: Place, name: str, measure: Measure) -> str:
-    for method in NAMED.get(name, (name,)):
+    for method in _named(place, name):
         values = list(results.values(place, method, measure).values())
         if values:
             return estimated(values)
     return NONE
+
+
+def _named(place: Place, name: str) -> tuple[str, ...]:
+    """Return which of our methods may stand for one of theirs, the nearest first."""
+    if name != "FedAvg":
+        return (name,)
+    return FEDAVG if place.condition in {one for one, _ in ACCEPTED} else FEDAVG[::-1]
 
 
 def _floor(results: Results, place: Place) -> str:

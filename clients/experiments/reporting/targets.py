@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clients.experiments.reporting.results import Place, Results, final
+from clients.experiments.reporting.tables import estimated
 from clients.experiments.reporting.verdict import Claim, Finding, shown
 from clients.experiments.statistics import mean_and_error
 
@@ -84,9 +85,10 @@ def weights_target(results: Results) -> list[Finding]:
             on_updates = _kept(results, beside, "CMFL-I")
             if kept is not None:
                 said = "" if on_updates is None else f"; on updates {100 * on_updates:.1f} %"
-                found.append(
-                    Finding(str(place), kept >= KEPT - SLACK, f"keeps {100 * kept:.1f} %{said}")
-                )
+                calm = Place(place.experiment, CLEAN, place.axes)
+                lost = results.difference((calm, "CMFL-I"), (place, "CMFL-I"), final)
+                holds = kept >= KEPT - SLACK if lost is not None and lost.count > 1 else None
+                found.append(Finding(str(place), holds, f"keeps {100 * kept:.1f} %{said}"))
     return found
 
 
@@ -131,7 +133,7 @@ def _clean(
         for place in _places(results, CLEAN):
             one = results.difference((place, method), (place, other), final)
             if one is not None:
-                found.append(Finding(str(place), one.mean >= limit(one) - SLACK, shown(one)))
+                found.append(_limited(place, one, limit(one)))
         return found
 
     return findings
@@ -144,7 +146,7 @@ def _beside_clean(method: str) -> Callable[[Results], list[Finding]]:
             calm = Place(place.experiment, CLEAN, place.axes)
             one = results.difference((place, method), (calm, method), final)
             if one is not None:
-                found.append(Finding(str(place), one.mean >= -ONE_POINT - SLACK, shown(one)))
+                found.append(_limited(place, one, -ONE_POINT))
         return found
 
     return findings
@@ -156,8 +158,7 @@ def _usable(method: str) -> Callable[[Results], list[Finding]]:
         for place in _places(results, "-30"):
             finals = list(results.values(place, method, final).values())
             if finals:
-                mean = mean_and_error(finals).mean
-                found.append(Finding(str(place), mean >= LEAST - SLACK, f"{mean:.4f}"))
+                found.append(_limited(place, mean_and_error(finals), LEAST, estimated(finals, 4)))
         return found
 
     return findings
@@ -170,10 +171,16 @@ def _not_below_first(method: str) -> Callable[[Results], list[Finding]]:
             one = results.difference((place, method), (place, "CMFL-I"), final)
             if one is not None:
                 limit = -max(ONE_POINT, 2 * (one.error or 0.0))
-                found.append(Finding(str(place), one.mean >= limit - SLACK, shown(one)))
+                found.append(_limited(place, one, limit))
         return found
 
     return findings
+
+
+def _limited(place: Place, one: Estimate, limit: float, numbers: str | None = None) -> Finding:
+    """Return whether a mean is at least a limit; one seed has none, and cannot tell."""
+    holds = None if one.error is None else one.mean >= limit - SLACK
+    return Finding(str(place), holds, shown(one) if numbers is None else numbers)
 
 
 def _places(results: Results, ending: str) -> list[Place]:
@@ -188,8 +195,8 @@ def _places(results: Results, ending: str) -> list[Place]:
 def _kept(results: Results, place: Place, method: str) -> float | None:
     """Return the share of its mean clean accuracy that a method keeps; None without rows."""
     calm = Place(place.experiment, CLEAN, place.axes)
-    attacked = list(results.values(place, method, final).values())
-    clean = list(results.values(calm, method, final).values())
-    if not attacked or not clean:
-        return None
-    return mean_and_error(attacked).mean / mean_and_error(clean).mean
+    attacked, clean = results.values(place, method, final), results.values(calm, method, final)
+    # Only seeds that both have: those of a run that was interrupted may differ.
+    seeds = sorted(attacked.keys() & clean.keys())
+    whole = sum(clean[seed] for seed in seeds)
+    return sum(attacked[seed] for seed in seeds) / whole if whole else None

@@ -62,12 +62,15 @@ class Verdict:
     def sentence(self) -> str:
         """The answer, in how many places, and where it holds if it does not everywhere."""
         where = [finding.where for finding in self.findings if finding.holds]
+        untold = sum(finding.holds is None for finding in self.findings)
         if self.answer is Answer.MISSING:
             return self.answer
         if self.answer is not Answer.PARTLY:
-            return f"{self.answer} ({len(where)} of {len(self.findings)})"
+            beside = f"; {untold} cannot tell" if untold and self.answer is Answer.FAILS else ""
+            return f"{self.answer} ({len(where)} of {len(self.findings)}{beside})"
         more = f" and {len(where) - SHOWN} more" if len(where) > SHOWN else ""
-        return f"{self.answer} {'; '.join(where[:SHOWN])}{more}"
+        beside = f" ({untold} of {len(self.findings)} cannot tell)" if untold else ""
+        return f"{self.answer} {'; '.join(where[:SHOWN])}{more}{beside}"
 
 
 @dataclass(frozen=True, slots=True)

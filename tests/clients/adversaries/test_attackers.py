@@ -25,6 +25,7 @@ from ledger.protocol.types import ClientId
 
 SEED = bytes(range(32))
 UPDATES = {ClientId(client): np.full(3, client, dtype=np.float32) for client in (9, 2, 5, 7)}
+RULES = {preset: load(preset).parameters(650) for preset in ("smoke", "robust")}
 MODEL = np.array([100.0, 0.0, -1.0], dtype=np.float32)
 
 
@@ -162,6 +163,20 @@ def test_an_update_that_no_float32_holds_is_sent_as_one_that_nobody_counts() -> 
     for on in ("update", "weights"):
         sent = attackers(2, on=on, factor=1000.0).corrupt(huge, a_round())
         assert np.isinf(sent[ClientId(2)]).all()
+
+
+@pytest.mark.parametrize("attack", sorted(ATTACKS))
+def test_attackers_whose_training_has_left_all_numbers_attack_without_a_warning(
+    attack: str,
+) -> None:
+    lost = {ClientId(client): np.full(650, np.inf, dtype=np.float32) for client in (2, 5, 7)}
+    for preset in ("smoke", "robust"):
+        around = dataclasses.replace(
+            a_round(), starts=dict.fromkeys(lost, lost[ClientId(2)]), parameters=RULES[preset]
+        )
+        for on in ("update", "weights"):
+            sent = attackers(*lost, attack=attack, on=on).corrupt(lost, around)
+            assert all(vector.shape == (650,) for vector in sent.values())
 
 
 def test_an_unknown_attack_and_a_wrong_factor_are_refused() -> None:

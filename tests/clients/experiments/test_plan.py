@@ -33,6 +33,10 @@ values = [
 
 [tuning]"""
 GRID = ("\n[tuning]", OMEGA)
+RATES = [*range(1, 10_002)]
+_VALUES = ", ".join(f'{{label = "{label}"}}' for label in range(10))
+# Ten axes of ten values: more points than there is memory for.
+AXES = "\n".join(f'[[axes]]\nname = "a{number}"\nvalues = [{_VALUES}]' for number in range(10))
 
 
 def named(plan: Plan) -> list[str]:
@@ -182,6 +186,14 @@ def test_a_cell_is_found_by_its_name_and_no_other() -> None:
             ('kind = "federated"', 'kind = "federated"\noptions = {f = {share = 1}}'),
             "f = {'share': 1}: must be a number or {share = x}",
         ),
+        (
+            (
+                'kind = "federated"',
+                'kind = "federated"\naggregator = "CenteredClipping"\n'
+                "options = {tau = {share = 0.3}}",
+            ),
+            "tau = {'share': 0.3}: does not count updates",
+        ),
         (('kind = "federated"', 'kind = "federated"\naggregator = "Mode"'), "unknown aggregator"),
         (('kind = "federated"', 'kind = "federated"\npre = [{f = 1}]'), "each of them needs a"),
         (('kind = "federated"', 'kind = "gossip"\noptions = {replicas = 10}'), "replicas = 10:"),
@@ -194,6 +206,12 @@ def test_a_cell_is_found_by_its_name_and_no_other() -> None:
         (('kind = "federated"', 'kind = "theorem"\noptions = {mu = 0.0}'), "options.mu"),
         (('name = "FedAvg (n)"', 'name = "CMFL I"'), "two cells are called 'CMFL-I__clean__seed"),
         (("rounds=2", "data.path={data}/absent.npz"), "mini reads absent.npz: say with --data"),
+        (("rates = [0.5, 1.0]", "rates = [0.5, 0.5000001]"), "two trials are called 'tuning__CMFL"),
+        (
+            ("rates = [0.5, 1.0]\nseeds = [100]", f"rates = {RATES}\nseeds = [100]"),
+            "mini tries over 20000 learning rates",
+        ),
+        (("[tuning]", f"{AXES}\n[tuning]"), "mini has over 20000 cells"),
     ],
 )
 def test_a_cell_that_cannot_exist_is_refused_before_anything_runs(

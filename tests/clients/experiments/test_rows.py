@@ -23,6 +23,7 @@ from clients.experiments.rows import (
     measured,
     read_rows,
 )
+from ledger.audit.codes import Outcome
 from ledger.protocol.errors import ConfigurationError
 from tests.clients.experiments.minis import row
 
@@ -33,7 +34,12 @@ CELL = row(
     axes={"omega": "40", "alpha": "10"},
     bytes={"model": 2600, "by_round": [1, 2]},
     ledger=Evidence(
-        chain_id=7, address="0xa", head="0xb", verdict="passed", report="r", configuration="c"
+        chain_id=7,
+        address="0xa",
+        head="0xb",
+        verdict=Outcome.PASSED,
+        report="r",
+        configuration="c",
     ),
     extra={"committee": 4},
 )
@@ -98,6 +104,13 @@ def test_a_line_that_a_killed_process_left_half_is_no_row_and_is_cut_off(
         (line_of(CELL).replace(b"0.375", b"NaN").strip(), "line 2: is no row: "),
         (line_of(CELL).replace(b'"seed": 0', b'"seed": "0"').strip(), "cell.seed: Input should"),
         (line_of(CELL).replace(b'"seed": 0', b'"seed": 0, "new": 1').strip(), "cell.new: Unexp"),
+        (
+            line_of(CELL).replace(b'"passed"', b'"fine"').strip(),
+            "cell.ledger.verdict: Input should",
+        ),
+        (line_of(CELL).replace(b'"mini"', b'"grids"').strip(), "is a row of experiment 'grids'"),
+        (line_of(TRIAL).strip(), "line 2: is of the same as line 1: take one away"),
+        (line_of(TRIAL).replace(b'"tuning"', b'"again"', 1).strip(), "the same as line 1"),
     ],
 )
 def test_a_whole_line_that_is_no_row_is_refused_by_its_number(

@@ -86,7 +86,9 @@ def test_what_the_theorem_is_not_about_is_refused(settings: tuple[str, ...], sen
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"mu": 0.0}, "options.mu: Input should be greater than 0"),
+        ({"mu": 0.0}, "options.mu: Input should be greater than or equal to 0.000001"),
+        ({"mu": 1e-300}, "options.mu: Input should be greater than or equal to 0.000001"),
+        ({"mu": 1e300}, "options.mu: Input should be less than or equal to 1000000"),
         ({"nu": 0.1}, "options.nu: there is no such setting"),
         ({"averaging": "yes"}, "options.averaging: Input should be a valid boolean"),
     ],

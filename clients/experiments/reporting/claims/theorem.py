@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from clients.experiments.reporting.results import Place, Results, negated
-from clients.experiments.reporting.verdict import Claim, Finding, compared, is_above
+from clients.experiments.reporting.results import Place, Results, Side, negated, side_of
+from clients.experiments.reporting.verdict import Claim, Finding, compared, is_above, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -110,10 +110,13 @@ def _pair(results: Results, place: Place, pair: tuple[str, str]) -> list[Finding
     sides = ((place, pair[0]), (place, pair[1]))
     gap = results.difference(*sides, constant("least_gap"))
     error = results.difference(*sides, last_error("theorem"))
-    if gap is None or error is None or gap.mean == 0:
+    if gap is None or error is None:
         return []
-    # Whoever has the larger phi_min is claimed to have the smaller error.
-    return compared(f"{pair[0]} beside {pair[1]}", error, 0.0, above=gap.mean < 0)
+    where, side = f"{pair[0]} beside {pair[1]}", side_of(gap)
+    if side not in {Side.ABOVE, Side.BELOW}:
+        # Whose phi_min is larger is not known, and so not whose error is claimed to be smaller.
+        return [Finding(where, None, f"{shown(error)}; phi_min {shown(gap)}")]
+    return compared(where, error, 0.0, above=side is Side.BELOW)
 
 
 CLAIMS = (

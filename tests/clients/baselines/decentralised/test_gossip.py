@@ -160,7 +160,7 @@ def test_a_run_learns_and_repeats_itself() -> None:
 @pytest.mark.parametrize(
     ("segments", "replicas", "sentence"),
     [
-        (0, 1, "segments = 0: must be at least 1, and at most the 2 numbers"),
+        (0, 1, "segments = 0: must be at least 1$"),
         (3, 1, "segments = 3"),
         (1, 0, "replicas = 0: must be at least 1, and at most the 2 other participants"),
         (1, 3, "replicas = 3"),

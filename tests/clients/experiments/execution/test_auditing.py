@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -48,6 +48,18 @@ def test_an_honest_row_comes_out_again_and_a_changed_one_is_told(
     assert told.differing[0].startswith("head: 0x00, and now 0x")
     assert told.differing[1].startswith("final: 0.99, and now 0.")
     assert len(told.differing) == 2
+
+    # Nothing that figures and reports are made from can be altered unseen; seconds are measured.
+    for name in (one.name for one in fields(found.row)):
+        change: dict[str, Any] = {name: evidence if name == "ledger" else "other"}
+        other = replace(found.row, **change)
+        expected = set() if name in {"seconds", "ledger"} else {name}
+        told = Repeated(other, found.again, found.report)
+        assert {line.partition(":")[0] for line in told.differing} == expected
+    for name in ("verdict", "report", "configuration"):
+        change = {name: "other"}
+        other = replace(found.row, ledger=replace(evidence, **change))
+        assert Repeated(other, found.again, found.report).differing[0].startswith(f"{name}: other")
 
 
 @pytest.mark.parametrize(

@@ -162,6 +162,17 @@ def test_a_choice_that_follows_from_other_trials_is_refused(
         run_here(finished.plan, store)
 
 
+def test_a_choice_that_is_not_what_its_trials_say_is_refused(
+    finished: Finished, tmp_path: Path
+) -> None:
+    store, rows = Store(tmp_path, "mini"), finished.store.rows()
+    for trial in rows.trials:
+        store.add(trial)
+    store.add(replace(rows.choices[0], factor=9.0))
+    with pytest.raises(ConfigurationError, match="CMFL-I is not what its trials say; put its"):
+        run_here(finished.plan, store)
+
+
 def test_two_processes_do_not_add_to_the_same_rows(finished: Finished, tmp_path: Path) -> None:
     first, second = Store(tmp_path, "mini"), Store(tmp_path, "mini")
     with first.writing(), pytest.raises(ConfigurationError, match="another process runs exp"):
@@ -180,7 +191,7 @@ def test_a_cell_that_cannot_be_carried_out_stops_no_other(tmp_path: Path) -> Non
     assert [row.cell for row in store.rows().cells] == ["CMFL-I__clean__seed200"]
     (failure,) = progress.failures
     assert failure.job == "FedAvg-n__clean__seed200"
-    assert "segments = 1000000: must be at least 1, and at most the 650 num" in failure.reason
+    assert "at most the 650 numbers of the model" in failure.reason
     assert run_here(plan, store).failures == [failure], "it is tried again"
 
 
