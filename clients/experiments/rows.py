@@ -11,10 +11,14 @@ import json
 from dataclasses import asdict, dataclass, field
 from math import isfinite
 from statistics import fmean
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
+from clients.experiments.measurements import (  # noqa: TC001 - pydantic reads them
+    ExtraValues,
+    TrafficValues,
+)
 from ledger.audit.codes import Outcome  # noqa: TC001 - pydantic reads the types of rows
 from ledger.home import DISK, read_file
 from ledger.protocol.errors import ConfigurationError
@@ -35,6 +39,11 @@ DECIMALS = 6
 Kind = Literal["cmfl", "federated", "brain-torrent", "gossip", "theorem"]
 PerRound: TypeAlias = tuple[float | None, ...]
 """One number a round, None where the round was not measured or the number is not finite."""
+
+_EACH_ROUND = (
+    "accuracy", "loss", "training_loss", "backdoor_success",
+    "malicious_trained", "malicious_aggregated",
+)  # fmt: skip
 
 _STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -138,7 +147,7 @@ class CellRow:
     seed: int
     digest: str
     learning_rate: float
-    rounds: int
+    rounds: Annotated[int, Field(ge=1)]
     accuracy: PerRound
     loss: PerRound
     training_loss: PerRound
@@ -155,9 +164,9 @@ class CellRow:
     malicious: tuple[int, ...]
     client_accuracy: PerRound | None
     seconds: Seconds
-    bytes: dict[str, Any] = field(default_factory=dict)
+    bytes: TrafficValues = field(default_factory=dict)
     ledger: Evidence | None = None
-    extra: dict[str, Any] = field(default_factory=dict)
+    extra: ExtraValues = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,13 +342,27 @@ def _read(path: Path) -> tuple[bytes, bytes]:
 
 def _row(path: Path, number: int, line: bytes) -> Row:
     try:
-        return _ROW.validate_json(line)
+        row = _ROW.validate_json(line)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"])
         raise ConfigurationError(
             f"{path}, line {number}: is no row: {place}: {first['msg']}"
         ) from error
+    if isinstance(row, CellRow):
+        _require_each_round(path, number, row)
+    return row
+
+
+def _require_each_round(path: Path, number: int, row: CellRow) -> None:
+    lists = {name: getattr(row, name) for name in _EACH_ROUND}
+    lists["malicious_members"] = row.malicious_members or (0,) * row.rounds
+    for name, values in lists.items():
+        if len(values) != row.rounds:
+            raise ConfigurationError(
+                f"{path}, line {number}: is no row: {name} has {len(values)} numbers for "
+                f"{row.rounds} rounds"
+            )
 
 
 def _require_once(path: Path, rows: Iterable[Row]) -> None:

@@ -108,6 +108,13 @@ def test_a_line_that_a_killed_process_left_half_is_no_row_and_is_cut_off(
             line_of(CELL).replace(b'"passed"', b'"fine"').strip(),
             "cell.ledger.verdict: Input should",
         ),
+        (line_of(CELL).replace(b'"committee": 4', b'"theorem": [1]').strip(), "theorem: Input sh"),
+        (line_of(CELL).replace(b'"model": 2600', b'"phases": [1]').strip(), "phases: Input should"),
+        (line_of(CELL).replace(b'"rounds": 2', b'"rounds": 0').strip(), "rounds: Input should"),
+        (
+            line_of(CELL).replace(b'"rounds": 2', b'"rounds": 3').strip(),
+            "line 2: is no row: accuracy has 2 numbers for 3 rounds",
+        ),
         (line_of(CELL).replace(b'"mini"', b'"grids"').strip(), "is a row of experiment 'grids'"),
         (line_of(TRIAL).strip(), "line 2: is of the same as line 1: take one away"),
         (line_of(TRIAL).replace(b'"tuning"', b'"again"', 1).strip(), "the same as line 1"),

@@ -12,7 +12,7 @@ import pytest
 from clients.experiments.execution.play import CellJob, play_cell, row_of
 from clients.experiments.execution.stopwatch import SCORING, TRAINING, Stopwatch
 from clients.experiments.kinds.played import Played, RoundPlayed
-from clients.experiments.rows import Seconds
+from clients.experiments.rows import Seconds, append_row, read_rows
 from clients.runs.metrics import Quality
 from ledger.protocol.types import ClientId
 from tests.clients.experiments.minis import plan_of
@@ -74,7 +74,7 @@ def test_a_run_without_rounds_or_committee_has_no_such_numbers() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_baselines_are_played_and_what_they_send_is_counted(kind: str) -> None:
+def test_baselines_are_played_and_what_they_send_is_counted(kind: str, tmp_path: Path) -> None:
     plan = plan_of(
         ('kind = "federated"', kind), ("seeds = [200, 201]", "seeds = [200]\ncounts_bytes = true")
     )
@@ -87,6 +87,8 @@ def test_baselines_are_played_and_what_they_send_is_counted(kind: str) -> None:
     assert (row.seconds.ledger, row.ledger, row.malicious_members) == (None, None, None)
     assert row.condition == "back-gradient"
     assert len(row.malicious) == 1
+    append_row(tmp_path / "mini.jsonl", row)
+    assert read_rows(tmp_path / "mini.jsonl").cells == (row,)
 
 
 def test_jobs_go_to_other_processes_and_rows_come_back() -> None:
