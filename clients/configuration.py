@@ -19,6 +19,7 @@ from clients.adversaries.faults import MemberFault, TrainerFault
 from clients.adversaries.registry import ATTACKS
 from clients.adversaries.updates.attack import Attacked, Attacking, AttackParameters
 from clients.datasets.registry import DataChoice, verify_choice
+from clients.first_fault import first_fault
 from clients.local_sgd import LocalTraining
 from clients.models.model import Option
 from clients.models.registry import verify_name
@@ -325,12 +326,7 @@ def checked(values: dict[str, Any]) -> Configuration:
     try:
         configuration = Configuration.model_validate(values)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        given = "" if first["type"] == "missing" else f" (given: {str(first['input'])[:80]})"
-        known = first["type"] != "extra_forbidden"
-        rule = first["msg"] if known else "there is no such setting"
-        raise ConfigurationError(f"{place}: {rule}{given}") from error
+        raise ConfigurationError(first_fault(error)) from error
     _require_names(configuration)
     return configuration
 

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from clients.experiments.consistency import require_consistent
 from clients.experiments.definition import Definition
+from clients.first_fault import first_fault
 from ledger.bounded_toml import MAX_TOML_BYTES, parse_toml
 from ledger.home import read_file
 from ledger.protocol.errors import ConfigurationError
@@ -55,12 +56,7 @@ def definition_of(text: str, name: str) -> Definition:
     try:
         definition = Definition.model_validate(values)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        given = "" if first["type"] == "missing" else f" (given: {str(first['input'])[:80]})"
-        known = first["type"] != "extra_forbidden"
-        rule = first["msg"] if known else "there is no such setting"
-        raise ConfigurationError(f"experiment {name}: {place}: {rule}{given}") from error
+        raise ConfigurationError(f"experiment {name}: {first_fault(error)}") from error
     require_consistent(definition, name)
     return definition
 

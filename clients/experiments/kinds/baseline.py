@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from clients.baselines.traffic import recorded_traffic
+from clients.experiments.kinds.played import Played, RoundPlayed
 from clients.runs.population import populate
 from clients.runs.preparing import measuring, settled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from clients.baselines.decentralised.round import DecentralisedRound
+    from clients.baselines.federated import FederatedRound
+    from clients.baselines.traffic import RoundTraffic
     from clients.configuration import Configuration
     from clients.experiments.kinds.played import Task
     from clients.runs.metrics import Measure
@@ -38,3 +43,36 @@ def measured(task: Task, participants: int) -> Iterator[tuple[Population, Measur
 def sizes(configuration: Configuration) -> Parameters:
     """Return the sizes of a round of CMFL, from which those of the others follow."""
     return configuration.parameters(dimension=1)
+
+
+def without_ledger(
+    task: Task,
+    population: Population,
+    measure: Measure,
+    rows: Sequence[FederatedRound] | Sequence[DecentralisedRound],
+    traffic: Sequence[RoundTraffic],
+    extra: dict[str, Any],
+) -> Played:
+    """Return what a run without a ledger came to.
+
+    Args:
+        task: what was played.
+        population: its clients.
+        measure: what measured it.
+        rows: its rounds.
+        traffic: what was sent in each.
+        extra: what only its kind has.
+    """
+    rounds = tuple(
+        RoundPlayed(quality=row.quality, trained=row.participants, served=None, aggregated=row.used)
+        for row in rows
+    )
+    dimension = population.model.dimension
+    return Played(
+        rounds=rounds,
+        floor=measure.floor,
+        samples=tuple(population.data.sample_counts),
+        malicious=population.malicious,
+        bytes=recorded_traffic(traffic, dimension) if task.counts_bytes else {},
+        extra=extra,
+    )

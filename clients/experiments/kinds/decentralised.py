@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clients.baselines.traffic import recorded_traffic
-from clients.experiments.kinds.played import Played, RoundPlayed
+from clients.experiments.kinds.baseline import without_ledger
 from clients.experiments.rows import measured
 from ledger.protocol.errors import ConfigurationError
 
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
 
     from clients.baselines.decentralised.round import DecentralisedRound
     from clients.experiments.definition import Method
-    from clients.experiments.kinds.played import Task
+    from clients.experiments.kinds.played import Played, Task
     from clients.runs.metrics import Measure
     from clients.runs.population import Population
 
@@ -48,23 +47,9 @@ def played(
         measure: what measured it.
         rows: its rounds.
     """
+    extra = {
+        "beside_accuracy": list(measured(row.beside.accuracy for row in rows)),
+        "beside_loss": list(measured(row.beside.loss for row in rows)),
+    }
     traffic = [row.traffic for row in rows]
-    return Played(
-        rounds=tuple(
-            RoundPlayed(
-                quality=row.quality,
-                trained=row.participants,
-                served=None,
-                aggregated=row.used,
-            )
-            for row in rows
-        ),
-        floor=measure.floor,
-        samples=tuple(population.data.sample_counts),
-        malicious=population.malicious,
-        bytes=recorded_traffic(traffic, population.model.dimension) if task.counts_bytes else {},
-        extra={
-            "beside_accuracy": list(measured(row.beside.accuracy for row in rows)),
-            "beside_loss": list(measured(row.beside.loss for row in rows)),
-        },
-    )
+    return without_ledger(task, population, measure, rows, traffic, extra)

@@ -8,9 +8,8 @@ from clients.baselines.aggregation import Aggregation
 from clients.baselines.aggregators.registry import aggregator_named
 from clients.baselines.federated import FederatedSettings, federated
 from clients.baselines.pre_aggregators.registry import pre_aggregator_named
-from clients.baselines.traffic import federated_traffic, recorded_traffic
-from clients.experiments.kinds.baseline import measured, sizes
-from clients.experiments.kinds.played import Played, RoundPlayed
+from clients.baselines.traffic import federated_traffic
+from clients.experiments.kinds.baseline import measured, sizes, without_ledger
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.parameters import parts_per_million, rounded_share
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
     from clients.configuration import Configuration
     from clients.experiments.definition import Method
-    from clients.experiments.kinds.played import Task
+    from clients.experiments.kinds.played import Played, Task
     from ledger.protocol.parameters import Parameters
 
 SHARE = "share"
@@ -74,22 +73,8 @@ def play(task: Task) -> Played:
         )
     dimension = population.model.dimension
     traffic = [federated_traffic(row.participants, dimension) for row in rows]
-    return Played(
-        rounds=tuple(
-            RoundPlayed(
-                quality=row.quality,
-                trained=row.participants,
-                served=None,
-                aggregated=row.used,
-            )
-            for row in rows
-        ),
-        floor=measure.floor,
-        samples=tuple(population.data.sample_counts),
-        malicious=population.malicious,
-        bytes=recorded_traffic(traffic, dimension) if task.counts_bytes else {},
-        extra={"participants": participants},
-    )
+    extra = {"participants": participants}
+    return without_ledger(task, population, measure, rows, traffic, extra)
 
 
 def participants_of(parameters: Parameters, method: Method) -> int:

@@ -159,6 +159,28 @@ def is_above(
     return [Finding(str(place), holds, f"{method}: {numbers}")]
 
 
+def everywhere(
+    number: int, method: str, others: tuple[str, ...], measure: Measure
+) -> Callable[[Results], list[Finding]]:
+    """Return the test of one method's number over that of others, wherever they are compared.
+
+    Args:
+        number: of the experiments.
+        method: whose number should be above.
+        others: those of all of these.
+        measure: the number.
+    """
+
+    def findings(results: Results) -> list[Finding]:
+        return [
+            finding
+            for place in results.places(number)
+            for finding in is_above(results, place, method, others, measure)
+        ]
+
+    return findings
+
+
 def compared(
     where: str, difference: Estimate | None, margin: float, *, above: bool = True
 ) -> list[Finding]:

@@ -11,13 +11,10 @@ from clients.experiments.reporting.results import (
     never_aggregated,
     speed,
 )
-from clients.experiments.reporting.verdict import Claim, Finding, compared, is_above
+from clients.experiments.reporting.verdict import Claim, Finding, compared, everywhere
 from clients.experiments.statistics import spearman
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from clients.experiments.reporting.results import Measure
     from clients.experiments.rows import CellRow
 
 SOURCE = "V-B, normal training"
@@ -53,21 +50,6 @@ def favours_accurate(cell: CellRow) -> float | None:
     return spearman([times for times, _ in pairs], [accuracy for _, accuracy in pairs])
 
 
-def _everywhere(
-    method: str, others: tuple[str, ...], measure: Measure
-) -> Callable[[Results], list[Finding]]:
-    """Return the test of one method's number over that of others, in every normal training."""
-
-    def findings(results: Results) -> list[Finding]:
-        return [
-            finding
-            for place in results.places(1)
-            for finding in is_above(results, place, method, others, measure)
-        ]
-
-    return findings
-
-
 def _slightly_weaker(results: Results) -> list[Finding]:
     return [
         finding
@@ -83,31 +65,31 @@ CLAIMS = (
         SOURCE,
         "Strategy II is more accurate than typical FL.",
         "final accuracy of II above that of FedAvg over n",
-        _everywhere(SECOND, (TYPICAL,), final),
+        everywhere(1, SECOND, (TYPICAL,), final),
     ),
     Claim(
         SOURCE,
         "Strategy II is more accurate than FL that aggregates as many (the authors' 4 %).",
         "final accuracy of II above that of FedAvg over m",
-        _everywhere(SECOND, (AS_MANY_AGGREGATED,), final),
+        everywhere(1, SECOND, (AS_MANY_AGGREGATED,), final),
     ),
     Claim(
         "abstract; V-B",
         "CMFL (strategy II) converges faster than typical FL.",
         "mean accuracy over all rounds of II above that of FedAvg over n",
-        _everywhere(SECOND, (TYPICAL,), speed),
+        everywhere(1, SECOND, (TYPICAL,), speed),
     ),
     Claim(
         SOURCE,
         "Strategy I has the worst accuracy of the three.",
         "final accuracy of I below those of FedAvg over n and of II",
-        _everywhere(FIRST, (TYPICAL, SECOND), negated(final)),
+        everywhere(1, FIRST, (TYPICAL, SECOND), negated(final)),
     ),
     Claim(
         SOURCE,
         "Strategy I converges most slowly of the three.",
         "mean accuracy over all rounds of I below those of FedAvg over n and of II",
-        _everywhere(FIRST, (TYPICAL, SECOND), negated(speed)),
+        everywhere(1, FIRST, (TYPICAL, SECOND), negated(speed)),
     ),
     Claim(
         SOURCE,
@@ -119,30 +101,30 @@ CLAIMS = (
         SOURCE,
         "Under strategy I a high share of the clients is never aggregated.",
         "share of clients that are never aggregated under I above that of FedAvg over m",
-        _everywhere(FIRST, (AS_MANY_AGGREGATED,), never_aggregated),
+        everywhere(1, FIRST, (AS_MANY_AGGREGATED,), never_aggregated),
     ),
     Claim(
         SOURCE,
         "Strategy II significantly reduces the number of clients that are never aggregated.",
         "that share under II below that under I",
-        _everywhere(SECOND, (FIRST,), negated(never_aggregated)),
+        everywhere(1, SECOND, (FIRST,), negated(never_aggregated)),
     ),
     Claim(
         SOURCE,
         "Strategy II leaves the fewest clients with low accuracy.",
         f"share of clients below {LOW} of II below those of FedAvg over n and of I",
-        _everywhere(SECOND, (TYPICAL, FIRST), negated(low_share)),
+        everywhere(1, SECOND, (TYPICAL, FIRST), negated(low_share)),
     ),
     Claim(
         SOURCE,
         "Strategy II has the most clients with high accuracy.",
         f"share of clients from {HIGH} of II above those of FedAvg over n and of I",
-        _everywhere(SECOND, (TYPICAL, FIRST), high_share),
+        everywhere(1, SECOND, (TYPICAL, FIRST), high_share),
     ),
     Claim(
         SOURCE,
         "Under strategy II clients of low accuracy are aggregated more often than elsewhere.",
         "Spearman of times aggregated and client accuracy of II below those of FedAvg over n and I",
-        _everywhere(SECOND, (TYPICAL, FIRST), negated(favours_accurate)),
+        everywhere(1, SECOND, (TYPICAL, FIRST), negated(favours_accurate)),
     ),
 )

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from clients.experiments.reporting.results import Place, Results, Side, negated, side_of
-from clients.experiments.reporting.verdict import Claim, Finding, compared, is_above, shown
+from clients.experiments.reporting.verdict import Claim, Finding, compared, everywhere, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from clients.experiments.reporting.results import Measure
     from clients.experiments.rows import CellRow
 
@@ -83,19 +81,6 @@ def _bound_holds(results: Results) -> list[Finding]:
     return found
 
 
-def _everywhere(
-    method: str, others: tuple[str, ...], measure: Measure
-) -> Callable[[Results], list[Finding]]:
-    def findings(results: Results) -> list[Finding]:
-        return [
-            finding
-            for place in results.places(6)
-            for finding in is_above(results, place, method, others, measure)
-        ]
-
-    return findings
-
-
 def _faster_with_larger_gap(results: Results) -> list[Finding]:
     """Return, for pairs of strategies, whether the one with the larger phi_min has less error."""
     found: list[Finding] = []
@@ -130,13 +115,13 @@ CLAIMS = (
         SOURCE,
         "Strategy I lowers phi_min.",
         "phi_min of I below that of FedAvg over n",
-        _everywhere(FIRST, (FEDAVG,), negated(constant("least_gap"))),
+        everywhere(6, FIRST, (FEDAVG,), negated(constant("least_gap"))),
     ),
     Claim(
         SOURCE,
         "Strategy II raises phi_min.",
         "phi_min of II above that of FedAvg over n",
-        _everywhere(SECOND, (FEDAVG,), constant("least_gap")),
+        everywhere(6, SECOND, (FEDAVG,), constant("least_gap")),
     ),
     Claim(
         SOURCE,
