@@ -24,6 +24,7 @@ from clients.local_sgd import LocalTraining
 from clients.models.model import Option
 from clients.models.registry import verify_name
 from ledger.bounded_toml import MAX_DOTS, MAX_TOML_BYTES, parse_toml
+from ledger.home import read_text
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.parameters import (
     COMMIT_BLOCKS,
@@ -301,7 +302,7 @@ def plain_values(
     """
     if preset and path:
         raise ConfigurationError("give a preset or a configuration file, not both")
-    text = _read(path) if path else _preset(preset or "digits")
+    text = read_text(path, MAX_TOML_BYTES) if path else _preset(preset or "digits")
     try:
         values = parse_toml(text)
     except ConfigurationError as error:
@@ -373,20 +374,6 @@ def _require_malice(malice: MaliceSection, parameters: AttackParameters) -> None
                 f"malice.{name} is set, but attack {malice.attack!r} is on training samples, not "
                 "on what is sent"
             )
-
-
-def _read(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_TOML_BYTES + 1)
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
-    if len(data) > MAX_TOML_BYTES:
-        raise ConfigurationError(f"{path} is over {MAX_TOML_BYTES} bytes")
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ConfigurationError(f"{path} is not UTF-8 text") from error
 
 
 def _preset(name: str) -> str:

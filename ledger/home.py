@@ -342,6 +342,28 @@ def read_file(path: Path, limit: int) -> bytes:
             os.close(descriptor)
 
 
+def read_text(path: Path, limit: int) -> str:
+    """Return the text of a file that a user named.
+
+    Args:
+        path: of the file.
+        limit: so many bytes at most.
+
+    Raises:
+        ConfigurationError: it cannot be read, is over the limit, or is not UTF-8.
+    """
+    try:
+        data = read_file(path, limit)
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
+    if len(data) > limit:
+        raise ConfigurationError(f"{path} is over {limit} bytes")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{path} is not UTF-8 text") from error
+
+
 @contextmanager
 def _naming(path: Path) -> Iterator[None]:
     """Have every error of the disk name the file that it keeps from being written or read.

@@ -16,6 +16,7 @@ from clients.adversaries.attackers import Attackers, AttackRound
 from clients.adversaries.registry import attack_named
 from clients.baselines.aggregation import Aggregation
 from clients.baselines.aggregators.fed_avg import FedAvg
+from clients.baselines.round import BaselineRound, Seconds
 from clients.chance import named_stream
 from clients.engine.port import TrainingJob
 from clients.runs.metrics import Quality
@@ -80,68 +81,16 @@ class FederatedSettings:
         self.aggregation.require(self.participants)
 
 
-@dataclass(frozen=True, slots=True)
-class Seconds:
-    """How long the parts of a round took, by the clock.
-
-    Attributes:
-        training: of all participants.
-        aggregating: at the server.
-    """
-
-    training: float
-    aggregating: float
-
-
-@dataclass(frozen=True, slots=True)
-class FederatedRound:
-    """One round, measured after it.
-
-    Attributes:
-        round: from 1.
-        quality: of the model after it; all None if it was not measured.
-        participants: who trained, ascending.
-        used: whose updates the new model is made of, ascending: all, or those that a selecting
-            aggregator chose; nobody where the model stays as it was.
-        malicious: how many of the participants attack.
-        malicious_used: how many of those used attack.
-        seconds: what it took; no part of what rounds are compared by.
-    """
-
-    round: int
-    quality: Quality
-    participants: tuple[ClientId, ...]
-    used: tuple[ClientId, ...]
-    malicious: int
-    malicious_used: int
-    seconds: Seconds = field(compare=False)
-
-    @property
-    def accuracy(self) -> float | None:
-        """Share of the test set classified right; None if it was not measured."""
-        return self.quality.accuracy
-
-    @property
-    def loss(self) -> float | None:
-        """Mean cross-entropy on it; None if it was not measured, or is not finite."""
-        return self.quality.loss
-
-    @property
-    def training_loss(self) -> float | None:
-        """Mean cross-entropy on all training samples; None where it was not measured."""
-        return self.quality.training_loss
-
-
 def federated(  # noqa: PLR0913 - what is compared with, and a clock
     data: FederatedData,
     gauge: Gauge,
     initial: ParameterVector,
     settings: FederatedSettings,
     seed: int,
-    progress: Callable[[FederatedRound], None] | None = None,
+    progress: Callable[[BaselineRound], None] | None = None,
     *,
     clock: Callable[[], float] = time.perf_counter,
-) -> tuple[FederatedRound, ...]:
+) -> tuple[BaselineRound, ...]:
     """Run a federation with one server and return its rounds.
 
     Args:
@@ -165,7 +114,7 @@ def federated(  # noqa: PLR0913 - what is compared with, and a clock
         attack_named(settings.attackers.attack)
     sampling = named_stream(seed, "fedavg", "sample")
     server = Server(settings, data.sample_counts, initial, np.zeros(len(initial)))
-    rows: list[FederatedRound] = []
+    rows: list[BaselineRound] = []
     for number in range(1, settings.rounds + 1):
         chosen = sampling.choice(data.clients, settings.participants, replace=False)
         participants = tuple(ClientId(client) for client in sorted(chosen.tolist()))
@@ -180,7 +129,7 @@ def federated(  # noqa: PLR0913 - what is compared with, and a clock
         sent_at = clock()
         used = server.take(sent, named_stream(round_seed, "aggregation"))
         seconds = Seconds(trained_at - begun, clock() - sent_at)
-        row = FederatedRound(
+        row = BaselineRound(
             round=number,
             quality=(
                 gauge.quality(gauge.begin(server.model)) if gauge.is_due(number) else Quality()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, TypeVar
 
 from pydantic import Field
 
-from clients.datasets.options import Table
+from clients.datasets.options import Table, parsed
 from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 Whole = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Faulty = Annotated[
@@ -47,3 +50,25 @@ class Stage(Table, ABC):
                 f"{self.name} with {options or 'no options'} of n = {updates} updates: "
                 f"{self.rule} must hold, and so n be at least {self.least}"
             )
+
+
+S = TypeVar("S", bound=Stage)
+
+
+def stage_named(
+    kind: str, known: Mapping[str, type[S]], name: str, options: Mapping[str, object]
+) -> S:
+    """Return a stage.
+
+    Args:
+        kind: of stage, in errors.
+        known: the stages that there are, by name.
+        name: a key of them.
+        options: its own, as in TOML.
+
+    Raises:
+        ConfigurationError: unknown name, or an option that is unknown, missing or out of range.
+    """
+    if name not in known:
+        raise ConfigurationError(f"unknown {kind} {name[:80]!r}; known are {', '.join(known)}")
+    return parsed(known[name], options, f"{kind} {name}")

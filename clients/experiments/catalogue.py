@@ -12,7 +12,7 @@ from clients.experiments.consistency import require_consistent
 from clients.experiments.definition import Definition
 from clients.first_fault import first_fault
 from ledger.bounded_toml import MAX_TOML_BYTES, parse_toml
-from ledger.home import read_file
+from ledger.home import read_text
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def _text(name: str) -> str:
         ConfigurationError: there is none of that name, or its file cannot be read.
     """
     if name.endswith(TOML):
-        return _read(Path(name))
+        return read_text(Path(name), MAX_TOML_BYTES)
     known = {entry.name.removesuffix(TOML): entry for entry in _folder().iterdir()}
     if name not in known or not _is_toml(known[name]):
         listed = ", ".join(names())
@@ -84,16 +84,3 @@ def _text(name: str) -> str:
             f"unknown experiment {name!r}; known are {listed}, and any path that ends in {TOML}"
         )
     return known[name].read_text("utf-8")
-
-
-def _read(path: Path) -> str:
-    try:
-        data = read_file(path, MAX_TOML_BYTES)
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
-    if len(data) > MAX_TOML_BYTES:
-        raise ConfigurationError(f"{path} is over {MAX_TOML_BYTES} bytes")
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ConfigurationError(f"{path} is not UTF-8 text") from error

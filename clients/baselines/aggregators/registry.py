@@ -11,8 +11,7 @@ from clients.baselines.aggregators.krum import Krum
 from clients.baselines.aggregators.median import Median
 from clients.baselines.aggregators.multi_krum import MultiKrum
 from clients.baselines.aggregators.trimmed_mean import TrMean
-from clients.datasets.options import parsed
-from ledger.protocol.errors import ConfigurationError
+from clients.baselines.stage import stage_named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,8 +34,4 @@ def aggregator_named(name: str, options: Mapping[str, object]) -> Aggregator:
     Raises:
         ConfigurationError: unknown name, or an option that is unknown, missing or out of range.
     """
-    if name not in AGGREGATORS:
-        raise ConfigurationError(
-            f"unknown aggregator {name[:80]!r}; known are {', '.join(AGGREGATORS)}"
-        )
-    return parsed(AGGREGATORS[name], options, f"aggregator {name}")
+    return stage_named("aggregator", AGGREGATORS, name, options)

@@ -29,7 +29,7 @@ from clients.baselines.decentralised.sites import (
     require_sites,
     weighted_mean,
 )
-from clients.baselines.federated import Seconds
+from clients.baselines.round import Seconds
 from clients.baselines.traffic import COUNT_BYTES, NUMBER_BYTES, PhaseCounter, RoundTraffic
 from clients.chance import named_stream
 from clients.runs.metrics import Quality

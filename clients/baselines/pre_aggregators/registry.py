@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from clients.baselines.pre_aggregators.bucketing import Bucketing
 from clients.baselines.pre_aggregators.nnm import NNM
-from clients.datasets.options import parsed
-from ledger.protocol.errors import ConfigurationError
+from clients.baselines.stage import stage_named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,8 +26,4 @@ def pre_aggregator_named(name: str, options: Mapping[str, object]) -> PreAggrega
     Raises:
         ConfigurationError: unknown name, or an option that is unknown, missing or out of range.
     """
-    if name not in PRE_AGGREGATORS:
-        raise ConfigurationError(
-            f"unknown pre-aggregator {name[:80]!r}; known are {', '.join(PRE_AGGREGATORS)}"
-        )
-    return parsed(PRE_AGGREGATORS[name], options, f"pre-aggregator {name}")
+    return stage_named("pre-aggregator", PRE_AGGREGATORS, name, options)

@@ -13,8 +13,7 @@ from clients.runs.preparing import measuring, settled
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from clients.baselines.decentralised.round import DecentralisedRound
-    from clients.baselines.federated import FederatedRound
+    from clients.baselines.round import BaselineRound
     from clients.baselines.traffic import RoundTraffic
     from clients.configuration import Configuration
     from clients.experiments.kinds.played import Task
@@ -49,7 +48,7 @@ def without_ledger(
     task: Task,
     population: Population,
     measure: Measure,
-    rows: Sequence[FederatedRound] | Sequence[DecentralisedRound],
+    rows: Sequence[BaselineRound],
     traffic: Sequence[RoundTraffic],
     extra: dict[str, Any],
 ) -> Played:

@@ -11,14 +11,9 @@ import pytest
 from clients.adversaries.attackers import Attackers, malicious_clients
 from clients.adversaries.updates.attack import AttackParameters
 from clients.baselines.aggregators.registry import aggregator_named
-from clients.baselines.federated import (
-    FederatedRound,
-    FederatedSettings,
-    Seconds,
-    Server,
-    federated,
-)
+from clients.baselines.federated import FederatedSettings, Server, federated
 from clients.baselines.pre_aggregators.registry import pre_aggregator_named
+from clients.baselines.round import BaselineRound, Seconds
 from clients.chance import named_stream
 from clients.configuration import load
 from clients.engine.port import TrainingJob
@@ -43,20 +38,20 @@ MALICIOUS = frozenset(map(ClientId, malicious_clients(60, 0.3, named_stream(3, "
 def run(
     settings: FederatedSettings,
     seed: int = 3,
-    progress: Callable[[FederatedRound], None] | None = None,
-) -> tuple[FederatedRound, ...]:
+    progress: Callable[[BaselineRound], None] | None = None,
+) -> tuple[BaselineRound, ...]:
     with measuring(
         settled(CONFIGURATION, POPULATION), POPULATION, settings.participants
     ) as measure:
         return federated(DATA, measure.gauge, INITIAL, settings, seed, progress)
 
 
-def accuracy(row: FederatedRound) -> float:
+def accuracy(row: BaselineRound) -> float:
     assert row.accuracy is not None
     return row.accuracy
 
 
-def loss(row: FederatedRound) -> float:
+def loss(row: BaselineRound) -> float:
     assert row.loss is not None
     return row.loss
 
@@ -76,7 +71,7 @@ def test_a_clean_run_learns_and_back_gradient_attackers_hold_it_back() -> None:
 
 
 def test_a_run_repeats_itself_and_reports_each_round_as_it_ends() -> None:
-    seen: list[FederatedRound] = []
+    seen: list[BaselineRound] = []
     settings = FederatedSettings(3, 10, attackers=Attackers(MALICIOUS, "gradient-scaling"))
     rows = run(settings, 3, seen.append)
     assert rows == tuple(seen) == run(settings)
@@ -101,7 +96,7 @@ def test_no_rounds_or_more_participants_than_clients_are_refused(
 def test_options_that_the_participants_do_not_allow_are_refused_before_any_training() -> None:
     krum = aggregator_named("Krum", {"f": 3})
     FederatedSettings(1, 9, aggregator=krum).require(60)
-    seen: list[FederatedRound] = []
+    seen: list[BaselineRound] = []
     with pytest.raises(ConfigurationError, match="Krum with f = 3 of n = 8 updates"):
         run(FederatedSettings(1, 8, aggregator=krum), progress=seen.append)
     assert not seen

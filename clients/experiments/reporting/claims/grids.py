@@ -57,6 +57,23 @@ def _moved(
     return findings
 
 
+def _cliff(axis: str, start: str) -> Claim:
+    """Return the claim that too much of one of the three is disastrous."""
+    others = {"alpha", "omega", "epsilon"} - {axis}
+    return Claim(
+        SOURCE,
+        f"Excessive {axis} leads to a cliff-like decline.",
+        f"final accuracy at {axis} = 50 less that at {axis} = {start} below {CLIFF}",
+        _moved(
+            axis,
+            (start, "50"),
+            dict.fromkeys(others, ("10", "20", "30", "40", "50")),
+            CLIFF,
+            above=False,
+        ),
+    )
+
+
 CLAIMS = (
     Claim(
         SOURCE,
@@ -82,40 +99,7 @@ CLAIMS = (
             above=True,
         ),
     ),
-    Claim(
-        SOURCE,
-        "Excessive epsilon leads to a cliff-like decline.",
-        f"final accuracy at epsilon = 50 less that at epsilon = 10 below {CLIFF}",
-        _moved(
-            "epsilon",
-            ("10", "50"),
-            dict.fromkeys(("alpha", "omega"), ("10", "20", "30", "40", "50")),
-            CLIFF,
-            above=False,
-        ),
-    ),
-    Claim(
-        SOURCE,
-        "Excessive omega leads to a cliff-like decline.",
-        f"final accuracy at omega = 50 less that at omega = 30 below {CLIFF}",
-        _moved(
-            "omega",
-            ("30", "50"),
-            dict.fromkeys(("alpha", "epsilon"), ("10", "20", "30", "40", "50")),
-            CLIFF,
-            above=False,
-        ),
-    ),
-    Claim(
-        SOURCE,
-        "Excessive alpha leads to a cliff-like decline.",
-        f"final accuracy at alpha = 50 less that at alpha = 30 below {CLIFF}",
-        _moved(
-            "alpha",
-            ("30", "50"),
-            dict.fromkeys(("omega", "epsilon"), ("10", "20", "30", "40", "50")),
-            CLIFF,
-            above=False,
-        ),
-    ),
+    _cliff("epsilon", "10"),
+    _cliff("omega", "30"),
+    _cliff("alpha", "30"),
 )
