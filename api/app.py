@@ -11,11 +11,11 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, Response
 from starlette.exceptions import HTTPException
 
-from api import openapi, routes_clients, routes_deployments, routes_rounds, routes_service
 from api.chain_source import ChainSource
 from api.deployments import Deployments
-from api.docs_page import HEADERS, docs_page
-from api.problems import (
+from api.http import openapi
+from api.http.docs_page import HEADERS, docs_page
+from api.http.problems import (
     CHAIN_DAMAGED,
     CHAIN_NOT_SERVED,
     CHAIN_UNREACHABLE,
@@ -28,6 +28,7 @@ from api.problems import (
     problem,
 )
 from api.reading import Service
+from api.routes import clients, deployments, rounds, service
 from ledger.blobs.store import FolderBlobs
 from ledger.chain.ports import ChainDamagedError, ChainUnreachableError, NotServedError
 from ledger.protocol.errors import ChainError
@@ -49,18 +50,18 @@ def create_app(settings: Settings) -> FastAPI:
     Returns:
         The app. It never writes, and takes no lock.
     """
-    service = Service(
+    shared = Service(
         ChainSource(settings), Deployments(settings), FolderBlobs(settings.blob_folder)
     )
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
-        service.source.close()
+        shared.source.close()
 
     app = FastAPI(
         title=openapi.TITLE,
-        version=routes_service.package_version(),
+        version=service.package_version(),
         description=openapi.DESCRIPTION,
         openapi_tags=openapi.TAGS,
         # The usual pages load their scripts from elsewhere; ours is below.
@@ -72,8 +73,8 @@ def create_app(settings: Settings) -> FastAPI:
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
         lifespan=lifespan,
     )
-    app.state.service = service
-    for routes in (routes_service, routes_deployments, routes_rounds, routes_clients):
+    app.state.service = shared
+    for routes in (service, deployments, rounds, clients):
         app.include_router(routes.router)
     _add_document(app)
     _add_errors(app, settings)

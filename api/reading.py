@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 from fastapi import Depends, Request
 
-from api.problems import (
+from api.http.problems import (
     CHAIN_MOVED,
     CLIENT_NOT_FOUND,
     DEPLOYMENT_NOT_FOUND,
@@ -16,7 +16,7 @@ from api.problems import (
     FieldError,
     ProblemError,
 )
-from api.schemas import AsOf
+from api.schemas.words import AsOf
 from ledger.chain.addresses import checksum, to_canonical
 from ledger.protocol.errors import ChainError
 

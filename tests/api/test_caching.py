@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from api.caching import CHANGING, IMMUTABLE, is_known
+from api.http.caching import CHANGING, IMMUTABLE, is_known
 from api.settings import Settings
 from tests.api.conftest import ROUNDS, SETTINGS, make_run, read, rounds_that_are, serving
 

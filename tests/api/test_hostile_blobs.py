@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from api.voting_view import vector_shown
+from api.answers.votes import vector_shown
 from ledger.blobs.store import MemoryBlobs
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.protocol.documents.vector import ScoreVector, encode_vector

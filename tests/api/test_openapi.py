@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import BaseModel
 
-from api import schemas, schemas_deployments, schemas_rounds
 from api.app import create_app
-from api.problems import MEDIA_TYPE, FieldError, Problem
-from api.schemas import Schema, example_of
+from api.http.problems import MEDIA_TYPE, FieldError, Problem
+from api.schemas import deployments, rounds, words
+from api.schemas.words import Schema, example_of
 from api.settings import Settings
 from ledger.protocol.rules import registry
 from ledger.protocol.types import DropoutReason, Form, IncidentKind, RefusalReason
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 ANSWERS = {
     kind.__name__: kind
-    for module in (schemas, schemas_deployments, schemas_rounds)
+    for module in (words, deployments, rounds)
     for kind in vars(module).values()
     if isinstance(kind, type) and issubclass(kind, Schema)
 } | {"Problem": Problem, "FieldError": FieldError}
@@ -148,10 +148,10 @@ def test_an_example_needs_every_field_to_have_one() -> None:
 
 
 def test_no_number_can_be_infinite_or_nan() -> None:
-    example = example_of(schemas_rounds.Threshold)
+    example = example_of(rounds.Threshold)
     for value in (float("inf"), float("nan")):
         with pytest.raises(ValueError, match="finite number"):
-            schemas_rounds.Threshold.model_validate(example | {"value": value})
+            rounds.Threshold.model_validate(example | {"value": value})
 
 
 def test_the_page_for_people_fetches_nothing_from_elsewhere(client: httpx.Client) -> None:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.paging import MAX_CURSOR, decode_cursor, encode_cursor
-from api.problems import ProblemError
-from api.scanning import SCANNED, Walk
+from api.answers.scanning import SCANNED, Walk
+from api.http.paging import MAX_CURSOR, decode_cursor, encode_cursor
+from api.http.problems import ProblemError
 from tests.api.conftest import CLIENTS, ROUNDS, read, refused, rounds_that_are
 
 if TYPE_CHECKING:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from math import isfinite
 from typing import TYPE_CHECKING, Literal
 
-from api.problems import VOTES_NOT_FOUND, ProblemError
+from api.answers.round import phase_name
+from api.http.problems import VOTES_NOT_FOUND, ProblemError
 from api.reading import hexed
-from api.round_view import phase_name
-from api.schemas import IncidentWhat, RefusalWhy, name_of
-from api.schemas_rounds import (
+from api.schemas.rounds import (
     Certificate,
     EvidenceVote,
     IncidentEntry,
@@ -21,6 +20,7 @@ from api.schemas_rounds import (
     Vector,
     VotesAnswer,
 )
+from api.schemas.words import IncidentWhat, RefusalWhy, name_of
 from ledger.chain.contract.calls import DecideCall
 from ledger.chain.ports import NotServedError
 from ledger.protocol.consensus import primary_place
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from api.round_view import RoundView
+    from api.answers.round import RoundView
     from ledger.blobs.store import BlobReader
     from ledger.protocol import encoding
     from ledger.protocol.documents.incidents import Incident

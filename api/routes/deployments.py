@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from api.caching import respond
-from api.reading import Now, Reading, hexed
-from api.round_view import deployment_path, selection_form
-from api.routes_service import stage_name
-from api.routing import (
+from api.answers.round import deployment_path, selection_form
+from api.http.caching import respond
+from api.http.routing import (
     INVALID,
     NOT_MODIFIED,
     NOT_SERVED,
@@ -19,7 +17,9 @@ from api.routing import (
     declared,
     refuse_unknown,
 )
-from api.schemas_deployments import (
+from api.reading import Now, Reading, hexed
+from api.routes.service import stage_name
+from api.schemas.deployments import (
     ContractParameters,
     ContractState,
     DeploymentAnswer,

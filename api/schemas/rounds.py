@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from api.schemas import (
+from api.schemas.words import (
     Answer,
     Bits,
     BlockNumber,

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from api.reading import hexed
-from api.schemas import DropoutWhy, SelectionForm, name_of
-from api.schemas_rounds import (
+from api.schemas.rounds import (
     AcceptedUpdate,
     AggregationAnswer,
     CommitteeAnswer,
@@ -23,6 +22,7 @@ from api.schemas_rounds import (
     UpdatesAnswer,
     Weight,
 )
+from api.schemas.words import DropoutWhy, SelectionForm, name_of
 from ledger.chain.addresses import checksum
 from ledger.protocol import encoding
 from ledger.protocol.types import NO_DIGEST, DropoutReason, Form, Phase
@@ -30,10 +30,10 @@ from ledger.protocol.types import NO_DIGEST, DropoutReason, Form, Phase
 if TYPE_CHECKING:
     from typing import Literal, TypedDict
 
+    from api.answers.outcomes import Outcome
     from api.deployments import Served
-    from api.outcomes import Outcome
     from api.reading import Reading
-    from api.schemas import AsOf, Status
+    from api.schemas.words import AsOf, Status
     from ledger.audit.history import RoundHistory
     from ledger.chain.contract.events import Recorded
     from ledger.protocol.documents.record import RoundRecord

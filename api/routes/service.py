@@ -7,10 +7,17 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from api.caching import respond
+from api.http.caching import respond
+from api.http.routing import (
+    INVALID,
+    NOT_MODIFIED,
+    NOT_SERVED,
+    UNAVAILABLE,
+    declared,
+    refuse_unknown,
+)
 from api.reading import Now, Reading, hexed
-from api.routing import INVALID, NOT_MODIFIED, NOT_SERVED, UNAVAILABLE, declared, refuse_unknown
-from api.schemas import (
+from api.schemas.words import (
     ChainHead,
     DeploymentStatus,
     Health,

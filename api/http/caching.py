@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from api.reading import Reading
-    from api.schemas import Answer
+    from api.schemas.words import Answer
 
 IMMUTABLE = "public, max-age=31536000, immutable"
 CHANGING = "no-cache"

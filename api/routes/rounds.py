@@ -6,11 +6,8 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from api.caching import respond
-from api.outcomes import Role, newest_round
-from api.problems import REQUEST_INVALID, FieldError, ProblemError
-from api.reading import Now, require_client, require_round
-from api.round_view import (
+from api.answers.outcomes import Role, newest_round
+from api.answers.round import (
     RoundView,
     aggregation_answer,
     committee_answer,
@@ -18,7 +15,11 @@ from api.round_view import (
     summary,
     updates_answer,
 )
-from api.routing import (
+from api.answers.scanning import Walk, read_page
+from api.answers.votes import scores_answer, votes_answer
+from api.http.caching import respond
+from api.http.problems import REQUEST_INVALID, FieldError, ProblemError
+from api.http.routing import (
     INVALID,
     NOT_MODIFIED,
     NOT_SERVED,
@@ -31,9 +32,8 @@ from api.routing import (
     declared,
     refuse_unknown,
 )
-from api.scanning import Walk, read_page
-from api.schemas import Status  # noqa: TC001 - FastAPI reads it
-from api.schemas_rounds import (
+from api.reading import Now, require_client, require_round
+from api.schemas.rounds import (
     AggregationAnswer,
     CommitteeAnswer,
     RoundAnswer,
@@ -42,7 +42,7 @@ from api.schemas_rounds import (
     UpdatesAnswer,
     VotesAnswer,
 )
-from api.voting_view import scores_answer, votes_answer
+from api.schemas.words import Status  # noqa: TC001 - FastAPI reads it
 from ledger.audit.history import read_round
 from ledger.chain.ports import NotServedError
 

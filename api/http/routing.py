@@ -11,9 +11,9 @@ from fastapi import Depends, Path, Query, Request
 from fastapi.routing import APIRoute
 from pydantic import BeforeValidator
 
-from api.paging import MAX_CURSOR
-from api.problems import MEDIA_TYPE, REQUEST_INVALID, FieldError, ProblemError
-from api.scanning import Order
+from api.answers.scanning import Order
+from api.http.paging import MAX_CURSOR
+from api.http.problems import MEDIA_TYPE, REQUEST_INVALID, FieldError, ProblemError
 
 if TYPE_CHECKING:
     from fastapi.dependencies.models import Dependant

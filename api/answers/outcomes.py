@@ -15,7 +15,7 @@ from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
 
 if TYPE_CHECKING:
     from api.deployments import Served
-    from api.schemas import Status
+    from api.schemas.words import Status
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.chain.contract.events import Recorded
     from ledger.protocol.types import ClientId, Digest, RegisteredClient

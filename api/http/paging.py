@@ -12,7 +12,7 @@ import binascii
 import hashlib
 import struct
 
-from api.problems import CURSOR_INVALID, ProblemError
+from api.http.problems import CURSOR_INVALID, ProblemError
 
 VERSION = 1
 MAX_CURSOR = 64

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi.responses import Response
 from pydantic import Field
 
-from api.schemas import Schema
+from api.schemas.words import Schema
 from ledger.protocol.errors import CmflError
 
 if TYPE_CHECKING:

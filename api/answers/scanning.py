@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from api.outcomes import newest_round, read_outcomes
-from api.paging import decode_cursor, encode_cursor
+from api.answers.outcomes import newest_round, read_outcomes
+from api.http.paging import decode_cursor, encode_cursor
 
 if TYPE_CHECKING:
+    from api.answers.outcomes import Outcome, Role
     from api.deployments import Served
-    from api.outcomes import Outcome, Role
-    from api.schemas import Status
+    from api.schemas.words import Status
 
 SCANNED = 200
 _DRAWN = 200_000  # clients whose keys one page may draw, to know who was sampled

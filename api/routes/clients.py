@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from api.caching import respond
-from api.paging import decode_cursor, encode_cursor
-from api.reading import Now, Reading, require_client
-from api.round_view import deployment_path, round_links
-from api.routing import (
+from api.answers.round import deployment_path, round_links
+from api.answers.scanning import Walk, read_page
+from api.http.caching import respond
+from api.http.paging import decode_cursor, encode_cursor
+from api.http.routing import (
     INVALID,
     NOT_MODIFIED,
     NOT_SERVED,
@@ -22,8 +22,8 @@ from api.routing import (
     declared,
     refuse_unknown,
 )
-from api.scanning import Walk, read_page
-from api.schemas_deployments import (
+from api.reading import Now, Reading, require_client
+from api.schemas.deployments import (
     ClientAnswer,
     ClientEntry,
     ClientRound,
@@ -34,8 +34,8 @@ from ledger.chain.addresses import checksum
 from ledger.protocol.encoding import word_client, word_distance
 
 if TYPE_CHECKING:
+    from api.answers.outcomes import Outcome
     from api.deployments import Served
-    from api.outcomes import Outcome
 
 router = APIRouter(
     prefix="/v1/deployments/{address}/clients",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi.openapi.utils import get_openapi
 
-from api.problems import MEDIA_TYPE, FieldError, Problem
+from api.http.problems import MEDIA_TYPE, FieldError, Problem
 
 if TYPE_CHECKING:
     from fastapi import FastAPI

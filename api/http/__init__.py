@@ -1,0 +1,1 @@
+"""What is HTTP here: requests, pages, caching, problems, and the document of it all."""
