@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +16,12 @@ from cli.where import Where
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from ledger.audit.earlier import EarlierAudit
+    from ledger.audit.execution.conduct import Workers
     from ledger.audit.report import AuditReport
+
+MOST_JOBS = 256
+MOST_UNASKED = 4
 
 
 def audit(
@@ -33,6 +39,23 @@ def audit(
         bool,
         typer.Option("--strict", help="Take a remark for something that could not be checked."),
     ] = False,
+    since: Annotated[
+        Path | None,
+        typer.Option(
+            "--since",
+            help="The JSON report of an earlier audit that passed: trust it for its rounds.",
+        ),
+    ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            "--jobs",
+            min=1,
+            max=MOST_JOBS,
+            help=f"Processes that check rounds, each with the blobs of one in memory; as many as "
+            f"there are cores, up to {MOST_UNASKED}, if not given. A short run begins none.",
+        ),
+    ] = None,
     report: Annotated[
         Path | None, typer.Option("--report", help="Write the JSON report to this file.")
     ] = None,
@@ -42,14 +65,17 @@ def audit(
 
     Exit code 0: everything was checked and is true. 1: the record contradicts itself. 3: nothing
     contradicts, but something could not be checked, such as a round whose blobs are gone. With
-    --rpc-url, --address and --blobs nothing of the home is needed.
+    --rpc-url, --address and --blobs nothing of the home is needed. With --since the blobs of rounds
+    that an earlier audit has checked are not read again, and the report says so.
     """
     from ledger.audit.codes import Outcome
     from ledger.audit.report import readable
 
     if report is not None:
         _require_writable(report)
-    result = _audited(Where(home, run, address, rpc_url, chain_id, blobs), head, strict)
+    where = Where(home, run, address, rpc_url, chain_id, blobs)
+    earlier = None if since is None else _earlier(since)
+    result = _audited(where, _Wish(head, strict, earlier, jobs))
     if json:
         print_json(result.as_dict())
     else:
@@ -60,20 +86,71 @@ def audit(
     raise typer.Exit(code[result.outcome] or (0 if written else WRONG))
 
 
-def _audited(where: Where, head: str | None, strict: bool) -> AuditReport:
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """What is asked of an audit.
+
+    Attributes:
+        head: that was kept, 0x-hex; None for none.
+        strict: whether remarks leave it open.
+        earlier: the audit that it builds on; None for none.
+        jobs: processes; None for what the machine has.
+    """
+
+    head: str | None
+    strict: bool
+    earlier: EarlierAudit | None
+    jobs: int | None
+
+
+def _audited(where: Where, wish: _Wish) -> AuditReport:
     from ledger.audit.audit import audit as run_audit
+    from ledger.audit.execution.conduct import AuditProgress, Conduct
     from ledger.protocol.types import Digest
 
-    kept = None if head is None else Digest(bytes.fromhex(head.removeprefix("0x")))
+    kept = None if wish.head is None else Digest(bytes.fromhex(wish.head.removeprefix("0x")))
     with where.reader() as chain, progress() as bar:
         task = bar.add_task("audit", total=None)
+
+        def show(now: AuditProgress) -> None:
+            bar.update(task, completed=now.done, total=now.total)
+
         return run_audit(
             where.ledger(chain),
             where.published(),
-            lambda done, total: bar.update(task, completed=done, total=total),
+            Conduct(progress=show, workers=_workers(where, wish.jobs)),
             head=kept,
-            strict=strict,
+            strict=wish.strict,
+            earlier=wish.earlier,
         )
+
+
+def _workers(where: Where, jobs: int | None) -> Workers | None:
+    """Return the processes of an audit; None for this one alone."""
+    from ledger.audit.execution.conduct import Workers
+    from ledger.distances.fast import usable_cores
+
+    processes = min(usable_cores(), MOST_UNASKED) if jobs is None else jobs
+    if processes == 1:
+        return None
+    return Workers(processes, where.published)
+
+
+def _earlier(path: Path) -> EarlierAudit:
+    """Return the audit behind a report.
+
+    Raises:
+        ConfigurationError: the file cannot be read.
+        EarlierReportError: it is no report that one can build on.
+    """
+    from ledger.audit.earlier import MAX_REPORT_BYTES, read_report
+    from ledger.home import read_file
+
+    try:
+        data = read_file(path, MAX_REPORT_BYTES)
+    except OSError as error:
+        raise ConfigurationError(f"--since {path}: {error.strerror}") from error
+    return read_report(data)
 
 
 def _require_writable(path: Path) -> None:

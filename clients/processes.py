@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import queue
-import signal
-import threading
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing.connection import wait as wait_for
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
+from ledger.processes import follow_parent as end_with_parent
 from ledger.protocol.errors import CmflError
 
 if TYPE_CHECKING:
@@ -37,12 +34,10 @@ class StoppedError(Exception):
 
 def follow_parent() -> None:
     """Let a worker process live no longer than its parent, which alone minds interrupts."""
-    # Ctrl-C reaches every process of the terminal; the parent decides what it means.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with_parent()
     # Locks that libraries make (tqdm, for torch.fx) have no name that way: a process that is killed
     # would leave it behind, and the resource tracker complain of it.
     multiprocessing.set_start_method("fork", force=True)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
 class Workers(Protocol):
@@ -194,12 +189,3 @@ class _Worker:
             raise StoppedError
         cls.reports.put(report)
         cls.sent += 1
-
-
-def _end_with_parent() -> None:
-    # A pool's workers wait for ever on a queue that they keep open themselves: a parent killed
-    # outright would leave them behind.
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        wait_for([parent.sentinel])
-        os._exit(1)

@@ -20,21 +20,35 @@ _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 _NO_BRACKET = re.compile(r"[^][{}]+")
 
 
-def parse_json(data: bytes | str, refuse_constant: Callable[[str], object] | None = None) -> Any:
+def parse_json(
+    data: bytes | str,
+    refuse_constant: Callable[[str], object] | None = None,
+    *,
+    unique_keys: bool = False,
+) -> Any:
     """Return what a JSON document says.
 
     Args:
         data: the document, in UTF-8 where it is bytes.
         refuse_constant: raises ValueError at NaN and Infinity; None to read them.
+        unique_keys: refuse a map that has a key twice, of which readers take one or the other.
 
     Raises:
-        ValueError: it is no JSON, or nested too deeply.
+        ValueError: it is no JSON, nested too deeply, or has a key twice that may come once.
     """
     text = data if isinstance(data, str) else data.decode("utf-8")
     # Nothing is nested more deeply than it has brackets; most documents have few.
     if text.count("[") + text.count("{") > DEEPEST:
         _require_shallow(text)
-    return json.loads(text, parse_constant=refuse_constant)
+    pairs = _unique if unique_keys else None
+    return json.loads(text, parse_constant=refuse_constant, object_pairs_hook=pairs)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a map has a key twice")
+    return found
 
 
 def _require_shallow(text: str) -> None:

@@ -25,6 +25,7 @@ from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
+    from io import BufferedReader
     from pathlib import Path
 
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -331,15 +332,33 @@ def read_file(path: Path, limit: int) -> bytes:
     Raises:
         OSError: there is no file, or it cannot be read; `filename` is the path.
     """
+    with _naming(path), open_file(path) as file:
+        return file.read(limit + 1)
+
+
+@contextmanager
+def open_file(path: Path) -> Iterator[BufferedReader]:
+    """Open a file for reading, at once: a pipe or a device under its name holds nobody up.
+
+    Args:
+        path: of the file.
+
+    Yields:
+        The file.
+
+    Raises:
+        OSError: there is no file, or it cannot be opened; `filename` is the path.
+    """
     with _naming(path):
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise OSError(errno.EINVAL, "it is no file, but a folder, a pipe or a device")
-            with os.fdopen(descriptor, "rb", closefd=False) as file:
-                return file.read(limit + 1)
-        finally:
-            os.close(descriptor)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            said = "it is no file, but a folder, a pipe or a device"
+            raise OSError(errno.EINVAL, said, str(path))
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            yield file
+    finally:
+        os.close(descriptor)
 
 
 def read_text(path: Path, limit: int) -> str:

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterator
+
+    from tests.audit.runs import Run
 
 ALLOWED_SKIPS = ("CUDA", "shared/data", "shared/paper")
 """What continuous integration need not have: a GPU, the data sets, the paper's source."""
@@ -34,3 +36,13 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
         report.outcome = "failed"
         report.longrepr = f"skipped where every system part should be installed: {reason}"
     return report
+
+
+@pytest.fixture(scope="session")
+def honest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """One honest run for all tests; nobody may change it."""
+    from tests.audit.honest import honest_run
+
+    run = honest_run(tmp_path_factory.mktemp("honest"))
+    with run.chain:
+        yield run

@@ -7,6 +7,9 @@ its blobs by the functions that members call before they vote (`ledger.protocol.
 
 Here everything is read, of one snapshot of the chain, and made into observations; the ten steps
 (`steps/`, in the order of `steps/order.py`) say what of it contradicts, is missing or was done.
+What follows from one round after the other (transactions, seeds, heads) is read in this process;
+records and blobs of decided rounds may be checked by several (`execution/`). No more blobs are held
+than those of the rounds that are being checked.
 
 Three answers: *passed*, everything was checked and is true; *failed*, something contradicts;
 *incomplete*, nothing contradicts, but not everything could be checked. A chain that does not serve
@@ -15,99 +18,198 @@ something contradicts nothing, and neither does what rests on a block that may b
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ledger.audit.codes import Count
-from ledger.audit.evidence.archive import Archive
+from ledger.audit.earlier import Brought
+from ledger.audit.evidence.archive import Archive, unnamed
+from ledger.audit.evidence.models import ModelChain
+from ledger.audit.execution.checker import RoundChecker
+from ledger.audit.execution.conduct import Conduct
+from ledger.audit.execution.pool import checking_in
+from ledger.audit.execution.tasks import CheckedRound, Milestone, RoundTask
 from ledger.audit.finality import Anchor
 from ledger.audit.findings import AuditLog
+from ledger.audit.observations import AppearedPayload
 from ledger.audit.report import REPORT_VERSION, AuditReport, KeptHeadFound
 from ledger.audit.run import RunReader, unreadable
 from ledger.audit.sentences import hexed
-from ledger.audit.steps.order import STEPS
+from ledger.audit.steps.order import said_by_steps
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.distances.fast import fast_distances, usable_cores
+from ledger.protocol.encoding import commitment_of
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
+    from ledger.audit.earlier import EarlierAudit
+    from ledger.audit.execution.pool import Seen, Told
+    from ledger.audit.execution.tasks import MissingPayload
     from ledger.audit.observations import KeptHead, Observation
     from ledger.blobs.store import BlobReader
-    from ledger.protocol.rules.distance.rule import Distances
+    from ledger.chain.ports import ChainReader
     from ledger.protocol.types import Digest
+
+MOST_COMPARED = 200_000
+"""Of blobs that nobody names and payloads that are recorded as missing, pairs that are compared."""
 
 
 def audit(
     ledger: CommitteeLedger,
     blobs: BlobReader,
-    progress: Callable[[int, int], None] | None = None,
+    conduct: Conduct | None = None,
     *,
     head: Digest | None = None,
     strict: bool = False,
-    distances: Distances | None = None,
+    earlier: EarlierAudit | None = None,
 ) -> AuditReport:
     """Return what an audit of all ended rounds found, as of the chain's present head.
 
     Args:
         ledger: the contract, on a chain to read from.
         blobs: what everybody published.
-        progress: called with each audited round and the number of ended rounds.
+        conduct: who watches, and in how many processes; None for nobody, and in this one.
         head: a head of this run that the auditor has kept, of any round; None for none.
         strict: take what can be told neither true nor false for something left open.
-        distances: how true distances are computed; None for the fastest that is here, on all cores.
+        earlier: an audit that is trusted for the rounds that it has checked; None for none.
 
     Returns:
-        The report; nothing that chain or blobs answer raises.
+        The report, the same whoever watches and however many processes; nothing that chain or
+        blobs answer raises.
+
+    Raises:
+        EarlierReportError: the earlier audit is not one of this run that can be built on.
+        AuditCancelledError: whoever watches does not want it any more.
+        WorkerEndedError: a process ended before its work: there is no verdict.
     """
-    log, archive = AuditLog(), Archive(blobs)
-    standing = _unread(ledger)
-    reader: RunReader | None = None
-    has_stayed = False
-    try:
-        with ledger.chain.snapshot() as chain:
-            anchor = Anchor.read(chain)
-            standing |= _as_of(anchor)
-            view = CommitteeLedger(chain, ledger.address, ledger.from_block)
-            computed = distances or fast_distances(usable_cores())
-            reader = RunReader(view, archive, anchor, head, progress, computed)
-            for seen in reader.observe():
-                _judge(seen, log, is_final=anchor.is_final(seen.block))
-            for changed in anchor.changes(chain):
-                _judge(changed, log)
-            has_stayed = anchor.holds(chain)
-            if not has_stayed:
-                log.withdraw()
-    except ChainError as error:
-        for seen in unreadable(error):
-            _judge(seen, log)
-    log.counts[Count.BLOBS] = archive.blobs_read
-    log.counts[Count.BYTES] = archive.bytes_read
-    kept = None
-    if reader is not None:
-        standing |= reader.standing
-        standing["final_head"] = standing["final_head"] if has_stayed else ""
-        log.counts[Count.TRANSACTIONS] = reader.applied
-        log.counts[Count.OPEN_COMMITMENTS] = reader.open_commitments
-        kept = reader.kept
-    return AuditReport(
-        version=REPORT_VERSION,
-        deployment=standing,
-        rounds=0 if reader is None else reader.rounds,
-        steps=log.steps(),
-        findings=tuple(log.findings),
-        finding_counts={str(kind): n for kind, n in sorted(log.finding_counts.items())},
-        counts={str(count): n for count, n in sorted(log.counts.items()) if n},
-        kept=None if head is None else _shown(head, kept),
-        strict=strict,
-    )
+    if earlier is not None:
+        earlier.require_of(ledger, strict=strict)
+    carried_out = _Audit(ledger, blobs, conduct or Conduct(), Brought(head, earlier))
+    carried_out.read()
+    return carried_out.report(strict=strict)
 
 
-def _judge(seen: Observation, log: AuditLog, *, is_final: bool = True) -> None:
-    """Let every step say what it makes of an observation."""
-    for step in STEPS:
-        for said in step.check(seen):
-            log.take(step.NUMBER, said, is_final=is_final)
+class _Audit:
+    """One audit: what it has been told so far, and by whom."""
+
+    def __init__(
+        self, ledger: CommitteeLedger, blobs: BlobReader, conduct: Conduct, brought: Brought
+    ) -> None:
+        self._ledger = ledger
+        self._blobs = blobs
+        self._conduct = conduct
+        self._brought = brought
+        self._log = AuditLog()
+        self._archive = Archive(blobs)
+        self._standing = _unread(ledger)
+        self._reader: RunReader | None = None
+        self._missing: list[MissingPayload] = []
+        self._has_stayed = False
+
+    def read(self) -> None:
+        """Read all, as far as the chain serves it, and let every step judge it."""
+        try:
+            with self._ledger.chain.snapshot() as chain:
+                self._read(chain, Anchor.read(chain))
+        except ChainError as error:
+            for seen in unreadable(error):
+                self._judge(seen)
+
+    def report(self, *, strict: bool) -> AuditReport:
+        """Return what was found."""
+        log, reader, archive = self._log, self._reader, self._archive
+        head, earlier = self._brought.head, self._brought.earlier
+        log.counts[Count.BLOBS] += archive.blobs_read
+        log.counts[Count.BYTES] += archive.bytes_read
+        kept, built_on = None, None
+        if reader is not None:
+            self._standing |= reader.standing
+            self._standing["final_head"] = self._standing["final_head"] if self._has_stayed else ""
+            log.counts[Count.TRANSACTIONS] = reader.applied
+            log.counts[Count.OPEN_COMMITMENTS] = reader.open_commitments
+            kept = reader.kept
+        if earlier is not None:
+            trusted = 0 if reader is None else reader.trusted
+            is_found = reader is not None and reader.is_found
+            built_on = earlier.built_on(trusted, is_found=is_found)
+        return AuditReport(
+            version=REPORT_VERSION,
+            deployment=self._standing,
+            rounds=0 if reader is None else reader.rounds,
+            steps=log.steps(),
+            findings=tuple(log.findings),
+            finding_counts={str(kind): n for kind, n in sorted(log.finding_counts.items())},
+            counts={str(count): n for count, n in sorted(log.counts.items()) if n},
+            kept=None if head is None else _shown(head, kept),
+            strict=strict,
+            built_on=built_on,
+        )
+
+    def _read(self, chain: ChainReader, anchor: Anchor) -> None:
+        self._standing |= _as_of(anchor)
+        view = CommitteeLedger(chain, self._ledger.address, self._ledger.from_block)
+        models = ModelChain()
+        reader = RunReader(view, self._archive, models, anchor, self._brought, self._conduct)
+        self._reader = reader
+        with self._checking(models) as checked:
+            for seen in checked(reader.observe()):
+                self._take(seen, anchor)
+        for appeared in self._appeared() if reader.is_whole else ():
+            self._judge(appeared, is_final=anchor.is_final(appeared.block))
+        for changed in anchor.changes(chain):
+            self._judge(changed)
+        self._has_stayed = anchor.holds(chain)
+        if not self._has_stayed:
+            self._log.withdraw()
+
+    def _checking(
+        self, models: ModelChain
+    ) -> AbstractContextManager[Callable[[Iterator[Seen]], Iterator[Told]]]:
+        """Return what puts what is found of decided rounds in their place."""
+        workers, distances = self._conduct.workers, self._conduct.distances
+        fresh = partial(RoundChecker, self._blobs, distances or fast_distances(usable_cores()))
+        if workers is not None:
+            return checking_in(workers, distances, fresh(models), fresh)
+        return nullcontext(partial(_in_turn, fresh(models)))
+
+    def _take(self, seen: Told, anchor: Anchor) -> None:
+        match seen:
+            case CheckedRound():
+                is_final = anchor.is_final(seen.block)
+                for step, said in seen.said:
+                    self._log.take(step, said, is_final=is_final)
+                self._log.counts[Count.BLOBS] += seen.blobs_read
+                self._log.counts[Count.BYTES] += seen.bytes_read
+                self._archive.named.update(seen.named)
+                self._missing += seen.missing
+            case Milestone(done, total):
+                if self._conduct.progress is not None:
+                    self._conduct.progress(self._log.progress(done, total))
+                self._conduct.go_on()
+            case _:
+                self._judge(seen, is_final=anchor.is_final(seen.block))
+
+    def _judge(self, seen: Observation, *, is_final: bool = True) -> None:
+        """Let every step say what it makes of an observation."""
+        for step, said in said_by_steps(seen):
+            self._log.take(step, said, is_final=is_final)
+
+    def _appeared(self) -> Iterator[AppearedPayload]:
+        """Yield payloads that are recorded as missing and are there, where the store can tell."""
+        blobs = unnamed(self._blobs, self._archive.named) if self._missing else ()
+        for one in self._missing[: MOST_COMPARED // max(1, len(blobs))]:
+            for digest in blobs:
+                if commitment_of(one.client, digest) == one.commitment:
+                    yield AppearedPayload(one.block, one.round, one.client, digest)
+
+
+def _in_turn(checker: RoundChecker, seen: Iterator[Seen]) -> Iterator[Told]:
+    for one in seen:
+        yield checker.check(one) if isinstance(one, RoundTask) else one
 
 
 def _unread(ledger: CommitteeLedger) -> dict[str, Any]:

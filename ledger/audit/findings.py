@@ -6,7 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from ledger.audit.codes import Need, StepOutcome
+from ledger.audit.codes import Need, Step, StepOutcome
+from ledger.audit.execution.conduct import AuditProgress, StepProgress
 from ledger.audit.report import (
     MOST_FINDINGS,
     MOST_NAMED,
@@ -19,7 +20,6 @@ from ledger.audit.report import (
 from ledger.audit.steps.order import STEPS
 
 if TYPE_CHECKING:
-    from ledger.audit.codes import Step
     from ledger.audit.report import Said
 
 
@@ -64,6 +64,15 @@ class AuditLog:
         self._contradictions.clear()
         self._contradiction_counts.clear()
 
+    def progress(self, done: int, total: int) -> AuditProgress:
+        """Return how far the audit has come.
+
+        Args:
+            done: rounds that all steps have seen.
+            total: rounds that have ended.
+        """
+        return AuditProgress(done, total, tuple(self._so_far(step) for step in Step))
+
     def steps(self) -> tuple[StepReport, ...]:
         """Return the ten steps as they stand."""
         return tuple(self._step(step.NUMBER, step.TITLE) for step in STEPS)
@@ -81,16 +90,25 @@ class AuditLog:
         if len(self.findings) < MOST_FINDINGS:
             self.findings.append(finding)
 
-    def _step(self, step: Step, title: str) -> StepReport:
-        outcome = StepOutcome.PASSED
-        if self._missing_counts[step]:
-            outcome = StepOutcome.NOT_CHECKABLE
+    def _outcome(self, step: Step) -> StepOutcome:
         if self._contradiction_counts[step]:
-            outcome = StepOutcome.FAILED
+            return StepOutcome.FAILED
+        return StepOutcome.NOT_CHECKABLE if self._missing_counts[step] else StepOutcome.PASSED
+
+    def _so_far(self, step: Step) -> StepProgress:
+        outcome = self._outcome(step)
+        return StepProgress(
+            number=step,
+            outcome=None if outcome is StepOutcome.PASSED else outcome,
+            contradictions=self._contradiction_counts[step],
+            missing_count=self._missing_counts[step],
+        )
+
+    def _step(self, step: Step, title: str) -> StepReport:
         return StepReport(
             number=step,
             title=title,
-            outcome=outcome,
+            outcome=self._outcome(step),
             contradiction=self._contradictions.get(step),
             contradictions=self._contradiction_counts[step],
             missing=tuple(self._missing.get(step, ())),

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ledger.protocol.ledger_state import StatementKind
     from ledger.protocol.types import ClientId, DropoutReason, Phase, RefusalReason
 
-REPORT_VERSION = 2
+REPORT_VERSION = 3
 MOST_NAMED = 50
 """Missing things that a step names; of the others only the number is kept."""
 MOST_FINDINGS = 10_000
@@ -254,6 +254,49 @@ class KeptHeadFound:
 
 
 @dataclass(frozen=True, slots=True)
+class BuiltOn:
+    """The earlier audit that this one trusts for the first rounds.
+
+    Attributes:
+        report: sha256 of its report's bytes, 0x-hex.
+        head: of the ledger, as it ended, 0x-hex.
+        block: number of the newest block that it read.
+        block_hash: of that block, 0x-hex.
+        rounds: whose records, blobs, distances and models are taken from it: 1 to this one.
+        audits: how many audits stand behind it, its own among them.
+        found: whether the run was found to stand where it ended.
+    """
+
+    report: str
+    head: str
+    block: int
+    block_hash: str
+    rounds: int
+    audits: int
+    found: bool
+
+    @property
+    def sentence(self) -> str:
+        """All of it as one sentence."""
+        return sentences.built_on(
+            self.rounds, self.audits, self.head, self.report, is_found=self.found
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain data for JSON."""
+        return {
+            "report": self.report,
+            "head": self.head,
+            "block": self.block,
+            "block_hash": self.block_hash,
+            "rounds": self.rounds,
+            "audits": self.audits,
+            "found": self.found,
+            "sentence": self.sentence,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class AuditReport:
     """The result of an audit.
 
@@ -261,13 +304,15 @@ class AuditReport:
         version: of this report's format.
         deployment: which contract on which chain, and where it stands; the block and the head
             that all of the report is as of.
-        rounds: how many ended rounds were audited, from round 1 on.
+        rounds: how many rounds have ended, all of them audited: those that `built_on` names by
+            an earlier audit.
         steps: the ten steps in order.
         findings: who was caught at what, in the order of rounds.
         finding_counts: number of findings by kind, those not kept too.
         counts: what was read and recomputed.
         kept: what became of the head that the auditor had kept; None if none was given.
         strict: whether what can be told neither true nor false leaves the audit incomplete.
+        built_on: the earlier audit that was trusted for the first rounds; None if none was.
     """
 
     version: int
@@ -279,6 +324,7 @@ class AuditReport:
     counts: Mapping[str, int]
     kept: KeptHeadFound | None = None
     strict: bool = False
+    built_on: BuiltOn | None = None
 
     @property
     def outcome(self) -> Outcome:
@@ -304,6 +350,8 @@ class AuditReport:
             "version": self.version,
             "outcome": str(self.outcome),
             "strict": self.strict,
+            "whole": self.built_on is None,
+            "built_on": None if self.built_on is None else self.built_on.as_dict(),
             "deployment": dict(self.deployment),
             "kept_head": None if self.kept is None else self.kept.as_dict(),
             "remarks": self.remarks,
@@ -334,8 +382,10 @@ def readable(report: AuditReport) -> list[str]:
     ]
     if report.kept is not None:
         lines += [report.kept.sentence, ""]
+    if report.built_on is not None:
+        lines += [report.built_on.sentence, ""]
     for step in report.steps:
-        lines += _step_lines(step)
+        lines += step_lines(step)
     lines += _finding_lines(
         report, "Who was caught at what, or failed to deliver:", set(FindingKind) - REMARKS
     )
@@ -355,7 +405,12 @@ def _whom(round_number: int | None, clients: tuple[ClientId, ...]) -> str:
     return f"{', '.join(who)}: " if who else ""
 
 
-def _step_lines(step: StepReport) -> list[str]:
+def step_lines(step: StepReport) -> list[str]:
+    """Return one of the ten steps as lines of text.
+
+    Args:
+        step: as it ended.
+    """
     lines = [f"{step.number:2d} {step.title:<36} {step.outcome}"]
     if step.contradiction is not None:
         lines.append(f"     {step.contradiction.sentence}")
@@ -373,7 +428,7 @@ def _finding_lines(report: AuditReport, title: str, kinds: AbstractSet[FindingKi
     if not counts:
         return []
     found = [finding for finding in report.findings if finding.kind in kinds][:MOST_NAMED]
-    lines = ["", title, *(f"  {_finding_line(finding)}" for finding in found)]
+    lines = ["", title, *(f"  {finding_line(finding)}" for finding in found)]
     rest = sum(counts.values()) - len(found)
     if rest > 0:
         named = ", ".join(f"{n} {kind}" for kind, n in counts.items())
@@ -381,7 +436,12 @@ def _finding_lines(report: AuditReport, title: str, kinds: AbstractSet[FindingKi
     return lines
 
 
-def _finding_line(finding: Finding) -> str:
+def finding_line(finding: Finding) -> str:
+    """Return a finding as one line of text.
+
+    Args:
+        finding: who was caught at what.
+    """
     evidence = f" ({' '.join(finding.evidence)})"
     return (
         f"{_whom(finding.round, finding.clients) or 'the run: '}{finding.kind}"
@@ -392,7 +452,7 @@ def _finding_line(finding: Finding) -> str:
 
 def _verdict(report: AuditReport) -> str:
     if report.outcome is Outcome.PASSED:
-        return f"PASSED: all ten steps hold for all {report.rounds} rounds"
+        return _passed(report)
     failed = _numbers(report, StepOutcome.FAILED)
     if failed:
         one = len(failed) == 1
@@ -405,6 +465,18 @@ def _verdict(report: AuditReport) -> str:
     one = len(lacking) == 1
     lack = f"step {lacking[0]} lacks" if one else f"steps {', '.join(lacking)} lack"
     return f"INCOMPLETE: nothing contradicts, but {lack} what to check by"
+
+
+def _passed(report: AuditReport) -> str:
+    if report.built_on is None:
+        return f"PASSED: all ten steps hold for all {report.rounds} rounds"
+    trusted = report.built_on.rounds
+    if trusted == report.rounds:
+        return "PASSED: nothing has ended since the earlier audit, which this one trusts"
+    return (
+        f"PASSED: all ten steps hold for rounds {trusted + 1} to {report.rounds}, on an earlier "
+        f"audit, which this one trusts"
+    )
 
 
 def _numbers(report: AuditReport, outcome: StepOutcome) -> list[str]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from ledger.audit.codes import Fact, Need
-from ledger.audit.evidence.models import ModelChain
+from ledger.audit.earlier import EarlierReportError
 from ledger.audit.evidence.reader import RoundReader
+from ledger.audit.execution.tasks import Milestone
 from ledger.audit.observations import (
     Disagreement,
     Happened,
@@ -26,17 +27,20 @@ from ledger.chain.ports import ChainDamagedError, ChainUnreachableError, NotServ
 from ledger.protocol import rounds
 from ledger.protocol.errors import ChainError, Refusal
 from ledger.protocol.ledger_state import ClientBanned, RoundAbandoned, RoundDecided, Stage
+from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
+    from ledger.audit.earlier import Brought, EarlierAudit
     from ledger.audit.evidence.archive import Archive
+    from ledger.audit.evidence.models import ModelChain
+    from ledger.audit.execution.conduct import Conduct
+    from ledger.audit.execution.pool import Seen
     from ledger.audit.finality import Anchor
     from ledger.audit.observations import Observation
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.protocol.ledger_state import LedgerState
-    from ledger.protocol.rules.distance.rule import Distances
-    from ledger.protocol.types import Digest
 
 _MOVING_THE_HEAD = (RoundDecided, RoundAbandoned, ClientBanned)
 
@@ -57,8 +61,11 @@ class NotedBlock(Protocol):
 class SelfChecking(Protocol):
     """A chain that is a file: it can say whether it still is what the EVM made."""
 
-    def verify(self) -> None:
+    def verify(self, *, progress: Callable[[int], None] | None = None) -> None:
         """Accept the whole chain, or name its first contradiction.
+
+        Args:
+            progress: called with each block number that has been checked.
 
         Raises:
             ChainDamagedError: names the block, and what is wrong with it.
@@ -78,10 +85,13 @@ class Acknowledging(Protocol):
 
 
 class RunReader:
-    """Reads a run once, from its chain and its blobs.
+    """Reads a run once, from its chain; what was published of its rounds is left to be checked.
 
     Attributes:
         rounds: how many rounds have ended.
+        trusted: how many of them an earlier audit has checked.
+        is_whole: whether the run was read to its end.
+        is_found: whether it was found to stand where the earlier audit ended.
         applied: transactions that the specification accepts.
         open_commitments: commitments of the round that has not ended.
         standing: what was deployed, and where it stands, as plain data.
@@ -92,35 +102,44 @@ class RunReader:
         self,
         ledger: CommitteeLedger,
         archive: Archive,
+        models: ModelChain,
         anchor: Anchor,
-        kept: Digest | None,
-        progress: Callable[[int, int], None] | None,
-        distances: Distances,
+        brought: Brought,
+        conduct: Conduct,
     ) -> None:
         self.rounds = 0
+        self.trusted = 0
+        self.is_whole = False
+        self.is_found = False
         self.applied = 0
         self.open_commitments = 0
         self.standing: dict[str, Any] = {}
         self.kept: KeptHead | None = None
         self._ledger = ledger
         self._archive = archive
+        self._models = models
         self._anchor = anchor
-        self._wanted = kept
-        self._progress = progress
-        self._distances = distances
+        self._wanted = brought.head
+        self._earlier = brought.earlier
+        self._earlier_block = -1 if brought.earlier is None else brought.earlier.block
+        self._conduct = conduct
         self._settled: LedgerState | None = None
         self._stood_by = ledger.from_block
+        self._left_off = Digest(bytes(32))
 
-    def observe(self) -> Iterator[Observation]:
+    def observe(self) -> Iterator[Seen]:
         """Yield all that there is to see, as far as the chain serves it."""
-        is_whole = False
         try:
             yield from self._file()
-            is_whole = yield from self._run()
+            self.is_whole = yield from self._run()
+            if self.is_whole and self._earlier is not None:
+                yield from self._where_earlier_ended(self._earlier)
         except ChainError as error:
             yield from unreadable(error)
+        if not self.is_whole and self._earlier is not None:
+            yield Unserved(0, Need.KEPT_HEAD, detail=hexed(self._earlier.head))
         if self._wanted is not None and self.kept is None:
-            if is_whole:
+            if self.is_whole:
                 yield KeptHead(self._anchor.head.number, self._wanted, None)
             else:
                 yield Unserved(0, Need.KEPT_HEAD, detail=hexed(self._wanted))
@@ -130,7 +149,7 @@ class RunReader:
         chain, head = self._ledger.chain, self._anchor.head.number
         if isinstance(chain, SelfChecking):
             try:
-                chain.verify()
+                chain.verify(progress=lambda _block: self._conduct.go_on())
             except ChainDamagedError as error:
                 yield Disagreement(0, Fact.CHAIN_FILE, true=str(error))
             except ChainError as error:
@@ -147,12 +166,11 @@ class RunReader:
             if found != noted.hash:
                 yield RolledBack(0, head, noted.number, noted.hash, found)
 
-    def _run(self) -> Generator[Observation, None, bool]:
+    def _run(self) -> Generator[Seen, None, bool]:
         """Yield the run from its deployment on; return whether it was read to its end."""
-        models = ModelChain(self._archive)
         start: RunStart | None = None
         self._stood_by = self._creation()
-        for seen in read_start(self._ledger, self._archive, models, self._stood_by):
+        for seen in read_start(self._ledger, self._archive, self._models, self._stood_by):
             yield seen
             start = seen if isinstance(seen, RunStart) else None
         if start is None:
@@ -164,7 +182,7 @@ class RunReader:
         if start.document is None:
             config = hexed(start.recorded.config)
             yield Unserved(start.block, Need.PARAMETERS, detail=config)
-        reader = RoundReader(start, self._archive, models, self._distances)
+        reader = RoundReader(start)
         replay = Replay(self._ledger, rounds.deployed(start.deployment, start.domain))
         self._settled = replay.state
         try:
@@ -178,23 +196,26 @@ class RunReader:
             self.applied, self.open_commitments = replay.applied, replay.open_commitments()
             self.standing |= _stands(replay)
             self.standing["final_head"] = self._final_head()
-        yield from reader.appeared()
         return True
 
-    def _replayed(self, replay: Replay, reader: RoundReader) -> Iterator[Observation]:
+    def _replayed(self, replay: Replay, reader: RoundReader) -> Iterator[Seen]:
         """Yield what the transactions did, and where the contract says that they lead."""
         head, final = self._anchor.head.number, self._anchor.final_number
         stands = self._state(head)
-        believes_registry = False
+        believes_registry, is_trusted = False, self._earlier is not None
+        self._left_off = replay.state.head
         self._note(KeptHead(self._stood_by, replay.state.head, 0))
         for seen in replay.observe(head):
             if seen.block <= final:
                 self._settled, believes_registry = replay.state, replay.believes_registry
+            is_trusted = is_trusted and seen.block <= self._earlier_block
+            if is_trusted:
+                self._left_off = replay.state.head
             if isinstance(seen, ReplayedRound):
-                yield from reader.observe(seen)
+                yield from reader.observe(seen, is_trusted=is_trusted)
                 self.rounds = reader.ended
-                if self._progress is not None:
-                    self._progress(seen.round, _ended(stands, self.rounds))
+                self.trusted += is_trusted
+                yield Milestone(self.rounds, _ended(stands, self.rounds))
                 continue
             if isinstance(seen, Happened) and isinstance(seen.event, _MOVING_THE_HEAD):
                 event = seen.event
@@ -209,6 +230,41 @@ class RunReader:
             stood = self._state(final)
             if isinstance(stood, Snapshot):
                 yield StateRead(final, stood, self._settled or replay.state, believes_registry)
+
+    def _where_earlier_ended(self, earlier: EarlierAudit) -> Iterator[Observation]:
+        """Yield how block and head differ from those that an earlier audit has ended with.
+
+        Raises:
+            EarlierReportError: its report counts other rounds up to that very head.
+            ChainUnreachableError: the node went away.
+        """
+        number = earlier.block
+        if number > self._anchor.head.number:
+            yield KeptHead(self._anchor.head.number, earlier.head, None)
+            return
+        try:
+            block = self._ledger.chain.block(number)
+        except ChainUnreachableError:
+            raise
+        except ChainDamagedError as error:
+            yield Disagreement(number, Fact.BLOCK_UNREADABLE, str(number), true=str(error))
+            return
+        except ChainError as error:
+            yield Unserved(number, Need.BLOCK, detail=f"{number}: {error}")
+            return
+        subject = str(number)
+        if block.hash != earlier.block_hash:
+            recorded, true = hexed(earlier.block_hash), hexed(block.hash)
+            yield Disagreement(number, Fact.EARLIER_BLOCK, subject, recorded, true)
+        if self._left_off != earlier.head:
+            recorded, true = hexed(earlier.head), hexed(self._left_off)
+            yield Disagreement(number, Fact.EARLIER_HEAD, subject, recorded, true)
+        self.is_found = (block.hash, self._left_off) == (earlier.block_hash, earlier.head)
+        if self.is_found and self.trusted != earlier.rounds:
+            raise EarlierReportError(
+                f"the earlier report says that {earlier.rounds} rounds had ended by the head "
+                f"{hexed(earlier.head)}; {self.trusted} had: it was changed, or is no report"
+            )
 
     def _creation(self) -> int:
         """Return a block by which the contract stood; the newest where nobody knows an older one.

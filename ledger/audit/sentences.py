@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from ledger.audit.codes import BlobKind, Fact, FindingKind, Need
 from ledger.protocol.ledger_state import StatementKind
-from ledger.protocol.types import DropoutReason, IncidentKind, Phase, RefusalReason
+from ledger.protocol.types import DropoutReason, RefusalReason
+from ledger.words import DROPOUTS, PHASES, REFUSALS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,38 +19,13 @@ if TYPE_CHECKING:
 MOST_CHARACTERS = 300
 """Of a text that others wrote, a sentence holds no more."""
 
-DROPOUTS: dict[DropoutReason, str] = {
-    DropoutReason.NO_COMMITMENT: "it had not committed by the closing block",
-    DropoutReason.PAYLOAD_MISSING: "its payload was missing",
-    DropoutReason.PAYLOAD_MALFORMED: "its payload is no update of the model",
-}
-
-REFUSALS: dict[RefusalReason, str] = {
-    RefusalReason.NOT_A_VECTOR: "what it published is no score vector",
-    RefusalReason.OF_ANOTHER: "its vector is of another round, member or base",
-    RefusalReason.NO_USABLE_UPDATE: "it has no update to score by",
-    RefusalReason.OTHER_CLIENTS: "its vector scores other clients than it claims",
-    RefusalReason.OUT_OF_RANGE: "a distance is out of range",
-    RefusalReason.FALSE_DISTANCE: "a distance is false",
-    RefusalReason.TWO_VECTORS: "it signed two different vectors",
-}
-
-PHASES: dict[Phase, str] = {Phase.AGGREGATION: "the aggregation", Phase.ELECTION: "the election"}
-
-INCIDENTS: dict[IncidentKind, str] = {
-    IncidentKind.SILENT: "sent no request as primary",
-    IncidentKind.NO_QUORUM: "found no quorum for its request",
-    IncidentKind.WRONG_PROPOSAL: "signed a wrong request",
-    IncidentKind.EQUIVOCATION: "signed two different votes",
-}
-
 _STATEMENTS: dict[StatementKind, str] = {
     StatementKind.REQUEST: "requests",
     StatementKind.REPLY: "replies",
     StatementKind.SCORES: "score vectors",
 }
 
-KEPT = frozenset({Fact.ROLLED_BACK, Fact.KEPT_HEAD})
+KEPT = frozenset({Fact.ROLLED_BACK, Fact.KEPT_HEAD, Fact.EARLIER_BLOCK, Fact.EARLIER_HEAD})
 """Contradictions of what was kept beside the record, not of what it says itself."""
 
 _CONTRADICTIONS: dict[Fact, tuple[str, str]] = {
@@ -63,6 +39,14 @@ _CONTRADICTIONS: dict[Fact, tuple[str, str]] = {
         "the head {recorded} was kept as one of this run",
         "none of its heads up to block {subject} is that one: it does not reach it, as an older "
         "copy of the run does not, or it is another run",
+    ),
+    Fact.EARLIER_BLOCK: (
+        "the earlier audit ended with block {subject}, {recorded}",
+        "that block is {true} here: another branch, or another chain",
+    ),
+    Fact.EARLIER_HEAD: (
+        "the earlier audit ended with block {subject} and the head {recorded}",
+        "the transactions up to there lead to {true}",
     ),
     Fact.STATE_UNREADABLE: ("the contract says where it stands", "it does not: {true}"),
     Fact.STATE: (
@@ -215,6 +199,9 @@ _FINDINGS: dict[FindingKind, str] = {
     FindingKind.BAN: "it was banned for two different {statements}{place}",
     FindingKind.EMPTY_SEAT: "its seat is empty: it was banned before the round",
     FindingKind.SILENT_MEMBER: "no scores of this member are recorded",
+    FindingKind.SCORES_NOT_DUE: (
+        "no scores of it are due: its update, all zeros, has no distances that tell anything"
+    ),
     FindingKind.DROPOUT: "it was left out: {reason}",
     FindingKind.STRAY_COMMITMENT: "it committed though it was neither trainer nor member",
     FindingKind.LATE_COMMITMENT: "it committed after the closing block, to no effect",
@@ -295,6 +282,27 @@ def kept_head(head: str, round_number: int | None, event: str) -> str:
         return f"The run was not found to pass through the head that you kept, {head}."
     place = _HEADS[event].format(round=round_number)
     return f"The run passes through the head that you kept, {head}, {place}."
+
+
+def built_on(rounds: int, audits: int, head: str, report: str, *, is_found: bool) -> str:
+    """Return what an audit takes from an earlier one.
+
+    Args:
+        rounds: how many it takes from it.
+        audits: how many audits stand behind it, its own among them.
+        head: with which it ended, 0x-hex.
+        report: sha256 of its report, 0x-hex.
+        is_found: whether the run was found to stand there.
+    """
+    if not is_found:
+        return f"The run was not found to stand at {head}, where the earlier audit ended."
+    by = "an earlier audit, which" if audits == 1 else f"{audits} earlier audits, which"
+    what = {0: "No round", 1: "Round 1"}.get(rounds, f"Rounds 1 to {rounds}")
+    return (
+        f"{what} by {by} this one trusts: sha256 of its report {report}, head {head}. Their "
+        f"transactions were replayed again; their records, blobs, distances and models were not "
+        f"read."
+    )
 
 
 def why(code: DropoutReason | RefusalReason | StatementKind | None) -> str:

@@ -69,7 +69,7 @@ def read_start(
         yield Unserved(block, Need.CODE, detail=str(error))
     model = None
     if document is not None:
-        model = models.begin(deployment.model, document.parameters.dimension)
+        model = models.begin(deployment.model, document.parameters.dimension, archive)
     yield RunStart(
         block=block,
         domain=domain,

@@ -9,6 +9,7 @@ from ledger.blobs.store import MAX_BLOB_BYTES
 from ledger.bounded_http import HttpFailureError, HttpServer
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, BlobMissingError, BlobUnreachableError
+from ledger.protocol.payload import Payload
 
 if TYPE_CHECKING:
     from ledger.protocol.types import Digest
@@ -50,16 +51,11 @@ class HttpBlobs:
             BlobMissingError: the server says that there is none.
             BlobUnreachableError: the server gives something else, or no answer.
         """
-        try:
-            answer = self._server.get(_path(digest), limit)
-        except HttpFailureError as error:
-            raise BlobUnreachableError(f"blob {digest.hex()} cannot be read: {error}") from None
-        self._verify_status(digest, answer.status)
-        if sha256(answer.body) != digest:
-            raise BlobUnreachableError(
-                f"blob {digest.hex()} cannot be read: {self._server.shown_url} gives other bytes"
-            )
-        return answer.body
+        return self._verified(digest, limit)
+
+    def get_payload(self, digest: Digest, limit: int = MAX_BLOB_BYTES) -> Payload:
+        """Return the blob with this digest, and the digest that was found; see `get`."""
+        return Payload(self._verified(digest, limit), digest)
 
     def has(self, digest: Digest) -> bool:
         """Say whether there is something under this digest, without reading it.
@@ -77,6 +73,18 @@ class HttpBlobs:
         except HttpFailureError as error:
             raise BlobUnreachableError(f"blob {digest.hex()} cannot be read: {error}") from None
         return True
+
+    def _verified(self, digest: Digest, limit: int) -> bytes:
+        try:
+            answer = self._server.get(_path(digest), limit)
+        except HttpFailureError as error:
+            raise BlobUnreachableError(f"blob {digest.hex()} cannot be read: {error}") from None
+        self._verify_status(digest, answer.status)
+        if sha256(answer.body) != digest:
+            raise BlobUnreachableError(
+                f"blob {digest.hex()} cannot be read: {self._server.shown_url} gives other bytes"
+            )
+        return answer.body
 
     def _verify_status(self, digest: Digest, status: int) -> None:
         if status in _ABSENT:

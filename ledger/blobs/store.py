@@ -6,10 +6,13 @@ whole blob or none. Reads are bounded before a byte is loaded.
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
-from typing import TYPE_CHECKING, Protocol
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from ledger.home import DISK, Disk, read_file
+from ledger.home import DISK, Disk, open_file, read_file
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, BlobMissingError, BlobUnreachableError
 from ledger.protocol.payload import Payload
@@ -17,6 +20,7 @@ from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from io import BufferedReader
     from pathlib import Path
 
 _NAME = re.compile("[0-9a-f]{64}")
@@ -38,6 +42,19 @@ class BlobReader(Protocol):
 
     def has(self, digest: Digest) -> bool:
         """Say whether there is something under this digest, without reading it."""
+
+
+@runtime_checkable
+class HashingReader(Protocol):
+    """A reader that says which digest it has found: nobody in this process need hash again."""
+
+    def get_payload(self, digest: Digest, limit: int = MAX_BLOB_BYTES) -> Payload:
+        """Return the blob with this digest, hashed here, with the digest that was found.
+
+        Raises:
+            BlobMissingError: there is none.
+            BlobError: it is damaged, or larger than the limit.
+        """
 
 
 class BlobStore(BlobReader, Protocol):
@@ -109,9 +126,11 @@ class MemoryBlobs:
             BlobMissingError: there is none.
             BlobError: it is damaged, or larger than the limit.
         """
-        if digest not in self._blobs:
-            raise BlobMissingError(f"blob {digest.hex()} is missing")
-        return _verified(self._blobs[digest], digest, limit)
+        return _verified(self._found(digest), digest, limit)
+
+    def get_payload(self, digest: Digest, limit: int = MAX_BLOB_BYTES) -> Payload:
+        """Return the blob with this digest, and the digest that was found; see `get`."""
+        return Payload(_verified(self._found(digest), digest, limit), digest)
 
     def has(self, digest: Digest) -> bool:
         """Say whether there is something under this digest, without reading it."""
@@ -120,6 +139,11 @@ class MemoryBlobs:
     def digests(self) -> Iterator[Digest]:
         """Yield the names of all blobs, in no order."""
         yield from tuple(self._blobs)
+
+    def _found(self, digest: Digest) -> bytes:
+        if digest not in self._blobs:
+            raise BlobMissingError(f"blob {digest.hex()} is missing")
+        return self._blobs[digest]
 
 
 class FolderBlobs:
@@ -219,15 +243,39 @@ class FolderBlobs:
             BlobUnreachableError: it is there, but cannot be read.
             BlobError: it is damaged, or larger than the limit.
         """
-        try:
-            data = read_file(self._path(digest), limit)
-        except FileNotFoundError as error:
-            raise BlobMissingError(f"blob {digest.hex()} is missing") from error
-        except OSError as error:
-            raise BlobUnreachableError(
-                f"blob {digest.hex()} cannot be read: {error.strerror}"
-            ) from error
-        return _verified(data, digest, limit)
+        return _verified(self._found(digest, limit), digest, limit)
+
+    def get_payload(self, digest: Digest, limit: int = MAX_BLOB_BYTES) -> Payload:
+        """Return the blob with this digest, and the digest that was found; see `get`."""
+        return Payload(_verified(self._found(digest, limit), digest, limit), digest)
+
+    @contextmanager
+    def opened(
+        self, digest: Digest, limit: int = MAX_BLOB_BYTES
+    ) -> Iterator[tuple[BufferedReader, int]]:
+        """Open the blob with this digest, verified, for who passes it on piece by piece.
+
+        Args:
+            digest: sha256 of the blob.
+            limit: largest size that is accepted, in bytes.
+
+        Yields:
+            The file at its beginning, and its size.
+
+        Raises:
+            BlobMissingError: there is none.
+            BlobUnreachableError: it is there, but cannot be read.
+            BlobError: it is damaged, or larger than the limit.
+        """
+        with self._reading(digest), open_file(self._path(digest)) as file:
+            size = file.seek(0, os.SEEK_END)
+            if size > limit:
+                raise BlobError(f"blob {digest.hex()} is larger than the {limit} bytes it may have")
+            file.seek(0)
+            if hashlib.file_digest(file, "sha256").digest() != digest:
+                raise BlobError(f"blob {digest.hex()} is damaged: its bytes have another sha256")
+            file.seek(0)
+            yield file, size
 
     def has(self, digest: Digest) -> bool:
         """Say whether there is something under this digest, without reading it."""
@@ -239,6 +287,27 @@ class FolderBlobs:
             name = path.name
             if _NAME.fullmatch(name) and name[:2] == path.parent.name:
                 yield Digest(bytes.fromhex(name))
+
+    def _found(self, digest: Digest, limit: int) -> bytes:
+        with self._reading(digest):
+            return read_file(self._path(digest), limit)
+
+    @contextmanager
+    def _reading(self, digest: Digest) -> Iterator[None]:
+        """Have the disk's errors say which blob it is.
+
+        Raises:
+            BlobMissingError: there is none.
+            BlobUnreachableError: it cannot be read.
+        """
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise BlobMissingError(f"blob {digest.hex()} is missing") from error
+        except OSError as error:
+            raise BlobUnreachableError(
+                f"blob {digest.hex()} cannot be read: {error.strerror}"
+            ) from error
 
     def _path(self, digest: Digest) -> Path:
         name = digest.hex()

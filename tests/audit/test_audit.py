@@ -10,6 +10,7 @@ import pytest
 
 from ledger.audit.audit import audit
 from ledger.audit.codes import Count, FindingKind, Outcome, Step, StepOutcome
+from ledger.audit.execution.conduct import AuditProgress, Conduct
 from ledger.audit.report import AuditReport, Finding, readable
 from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.machine.accounts import TEST_KEYS
@@ -85,26 +86,28 @@ def test_names_who_was_caught_at_what(honest: Run) -> None:
 
 
 def test_reports_its_progress_and_the_head(honest: Run) -> None:
-    seen: list[tuple[int, int]] = []
-    report = audit(honest.ledger, honest.blobs, lambda done, total: seen.append((done, total)))
-    assert seen == [(t, 5) for t in range(1, 6)]
+    seen: list[AuditProgress] = []
+    report = audit(honest.ledger, honest.blobs, Conduct(progress=seen.append))
+    assert [(one.done, one.total) for one in seen] == [(t, 5) for t in range(1, 6)]
+    # Nothing speaks against any step, which is no pass before the end.
+    assert all(step.outcome is None for one in seen for step in one.steps)
     assert report.deployment["head"] == f"0x{honest.ledger.state().head.hex()}"
 
 
 def test_reports_its_progress_even_if_the_contract_does_not_say_where_it_stands(
     honest: Run,
 ) -> None:
-    seen: list[tuple[int, int]] = []
+    seen: list[AuditProgress] = []
     ledger = forged(honest.ledger, answer_of=lambda name, data: b"" if name == "state" else data)
-    report = audit(ledger, honest.blobs, lambda done, total: seen.append((done, total)))
-    assert seen == [(t, t) for t in range(1, 6)]
+    report = audit(ledger, honest.blobs, Conduct(progress=seen.append))
+    assert [(one.done, one.total) for one in seen] == [(t, t) for t in range(1, 6)]
     assert report.step(Step.HEAD).outcome is StepOutcome.NOT_CHECKABLE
 
 
 def test_a_report_is_plain_data_and_readable(honest: Run) -> None:
     report = audit(honest.ledger, honest.blobs)
     data = json.loads(json.dumps(report.as_dict()))
-    assert (data["version"], data["outcome"], len(data["steps"])) == (2, "passed", 10)
+    assert (data["version"], data["outcome"], len(data["steps"])) == (3, "passed", 10)
     proposal = next(f for f in data["findings"] if f["kind"] == "wrong proposal")
     assert proposal["place"] == {"round": 2, "phase": 1, "view": 0}
     assert proposal["sentence"] == (

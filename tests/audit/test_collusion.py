@@ -15,10 +15,10 @@ import pytest
 from ledger.audit.audit import audit
 from ledger.audit.codes import Fact, FindingKind, Outcome, Step, StepOutcome
 from ledger.audit.report import readable
-from ledger.audit.sentences import REFUSALS
 from ledger.protocol.documents.record import RoundRecord, encode_record
 from ledger.protocol.encoding import sha256
 from ledger.protocol.types import ClientId, DropoutReason, RefusalReason
+from ledger.words import REFUSALS
 from tests.audit import deviations as dev
 from tests.audit.runs import PARAMETERS, Deviation, Run
 

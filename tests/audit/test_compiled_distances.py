@@ -10,6 +10,7 @@ import pytest
 
 from ledger.audit.audit import audit
 from ledger.audit.codes import Outcome, Step
+from ledger.audit.execution.conduct import Conduct
 from ledger.audit.report import readable
 from ledger.distances import machine_code
 from ledger.protocol.rules.distance.rule import plain_distances
@@ -53,7 +54,7 @@ def require_one_verdict(
 ) -> AuditReport:
     """Audit a run with compiled distances, with plain ones, and where nothing can be compiled."""
     compiled = audit(run.ledger, run.blobs)
-    plain = audit(run.ledger, run.blobs, distances=plain_distances)
+    plain = audit(run.ledger, run.blobs, Conduct(distances=plain_distances))
     machine_code._attempted.cache_clear()
     with monkeypatch.context() as without:
         without.setitem(sys.modules, "llvmlite.binding", None)

@@ -11,6 +11,7 @@ import pytest
 
 from ledger.audit.audit import audit
 from ledger.audit.codes import Fact, Need, Outcome, Step
+from ledger.audit.execution.conduct import AuditProgress, Conduct
 from ledger.audit.report import readable
 from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.reader import EmbeddedReader
@@ -182,14 +183,14 @@ def test_a_run_that_grows_during_its_audit_is_audited_as_of_its_first_head(tmp_p
         run.play()
         head, ledger_head = run.chain.head(), run.ledger.state().head
 
-        def go_on(_done: int, _total: int) -> None:
+        def go_on(_now: AuditProgress) -> None:
             run.chain.mine(2)
             run.ban(run.committee[0] if run.round == 3 else run.committee[1])
             run.round += 1
 
         run.round = 3
         with EmbeddedReader.open(tmp_path / "chain.sqlite") as chain:
-            report = audit(connect(chain, run.manifest), run.blobs, go_on)
+            report = audit(connect(chain, run.manifest), run.blobs, Conduct(progress=go_on))
     assert report.outcome is Outcome.PASSED, readable(report)
     assert report.deployment["head_block"] == head.number
     assert report.deployment["head"] == f"0x{ledger_head.hex()}"

@@ -6,22 +6,12 @@ import pytest
 
 from ledger.audit.codes import Fact, FindingKind, Need, Step
 from ledger.audit.report import Contradiction, Missing
-from ledger.audit.sentences import (
-    DROPOUTS,
-    INCIDENTS,
-    MOST_CHARACTERS,
-    PHASES,
-    REFUSALS,
-    happened,
-    listed,
-    plain,
-    text_of,
-    why,
-)
+from ledger.audit.sentences import MOST_CHARACTERS, happened, listed, plain, text_of, why
 from ledger.audit.steps.objections import CONTRADICTED, UNCHECKED
 from ledger.audit.steps.order import STEPS
 from ledger.protocol.doubts import Objection
 from ledger.protocol.types import ClientId, DropoutReason, IncidentKind, Phase, RefusalReason
+from ledger.words import DROPOUTS, INCIDENTS, PHASES, REFUSALS
 
 NOT_ASKED = {
     Objection.PAYLOAD_HELD,

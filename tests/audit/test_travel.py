@@ -10,6 +10,7 @@ import pytest
 
 from ledger.audit.audit import audit
 from ledger.audit.codes import Fact, FindingKind, Need, Outcome, Step, StepOutcome
+from ledger.audit.execution.conduct import Conduct
 from ledger.audit.report import readable
 from ledger.audit.sentences import why
 from ledger.protocol.encoding import sha256, vector_bytes
@@ -93,13 +94,19 @@ def test_an_honest_run_passes_whoever_computes_and_whatever_befalls_it(run: Run)
     run.play(Deviation(vectors=by_own_updates))
     run.play()
     compiled, plain = (
-        audit(run.ledger, run.blobs, distances=distances) for distances in (None, plain_distances)
+        audit(run.ledger, run.blobs, Conduct(distances=distances))
+        for distances in (None, plain_distances)
     )
     assert compiled.outcome is Outcome.PASSED, readable(compiled)
     assert compiled.as_dict() == plain.as_dict()
     # Who scored as if there were no travel was left out, and that is proven.
     (caught,) = [one for one in compiled.findings if one.kind is FindingKind.FALSE_SCORES]
     assert (caught.round, caught.proven) == (4, True)
+    # Who sent zeros owes no scores, and is not told off as silent.
+    (excused,) = [one for one in compiled.findings if one.kind is FindingKind.SCORES_NOT_DUE]
+    assert (excused.round, excused.proven, len(excused.evidence)) == (2, True, 1)
+    assert excused.sentence.startswith("no scores of it are due: its update, all zeros,")
+    assert FindingKind.SILENT_MEMBER not in compiled.finding_counts
 
 
 def test_a_false_distance_along_the_travel_that_counts_is_a_contradiction(run: Run) -> None:

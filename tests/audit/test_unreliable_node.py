@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from ledger.audit.audit import audit
 from ledger.audit.codes import FindingKind, Need, Outcome, Step, StepOutcome
+from ledger.audit.execution.conduct import AuditProgress, Conduct
 from ledger.audit.report import readable
 from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerWriter
 from ledger.chain.embedded.chain import EmbeddedChain
@@ -312,10 +313,10 @@ def test_a_chain_that_is_reorganised_during_the_audit_is_named(branches: Branche
     node = branches.node()
     ledger = CommitteeLedger(node, branches.one.ledger.address, branches.one.ledger.from_block)
 
-    def move(_done: int, _total: int) -> None:
+    def move(_now: AuditProgress) -> None:
         node.branch = 1
 
-    report = audit(ledger, branches.one.blobs, move)
+    report = audit(ledger, branches.one.blobs, Conduct(progress=move))
     assert report.outcome is Outcome.INCOMPLETE, readable(report)
     assert all(Need.REORGANISED in {m.need for m in step.missing} for step in report.steps)
     assert "the node's chain was reorganised during the audit" in str(readable(report))
@@ -328,11 +329,11 @@ def test_a_node_that_takes_back_what_it_called_final_proves_nothing(branches: Br
     node = replace(branches.node(), final=head, lie=lie)
     ledger = CommitteeLedger(node, branches.one.ledger.address, branches.one.ledger.from_block)
 
-    def move(done: int, _total: int) -> None:
-        node.branch = int(done >= 2)
+    def move(now: AuditProgress) -> None:
+        node.branch = int(now.done >= 2)
 
     assert branches.audited(replace(node, branch=0)).outcome is Outcome.FAILED
-    report = audit(ledger, branches.one.blobs, move)
+    report = audit(ledger, branches.one.blobs, Conduct(progress=move))
     assert report.outcome is Outcome.INCOMPLETE, readable(report)
 
 

@@ -1,4 +1,4 @@
-"""Blobs as an auditor reads them: hashed here again, and what cannot be had said to be so."""
+"""Blobs as an auditor reads them: hashed in this process, and what cannot be had said to be so."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from ledger.audit.codes import BlobKind
-from ledger.blobs.store import MAX_BLOB_BYTES
+from ledger.blobs.store import MAX_BLOB_BYTES, HashingReader
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, BlobMissingError, BlobUnreachableError
+from ledger.protocol.payload import Payload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from ledger.blobs.store import BlobReader
     from ledger.protocol.types import ClientId, Digest
@@ -74,23 +75,24 @@ class Listed(Protocol):
 
 
 class Archive:
-    """A blob store as one audit reads it.
+    """A blob store as one audit, or one round of it, reads it.
 
     Attributes:
+        named: the digests of all that was asked for.
         blobs_read: how many blobs were read and found to be what they should be.
         bytes_read: how long they are together.
     """
 
     def __init__(self, blobs: BlobReader) -> None:
-        self._blobs = blobs
-        self._named: set[Digest] = set()
+        self.named: set[Digest] = set()
         self.blobs_read = 0
         self.bytes_read = 0
+        self._blobs = blobs
 
     def read(
         self, kind: BlobKind, digest: Digest, at: int | None, clients: tuple[ClientId, ...] = ()
     ) -> bytes | Lost:
-        """Return a blob, hashed here too: the audit takes no store's word for it.
+        """Return a blob whose digest was found in this process: an audit takes no word for it.
 
         Args:
             kind: what it is.
@@ -101,10 +103,20 @@ class Archive:
         Returns:
             Its bytes, or why they are not to be had.
         """
-        self._named.add(digest)
+        self.named.add(digest)
+        data = self.read_again(kind, digest, at, clients)
+        if not isinstance(data, Lost):
+            self.blobs_read += 1
+            self.bytes_read += len(data)
+        return data
+
+    def read_again(
+        self, kind: BlobKind, digest: Digest, at: int | None, clients: tuple[ClientId, ...] = ()
+    ) -> bytes | Lost:
+        """Return a blob that is counted elsewhere, as `read` does."""
         limit = _LIMITS[kind]
         try:
-            data = self._blobs.get(digest, limit)
+            found = self._hashed(digest, limit)
         except BlobMissingError as error:
             return Lost(Loss.MISSING, kind, digest, at, clients, str(error))
         except BlobUnreachableError as error:
@@ -113,21 +125,31 @@ class Archive:
             # Whoever names a blob that is too large does not damage the store that holds it.
             loss = Loss.TOO_LARGE if self._is_whole(digest, limit) else Loss.DAMAGED
             return Lost(loss, kind, digest, at, clients, str(error))
-        if len(data) > limit or sha256(data) != digest:
+        if found.size > limit or found.digest != digest:
             detail = "the store gives other bytes"
             return Lost(Loss.DAMAGED, kind, digest, at, clients, detail)
-        self.blobs_read += 1
-        self.bytes_read += len(data)
-        return data
+        return bytes(found.data)  # a copy only of what is no `bytes`
 
-    def unnamed(self) -> tuple[Digest, ...]:
-        """Return what the store holds besides all that was read; nothing where it cannot say."""
-        if not isinstance(self._blobs, Listed):
-            return ()
-        return tuple(digest for digest in self._blobs.digests() if digest not in self._named)
+    def _hashed(self, digest: Digest, limit: int) -> Payload:
+        """Return a blob, hashed once: by the store where it is one that does, else here."""
+        if isinstance(self._blobs, HashingReader):
+            return self._blobs.get_payload(digest, limit)
+        return Payload.of(self._blobs.get(digest, limit))
 
     def _is_whole(self, digest: Digest, limit: int) -> bool:
         try:
             return limit < MAX_BLOB_BYTES and sha256(self._blobs.get(digest)) == digest
         except BlobError:
             return False
+
+
+def unnamed(blobs: BlobReader, named: Collection[Digest]) -> tuple[Digest, ...]:
+    """Return what a store holds besides some blobs; nothing where it cannot say.
+
+    Args:
+        blobs: the store.
+        named: digests that are passed over.
+    """
+    if not isinstance(blobs, Listed):
+        return ()
+    return tuple(digest for digest in blobs.digests() if digest not in named)

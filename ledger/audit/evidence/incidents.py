@@ -173,13 +173,9 @@ class _Proposals:
         return self._judged.get(digest, False)
 
     def _judge(self, digest: Digest) -> Judgement | bool:
-        data = self._reader.read(BlobKind.RECORD, digest)
-        if data is None:
-            return False
-        try:
-            record = decode_record(data)
-        except EncodingError:
-            return True
+        record = self._record(digest)
+        if isinstance(record, bool):
+            return record
         judgement, doubts = judge(
             self._found.inputs, record, self._evidence(record), self._found.distances
         )
@@ -187,6 +183,18 @@ class _Proposals:
             return judgement
         wanting = _WANTING if self._model is not None else _WANTING | {Objection.MODEL_NOT_FINITE}
         return any(doubt.objection not in wanting for doubt in doubts)
+
+    def _record(self, digest: Digest) -> RoundRecord | bool:
+        """Return a record; else whether it is seen to be none."""
+        if digest == self._found.event.record and self._found.record is not None:
+            return self._found.record
+        data = self._reader.read(BlobKind.RECORD, digest)
+        if data is None:
+            return False
+        try:
+            return decode_record(data)
+        except EncodingError:
+            return True
 
     def _evidence(self, record: RoundRecord) -> Evidence:
         """Return payloads and vectors of a record as far as they can be had."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ledger.audit.codes import BlobKind
 from ledger.audit.evidence.archive import Lost
-from ledger.protocol.encoding import sha256, vector_bytes, vector_from_bytes
+from ledger.protocol.encoding import sha256, vector_from_bytes, vector_view
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.judgement import next_model
 from ledger.protocol.rules.reference.travel import travelled
@@ -46,80 +46,90 @@ class ModelStep:
 
 
 class ModelChain:
-    """The global model from round to round; keeps the newest only, and of older ones the names.
+    """The global model from round to round; keeps the newest only.
 
     Attributes:
         vector: w_t; None if it could neither be read nor recomputed.
     """
 
-    def __init__(self, archive: Archive) -> None:
+    def __init__(self) -> None:
         self.vector: NDArray[np.float32] | None = None
         self._digest: Digest | None = None
-        self._archive = archive
-        self._began: dict[int, Digest] = {}
 
-    def begin(self, digest: Digest, dimension: int) -> ModelStep:
+    def begin(self, digest: Digest, dimension: int, archive: Archive) -> ModelStep:
         """Return the first model as it was read.
 
         Args:
             digest: as it was deployed.
             dimension: d.
+            archive: where it is.
         """
-        lost, malformed = self._read(digest, dimension, None)
+        lost, malformed = self._read(digest, dimension, None, archive)
         return ModelStep(digest, lost, malformed)
 
-    def opened(self, round_number: int, digest: Digest) -> None:
-        """Take down which model a round began with, as the chain has it.
+    def stand_at(self, digest: Digest, dimension: int, archive: Archive) -> Lost | None:
+        """Take up the model that a round begins with, unless the round before led to it.
 
         Args:
-            round_number: t.
-            digest: of w_t.
-        """
-        self._began[round_number] = digest
+            digest: of w_t, as the chain has it.
+            dimension: d.
+            archive: where it is.
 
-    def travel(self, inputs: Inputs) -> NDArray[np.float32] | None:
+        Returns:
+            Why its blob is not to be had, if it had to be read and is not; said of another round.
+        """
+        if digest == self._digest:
+            return None
+        self._digest, self.vector = digest, None
+        data = archive.read_again(BlobKind.MODEL, digest, None)
+        if isinstance(data, Lost):
+            return data
+        self.vector = _model(data, dimension)
+        return None
+
+    def travel(
+        self, inputs: Inputs, before: Digest | None, archive: Archive
+    ) -> NDArray[np.float32] | None:
         """Return w_s − w_t, shape (d,); None if it is not known, or the distances need none.
 
         Args:
-            inputs: of a decided round that was opened here, and not followed yet.
+            inputs: of a decided round whose model is the newest here.
+            before: digest of w_s; None if that is not known.
+            archive: where it is.
         """
-        rule, now = inputs.parameters.travel, self._began.get(inputs.round)
-        if rule is None or not inputs.needs_travel:
+        if not inputs.needs_travel or before is None or self.vector is None:
             return None
-        first = rule.begins_in(inputs.round)
-        self._began = {at: one for at, one in self._began.items() if at >= first}
-        before = self._began.get(first)
-        if before is None or self.vector is None or now != self._digest:
-            return None
-        data = self._archive.read(BlobKind.MODEL, before, inputs.round)
+        data = archive.read_again(BlobKind.MODEL, before, inputs.round)
         if isinstance(data, Lost):
             return None  # said of the round that it came from
-        try:
-            return travelled(vector_from_bytes(data, len(self.vector)), self.vector)
-        except EncodingError:
-            return None
+        vector = _model(data, len(self.vector))
+        return None if vector is None else travelled(vector, self.vector)
 
-    def follow(self, found: RoundEvidence) -> ModelStep:
+    def follow(self, found: RoundEvidence, archive: Archive) -> ModelStep:
         """Return w_{t+1} as it is recorded and as it follows, and go on from there.
 
         Args:
             found: of a decided round.
+            archive: where the recorded one is.
         """
         event, known = found.event, self.vector
         lacking = tuple(client for client in event.accepted if client not in found.updates)
         computed = digest = None
         if known is not None and event.accepted and not lacking:
             computed = next_model(found.inputs, known, event.accepted, found.updates)
-            digest = sha256(vector_bytes(computed))
+            digest = sha256(vector_view(computed))
         if event.model != self._digest:
             self.vector = computed if digest == event.model else None
-        lost, malformed = self._read(event.model, found.inputs.parameters.dimension, event.round)
+        dimension = found.inputs.parameters.dimension
+        lost, malformed = self._read(event.model, dimension, event.round, archive)
         return ModelStep(event.model, lost, malformed, known is not None, lacking, computed, digest)
 
-    def _read(self, digest: Digest, dimension: int, at: int | None) -> tuple[Lost | None, str]:
+    def _read(
+        self, digest: Digest, dimension: int, at: int | None, archive: Archive
+    ) -> tuple[Lost | None, str]:
         """Read a model; go on from it unless it was recomputed already."""
         self._digest = digest
-        data = self._archive.read(BlobKind.MODEL, digest, at)
+        data = archive.read(BlobKind.MODEL, digest, at)
         if isinstance(data, Lost):
             return data, ""
         if self.vector is None:
@@ -128,3 +138,37 @@ class ModelChain:
             except EncodingError as error:
                 return None, str(error)
         return None, ""
+
+
+class ModelNames:
+    """Which model each round began with, as the chain has it, as far back as distances look."""
+
+    def __init__(self) -> None:
+        self._began: dict[int, Digest] = {}
+
+    def opened(self, round_number: int, digest: Digest) -> None:
+        """Take down which model a round began with.
+
+        Args:
+            round_number: t.
+            digest: of w_t.
+        """
+        self._began[round_number] = digest
+
+    def before(self, inputs: Inputs) -> Digest | None:
+        """Return the digest of w_s, where a round's travel begins; None if it has none.
+
+        Args:
+            inputs: of a round that was opened here.
+        """
+        rule = inputs.parameters.travel
+        first = inputs.round if rule is None else rule.begins_in(inputs.round)
+        self._began = {at: one for at, one in self._began.items() if at >= first}
+        return self._began.get(first) if inputs.needs_travel else None
+
+
+def _model(data: bytes, dimension: int) -> NDArray[np.float32] | None:
+    try:
+        return vector_from_bytes(data, dimension)
+    except EncodingError:
+        return None

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ledger.audit.observations import Observation
     from ledger.audit.report import Said
     from ledger.protocol.documents.record import RoundRecord
+    from ledger.protocol.types import ClientId
 
 NUMBER = Step.COMPLETENESS
 TITLE = "nothing missing in between"
@@ -116,4 +117,14 @@ def _absent(found: RoundEvidence, record: RoundRecord) -> Iterator[Said]:
     heard = {signed.scores.member for signed in record.scores}
     heard |= {entry.signed.scores.member for entry in record.refused}
     for member in sorted(set(participants.members).intersection(record.clients) - heard):
-        yield Finding(FindingKind.SILENT_MEMBER, at, (member,), (), proven=False)
+        if _owes_no_scores(found, member):
+            evidence = (hexed(record.payloads()[member]),)
+            yield Finding(FindingKind.SCORES_NOT_DUE, at, (member,), evidence, proven=True)
+        else:
+            yield Finding(FindingKind.SILENT_MEMBER, at, (member,), (), proven=False)
+
+
+def _owes_no_scores(found: RoundEvidence, member: ClientId) -> bool:
+    """Say whether a member's update is seen to be one that nobody could score by."""
+    table = found.table
+    return table is not None and member in found.updates and not table.can_score(member)

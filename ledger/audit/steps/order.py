@@ -52,3 +52,14 @@ STEPS: tuple[AuditStep, ...] = (
     model,
     completeness,
 )
+
+
+def said_by_steps(seen: Observation) -> Iterator[tuple[Step, Said]]:
+    """Yield what every step says of an observation, with the step.
+
+    Args:
+        seen: any observation.
+    """
+    for step in STEPS:
+        for said in step.check(seen):
+            yield step.NUMBER, said

@@ -1,1 +1,0 @@
-"""What the answers are made of."""

@@ -1,0 +1,78 @@
+"""Blobs as an audit reads them: each once, hashed once, and no store's word taken for one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ledger.audit.audit import audit
+from ledger.audit.codes import BlobKind, Count
+from ledger.audit.evidence.archive import Archive, Loss, Lost
+from ledger.blobs.store import MAX_BLOB_BYTES, FolderBlobs, MemoryBlobs
+from ledger.protocol.encoding import sha256
+from ledger.protocol.payload import Payload
+from tests.audit.blobs import ChangedBlobs
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ledger.blobs.store import BlobStore
+    from ledger.protocol.types import Digest
+    from tests.audit.runs import Run
+
+
+class CountedBlobs(MemoryBlobs):
+    """Blobs that count how often each of them is read."""
+
+    def __init__(self, held: MemoryBlobs) -> None:
+        super().__init__()
+        self._blobs = held._blobs
+        self.reads: Counter[Digest] = Counter()
+
+    def get(self, digest: Digest, limit: int = MAX_BLOB_BYTES) -> bytes:
+        self.reads[digest] += 1
+        return super().get(digest, limit)
+
+    def get_payload(self, digest: Digest, limit: int = MAX_BLOB_BYTES) -> Payload:
+        self.reads[digest] += 1
+        return super().get_payload(digest, limit)
+
+
+class MistakenBlobs(MemoryBlobs):
+    """A store that hashes what it gives, and gives something else."""
+
+    def get_payload(self, digest: Digest, limit: int = MAX_BLOB_BYTES) -> Payload:  # noqa: ARG002
+        return Payload.of(b"other bytes")
+
+
+def test_an_audit_reads_each_blob_once(honest: Run) -> None:
+    blobs = CountedBlobs(honest.blobs)
+    report = audit(honest.ledger, blobs)
+    assert report.counts[Count.BLOBS] == len(blobs.reads)
+    assert set(blobs.reads.values()) == {1}
+    assert report.counts[Count.BYTES] == sum(len(honest.blobs.get(one)) for one in blobs.reads)
+
+
+@pytest.mark.parametrize("is_hashing", [True, False])
+def test_what_a_store_says_it_has_hashed_is_compared_all_the_same(*, is_hashing: bool) -> None:
+    digest = sha256(b"bytes")
+    store = MistakenBlobs() if is_hashing else ChangedBlobs(MemoryBlobs(), {digest: b"other bytes"})
+    found = Archive(store).read(BlobKind.PAYLOAD, digest, 1)
+    assert isinstance(found, Lost)
+    assert found.loss is Loss.DAMAGED
+
+
+@pytest.mark.parametrize("kind", ["memory", "folder"])
+def test_a_blob_comes_with_the_digest_that_was_found(kind: str, tmp_path: Path) -> None:
+    store: BlobStore = MemoryBlobs() if kind == "memory" else FolderBlobs(tmp_path)
+    digest = store.put(b"bytes")
+    archive = Archive(store)
+    assert archive.read(BlobKind.PAYLOAD, digest, 1) == b"bytes"
+    assert (archive.blobs_read, archive.bytes_read, archive.named) == (1, 5, {digest})
+    gone = archive.read(BlobKind.PAYLOAD, sha256(b"others"), 1)
+    assert isinstance(gone, Lost)
+    assert gone.loss is Loss.MISSING
+    assert archive.read_again(BlobKind.PAYLOAD, digest, 1) == b"bytes"
+    assert archive.blobs_read == 1
