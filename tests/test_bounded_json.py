@@ -32,3 +32,10 @@ def test_what_is_no_json_is_a_value_error(data: bytes | str) -> None:
 def test_a_string_that_never_ends_is_looked_at_once() -> None:
     with pytest.raises(ValueError, match="more than 1000 levels"):
         parse_json("[" * 1_001 + '"' + '\\"' * 300_000)
+
+
+def test_a_key_that_comes_twice_is_refused_where_it_is_asked_for() -> None:
+    assert parse_json('{"a": 1, "a": 2}') == {"a": 2}
+    assert parse_json('[{"a": 1}, {"a": 2}]', unique_keys=True) == [{"a": 1}, {"a": 2}]
+    with pytest.raises(ValueError, match="a map has a key twice"):
+        parse_json('[{"a": {"b": 1, "b": 1}}]', unique_keys=True)

@@ -71,10 +71,21 @@ def is_proven(types: Sequence[str], leaf: Leaf, siblings: Sequence[Digest], top:
     Returns:
         True only if the proof holds.
     """
+    return climbed(types, leaf, siblings) == top
+
+
+def climbed(types: Sequence[str], leaf: Leaf, siblings: Sequence[Digest]) -> Digest:
+    """Return the root to which the siblings lead from a leaf.
+
+    Args:
+        types: ABI types of the leaf.
+        leaf: what is claimed to be in the tree.
+        siblings: the proof, lowest first.
+    """
     node = leaf_hash(types, leaf)
     for sibling in siblings:
         node = _parent(node, sibling)
-    return node == top
+    return node
 
 
 def _layers(types: Sequence[str], leaves: Sequence[Leaf]) -> list[Digest]:

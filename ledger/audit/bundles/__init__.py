@@ -1,0 +1,1 @@
+"""One round in one file: everything that an audit of it needs, from anybody, checked offline."""

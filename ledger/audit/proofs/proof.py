@@ -1,0 +1,241 @@
+"""The proof of what became of one client in one round: all that a stranger needs to check it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
+
+from ledger.protocol import encoding
+from ledger.protocol.documents.record import decode_record
+from ledger.protocol.documents.run import RunDocument, decode_run
+from ledger.protocol.inputs import participants_of, registry_with_bans
+from ledger.protocol.judgement import sets_of
+from ledger.protocol.ledger_state import ClientBanned, deployment_of
+from ledger.protocol.types import NO_DIGEST
+
+if TYPE_CHECKING:
+    from ledger.audit.proofs.links import HeadPath
+    from ledger.audit.proofs.statement import Statement
+    from ledger.protocol.documents.record import RoundRecord
+    from ledger.protocol.inputs import Participants
+    from ledger.protocol.ledger_state import Deployment
+    from ledger.protocol.types import ClientId, Digest, Domain, RegisteredClient
+
+MAX_PROOF_BYTES = 64 << 20
+"""Of a document whose path is a hundred thousand rounds long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a chain holds an event; `log_index` counts from 0 within the block."""
+
+    block_number: int
+    block_hash: bytes
+    transaction_hash: bytes
+    log_index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a decision says that its head commits to.
+
+    Attributes:
+        ranking: ranking words, best first.
+        model: digest of w_{t+1}.
+        updates_root: Merkle root over the ranked updates.
+        scores_root: Merkle root over the counted score vectors.
+        threshold_bits: of strategy III, 0 for I and II.
+        reveal: digest of the ranked trainers' payload digests.
+        record: digest of the round's record.
+        views: of the aggregation and of the election.
+        signers: bitmaps of the places that replied.
+        incidents: digest of the incidents document, 32 zero bytes without one.
+    """
+
+    ranking: tuple[int, ...]
+    model: Digest
+    updates_root: Digest
+    scores_root: Digest
+    threshold_bits: int
+    reveal: Digest
+    record: Digest
+    views: tuple[int, int]
+    signers: tuple[int, int]
+    incidents: Digest
+
+    def result(self) -> Digest:
+        """Return what the committee voted on beside the sets."""
+        opening = encoding.Opening(
+            self.model,
+            self.updates_root,
+            self.scores_root,
+            encoding.ranking_digest(self.ranking),
+            self.threshold_bits,
+            self.reveal,
+            self.record,
+        )
+        return encoding.aggregation_result(opening)
+
+
+@dataclass(frozen=True, slots=True)
+class Ban:
+    """A ban that was recorded before the round opened."""
+
+    round: int
+    client: ClientId
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """A commitment that the contract took."""
+
+    client: ClientId
+    commitment: Digest
+
+
+@dataclass(frozen=True)
+class RoundGround:
+    """What a round stands on: the run, the heads round it, and who could take part.
+
+    Attributes:
+        domain: the contract on its chain.
+        genesis_hash: of the chain.
+        round: t.
+        configuration: the run document's bytes.
+        path: heads from before the round to after it, from the configuration on if it is whole.
+        seed: seed_t.
+        committee: S_c, by places.
+        bans: those recorded before the round opened, in the chain's order.
+    """
+
+    domain: Domain
+    genesis_hash: bytes
+    round: int
+    configuration: bytes
+    path: HeadPath
+    seed: Digest
+    committee: tuple[ClientId, ...]
+    bans: tuple[Ban, ...]
+
+    @cached_property
+    def config(self) -> Digest:
+        """Digest of the configuration."""
+        return encoding.sha256(self.configuration)
+
+    @property
+    def document(self) -> RunDocument:
+        """The configuration.
+
+        Raises:
+            EncodingError: the bytes are none.
+        """
+        return _document(self.configuration)
+
+    @property
+    def deployment(self) -> Deployment:
+        """What the configuration demands of the contract.
+
+        Raises:
+            EncodingError: there is no configuration.
+        """
+        return _deployment(self.configuration)
+
+    @cached_property
+    def registry(self) -> tuple[RegisteredClient, ...]:
+        """All clients, with the bans that were recorded before the round opened.
+
+        Raises:
+            EncodingError: there is no configuration.
+        """
+        bans = (ClientBanned(ban.round, ban.client, NO_DIGEST) for ban in self.bans)
+        return registry_with_bans(self.document.registry, bans)
+
+    @cached_property
+    def participants(self) -> Participants:
+        """Who takes part in the round, as seed, committee and bans have it.
+
+        Raises:
+            EncodingError: there is no configuration.
+        """
+        sizes = self.deployment
+        return participants_of(sizes, self.registry, self.round, self.seed, self.committee)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the path begins with the run, so that no ban before the round can be hidden."""
+        return self.path.start == self.config
+
+    @property
+    def way_here(self) -> HeadPath:
+        """The path up to where the round ends: a head after it says nothing of what follows."""
+        return self.path.before_end_of(self.round)
+
+
+@dataclass(frozen=True)
+class ClientProof(RoundGround):
+    """What became of one client in one round, with all that it follows from.
+
+    Attributes:
+        client: who.
+        commitments: all that were taken in the round, in the chain's order.
+        decision: what was decided; None if nothing was.
+        record: bytes of the round's record; None where it is not needed, or not to be had.
+        payload: digest of the client's payload; None where none is known.
+        siblings: the Merkle proof of its update in the updates root; None if it is not ranked.
+        signature: the client's own, of its commitment; None if it has none, or it cannot be read.
+        committed_at: where the chain holds its commitment; None without one.
+        ended_at: where the chain holds decision or abandonment; None while open.
+        statement: what is claimed to follow from all this.
+    """
+
+    client: ClientId
+    commitments: tuple[Promise, ...]
+    decision: Decision | None
+    record: bytes | None
+    payload: Digest | None
+    siblings: tuple[Digest, ...] | None
+    signature: bytes | None
+    committed_at: Place | None
+    ended_at: Place | None
+    statement: Statement
+
+    @cached_property
+    def sets(self) -> tuple[tuple[ClientId, ...], tuple[ClientId, ...]]:
+        """S_a and the next committee, as they follow from the ranking; nobody without one.
+
+        Raises:
+            EncodingError: there is no configuration.
+        """
+        if self.decision is None:
+            return (), ()
+        return sets_of(self.deployment, self.decision.ranking, self.decision.threshold_bits)
+
+    @cached_property
+    def recorded(self) -> RoundRecord | None:
+        """The round's record, if its bytes are here.
+
+        Raises:
+            EncodingError: the bytes are none.
+        """
+        return None if self.record is None else decode_record(self.record)
+
+    @cached_property
+    def commitment(self) -> Digest | None:
+        """What the client committed; None if the contract took nothing of it."""
+        mine = (one.commitment for one in self.commitments if one.client == self.client)
+        return next(mine, None)
+
+
+@lru_cache(maxsize=8)
+def _document(configuration: bytes) -> RunDocument:
+    # Whoever checks many proofs of a run reads its configuration once.
+    return decode_run(configuration)
+
+
+@lru_cache(maxsize=8)
+def _deployment(configuration: bytes) -> Deployment:
+    document = _document(configuration)
+    config = encoding.sha256(configuration)
+    parameters, model = document.parameters, document.initial_model
+    return deployment_of(parameters, config, document.registry, model)[0]

@@ -1,0 +1,158 @@
+"""What whoever checks takes for true: a head that it kept, or a contract on a chain of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from ledger.audit.proofs.proof import Ban, Place, Promise
+from ledger.chain.addresses import to_canonical
+from ledger.chain.contract.code import code_doubt
+from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided, UpdatesCommitted
+from ledger.protocol.types import Address, Domain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ledger.chain.contract.committee_ledger import CommitteeLedger, RoundOpening
+    from ledger.chain.contract.events import Recorded
+    from ledger.chain.ports import Log
+    from ledger.protocol.ledger_state import Deployment
+    from ledger.protocol.types import ClientId, Digest
+
+
+@dataclass(frozen=True, slots=True)
+class TrustedHead:
+    """A head of the run that was kept, of the round that is asked for or a later one."""
+
+    head: Digest
+
+
+@dataclass(frozen=True, slots=True)
+class ChainFacts:
+    """What a contract on a chain that one trusts says of a round.
+
+    Attributes:
+        domain: the contract on its chain.
+        genesis_hash: of the chain.
+        deployment: what the contract says was deployed.
+        code_doubt: why the code there is not the ledger's; empty if it is.
+        opening: how the round began; None if it has not.
+        bans: those recorded before it opened, in the chain's order.
+        commitments: those taken in it, in the chain's order.
+        commitment_places: where the chain holds each of them.
+        places: where the chain holds each event of the round up to its end, in the chain's order.
+        ended: head after decision or abandonment; None while the round is open.
+        ended_at: where the chain holds it; None while the round is open.
+        is_final: whether nothing of all this can be taken back.
+    """
+
+    domain: Domain
+    genesis_hash: bytes
+    deployment: Deployment
+    code_doubt: str
+    opening: RoundOpening | None
+    bans: tuple[Ban, ...]
+    commitments: tuple[Promise, ...]
+    commitment_places: dict[ClientId, Place]
+    places: tuple[Place, ...]
+    ended: Digest | None
+    ended_at: Place | None
+    is_final: bool
+
+
+Trusted: TypeAlias = TrustedHead | ChainFacts
+
+
+def read_facts(ledger: CommitteeLedger, round_number: int) -> ChainFacts:
+    """Return what a contract says of a round.
+
+    Args:
+        ledger: the contract, on a chain that one trusts.
+        round_number: t.
+
+    Raises:
+        ChainError: the chain is unreachable or damaged, or there is no such contract.
+    """
+    chain = ledger.chain
+    domain = Domain(chain.chain_id, Address(to_canonical(ledger.address)))
+    deployment, final = ledger.deployment(), chain.finalized()
+    recorded = ledger.round_events(round_number)
+    ended = _ended(recorded)
+    opening = ledger.opening(round_number)
+    newest = chain.head().number if ended is None else ended.block_number
+    commitments, places = _commitments(recorded)
+    return ChainFacts(
+        domain=domain,
+        genesis_hash=chain.genesis_hash,
+        deployment=deployment,
+        code_doubt=code_doubt(chain.code(ledger.address), deployment, domain) or "",
+        opening=opening,
+        bans=bans_before(ledger, round_number),
+        commitments=commitments,
+        commitment_places=places,
+        places=tuple(map(place_of, recorded[: _until(recorded, ended)])),
+        ended=None if ended is None else _head_of(ended),
+        ended_at=None if ended is None else place_of(ended),
+        is_final=newest <= final,
+    )
+
+
+def bans_before(ledger: CommitteeLedger, round_number: int) -> tuple[Ban, ...]:
+    """Return the bans that were recorded before a round opened, in the chain's order.
+
+    Args:
+        ledger: the contract.
+        round_number: t.
+
+    Raises:
+        ChainError: the chain is unreachable or damaged.
+    """
+    found = (Ban(event.round, event.client) for event in ledger.bans())
+    return tuple(ban for ban in found if ban.round < round_number)
+
+
+def place_of(recorded: Recorded) -> Place:
+    """Return where a chain holds an event.
+
+    Args:
+        recorded: the event.
+    """
+    where = recorded.block_number, recorded.block_hash, recorded.transaction_hash
+    return Place(*where, recorded.log_index)
+
+
+def place_of_log(log: Log) -> Place:
+    """Return where a chain holds a log.
+
+    Args:
+        log: as it was read.
+    """
+    return Place(log.block_number, log.block_hash, log.transaction_hash, log.log_index)
+
+
+def _ended(recorded: Iterable[Recorded]) -> Recorded | None:
+    ends = (one for one in recorded if isinstance(one.event, RoundDecided | RoundAbandoned))
+    return next(ends, None)
+
+
+def _until(recorded: list[Recorded], ended: Recorded | None) -> int:
+    return len(recorded) if ended is None else recorded.index(ended) + 1
+
+
+def _head_of(recorded: Recorded) -> Digest | None:
+    event = recorded.event
+    return event.head if isinstance(event, RoundDecided | RoundAbandoned) else None
+
+
+def _commitments(
+    recorded: Iterable[Recorded],
+) -> tuple[tuple[Promise, ...], dict[ClientId, Place]]:
+    taken: list[Promise] = []
+    places: dict[ClientId, Place] = {}
+    for one in recorded:
+        if isinstance(one.event, UpdatesCommitted):
+            pairs = zip(one.event.clients, one.event.commitments, strict=True)
+            taken += [Promise(*pair) for pair in pairs]
+            places |= dict.fromkeys(one.event.clients, place_of(one))
+    return tuple(taken), places

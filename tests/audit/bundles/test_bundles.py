@@ -1,0 +1,286 @@
+"""Rounds in bundles: checked with nothing but the file, and by what is wrong with them."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ledger.audit.audit import audit
+from ledger.audit.bundles.chain import BundleChain
+from ledger.audit.bundles.container import BundleFile, container_parts, open_bundle
+from ledger.audit.bundles.document import as_dict, bundle_of, manifest_bytes, read_manifest
+from ledger.audit.bundles.maker import export_bundle, make_bundle
+from ledger.audit.bundles.verification import RoundVerification, verify_bundle
+from ledger.audit.codes import Fact, Need, Outcome, Step, StepOutcome
+from ledger.audit.proofs.codes import Caveat, StepName
+from ledger.audit.proofs.trust import TrustedHead, read_facts
+from ledger.blobs.store import MemoryBlobs
+from ledger.chain.contract import abi
+from ledger.chain.ports import NotServedError
+from ledger.protocol.errors import BlobMissingError, ConfigurationError, EncodingError
+from ledger.protocol.ledger_state import RoundDecided
+from ledger.protocol.types import Digest
+from tests.audit.proofs.mutations import FUZZ, changed, paths
+from tests.audit.runs import PARAMETERS, Deviation, Run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ledger.audit.bundles.bundle import RoundBundle
+    from ledger.audit.proofs.trust import ChainFacts, Trusted
+    from ledger.chain.ports import TopicFilter
+
+AT_ONCE = 10
+CASES = 300 * FUZZ
+
+
+def checked(path: Path, trusted: Trusted | None) -> RoundVerification:
+    with open_bundle(path) as found:
+        return verify_bundle(read_manifest(found.manifest, found), found, trusted)
+
+
+def not_ok(found: RoundVerification) -> list[StepName]:
+    return [step.name for step in found.steps if step.is_ok is not True]
+
+
+def test_every_round_passes_against_the_newest_head_and_against_the_contract(
+    exported: dict[int, Path], newest: TrustedHead, facts: dict[int, ChainFacts]
+) -> None:
+    for number, path in exported.items():
+        for trusted in (newest, facts[number]):
+            found = checked(path, trusted)
+            assert found.outcome is Outcome.PASSED, found.as_dict()
+            assert found.sentence == f"PASSED: round {number} was checked whole, and is true"
+
+
+def test_the_rounds_of_a_run_find_what_its_audit_finds(
+    honest: Run, exported: dict[int, Path], newest: TrustedHead
+) -> None:
+    """But for what is said of the whole run, or of what came after a round."""
+    whole = audit(honest.ledger, honest.blobs)
+    assert whole.outcome is Outcome.PASSED
+    found = [one for path in exported.values() for one in checked(path, newest).findings]
+    assert found == [one for one in whole.findings if one.round is not None]
+
+
+def test_nothing_is_proven_where_nothing_is_trusted(exported: dict[int, Path]) -> None:
+    found = checked(exported[2], None)
+    assert found.outcome is Outcome.INCOMPLETE
+    assert found.caveats == (Caveat.NOTHING_TRUSTED,)
+    assert not_ok(found) == [StepName.HEAD, StepName.CONFIGURATION]
+    other = checked(exported[2], TrustedHead(Digest(bytes(32))))
+    assert not_ok(other) == [StepName.HEAD]
+
+
+def test_a_short_bundle_reaches_back_to_the_models_that_the_round_needs(
+    honest: Run, facts: dict[int, ChainFacts]
+) -> None:
+    # Round 3 was abandoned: round 4 began with the model of round 2.
+    bundle = make_bundle(honest.ledger, honest.blobs, 4)
+    assert [link.round for link in bundle.ground.path.links] == [2, 3, 3, 4, 4]
+    assert [one.round for one in bundle.earlier] == [2]
+    found = verify_bundle(bundle, honest.blobs, facts[4])
+    assert found.outcome is Outcome.PASSED
+    cut = replace(bundle.ground.path, links=bundle.ground.path.links[1:])
+    ground = replace(bundle.ground, path=cut)
+    with pytest.raises(EncodingError, match="does not reach back to the model that round 4"):
+        verify_bundle(replace(bundle, ground=ground, earlier=()), honest.blobs, facts[4])
+
+
+def test_a_round_along_a_travel_has_both_models(tmp_path: Path) -> None:
+    parameters = replace(PARAMETERS, distance="direction", reference="travel", rounds=2)
+    run = Run.opened(tmp_path, parameters)
+    with run.chain:
+        run.play()
+        run.play()
+        path = tmp_path / "bundle.tar"
+        export_bundle(run.ledger, run.blobs, 2, path)
+        assert checked(path, TrustedHead(run.ledger.state().head)).outcome is Outcome.PASSED
+
+
+@pytest.mark.parametrize(
+    ("deviation", "step", "fact"),
+    [
+        (
+            Deviation(
+                judgement=lambda judged, _run: replace(
+                    judged, opening=replace(judged.opening, reveal=Digest(bytes(32)))
+                )
+            ),
+            Step.RANKING,
+            Fact.REVEAL,
+        ),
+        (
+            Deviation(base=lambda base, _run: Digest(base[::-1])),
+            Step.CERTIFICATES,
+            Fact.BASE,
+        ),
+    ],
+)
+def test_what_a_committee_colludes_in_is_named_as_the_audit_names_it(
+    tmp_path: Path, deviation: Deviation, step: Step, fact: Fact
+) -> None:
+    run = Run.opened(tmp_path)
+    with run.chain:
+        run.play(deviation)
+        path = tmp_path / "bundle.tar"
+        assert export_bundle(run.ledger, run.blobs, 1, path).outcome is Outcome.FAILED
+        found = checked(path, read_facts(run.ledger, 1))
+        assert found.outcome is Outcome.FAILED
+        first = found.audit[step - 1].contradiction
+        assert first is not None
+        assert first.fact is fact
+        assert not_ok(found) == []
+
+
+def test_a_bundle_without_a_blob_is_incomplete_and_is_not_exported(
+    honest: Run, exported: dict[int, Path], newest: TrustedHead, tmp_path: Path
+) -> None:
+    event = honest.ledger.round_events(1)[-1].event
+    assert isinstance(event, RoundDecided)
+    with exported[1].open("rb") as file:
+        found = BundleFile(file)
+        bundle = read_manifest(found.manifest, found)
+        whole = {digest: found.get(digest) for digest in found.digests()}
+    path = tmp_path / "bundle.tar"
+    for gone, step, need in (
+        (event.model, Step.BLOBS, Need.BLOB),
+        (event.record, Step.BLOBS, Need.BLOB),
+        (honest.document.initial_model, Step.MODEL, Need.MODEL_BEFORE),
+    ):
+        blobs = MemoryBlobs()
+        for digest, data in whole.items():
+            if digest != gone:
+                blobs.put(data)
+        result = verify_bundle(bundle, blobs, newest)
+        assert result.outcome is Outcome.INCOMPLETE
+        assert result.audit[step - 1].outcome is StepOutcome.NOT_CHECKABLE
+        assert need in {one.need for one in result.audit[step - 1].missing}
+        with pytest.raises(BlobMissingError, match=r"round 1 cannot be exported: "):
+            export_bundle(honest.ledger, blobs, 1, path)
+        assert not path.exists()
+
+
+def test_a_blob_that_nobody_asked_for_is_named(
+    exported: dict[int, Path], newest: TrustedHead, tmp_path: Path
+) -> None:
+    blobs = MemoryBlobs()
+    with exported[1].open("rb") as file:
+        found = BundleFile(file)
+        digests = [blobs.put(found.get(digest)) for digest in found.digests()]
+    digests.append(blobs.put(b"smuggled"))
+    path = tmp_path / "more.tar"
+    path.write_bytes(b"".join(container_parts(found.manifest, digests, blobs)))
+    result = checked(path, newest)
+    assert result.outcome is Outcome.FAILED
+    assert not_ok(result) == [StepName.PARTS]
+
+
+def test_there_is_no_bundle_of_a_round_that_has_not_ended(tmp_path: Path) -> None:
+    run = Run.opened(tmp_path)
+    with run.chain:
+        with pytest.raises(ConfigurationError, match="round 1 has not ended"):
+            make_bundle(run.ledger, run.blobs, 1)
+        with pytest.raises(ConfigurationError, match="round 2 has not opened"):
+            make_bundle(run.ledger, run.blobs, 2)
+
+
+def test_places_that_the_trusted_chain_does_not_have_are_named(
+    honest: Run, facts: dict[int, ChainFacts]
+) -> None:
+    true = make_bundle(honest.ledger, honest.blobs, 2)
+    last = true.logs[-1]
+    moved = replace(true, logs=(*true.logs[:-1], replace(last, log_index=last.log_index + 1)))
+    assert not_ok(verify_bundle(moved, honest.blobs, facts[2])) == [StepName.EVENT_PLACES]
+    early = replace(true, opened_block=true.opened_block - 1)
+    assert StepName.OPENED_BLOCK in not_ok(verify_bundle(early, honest.blobs, facts[2]))
+
+
+def test_another_model_before_the_round_is_not_the_one_that_was_voted_for(
+    honest: Run, newest: TrustedHead
+) -> None:
+    true = make_bundle(honest.ledger, honest.blobs, 2, whole=True)
+    model = honest.blobs.put(np.zeros(8, dtype="<f4").tobytes())
+    earlier = replace(true.earlier[0], opening=replace(true.earlier[0].opening, model=model))
+    found = verify_bundle(replace(true, earlier=(earlier,)), honest.blobs, newest)
+    assert found.outcome is Outcome.FAILED
+    assert not_ok(found) == [StepName.EARLIER_RESULT]
+
+
+@pytest.fixture(scope="module")
+def documents(honest: Run) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Bundles as plain data, and what checking them says when they are true."""
+    found = []
+    for number in (3, 2):
+        bundle = make_bundle(honest.ledger, honest.blobs, number, whole=True)
+        trusted = TrustedHead(honest.ledger.state().head)
+        found.append((as_dict(bundle), said(verify_bundle(bundle, honest.blobs, trusted))))
+    return found
+
+
+@settings(max_examples=CASES // AT_ONCE)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_no_changed_bundle_passes_and_says_anything_but_the_truth(
+    honest: Run,
+    documents: list[tuple[dict[str, Any], dict[str, Any]]],
+    newest: TrustedHead,
+    facts: dict[int, ChainFacts],
+    seed: int,
+) -> None:
+    rng = random.Random(seed)
+    document, truth = rng.choice(documents)
+    for path in rng.choices(list(paths(document)), k=AT_ONCE):
+        other = changed(document, path, rng)
+        trusted = rng.choice((newest, facts[document["round"]]))
+        try:
+            found = verify_bundle(bundle_of(other, honest.blobs), honest.blobs, trusted)
+        except EncodingError:
+            continue
+        assert json.dumps(found.as_dict(), allow_nan=False)
+        if found.outcome is Outcome.PASSED and other != document:
+            # Places are not proven by a head, and change nothing of what was checked.
+            assert trusted is newest or path[0] in {"blocks", "transactions", "path"}, path
+            assert said(found) == truth, path
+
+
+def said(found: RoundVerification) -> dict[str, Any]:
+    """Return what a verification says of the round itself."""
+    whole = found.as_dict()
+    return {name: whole[name] for name in ("round", "audit", "findings", "counts")}
+
+
+def test_what_a_bundle_does_not_hold_is_not_served_as_a_chain(honest: Run) -> None:
+    bundle = make_bundle(honest.ledger, honest.blobs, 2)
+    with BundleChain(bundle).snapshot() as chain:
+        assert chain.chain_id == honest.chain.chain_id
+        assert chain.genesis_hash == honest.chain.genesis_hash
+        assert chain.finalized() == chain.head().number == bundle.blocks[-1].number
+        committed = chain.logs(None, [abi.topic("UpdatesCommitted")], 0, 2**53)
+        assert committed == list(bundle.logs[:2])
+        decided: list[TopicFilter] = [[abi.topic("RoundDecided")], (2).to_bytes(32)]
+        assert chain.logs(honest.ledger.address, decided, 0, 2**53) == [bundle.logs[2]]
+        assert chain.logs(None, [None] * 5, 0, 2**53) == []
+        assert chain.logs(None, [], 0, 2**53, 1, descending=True) == [bundle.logs[-1]]
+        for asked in (
+            lambda: chain.block(0),
+            lambda: chain.transaction(bytes(32)),
+            lambda: chain.receipt(bytes(32)),
+            lambda: chain.call(honest.ledger.address, b""),
+            lambda: chain.code(honest.ledger.address),
+        ):
+            with pytest.raises(NotServedError, match=r"in a bundle|in the bundle"):
+                asked()
+
+
+def test_a_manifest_is_read_back_as_it_was_written(honest: Run) -> None:
+    bundle: RoundBundle = make_bundle(honest.ledger, honest.blobs, 4, whole=True)
+    assert read_manifest(manifest_bytes(bundle), honest.blobs) == bundle
+    with pytest.raises(EncodingError, match=r"configuration: blob .* is missing"):
+        read_manifest(manifest_bytes(bundle), MemoryBlobs())

@@ -1,0 +1,212 @@
+"""Proofs that somebody has changed: none is accepted, and none is met with a traceback."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ledger.audit.codes import Outcome
+from ledger.audit.proofs.codes import StepName, Verdict
+from ledger.audit.proofs.document import as_dict, parse_document, proof_of, read_proof
+from ledger.audit.proofs.links import BanLink, HeadPath
+from ledger.audit.proofs.maker import make_proof
+from ledger.audit.proofs.proof import Ban
+from ledger.audit.proofs.statement import Weight, statement_of
+from ledger.audit.proofs.verification import Verification, verify_proof
+from ledger.protocol.documents.run import encode_run
+from ledger.protocol.encoding import set_digest, sha256
+from ledger.protocol.errors import EncodingError
+from ledger.protocol.types import ClientId
+from tests.audit.proofs.mutations import FUZZ, changed, paths
+
+if TYPE_CHECKING:
+    from ledger.audit.proofs.proof import ClientProof
+    from ledger.audit.proofs.trust import ChainFacts, TrustedHead
+    from tests.audit.runs import Run
+
+ASKED = ((1, 3), (1, 0), (1, 9), (3, 1), (4, 2), (5, 12))
+"""Used, malformed, refused scores, abandoned, banned, not sampled."""
+AT_ONCE = 50
+CASES = 2_000 * FUZZ
+
+
+@pytest.fixture(scope="module")
+def documents(honest: Run) -> list[tuple[int, ClientId, dict[str, Any]]]:
+    found = []
+    for number, index in ASKED:
+        client = ClientId(index)
+        proof = make_proof(honest.ledger, honest.blobs, number, client, whole=True)
+        found.append((number, client, as_dict(proof)))
+    return found
+
+
+@settings(max_examples=CASES // AT_ONCE)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_no_changed_proof_says_that_anything_but_the_truth_is_proven(
+    documents: list[tuple[int, ClientId, dict[str, Any]]],
+    newest: TrustedHead,
+    facts: dict[int, ChainFacts],
+    seed: int,
+) -> None:
+    rng = random.Random(seed)
+    number, client, document = rng.choice(documents)
+    places = list(paths(document))
+    for path in rng.choices(places, k=AT_ONCE):
+        found = _verified(changed(document, path, rng), number, client, rng.choice((newest, facts)))
+        if found is not None and found.outcome is Outcome.PASSED:
+            assert found.statement.as_dict() == document["statement"], (path, found.as_dict())
+
+
+def _verified(
+    document: Any, number: int, client: ClientId, trusted: TrustedHead | dict[int, ChainFacts]
+) -> Verification | None:
+    try:
+        trust = trusted[number] if isinstance(trusted, dict) else trusted
+        found = verify_proof(proof_of(document), number, client, trust)
+    except EncodingError:
+        return None
+    assert json.dumps(found.as_dict(), allow_nan=False)
+    return found
+
+
+def test_every_field_in_turn_is_refused_or_contradicted_where_it_stands_for_the_statement(
+    documents: list[tuple[int, ClientId, dict[str, Any]]], newest: TrustedHead
+) -> None:
+    """But for the places, which no head proves, and the signature, without which it says less."""
+    free = {"committed_at", "ended_at", "signature", "genesis_hash", "payload", "siblings"}
+    rng = random.Random(9)
+    number, client, document = documents[0]
+    for path in paths(document):
+        if path[0] in free:
+            continue
+        other = changed(document, path, rng)
+        if other == document:
+            continue
+        found = _verified(other, number, client, newest)
+        assert found is None or found.outcome is not Outcome.PASSED, path
+
+
+def test_a_proof_of_another_round_or_client_answers_no_question(
+    honest: Run, newest: TrustedHead
+) -> None:
+    proof = make_proof(honest.ledger, honest.blobs, 1, ClientId(3), whole=True)
+    for asked in ((2, 3), (1, 4)):
+        found = verify_proof(proof, asked[0], ClientId(asked[1]), newest)
+        assert failed(found) == [StepName.QUESTION]
+
+
+def test_what_comes_after_the_trusted_head_proves_nothing(honest: Run, newest: TrustedHead) -> None:
+    """A prover goes on from the head with links of its own: a ban, and the round before again."""
+    true = make_proof(honest.ledger, honest.blobs, 5, ClientId(12), whole=True)
+    banned = replace(
+        true,
+        path=HeadPath(true.path.start, (*true.path.links, BanLink(1, ClientId(12)))),
+        bans=(*true.bans, Ban(1, ClientId(12))),
+    )
+    found = verify_proof(restated(banned), 5, ClientId(12), newest)
+    assert found.statement.verdict is Verdict.BANNED
+    assert failed(found) == [StepName.BANS]
+    before = true.path.ended(4)
+    assert before is not None
+    elected = tuple(map(ClientId, (12, 0, 3, 4, 6)))
+    again = replace(before, committee=set_digest(elected))
+    start = true.path.heads[-2]
+    path = HeadPath(start, (true.path.links[-1], again))
+    found = verify_proof(
+        restated(replace(true, path=path, committee=elected)), 5, ClientId(12), newest
+    )
+    assert StepName.COMMITTEE in unproven(found)
+
+
+def test_a_made_up_registry_changes_no_weight(honest: Run, newest: TrustedHead) -> None:
+    true = make_proof(honest.ledger, honest.blobs, 1, ClientId(3), whole=True)
+    registry = list(true.document.registry)
+    registry[3] = replace(registry[3], samples=registry[3].samples * 10)
+    heavier = encode_run(replace(true.document, registry=tuple(registry)))
+    found = verify_proof(restated(replace(true, configuration=heavier)), 1, ClientId(3), newest)
+    assert found.statement.weight == Weight(130, 150)
+    # The path begins with the run's own configuration, and so is that of no other.
+    assert unproven(found) == [StepName.CONFIGURATION, StepName.BANS]
+    other = restated(
+        replace(true, configuration=heavier, path=replace(true.path, start=sha256(heavier)))
+    )
+    found = verify_proof(other, 1, ClientId(3), newest)
+    assert StepName.HEAD in unproven(found)
+
+
+def test_a_ban_that_is_left_out_or_made_up_is_named(honest: Run, newest: TrustedHead) -> None:
+    true = make_proof(honest.ledger, honest.blobs, 4, ClientId(2), whole=True)
+    assert true.bans == (Ban(3, ClientId(2)),)
+    left_out = restated(replace(true, bans=()))
+    assert StepName.BANS in failed(verify_proof(left_out, 4, ClientId(2), newest))
+    other = make_proof(honest.ledger, honest.blobs, 1, ClientId(13), whole=True)
+    assert other.bans == ()
+    fifth = make_proof(honest.ledger, honest.blobs, 5, ClientId(12), whole=True)
+    made_up = restated(replace(fifth, bans=(*fifth.bans, Ban(2, ClientId(12)))))
+    assert failed(verify_proof(made_up, 5, ClientId(12), newest)) == [StepName.BANS]
+
+
+def test_another_head_another_contract_and_another_chain_prove_nothing(
+    honest: Run, facts: dict[int, ChainFacts]
+) -> None:
+    proof = make_proof(honest.ledger, honest.blobs, 1, ClientId(3), whole=True)
+    elsewhere = replace(facts[1], domain=replace(facts[1].domain, chain_id=5))
+    assert failed(verify_proof(proof, 1, ClientId(3), elsewhere)) == [StepName.CONTRACT]
+    fork = replace(facts[1], genesis_hash=bytes(32))
+    assert failed(verify_proof(proof, 1, ClientId(3), fork)) == [StepName.CONTRACT]
+    code = replace(facts[1], code_doubt="it is not the artefact's")
+    assert failed(verify_proof(proof, 1, ClientId(3), code)) == [StepName.CODE]
+    sizes = replace(facts[1], deployment=replace(facts[1].deployment, replies=4))
+    assert failed(verify_proof(proof, 1, ClientId(3), sizes)) == [StepName.DEPLOYMENT]
+
+
+def test_a_signature_for_another_contract_is_no_signature(honest: Run, newest: TrustedHead) -> None:
+    proof = make_proof(honest.ledger, honest.blobs, 1, ClientId(3), whole=True)
+    other = replace(proof, domain=replace(proof.domain, chain_id=7))
+    assert failed(verify_proof(other, 1, ClientId(3), newest)) == [StepName.AUTHOR]
+    assert proof.signature is not None
+    none = replace(proof, signature=bytes(65))
+    assert failed(verify_proof(none, 1, ClientId(3), newest)) == [StepName.AUTHOR]
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"", "no JSON document"),
+        (b"\xff", "no JSON document"),
+        (b"[" * 5_000, "nested more than"),
+        (b'{"round": NaN}', "NaN is no number"),
+        (b'{"round": 1, "round": 2}', "a key twice"),
+        (b"[]", "is not a map"),
+        (b"{}", "missing or not known"),
+        (b'"' + b"a" * 3_000 + b'"', "is not a map"),
+    ],
+)
+def test_what_is_no_proof_is_refused_with_a_short_sentence(data: bytes, why: str) -> None:
+    with pytest.raises(EncodingError, match=why) as refused:
+        read_proof(data)
+    assert len(str(refused.value)) < 600
+
+
+def test_an_enormous_document_is_refused_before_it_is_read() -> None:
+    with pytest.raises(EncodingError, match="has 11 bytes, and at most 10"):
+        parse_document(b"[" * 11, 10)
+
+
+def restated(proof: ClientProof) -> ClientProof:
+    """Return a proof whose statement follows from it, as a prover would send it."""
+    return proof_of(as_dict(replace(proof, statement=statement_of(replace(proof)))))
+
+
+def unproven(found: Verification) -> list[StepName]:
+    return [step.name for step in found.steps if step.is_ok is not True]
+
+
+def failed(found: Verification) -> list[StepName]:
+    return [step.name for step in found.steps if step.is_ok is False]

@@ -1,0 +1,321 @@
+"""What became of every client of the honest run, proven by a head and by the contract."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ledger.audit.codes import Outcome
+from ledger.audit.proofs.codes import Caveat, Role, ScoresTaken, StepName, Verdict
+from ledger.audit.proofs.document import as_dict, proof_bytes, proof_of, read_proof
+from ledger.audit.proofs.maker import make_proof, whole_path
+from ledger.audit.proofs.statement import CutOff, Rank, Weight
+from ledger.audit.proofs.trust import ChainFacts, TrustedHead, read_facts
+from ledger.audit.proofs.verification import verify_proof
+from ledger.blobs.store import MemoryBlobs
+from ledger.chain.contract.committee_ledger import CommitteeLedger
+from ledger.chain.rpc.reader import RpcReader
+from ledger.chain.rpc.served.server import RpcServer
+from ledger.protocol.encoding import commitments_chain, word_client
+from ledger.protocol.errors import BlobMissingError, ConfigurationError
+from ledger.protocol.ledger_state import RoundDecided
+from ledger.protocol.types import ClientId, Digest, DropoutReason, Form, RefusalReason
+from tests.audit.runs import CLIENTS, PARAMETERS, Deviation, Run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def decided(run: Run, number: int) -> RoundDecided:
+    events = [one.event for one in run.ledger.round_events(number)]
+    return next(event for event in events if isinstance(event, RoundDecided))
+
+
+def verdict(run: Run, number: int, client: int) -> Verdict:
+    return make_proof(run.ledger, run.blobs, number, ClientId(client)).statement.verdict
+
+
+def test_every_client_of_three_rounds_is_proven_by_the_newest_head_and_by_the_contract(
+    honest: Run, newest: TrustedHead, facts: dict[int, ChainFacts]
+) -> None:
+    for number in (1, 3, 5):
+        for client in map(ClientId, range(CLIENTS)):
+            proof = make_proof(honest.ledger, honest.blobs, number, client, whole=True)
+            read = read_proof(proof_bytes(proof))
+            assert read == proof
+            for trusted in (newest, facts[number]):
+                found = verify_proof(read, number, client, trusted)
+                assert found.outcome is Outcome.PASSED, found.as_dict()
+                assert found.statement == proof.statement
+
+
+def test_a_short_proof_is_proven_by_the_contract_and_its_length_is_that_of_two_rounds(
+    honest: Run, facts: dict[int, ChainFacts]
+) -> None:
+    proof = make_proof(honest.ledger, honest.blobs, 5, ClientId(0))
+    rounds = [link.round for link in proof.path.links]
+    assert rounds == [4, 4, 5]
+    assert verify_proof(proof, 5, ClientId(0), facts[5]).outcome is Outcome.PASSED
+
+
+def test_a_used_update_has_its_rank_its_distance_the_cut_off_and_its_exact_weight(
+    honest: Run,
+) -> None:
+    # Round 1: ranked 10, 3, 4, 5, 12; client k has 10 + k samples, and the first two are accepted.
+    event = decided(honest, 1)
+    said = make_proof(honest.ledger, honest.blobs, 1, ClientId(3)).statement
+    assert said.verdict is Verdict.USED
+    bits = event.ranking[1] >> 32
+    assert said.rank == Rank(1, 5, bits, accepted=True)
+    assert said.cut_off == CutOff(Form.FIRST, 2, bits, 0)
+    assert said.weight == Weight(13, 13 + 20)
+    assert said.as_dict()["rank"]["distance"] == pytest.approx(12.538, abs=1e-3)
+
+
+def test_what_is_not_proven_of_a_used_update_is_said(honest: Run, newest: TrustedHead) -> None:
+    proof = make_proof(honest.ledger, honest.blobs, 1, ClientId(3), whole=True)
+    found = verify_proof(proof, 1, ClientId(3), newest)
+    assert found.caveats == (
+        Caveat.PLACES_UNPROVEN,
+        Caveat.DISTANCES_CERTIFIED,
+        Caveat.MODEL_CERTIFIED,
+    )
+    assert all(entry["sentence"] for entry in found.as_dict()["caveats"])
+
+
+@pytest.mark.parametrize(
+    ("number", "client", "reason", "caveat"),
+    [
+        (1, 0, DropoutReason.PAYLOAD_MALFORMED, Caveat.MALFORMED_CERTIFIED),
+        (1, 2, DropoutReason.NO_COMMITMENT, None),
+        (4, 12, DropoutReason.PAYLOAD_MISSING, Caveat.ABSENCE_CERTIFIED),
+    ],
+)
+def test_a_dropout_has_the_reason_of_the_record_and_what_of_it_nobody_can_prove(
+    honest: Run,
+    facts: dict[int, ChainFacts],
+    number: int,
+    client: int,
+    reason: DropoutReason,
+    caveat: Caveat | None,
+) -> None:
+    proof = make_proof(honest.ledger, honest.blobs, number, ClientId(client))
+    found = verify_proof(proof, number, ClientId(client), facts[number])
+    assert found.statement.verdict is Verdict.DROPPED_OUT
+    assert found.statement.dropout is reason
+    assert found.statement.has_committed is (reason is not DropoutReason.NO_COMMITMENT)
+    assert found.caveats == (() if caveat is None else (caveat,))
+
+
+@pytest.mark.parametrize(
+    ("number", "client", "taken", "refusal"),
+    [
+        (1, 6, ScoresTaken.COUNTED, None),
+        (1, 9, ScoresTaken.REFUSED, RefusalReason.FALSE_DISTANCE),
+        (4, 3, ScoresTaken.REFUSED, RefusalReason.TWO_VECTORS),
+        (5, 9, ScoresTaken.EMPTY_SEAT, None),
+    ],
+)
+def test_a_member_did_not_train_and_what_became_of_its_scores_is_said(
+    honest: Run, number: int, client: int, taken: ScoresTaken, refusal: RefusalReason | None
+) -> None:
+    said = make_proof(honest.ledger, honest.blobs, number, ClientId(client)).statement
+    assert (said.verdict, said.role) == (Verdict.MEMBER, Role.MEMBER)
+    assert (said.scores, said.refusal) == (taken, refusal)
+
+
+def test_others_were_below_the_cut_off_not_sampled_banned_or_of_an_abandoned_round(
+    honest: Run,
+) -> None:
+    assert verdict(honest, 1, 4) is Verdict.NOT_USED
+    assert verdict(honest, 1, 13) is Verdict.NOT_SAMPLED
+    assert verdict(honest, 4, 2) is Verdict.BANNED
+    assert verdict(honest, 3, 0) is Verdict.ABANDONED
+
+
+def test_a_round_that_is_open_is_proven_by_the_contract_and_by_no_head(tmp_path: Path) -> None:
+    run = Run.opened(tmp_path)
+    with run.chain:
+        run.commit({run.trainers[0]: run.word(run.trainers[0])})
+        for client in (run.trainers[0], run.trainers[1]):
+            proof = read_proof(proof_bytes(make_proof(run.ledger, run.blobs, 1, client)))
+            assert proof.statement.verdict is Verdict.OPEN
+            assert proof.statement.has_committed is (client == run.trainers[0])
+            found = verify_proof(proof, 1, client, read_facts(run.ledger, 1))
+            assert found.outcome is Outcome.PASSED
+            head = TrustedHead(run.ledger.state().head)
+            assert verify_proof(proof, 1, client, head).outcome is Outcome.INCOMPLETE
+        open_yet = make_proof(run.ledger, run.blobs, 1, run.trainers[0])
+        run.play()
+        # It says what was true, and is not any more.
+        late = verify_proof(open_yet, 1, open_yet.client, read_facts(run.ledger, 1))
+        assert late.outcome is Outcome.FAILED
+
+
+def test_without_the_record_the_proof_says_what_it_lacks(
+    honest: Run, facts: dict[int, ChainFacts]
+) -> None:
+    blobs = MemoryBlobs()
+    blobs.put(honest.blobs.get(honest.ledger.deployment().config))
+    scores = {0: None, 3: None, 6: ScoresTaken.UNKNOWN}  # a dropout, a used update, a member
+    for client, taken in scores.items():
+        proof = make_proof(honest.ledger, blobs, 1, ClientId(client))
+        found = verify_proof(proof, 1, ClientId(client), facts[1])
+        assert found.outcome is Outcome.PASSED
+        assert Caveat.RECORD_LACKING in found.caveats
+        assert found.statement.scores is taken
+    with pytest.raises(BlobMissingError):
+        make_proof(honest.ledger, MemoryBlobs(), 1, ClientId(0))
+
+
+def test_there_is_no_proof_of_a_round_that_has_not_opened_or_of_nobody(honest: Run) -> None:
+    for number in (0, 6):
+        with pytest.raises(ConfigurationError, match=f"round {number} has not opened"):
+            make_proof(honest.ledger, honest.blobs, number, ClientId(0))
+    with pytest.raises(ConfigurationError, match="there is no client 14: the run has 14"):
+        make_proof(honest.ledger, honest.blobs, 1, ClientId(14))
+
+
+def test_nothing_is_proven_where_nothing_is_trusted_or_the_head_is_not_on_the_way(
+    honest: Run, newest: TrustedHead
+) -> None:
+    short = make_proof(honest.ledger, honest.blobs, 1, ClientId(3))
+    for trusted in (None, newest):
+        found = verify_proof(short, 1, ClientId(3), trusted)
+        assert found.outcome is Outcome.INCOMPLETE
+        assert found.sentence.startswith("NOT PROVEN: ")
+    own = TrustedHead(decided(honest, 1).head)
+    assert verify_proof(short, 1, ClientId(3), own).outcome is Outcome.PASSED
+
+
+def test_a_head_from_before_the_round_says_nothing_of_it(honest: Run) -> None:
+    proof = make_proof(honest.ledger, honest.blobs, 5, ClientId(0), whole=True)
+    older = TrustedHead(decided(honest, 4).head)
+    found = verify_proof(proof, 5, ClientId(0), older)
+    assert [step.name for step in found.steps if step.is_ok is None] == [StepName.HEAD]
+
+
+def test_a_block_that_may_be_taken_back_contradicts_nothing(
+    honest: Run, facts: dict[int, ChainFacts]
+) -> None:
+    proof = make_proof(honest.ledger, honest.blobs, 1, ClientId(3))
+    other = replace(facts[1], ended=decided(honest, 2).head)
+    assert verify_proof(proof, 1, ClientId(3), other).outcome is Outcome.FAILED
+    found = verify_proof(proof, 1, ClientId(3), replace(other, is_final=False))
+    assert found.outcome is Outcome.INCOMPLETE
+    assert Caveat.NOT_FINAL in found.caveats
+    behind = replace(facts[1], ended=None, ended_at=None, is_final=False)
+    assert verify_proof(proof, 1, ClientId(3), behind).outcome is Outcome.INCOMPLETE
+
+
+def test_the_path_of_the_whole_run_leads_from_its_configuration_to_its_head(
+    honest: Run, newest: TrustedHead
+) -> None:
+    path = whole_path(honest.ledger)
+    assert path.start == honest.ledger.deployment().config
+    assert path.heads[-1] == newest.head
+    assert [(ban.round, ban.client) for ban in path.bans()] == [
+        (ban.round, ban.client) for ban in honest.ledger.bans()
+    ]
+
+
+def test_distances_of_no_trainer_are_shown_as_none(honest: Run) -> None:
+    plain = as_dict(make_proof(honest.ledger, honest.blobs, 1, ClientId(13)))
+    assert proof_of(plain).statement.rank is None
+    assert plain["statement"]["weight"] is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "form", "limit"),
+    [
+        ({"strategy": 2}, Form.LAST, "the last 3 were accepted, from distance "),
+        (
+            {"strategy": 3, "threshold": "spread"},
+            Form.WITHIN_THRESHOLD,
+            "were accepted, the threshold being ",
+        ),
+    ],
+)
+def test_the_cut_off_is_that_of_the_runs_strategy(
+    tmp_path: Path, changes: dict[str, Any], form: Form, limit: str
+) -> None:
+    run = Run.opened(tmp_path, replace(PARAMETERS, **changes))
+    with run.chain:
+        run.play()
+        event, trusted = decided(run, 1), read_facts(run.ledger, 1)
+        edge = event.accepted[0 if form is Form.LAST else -1]
+        bits = {word_client(word): word >> 32 for word in event.ranking}
+        for client in bits:
+            found = verify_proof(make_proof(run.ledger, run.blobs, 1, client), 1, client, trusted)
+            assert found.outcome is Outcome.PASSED
+            cut_off = CutOff(form, len(event.accepted), bits[edge], event.threshold_bits)
+            assert found.statement.cut_off == cut_off
+            assert limit in found.sentence
+            is_used = client in event.accepted
+            assert (found.statement.verdict is Verdict.USED) is is_used
+
+
+def test_a_record_of_other_commitments_than_the_closing_block_has_is_named(tmp_path: Path) -> None:
+    """The head binds what a committee colludes in; only the chain's blocks show that it did."""
+    late = Deviation(base=lambda _base, run: cut(run))
+    run = Run.opened(tmp_path)
+    with run.chain:
+        record = run.prepare(Deviation(record=lambda found, run: replace(found, base=cut(run))))
+        run.conclude(record, late)
+        client = run.ledger.opening(1)
+        assert client is not None
+        member = client.committee[0]
+        proof = make_proof(run.ledger, run.blobs, 1, member, whole=True)
+        by_chain = verify_proof(proof, 1, member, read_facts(run.ledger, 1))
+        assert StepName.CLOSING in [s.name for s in by_chain.steps if s.is_ok is False]
+        by_head = verify_proof(proof, 1, member, TrustedHead(run.ledger.state().head))
+        assert Caveat.CLOSING_CERTIFIED in by_head.caveats
+
+
+def first_of(run: Run) -> list[tuple[ClientId, Digest]]:
+    """Return all but the last commitment of a round, in the chain's order."""
+    mined = run.ledger.commitments(1)
+    return [(one.client, one.commitment) for one in mined[:-1]]
+
+
+def cut(run: Run) -> Digest:
+    return commitments_chain(first_of(run))
+
+
+@pytest.mark.parametrize(
+    ("number", "client", "said"),
+    [
+        (1, 4, "PROVEN: in round 1 the update of client 4 was not used: ranked 3 of 5, distance "),
+        (1, 2, "dropped out: it had not committed by the closing block."),
+        (1, 9, "was a member of the committee, and so did not train; its scores were refused: a "),
+        (1, 13, "PROVEN: in round 1 client 13 was not sampled: neither trainer nor member."),
+        (3, 0, "in round 3 nothing was decided, and no update used; client 0 was a member of the "),
+        (4, 2, "in round 4 client 2 took no part: it was banned before the round opened."),
+        (5, 9, "its seat was empty, because it was banned when the round opened; of its own "),
+    ],
+)
+def test_what_became_of_a_client_is_one_sentence(
+    honest: Run, facts: dict[int, ChainFacts], number: int, client: int, said: str
+) -> None:
+    who = ClientId(client)
+    found = verify_proof(
+        make_proof(honest.ledger, honest.blobs, number, who), number, who, facts[number]
+    )
+    assert said in found.sentence
+    assert "\n" not in found.sentence
+
+
+def test_a_node_over_http_says_what_the_chain_file_says(
+    honest: Run, facts: dict[int, ChainFacts]
+) -> None:
+    with (
+        RpcServer(honest.chain) as server,
+        RpcReader(server.url, chain_id=honest.chain.chain_id) as node,
+    ):
+        ledger = CommitteeLedger(node, honest.ledger.address)
+        for number in (3, 5):
+            assert read_facts(ledger, number) == facts[number]
+        proof = make_proof(ledger, honest.blobs, 5, ClientId(0), whole=True)
+    assert proof == make_proof(honest.ledger, honest.blobs, 5, ClientId(0), whole=True)
