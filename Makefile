@@ -63,7 +63,7 @@ $(VENV)/.clients: $(VENV)/bin/python pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.clients
-	$(PIP) --editable ".[clients,fast,data,fetch,ray,plots,api,dev]"
+	$(PIP) --editable ".[clients,fast,data,fetch,ray,plots,api,postgresql,dev]"
 	touch $@
 
 clean:

@@ -11,14 +11,16 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, Response
 from starlette.exceptions import HTTPException
 
-from api.chain_source import ChainSource
-from api.deployments import Deployments
 from api.http import openapi
+from api.http.caching import AnswersFromKept
 from api.http.docs_page import HEADERS, docs_page
+from api.http.head import HeadAsGet
+from api.http.kept import KeptAnswers
 from api.http.problems import (
     CHAIN_DAMAGED,
     CHAIN_NOT_SERVED,
     CHAIN_UNREACHABLE,
+    CURSOR_INVALID,
     MAX_SHOWN,
     REQUEST_INVALID,
     FieldError,
@@ -27,10 +29,10 @@ from api.http.problems import (
     plain_problem,
     problem,
 )
-from api.reading import Service
-from api.routes import clients, deployments, rounds, service
-from ledger.blobs.store import FolderBlobs
+from api.routes import blobs, clients, deployments, events, evidence, rounds, series, service, web
 from ledger.chain.ports import ChainDamagedError, ChainUnreachableError, NotServedError
+from ledger.history.cursors import CursorError
+from ledger.history.now import Histories
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
@@ -50,14 +52,12 @@ def create_app(settings: Settings) -> FastAPI:
     Returns:
         The app. It never writes, and takes no lock.
     """
-    shared = Service(
-        ChainSource(settings), Deployments(settings), FolderBlobs(settings.blob_folder)
-    )
+    histories = Histories(settings)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
-        shared.source.close()
+        histories.close()
 
     app = FastAPI(
         title=openapi.TITLE,
@@ -73,11 +73,15 @@ def create_app(settings: Settings) -> FastAPI:
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
         lifespan=lifespan,
     )
-    app.state.service = shared
-    for routes in (service, deployments, rounds, clients):
+    kept = KeptAnswers()
+    app.state.histories, app.state.kept = histories, kept
+    app.state.streams = events.Streams(settings.most_streams)
+    for routes in (service, deployments, rounds, clients, evidence, series, events, blobs, web):
         app.include_router(routes.router)
     _add_document(app)
     _add_errors(app, settings)
+    app.add_middleware(AnswersFromKept, histories=histories, kept=kept)
+    app.add_middleware(HeadAsGet)
     return app
 
 
@@ -105,6 +109,10 @@ def _add_errors(app: FastAPI, settings: Settings) -> None:
         first = errors[0]
         detail = f"{first.place} {first.name}: {first.detail}"
         return problem(request, REQUEST_INVALID, detail, errors)
+
+    @app.exception_handler(CursorError)
+    async def bad_cursor(request: Request, error: CursorError) -> Response:
+        return problem(request, CURSOR_INVALID, str(error))
 
     @app.exception_handler(ChainError)
     async def unreadable(request: Request, error: ChainError) -> Response:

@@ -9,6 +9,7 @@ from fastapi import Depends, Request
 
 from api.http.problems import (
     CHAIN_MOVED,
+    CHAIN_NOT_FOUND,
     CLIENT_NOT_FOUND,
     DEPLOYMENT_NOT_FOUND,
     REQUEST_INVALID,
@@ -16,66 +17,45 @@ from api.http.problems import (
     FieldError,
     ProblemError,
 )
-from api.schemas.words import AsOf
 from ledger.chain.addresses import checksum, to_canonical
+from ledger.history.facts.words import hexed
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
-    from api.chain_source import ChainSource
-    from api.deployments import Deployments, Served
-    from ledger.blobs.store import BlobReader
     from ledger.chain.contract.events import Recorded
-    from ledger.chain.ports import Block, ChainReader
-
-
-@dataclass(frozen=True, slots=True)
-class Service:
-    """What all requests share.
-
-    Attributes:
-        source: of the chain.
-        deployments: that are served.
-        blobs: where records and score vectors are.
-    """
-
-    source: ChainSource
-    deployments: Deployments
-    blobs: BlobReader
+    from ledger.history.deployments import Served
+    from ledger.history.facts.words import Facts
+    from ledger.history.now import Histories, Now
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One request's view of the chain: nothing after `block` is read.
+    """One request's view of the chain: nothing after `now.block` is read.
 
     Attributes:
-        service: what all requests share.
-        chain: that is read.
-        block: the newest block when the request came.
-        final: number of the newest block that is regarded as final.
+        now: the chain when the request came.
     """
 
-    service: Service
-    chain: ChainReader
-    block: Block
-    final: int
+    now: Now
 
     @property
-    def as_of(self) -> AsOf:
+    def as_of(self) -> Facts:
         """The block that the answer speaks of."""
-        number = self.block.number
-        return AsOf(number=number, hash=hexed(self.block.hash), finalized=number <= self.final)
+        block = self.now.block
+        finalized = block.number <= self.now.final
+        return {"number": block.number, "hash": hexed(block.hash), "finalized": finalized}
 
-    def as_of_end(self, ended: Recorded) -> AsOf:
+    def as_of_end(self, ended: Recorded) -> Facts:
         """Return the block that ended a round, for an answer that cannot change any more.
 
         Args:
             ended: the round's decision or abandonment.
         """
-        return AsOf(number=ended.block_number, hash=hexed(ended.block_hash), finalized=True)
+        return {"number": ended.block_number, "hash": hexed(ended.block_hash), "finalized": True}
 
     def is_final(self, ended: Recorded | None) -> bool:
         """Say whether a round has ended for ever."""
-        return ended is not None and ended.block_number <= self.final
+        return ended is not None and ended.block_number <= self.now.final
 
     def verify_unmoved(self) -> None:
         """Accept what was read if the chain still holds the block that it was read at.
@@ -83,10 +63,22 @@ class Reading:
         Raises:
             ProblemError: it was reorganised meanwhile.
         """
-        if self.block.number <= self.final:
-            return
-        if self.chain.block(self.block.number).hash != self.block.hash:
-            raise ProblemError(CHAIN_MOVED, f"block {self.block.number} is another one now")
+        if not self.now.is_unmoved():
+            number = self.now.block.number
+            raise ProblemError(CHAIN_MOVED, f"block {number} is another one now")
+
+    def require_chain(self, name: str) -> None:
+        """Refuse the name of another chain than the one that is read.
+
+        Args:
+            name: chain id and beginning of its block 0's hash.
+
+        Raises:
+            ProblemError: the chain that is read has another name.
+        """
+        own = self.now.path.name
+        if name != own:
+            raise ProblemError(CHAIN_NOT_FOUND, f"chain {name} is not served; {own} is")
 
     def deployment(self, address: str) -> Served:
         """Return a deployment.
@@ -102,15 +94,10 @@ class Reading:
         except ChainError as error:
             errors = [FieldError(place="path", name="address", detail=str(error))]
             raise ProblemError(REQUEST_INVALID, f"path address: {error}", errors) from error
-        served = self.service.deployments.find(self.chain, address)
+        served = self.now.find(address)
         if served is None:
             raise ProblemError(DEPLOYMENT_NOT_FOUND, f"no deployment at {name} is served")
         return served
-
-
-def hexed(data: bytes) -> str:
-    """Return bytes as 0x-hex."""
-    return f"0x{data.hex()}"
 
 
 def require_client(client: int, registered: int) -> None:
@@ -145,17 +132,14 @@ def require_round(round_number: int, newest: int) -> None:
         )
 
 
-def service_of(request: Request) -> Service:
+def histories_of(request: Request) -> Histories:
     """Return what all requests of an app share."""
-    return cast("Service", request.app.state.service)
+    return cast("Histories", request.app.state.histories)
 
 
 def read_now(request: Request) -> Reading:
     """Return the chain as it is when the request comes."""
-    service = service_of(request)
-    chain = service.source.chain()
-    block = chain.head()
-    return Reading(service, chain, block, chain.finalized())
+    return Reading(histories_of(request).now())
 
 
-Now = Annotated[Reading, Depends(read_now)]
+NowRead = Annotated[Reading, Depends(read_now)]

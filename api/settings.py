@@ -7,6 +7,7 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from ledger.blobs.store import MAX_BLOB_BYTES
 from ledger.home import Home
 
 
@@ -20,6 +21,8 @@ class Settings(BaseModel):
         manifests: further manifests, beside those of the home's runs.
         blobs: the folder of blobs; None for `blobs/` in the home.
         rpc_timeout_seconds: how long one answer of the node may take.
+        largest_blob_bytes: that is passed on; others are said to be too large.
+        most_streams: of events that are open at once.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -30,6 +33,8 @@ class Settings(BaseModel):
     manifests: tuple[Path, ...] = ()
     blobs: Path | None = None
     rpc_timeout_seconds: Annotated[float, Field(gt=0, le=300)] = 10.0
+    largest_blob_bytes: Annotated[int, Field(ge=1)] = MAX_BLOB_BYTES
+    most_streams: Annotated[int, Field(ge=1, le=10_000)] = 64
 
     @model_validator(mode="after")
     def _names_the_nodes_chain(self) -> Self:

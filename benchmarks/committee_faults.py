@@ -327,7 +327,7 @@ def _outcome(
 def _cells(outcome: Outcome, honest: Outcome) -> list[str]:
     """Return what a run came to, beside the one with honest members."""
     row, kinds = outcome.row, outcome.kinds()
-    decided = "decided" if row.views == (1, 1) else "decided in a later view"
+    decided = "decided" if row.views == (0, 0) else "decided in a later view"
     return [
         f"{outcome.counted} counted, {outcome.refused} refused" if row.decided else "no record",
         decided if row.decided else "abandoned",

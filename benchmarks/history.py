@@ -35,6 +35,7 @@ from clients.runs.recorded import manifest_of
 from ledger.blobs.store import FolderBlobs
 from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.history.paths import ChainPath, DeploymentPath
 from ledger.home import Home
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def _record(home: Path, length: int) -> list[Row]:
             def on_round(row: Any) -> None:
                 next(bar, None)
                 if row.round in {SHORT, length}:
-                    found = _look_ups(home, ledger, f"{address}/v1/deployments", row.round)
+                    found = _look_ups(home, ledger, f"{address}{_root(ledger)}", row.round)
                     rows.append(found | _growth(home, empty, row.round))
 
             run.go_on(on_round)
@@ -94,6 +95,12 @@ def _served(home: Path) -> str:
     arguments = (Settings(home=home), "127.0.0.1", 0, listening.put)
     threading.Thread(target=serve, args=arguments, daemon=True).start()
     return listening.get(timeout=30)
+
+
+def _root(ledger: CommitteeLedger) -> DeploymentPath:
+    """Return where the service answers about the contract."""
+    chain = ChainPath(ledger.chain.chain_id, ledger.chain.genesis_hash)
+    return DeploymentPath(chain, ledger.address)
 
 
 def _look_ups(home: Path, ledger: CommitteeLedger, url: str, recorded: int) -> Row:
@@ -112,7 +119,7 @@ def _look_ups(home: Path, ledger: CommitteeLedger, url: str, recorded: int) -> R
             )
 
     def through_api(number: int) -> None:
-        with urllib.request.urlopen(f"{url}/{ledger.address}/rounds/{number}") as answer:
+        with urllib.request.urlopen(f"{url}/rounds/{number}") as answer:
             answer.read()
 
     return {

@@ -21,6 +21,7 @@ from rich.table import Table
 
 COMMANDS = (
     ("--help",),
+    ("runs", "list"),
     ("rounds", "list"),
     ("rounds", "show", "3"),
     ("rounds", "explain", "3"),

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import sys
+import time
+from typing import Annotated
 
 import typer
 from typer.exceptions import TyperException
@@ -22,15 +24,21 @@ from cli import (
     deploy,
     doctor,
     experiment,
+    export,
     model,
     rounds,
     run_command,
+    runs,
     serve,
+    settings,
+    verbosity,
+    verify,
 )
 from cli.codes import FAULT, INTERRUPTED, WRONG, InterruptedCommand
-from cli.console import complain
+from cli.console import complain, print_line
 from cli.log import shown_as_lines
 from cli.streams import unprinted
+from cli.verbosity import Verbosity
 from ledger.protocol.errors import CmflError
 
 EXTRAS = {
@@ -48,22 +56,52 @@ app = typer.Typer(
     name="cmfl",
     help="Committee-based federated learning on a ledger that enforces every decision.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("run")(run_command.run)
 app.command("deploy")(deploy.deploy)
+app.add_typer(runs.app, name="runs")
 app.add_typer(rounds.app, name="rounds")
 app.add_typer(clients.app, name="clients")
 app.add_typer(data.app, name="data")
 app.add_typer(model.app, name="model")
 app.command("audit")(audit.audit)
+app.add_typer(verify.app, name="verify")
+app.add_typer(export.app, name="export")
 app.command("serve")(serve.serve)
 app.add_typer(chain.app, name="chain")
 app.command("doctor")(doctor.doctor)
 app.add_typer(experiment.app, name="experiment")
+app.command("settings")(settings.settings)
 app.command("demo")(demo.demo)
+
+
+def _print_version(value: bool) -> None:
+    """Print what is installed, for whoever compares two installations, and end."""
+    if not value:
+        return
+    from cli.version import versions
+
+    for name, version in versions().items():
+        print_line(f"{name} {version}")
+    raise typer.Exit
+
+
+@app.callback()
+def cmfl(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            help="Print the versions of package, protocol and contract compiler.",
+            callback=_print_version,
+            is_eager=True,
+        ),
+    ] = False,
+) -> None:
+    """Committee-based federated learning on a ledger that enforces every decision."""
 
 
 def main() -> int:
@@ -73,13 +111,21 @@ def main() -> int:
         The exit code. That of a command which comes to a verdict stands even if it could not be
         printed.
     """
+    with verbosity.fresh(), shown_as_lines():
+        return _carried_out()
+
+
+def _carried_out() -> int:
+    begun = time.monotonic()
     try:
+        command = typer.main.get_command(app)
+        verbosity.taken_by_all(command)
         # Not Typer's own ending, which adds two lines of usage to every wrong option.
-        with shown_as_lines():
-            verdict: int | None = app(standalone_mode=False)
+        verdict: int | None = command(standalone_mode=False)
     except Exception as error:
         code, message = _explained(error)
-        if code == FAULT and os.environ.get("CMFL_DEBUG"):
+        is_told = os.environ.get("CMFL_DEBUG") or verbosity.chosen() is Verbosity.VERBOSE
+        if code == FAULT and is_told:
             raise
         if message:
             complain(message)
@@ -87,6 +133,8 @@ def main() -> int:
     if verdict == INTERRUPTED:  # what Typer makes of Ctrl-C, without a word
         complain("interrupted")
         return INTERRUPTED
+    if verbosity.chosen() is Verbosity.VERBOSE:
+        complain(f"took {time.monotonic() - begun:.1f} s")
     lost = unprinted()
     if lost is not None:
         complain(f"standard output: {lost.strerror}: not everything was printed")

@@ -1,4 +1,7 @@
-"""`cmfl clients`: who is registered, and what each client did."""
+"""`cmfl clients`: who is registered, and what each client did.
+
+`--json` prints what the service answers, but for the block that it speaks of.
+"""
 
 from __future__ import annotations
 
@@ -7,51 +10,78 @@ from typing import Annotated, Any
 import typer
 
 from cli.console import (
+    AsCsv,
     AsJson,
-    counted_from_one,
+    print_csv,
     print_json,
     print_line,
     print_table,
     shortened,
-    whole,
 )
-from cli.options import DEFAULT_HOME, Address, ChainId, HomeFolder, RpcUrl, RunName
+from cli.options import (
+    DEFAULT_HOME,
+    Address,
+    ChainId,
+    Cursor,
+    HomeFolder,
+    Limit,
+    RpcUrl,
+    RunName,
+)
 from cli.where import Where
+from ledger.history.status import Order
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.types import ClientId
 
 app = typer.Typer(help="Who is registered, and what each client did.", no_args_is_help=True)
+
+Client = Annotated[int, typer.Argument(min=0, help="Index of the client.")]
+_COUNTS = ("sampled", "ranked", "accepted", "served", "scored", "refused", "voted", "incidents")
+_COLUMNS = ("client", "address", "samples", *_COUNTS, "banned_in_round")
+_ROUND = ("round", "status", "role", "committed", "rank", "distance", "outcome", "scores", "voted")
 
 
 @app.command("list")
 def list_clients(
     home: HomeFolder = DEFAULT_HOME,
     run: RunName = None,
+    limit: Limit = 1000,
+    cursor: Cursor = None,
     address: Address = None,
     rpc_url: RpcUrl = None,
     chain_id: ChainId = None,
     json: AsJson = False,
+    csv: AsCsv = False,
 ) -> None:
     """List the registered clients with their samples, and what they did so far.
 
     A ban counts from the round after the one in which it was recorded.
     """
-    from ledger.audit.participation import ended_rounds, participation
+    from ledger.history.facts.clients import clients_facts
 
     where = Where(home, run, address, rpc_url, chain_id)
     with where.reader() as chain:
-        ledger = where.ledger(chain)
-        rows = [entry.as_dict() for entry in participation(ledger, ended_rounds(ledger))]
+        facts = clients_facts(where.history(chain), limit, cursor)
     if json:
-        print_json(rows)
+        print_json(facts)
         return
-    columns = ("client", "address", "samples", "trained", "accepted", "served", "banned_in_round")
-    shown = [[shortened(row[column]) for column in columns] for row in rows]
-    print_table("clients", (*columns[:-1], "banned in"), shown)
+    if csv:
+        print_csv(_COLUMNS, facts["clients"])
+        return
+    rows = [[shortened(row[column]) for column in _COLUMNS] for row in facts["clients"]]
+    print_table("clients", (*_COLUMNS[:-1], "banned in"), rows)
+    if facts["records_missing"]:
+        print_line(
+            f"The records of {facts['records_missing']} rounds are missing: whose scores counted "
+            "in them is not known."
+        )
+    if facts["next_cursor"] is not None:
+        print_line(f"More: --cursor {facts['next_cursor']}")
 
 
 @app.command("show")
 def show(
-    client: Annotated[int, typer.Argument(min=0, help="Index of the client.")],
+    client: Client,
     home: HomeFolder = DEFAULT_HOME,
     run: RunName = None,
     address: Address = None,
@@ -59,23 +89,73 @@ def show(
     chain_id: ChainId = None,
     json: AsJson = False,
 ) -> None:
-    """Show one client's rounds: where it ranked, when it was accepted, when it served."""
-    from ledger.audit.participation import client_rounds, ended_rounds, participation
+    """Show one client: its address and samples, and what it did so far."""
+    from ledger.history.facts.clients import client_facts
 
     where = Where(home, run, address, rpc_url, chain_id)
     with where.reader() as chain:
-        ledger = where.ledger(chain)
-        ended = ended_rounds(ledger)
-        entries = participation(ledger, ended)
-        if client >= len(entries):
-            raise ConfigurationError(f"client {client}: there are {len(entries)} clients, from 0")
-        rounds = [row.as_dict() for row in client_rounds(ended, client)]
-    facts: dict[str, Any] = entries[client].as_dict()
+        history = where.history(chain)
+        _require_registered(client, len(history.registered()))
+        facts = client_facts(history, ClientId(client))
     if json:
-        print_json(facts | {"rounds": rounds})
+        print_json(facts)
         return
-    for name, value in facts.items():
-        print_line(f"{name:15} {whole(value)}".rstrip())
-    columns = ("round", "role", "rank", "distance", "accepted")
-    rows = [[row[column] for column in columns] for row in map(counted_from_one, rounds)]
-    print_table("rounds", columns, rows)
+    for name, value in facts["client"].items():
+        if name != "links":
+            print_line(f"{name:15} {'' if value is None else value}".rstrip())
+
+
+@app.command("rounds")
+def rounds(
+    client: Client,
+    home: HomeFolder = DEFAULT_HOME,
+    run: RunName = None,
+    limit: Limit = 20,
+    oldest: Annotated[bool, typer.Option("--oldest", help="Oldest first.")] = False,
+    cursor: Cursor = None,
+    address: Address = None,
+    rpc_url: RpcUrl = None,
+    chain_id: ChainId = None,
+    json: AsJson = False,
+    csv: AsCsv = False,
+) -> None:
+    """Show one client's rounds: where it ranked, when it was accepted, when it served and voted."""
+    from ledger.history.facts.clients import client_rounds_facts
+    from ledger.history.pages import Walk, read_page
+
+    where = Where(home, run, address, rpc_url, chain_id)
+    with where.reader() as chain:
+        history = where.history(chain)
+        _require_registered(client, len(history.registered()))
+        order = Order.OLDEST if oldest else Order.NEWEST
+        walk = Walk("client rounds", order, client=ClientId(client))
+        page = read_page(history, walk, limit, cursor)
+        facts = client_rounds_facts(history, ClientId(client), page)
+    if json:
+        print_json(facts)
+        return
+    if csv:
+        print_csv(_ROUND, facts["rounds"])
+        return
+    rows = [[_cell(row, column) for column in _ROUND] for row in facts["rounds"]]
+    print_table(f"rounds of client {client}", _ROUND, rows)
+    if facts["next_cursor"] is not None:
+        print_line(f"More: --cursor {facts['next_cursor']}")
+
+
+def _require_registered(client: int, registered: int) -> None:
+    """Refuse a client that is not registered.
+
+    Raises:
+        ConfigurationError: names it.
+    """
+    if client >= registered:
+        raise ConfigurationError(f"client {client}: there are {registered} clients, from 0")
+
+
+def _cell(row: dict[str, Any], column: str) -> object:
+    """Return a value for people, who count ranks from 1."""
+    value = row[column]
+    if column == "rank" and value is not None:
+        return value + 1
+    return ", ".join(value) if isinstance(value, list) else value

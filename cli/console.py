@@ -1,7 +1,11 @@
-"""What every command prints with: tables for people, JSON for programs, one line for errors.
+"""What every command prints with: tables for people, JSON and CSV for programs, lines for errors.
 
 Much of what is printed was written by others: nodes, whoever published a blob, whoever named a
-folder. It is text and nothing else, neither markup nor a terminal's control sequences.
+folder. It is text and nothing else, neither markup nor a terminal's control sequences. What a
+terminal's encoding does not have is shown by other characters, and a table that is wider than the
+terminal as a block of lines for each row.
+
+What draws is imported where something is drawn: programs ask for JSON.
 """
 
 from __future__ import annotations
@@ -13,19 +17,42 @@ import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+
+from cli import verbosity
+from cli.verbosity import Verbosity
+from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import TextIO
 
+    from rich.console import Console, JustifyMethod
     from rich.progress import Progress, ProgressColumn
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+    from cli.progress_lines import ProgressLines
+
+
+def _only_one(context: typer.Context, value: bool) -> bool:
+    """Refuse --csv beside --json.
+
+    Raises:
+        ConfigurationError: both are given.
+    """
+    if value and context.params.get("json"):
+        raise ConfigurationError("--csv and --json: give one of them")
+    return value
+
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.", is_eager=True)]
+AsCsv = Annotated[
+    bool,
+    typer.Option("--csv", help="Print the same rows as CSV for programs.", callback=_only_one),
+]
 
 _WIDEST = 10_000
 _LONGEST = 2_000
+_ASCII = str.maketrans({"…": "...", "±": "+/-", "×": "x", "−": "-", "≥": ">=", "≤": "<=", "Δ": "D"})
+"""What our own sentences and tables have that not every terminal can show."""
 
 
 def print_json(value: Any) -> None:
@@ -33,26 +60,89 @@ def print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, indent=1, default=_plain, allow_nan=False) + "\n")
 
 
+def print_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    """Print rows as CSV on standard output, with the values that --json prints.
+
+    Nothing stands where JSON has null, and lists and maps are JSON in one cell.
+
+    Args:
+        columns: keys of the rows, in the order that they are printed in.
+        rows: each with all of the keys.
+    """
+    import csv
+
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([_field(row[column]) for column in columns] for row in rows)
+
+
 def print_line(line: str = "", *, bold: bool = False) -> None:
     """Print one line for people; whatever it holds is only text."""
-    _console().print(Text(plain(line), style="bold" if bold else ""))
+    from rich.text import Text
+
+    _console().print(Text(_shown(line), style="bold" if bold else ""))
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print a table; numbers stand to the right, and text in cells is only text."""
-    listed = list(rows)
-    table = Table(title=Text(plain(title)), title_justify="left", title_style="bold")
-    for place, column in enumerate(columns):
-        numeric = any(type(row[place]) in {int, float} for row in listed)
-        table.add_column(column, justify="right" if numeric else "left")
-    for row in listed:
-        table.add_row(*(Text(plain(_cell(value))) for value in row))
-    _console().print(table)
+    from rich.table import Table
+    from rich.text import Text
+
+    given = list(rows)
+    cells = [[_shown(_cell(value)) for value in row] for row in given]
+    console = _console()
+    widths = _widths(
+        [[column, *column_of] for column, *column_of in zip(columns, *cells, strict=True)],
+        console.width,
+    )
+    if widths is None:
+        _print_blocks(title, columns, cells)
+        return
+    table = Table(title=Text(_shown(title)), title_justify="left", title_style="bold")
+    for place, (column, width) in enumerate(zip(columns, widths, strict=True)):
+        numeric = any(type(row[place]) in {int, float} for row in given)
+        justify: JustifyMethod = "right" if numeric else "left"
+        table.add_column(column, justify=justify, width=width, overflow="fold")
+    for row in cells:
+        table.add_row(*map(Text, row))
+    console.print(table)
+
+
+def _widths(columns: Sequence[Sequence[str]], width: int) -> list[int] | None:
+    """Return how wide the columns of a table may be, None if they do not fit beside each other.
+
+    Headers fold at words, and so do cells of a column of text; what is one word never folds.
+    """
+    from rich.cells import cell_len
+
+    most = [max(map(cell_len, column)) for column in columns]
+    least = [
+        max(cell_len(word) for cell in column for word in cell.split() or [""])
+        for column in columns
+    ]
+    room = width - 3 * len(columns) - 1 - sum(least)
+    if room < 0:
+        return None
+    for place, wanted in enumerate(most):
+        given = min(wanted - least[place], room)
+        least[place] += given
+        room -= given
+    return least
+
+
+def _print_blocks(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print each row of a table as lines of its own: name and value."""
+    print_line(title, bold=True)
+    longest = max(map(len, columns))
+    for row in rows:
+        for column, cell in zip(columns, row, strict=True):
+            print_line(f"{column:{longest}} {cell}".rstrip())
+        print_line()
 
 
 def complain(message: str) -> None:
     """Print one line to standard error, cut where a foreign text has made it endless."""
-    line = plain(" ".join(message[:_LONGEST].split()))
+    line = _shown(" ".join(message[:_LONGEST].split()), sys.stderr)
     sys.stderr.write(f"cmfl: {line}{'...' if len(message) > _LONGEST else ''}\n")
     sys.stderr.flush()
 
@@ -62,12 +152,18 @@ def plain(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def progress(*columns: ProgressColumn) -> Progress:
-    """Return progress bars on standard error; none where that is no terminal."""
+def progress(*columns: ProgressColumn) -> Progress | ProgressLines:
+    """Return progress bars on standard error; lines where that is no terminal, none with -q."""
+    from rich.console import Console
+
+    status, is_quiet = Console(stderr=True), verbosity.chosen() is Verbosity.QUIET
+    if not (status.is_terminal or is_quiet):
+        from cli.progress_lines import ProgressLines
+
+        return ProgressLines()
     from rich.progress import Progress
 
-    status = Console(stderr=True)
-    return Progress(*columns, console=status, transient=True, disable=not status.is_terminal)
+    return Progress(*columns, console=status, transient=True, disable=is_quiet)
 
 
 def command_line(*words: object) -> str:
@@ -100,8 +196,28 @@ def shortened(value: object) -> object:
 
 def _console() -> Console:
     """Return standard output; what goes into a file or a pipe is folded nowhere."""
-    width = None if sys.stdout.isatty() else _WIDEST
-    return Console(highlight=False, soft_wrap=True, width=width)
+    from rich.console import Console
+
+    width, height = shutil.get_terminal_size()
+    if not sys.stdout.isatty():
+        width = _WIDEST
+    # Both, or rich looks at neither where a terminal is of the plainest kind.
+    return Console(highlight=False, soft_wrap=True, width=width, height=height)
+
+
+def _shown(text: str, stream: TextIO | None = None) -> str:
+    """Return text as a stream can show it, standard output if none is given."""
+    encoding = getattr(stream or sys.stdout, "encoding", None) or "utf-8"
+    harmless = plain(text)
+    return harmless if encoding.lower().startswith("utf") else harmless.translate(_ASCII)
+
+
+def _field(value: object) -> object:
+    if isinstance(value, (bool, list, tuple, dict)):
+        return json.dumps(value, default=_plain, allow_nan=False)
+    if isinstance(value, str):
+        return plain(value)
+    return whole(value)
 
 
 def _cell(value: object) -> str:

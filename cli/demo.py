@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json as json_module
 import os
 import shutil
 import sys
 import threading
 import time
-import urllib.request
 from dataclasses import dataclass
+from enum import StrEnum
 from math import sqrt
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -36,6 +34,8 @@ MALICE = (
     "malice.members.false-scores=1",
 )
 SHOWN_RUN = "I-attacked-seed0"
+MOST_PORTS = 100
+"""How many are looked at for one on which nobody listens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +66,25 @@ class Played:
     reports: dict[str, AuditReport]
 
 
+class Work(StrEnum):
+    """What there is to do, as it is called where it is shown."""
+
+    RECORDED = "rounds on the ledger"
+    AVERAGED = "rounds of FedAvg"
+    AUDITED = "audits"
+
+
 @dataclass(frozen=True, slots=True)
 class Progressed:
     """That one more round is over, or one more audit.
 
     Attributes:
         run: which run.
-        is_audit: whether it was an audit.
+        work: of which it was a step.
     """
 
     run: str
-    is_audit: bool
+    work: Work
 
 
 def demo(
@@ -85,7 +93,12 @@ def demo(
     ),
     seeds: Annotated[int, typer.Option(min=1, max=20, help="Runs of each kind.")] = 4,
     rounds: Annotated[int, typer.Option(min=1, max=1000, help="Rounds of each run.")] = 40,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Of the REST service.")] = 8000,
+    port: Annotated[
+        int,
+        typer.Option(
+            min=1, max=65535, help="Of the REST service; the next free one if it is taken."
+        ),
+    ] = 8000,
 ) -> None:
     """Run, audit and compare on real digits, then serve the history."""
     begun = time.monotonic()
@@ -102,6 +115,12 @@ def demo(
     print_line(f"decision, on a local EVM: {home}/chain.sqlite has the runs of seed 0.")
     if seeds > 1:
         print_line(f"The other seeds have chains of their own in {_other_homes(home, seeds)}.")
+    steps = _steps(seeds, rounds)
+    print_line(
+        f"{steps[Work.RECORDED]} rounds are recorded and audited; to compare with,"
+        f" {steps[Work.AVERAGED]} of FedAvg are"
+    )
+    print_line("played beside them, which has no committee and so nothing to record.")
     print_line()
     played = _play([SeedRuns(_seed_home(home, seed), seed, rounds) for seed in range(seeds)])
     outcomes = [outcome for one in played for outcome in one.outcomes]
@@ -155,29 +174,34 @@ def _configuration(rounds: int) -> Configuration:
 
 
 def _play(jobs: list[SeedRuns]) -> list[Played]:
-    """Run and audit everything, each seed in a process of its own, behind two progress bars."""
+    """Run and audit everything, each seed in a process of its own, and show how far it is."""
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
-    from clients.methods import METHODS, Committee
     from clients.processes import in_processes
 
-    recorded = sum(isinstance(method, Committee) for method in METHODS)
-    columns = (TextColumn("{task.description:32}"), BarColumn(), MofNCompleteColumn())
-    with progress(*columns, TimeElapsedColumn()) as bar:
-        total = sum(2 * len(METHODS) * job.rounds for job in jobs)
-        runs = bar.add_task("rounds", total=total)
-        audits = bar.add_task("audits", total=2 * recorded * len(jobs))
+    columns = (TextColumn("{task.description:20}"), BarColumn(), MofNCompleteColumn())
+    with progress(*columns, TimeElapsedColumn(), TextColumn("{task.fields[said]}")) as bar:
+        steps = _steps(len(jobs), jobs[0].rounds)
+        tasks = {work: bar.add_task(work, total=total, said="") for work, total in steps.items()}
 
         def on_progress(step: Progressed) -> None:
-            kind = "audits" if step.is_audit else "rounds"
-            task = audits if step.is_audit else runs
-            bar.update(task, advance=1, description=f"{kind}: {step.run}")
+            bar.update(tasks[step.work], advance=1, said=step.run)
 
         processes = min(len(jobs), os.cpu_count() or 1)
-        played = in_processes(play_seed, jobs, processes, on_progress)
-        bar.update(runs, description="rounds")
-        bar.update(audits, description="audits")
-    return played
+        return in_processes(play_seed, jobs, processes, on_progress)
+
+
+def _steps(seeds: int, rounds: int) -> dict[Work, int]:
+    """Return how many steps of each kind there are; each method is played clean and attacked."""
+    from clients.methods import METHODS, Committee
+
+    recorded = 2 * seeds * sum(isinstance(method, Committee) for method in METHODS)
+    averaged = 2 * seeds * len(METHODS) - recorded
+    return {
+        Work.RECORDED: recorded * rounds,
+        Work.AVERAGED: averaged * rounds,
+        Work.AUDITED: recorded,
+    }
 
 
 def play_seed(job: SeedRuns, report: Callable[[Progressed], None]) -> Played:
@@ -187,22 +211,33 @@ def play_seed(job: SeedRuns, report: Callable[[Progressed], None]) -> Played:
         job: the runs.
         report: called after each round and each audit.
     """
-    from clients.comparison import Comparison
+    from clients.comparison import Comparison, Trial
+    from clients.methods import METHODS, Committee
     from ledger.audit.audit import audit
     from ledger.blobs.store import FolderBlobs
 
     where = Where(job.home)
+    recorded = {
+        Trial(method, job.seed, attacked).name
+        for method in METHODS
+        for attacked in (True, False)
+        if isinstance(method, Committee)
+    }
+
+    def on_round(run: str) -> None:
+        report(Progressed(run, Work.RECORDED if run in recorded else Work.AVERAGED))
+
     with where.writer() as chain:
         # Not durable: a demo that a power cut ends is begun anew.
         blobs = FolderBlobs(Home(job.home).blobs)
         comparison = Comparison(job.home, chain, blobs, _configuration(job.rounds))
-        outcomes = comparison.run([job.seed], lambda run: report(Progressed(run, is_audit=False)))
+        outcomes = comparison.run([job.seed], on_round)
     reports = {}
     for name in (outcome.run for outcome in outcomes if outcome.run is not None):
         run = Where(job.home, name)
         with run.reader() as chain_as_read:
             reports[name] = audit(run.ledger(chain_as_read), run.blobs())
-        report(Progressed(name, is_audit=True))
+        report(Progressed(name, Work.AUDITED))
     return Played(outcomes, reports)
 
 
@@ -215,21 +250,23 @@ def _telling_round(report: AuditReport) -> int:
 
 
 def _show_round(home: Path, shown: int) -> None:
-    from ledger.audit.explain import explain_round
-    from ledger.audit.history import read_round, read_run
+    from ledger.history.facts.rounds import explanation_facts
+    from ledger.history.facts.words import Told
 
     where = Where(home, SHOWN_RUN)
     with where.reader() as chain:
-        ledger = where.ledger(chain)
-        sizes = ledger.deployment()
-        history = read_round(ledger, sizes, shown, where.blobs())
-    assert history is not None, "an audited round is on the chain"
+        history = where.history(chain)
+        one = history.round(shown)
+        assert one is not None, "an audited round is on the chain"
+        facts = explanation_facts(Told.of(history, one))
     print_line(f"Round {shown} of {SHOWN_RUN}, in plain words", bold=True)
-    for line in explain_round(history, read_run(where.blobs(), sizes.config)):
+    for line in facts["sentences"]:
         print_line(line)
 
 
 def _show_table(outcomes: list[Outcome], configuration: Configuration) -> None:
+    from statistics import fmean
+
     from clients.comparison import LAST_ROUNDS
     from clients.methods import METHODS
 
@@ -257,11 +294,22 @@ def _show_table(outcomes: list[Outcome], configuration: Configuration) -> None:
     print_line(
         "Accepted attackers: which share of the updates that entered the model came from them."
     )
+    print_line(
+        "Strategy I accepts the updates nearest to the committee, II the farthest, III all within a"
+    )
+    print_line(
+        "threshold that the committee certifies. II is the paper's for clients that are all honest:"
+    )
+    print_line(
+        "it learns from those that differ most, and so lets in whoever attacks; do not use it else."
+    )
     floor = fmean(outcome.floor for outcome in outcomes)
     print_line(f"Always answering the commonest class scores {floor:.3f}.")
 
 
 def _mean_and_error(values: Iterable[float]) -> str:
+    from statistics import fmean, stdev
+
     listed = list(values)
     if len(listed) == 1:
         return f"{listed[0]:.3f}"
@@ -300,9 +348,9 @@ def _serve(home: Path, port: int) -> None:
     from api.settings import Settings
 
     again = command_line("serve", "--home", home, "--port")
-    if port_is_taken(port):
-        print_line(f"Port {port} is taken; serve with: {again} N")
-        return
+    asked, port = port, free_port(port)
+    if port != asked:
+        print_line(f"Port {asked} is taken, and {port} is the next that is free.")
     address = f"http://127.0.0.1:{port}"
     if sys.stdout.isatty():
         print_line()
@@ -313,17 +361,40 @@ def _serve(home: Path, port: int) -> None:
         target=serve, args=(Settings(home=home), "127.0.0.1", port), daemon=True
     )
     thread.start()
-    count = len(_get(f"{address}/v1/deployments")["deployments"])
+    count = len(_get(f"{address}/v1/status")["deployments"])
     print_line(f"REST service at {address} answered: {count} deployments.")
     print_line(f"Start it again with: {again} {port}")
 
 
+def free_port(port: int) -> int:
+    """Return the first port of this machine, from one on, on which nobody listens.
+
+    Args:
+        port: the first to look at, above 0.
+
+    Raises:
+        ConfigurationError: there is none among those that are looked at.
+    """
+    from ledger.protocol.errors import ConfigurationError
+
+    looked_at = range(port, min(port + MOST_PORTS, 65536))
+    found = next((number for number in looked_at if not port_is_taken(number)), None)
+    if found is None:
+        raise ConfigurationError(
+            f"--port {port}: somebody listens there and on the {len(looked_at) - 1} ports after it"
+        )
+    return found
+
+
 def _get(url: str) -> dict[str, list[object]]:
     """Return a JSON answer, waiting for the service to come up."""
+    import json
+    import urllib.request
+
     for attempt in range(50):
         try:
             with urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310 - our own address
-                value: dict[str, list[object]] = json_module.load(answer)
+                value: dict[str, list[object]] = json.load(answer)
                 return value
         except OSError:
             if attempt == 49:

@@ -5,21 +5,24 @@ from __future__ import annotations
 import os
 import shlex
 from dataclasses import asdict
-from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from cli.console import AsJson, command_line, print_json, print_line
 from cli.options import (
     DEFAULT_HOME,
+    DEFAULT_RUN,
     URL_VARIABLE,
     ChainId,
+    Config,
     Confirmations,
     HomeFolder,
     Keystore,
+    OldName,
     PasswordFile,
+    Preset,
     RpcUrl,
+    RunToMake,
+    Settings,
+    one_name,
 )
 from cli.sender import Sender
 from cli.where import Where
@@ -28,12 +31,11 @@ from ledger.home import Home
 
 def deploy(
     home: HomeFolder = DEFAULT_HOME,
-    name: Annotated[str, typer.Option("--name", help="Name of the run.")] = "run",
-    preset: Annotated[str | None, typer.Option("--preset", help="A preset.")] = None,
-    config: Annotated[Path | None, typer.Option("--config", help="A TOML file.")] = None,
-    setting: Annotated[
-        list[str] | None, typer.Option("--set", help="section.key=value, over preset or file.")
-    ] = None,
+    name: RunToMake = DEFAULT_RUN,
+    old_name: OldName = None,
+    preset: Preset = None,
+    config: Config = None,
+    setting: Settings = None,
     rpc_url: RpcUrl = None,
     chain_id: ChainId = None,
     keystore: Keystore = None,
@@ -45,6 +47,7 @@ def deploy(
     from clients.configuration import load
     from clients.runs.preparing import prepare
 
+    name = one_name(name, old_name)
     configuration = load(preset, config, tuple(setting or ()))
     where, sender = (
         Where(home, rpc_url=rpc_url, chain_id=chain_id),
@@ -64,7 +67,7 @@ def deploy(
 
 def _print_next(where: Where, name: str, sender: Sender) -> None:
     """Print the command that begins the rounds, with all that it needs and nothing secret."""
-    words: list[object] = ["run", "--home", where.home, "--name", name, "--resume"]
+    words: list[object] = ["run", "--home", where.home, "--run", name, "--resume"]
     shown_url = ""
     if where.rpc_url is not None:
         words += ["--chain-id", where.chain_id]

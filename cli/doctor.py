@@ -8,9 +8,6 @@ from typing import Annotated
 
 import typer
 
-from cli.checks import home as of_home
-from cli.checks import machine, node, training
-from cli.checks.row import carried_out
 from cli.codes import FAILED
 from cli.console import AsJson, print_json, print_line
 from cli.options import DEFAULT_HOME, ChainId, HomeFolder, RpcUrl
@@ -49,6 +46,10 @@ def doctor(
     No password is asked for. With --preset or --config, also say which path training would take,
     and how each layer would be computed; the data are loaded for it.
     """
+    from cli.checks import home as of_home
+    from cli.checks import machine, node, training
+    from cli.checks.row import carried_out
+
     where = Where(home, rpc_url=rpc_url, chain_id=chain_id)
     rows = list(
         carried_out(

@@ -12,9 +12,11 @@ import typer
 
 from cli.codes import FAILED, INCOMPLETE, WRONG, InterruptedCommand
 from cli.console import (
+    AsCsv,
     AsJson,
     command_line,
     complain,
+    print_csv,
     print_json,
     print_line,
     print_table,
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from clients.processes import Workers
 
 ALL = "all"
+CELL_COLUMNS = ("cell", "final", "head", "current")
 
 app = typer.Typer(help="Experiments of the paper: run, draw, tell, audit.", no_args_is_help=True)
 
@@ -67,25 +70,38 @@ def list_(
     quick: Quick = False,
     seeds: Seeds = None,
     json: AsJson = False,
+    csv: AsCsv = False,
 ) -> None:
     """List the experiments, or the cells of one and what they have come to."""
     if name is None:
         rows = list(_experiments())
-        if json:
+        if csv:
+            print_csv(list(rows[0]), rows)
+        elif json:
             print_json(rows)
         else:
             columns = ("experiment", "number", "title", "methods", "conditions", "seeds", "files")
             print_table("Experiments", columns, [tuple(row.values()) for row in rows])
         return
     plan = _planned(name, seeds, data, is_quick=quick)
-    found = {row.cell: row for row in _store(plan, out).rows().cells}
-    cells = [_cell(cell.name, found.get(cell.name)) for cell in plan.cells]
-    there = sum(cell.name in found for cell in plan.cells)
+    store = _store(plan, out)
+    found = {row.cell: row for row in store.rows().cells}
+    cells = [_cell(plan, cell.name, found.get(cell.name)) for cell in plan.cells]
+    if csv:
+        print_csv(CELL_COLUMNS, cells)
+        return
     if json:
         print_json(cells)
-    else:
-        title = f"{plan.definition.title}: {there} of {len(cells)} cells have their row"
-        print_table(title, ("cell", "final", "head"), [tuple(cell.values()) for cell in cells])
+        return
+    there = sum(cell["current"] is True for cell in cells)
+    title = f"{plan.definition.title}: {there} of {len(cells)} cells have their row"
+    print_table(title, CELL_COLUMNS, [tuple(cell.values()) for cell in cells])
+    others = sum(plan.digest_of_row(row) != row.digest for row in found.values())
+    if others:
+        print_line(
+            f"{others} rows in {store.path} are of another version of this experiment, or of cells "
+            f"that it does not have now: experiment run adds none to them"
+        )
 
 
 @app.command("run")
@@ -198,7 +214,7 @@ def audit(
     if home is not None and home.exists():
         raise ConfigurationError(f"--home {home}: is there already; name a folder to make")
     with tempfile.TemporaryDirectory() as folder, progress() as bar:
-        task = bar.add_task("rounds", total=None)
+        task = bar.add_task("rounds", total=plan.cell(cell).rounds)
         place = Path(folder) / "home" if home is None else home
         found = repeat(plan, store, cell, place, lambda: bar.advance(task))
     _tell(found, as_json=json)
@@ -284,15 +300,19 @@ def _runnable(data: Path | None) -> list[str]:
     return found
 
 
-def _cell(name: str, row: CellRow | None) -> dict[str, Any]:
-    head = None if row is None or row.ledger is None else row.ledger.head
-    return {"cell": name, "final": None if row is None else row.final, "head": head}
+def _cell(plan: Plan, name: str, row: CellRow | None) -> dict[str, Any]:
+    """Return a cell and its row as plain data; current: the row is of the cell as it is now."""
+    if row is None:
+        return {"cell": name, "final": None, "head": None, "current": None}
+    head = None if row.ledger is None else row.ledger.head
+    is_current = plan.digest_of_row(row) == row.digest
+    return {"cell": name, "final": row.final, "head": head, "current": is_current}
 
 
 def _run(
     plan: Plan, store: Store, processes: Workers, place: str, *, quiet: bool
 ) -> dict[str, Any]:
-    """Run one experiment behind a progress bar, and return what it came to."""
+    """Run one experiment, show how far it is, and return what it came to."""
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
     from clients.experiments.execution.runner import run as run_all
@@ -303,12 +323,12 @@ def _run(
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[job]}", markup=False),
+        TextColumn("{task.fields[said]}", markup=False),
     ) as bar:
-        task = bar.add_task(place, total=None, job="")
+        task = bar.add_task(place, total=None, said="")
 
         def show(now: Progress) -> None:
-            bar.update(task, total=now.rounds, completed=now.done, job=now.job)
+            bar.update(task, total=now.rounds, completed=now.done, said=now.job)
 
         done = run_all(plan, store, processes, show)
     for failure in done.failures:

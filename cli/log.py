@@ -7,16 +7,24 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from cli import verbosity
 from cli.console import complain
+from cli.verbosity import Verbosity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-OURS = ("ledger", "clients", "api")
+OURS = ("ledger", "clients", "api", "cli")
+
+_LEAST = {
+    Verbosity.QUIET: logging.ERROR,
+    Verbosity.USUAL: logging.WARNING,
+    Verbosity.VERBOSE: logging.INFO,
+}
 
 
 class _Lines(logging.Handler):
-    """Prints warnings and worse to standard error."""
+    """Prints warnings and worse to standard error; with -v also what goes on, with -q errors."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print a record as one line, with its traceback where CMFL_DEBUG asks for it.
@@ -26,6 +34,8 @@ class _Lines(logging.Handler):
         """
         if os.environ.get("CMFL_DEBUG"):
             complain(f"{record.name}: {self.format(record)}")
+        elif record.levelno < _LEAST[verbosity.chosen()]:
+            return
         # The EVM logs tracebacks of what its caller catches and names.
         elif record.name.partition(".")[0] in OURS:
             complain(record.getMessage())
@@ -34,9 +44,15 @@ class _Lines(logging.Handler):
 @contextmanager
 def shown_as_lines() -> Iterator[None]:
     """Print what is logged in this context."""
-    handler, root = _Lines(logging.WARNING), logging.getLogger()
+    handler, root = _Lines(logging.INFO), logging.getLogger()
+    ours = [logging.getLogger(name) for name in OURS]
+    before = [logger.level for logger in ours]
     root.addHandler(handler)
+    for logger in ours:
+        logger.setLevel(logging.INFO)
     try:
         yield
     finally:
         root.removeHandler(handler)
+        for logger, level in zip(ours, before, strict=True):
+            logger.setLevel(level)

@@ -19,6 +19,9 @@ from ledger.protocol.errors import ConfigurationError
 KEY_VARIABLE = "CMFL_PRIVATE_KEY"
 URL_VARIABLE = "CMFL_RPC_URL"
 
+DEFAULT_HOME = Path("cmfl-home")
+DEFAULT_RUN = "run"
+
 T = TypeVar("T")
 
 _HEAD = re.compile(r"0x[0-9a-fA-F]{64}")
@@ -57,6 +60,35 @@ def _source(context: typer.Context, parameter: typer.CallbackParam) -> str:
     return "DEFAULT" if source is None else source.name
 
 
+def runs_of_home(context: typer.Context) -> list[str]:
+    """Return what completes the name of a run."""
+    runs = Path(context.params.get("home") or DEFAULT_HOME) / "runs"
+    return sorted(path.name for path in runs.iterdir()) if runs.is_dir() else []
+
+
+def _presets() -> list[str]:
+    """Return what completes the name of a preset."""
+    from importlib.resources import files
+
+    folder = files("clients") / "presets"
+    return sorted(Path(entry.name).stem for entry in folder.iterdir())
+
+
+def one_name(run: str, name: str | None) -> str:
+    """Return the name of a run to make.
+
+    Args:
+        run: by --run.
+        name: by --name, as it was called before; None if it is not given.
+
+    Raises:
+        ConfigurationError: both are given, and differ.
+    """
+    if name is not None and run not in {DEFAULT_RUN, name}:
+        raise ConfigurationError(f"--run {run} and --name {name}: they are one; give --run")
+    return run if name is None else name
+
+
 def _head(value: str | None) -> str | None:
     if value is not None and not _HEAD.fullmatch(value):
         raise typer.BadParameter(
@@ -69,7 +101,33 @@ HomeFolder = Annotated[
     Path, typer.Option("--home", help="Folder of chain, blobs and runs.", envvar="CMFL_HOME")
 ]
 RunName = Annotated[
-    str | None, typer.Option("--run", help="Which run; needed where the home has several.")
+    str | None,
+    typer.Option(
+        "--run",
+        help="Which run; needed where the home has several.",
+        autocompletion=runs_of_home,
+    ),
+]
+RunToMake = Annotated[
+    str, typer.Option("--run", help="Name of the run.", autocompletion=runs_of_home)
+]
+OldName = Annotated[
+    str | None, typer.Option("--name", hidden=True, help="What --run was called before.")
+]
+Preset = Annotated[
+    str | None,
+    typer.Option(
+        "--preset",
+        help="digits (default), robust, ...: docs/presets.md has all.",
+        autocompletion=_presets,
+    ),
+]
+Config = Annotated[Path | None, typer.Option("--config", help="A TOML file.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", help="section.key=value, over preset or file; cmfl settings has all of them."
+    ),
 ]
 Address = Annotated[
     str | None, typer.Option("--address", help="The contract, where there is no manifest.")
@@ -131,4 +189,7 @@ Head = Annotated[
     ),
 ]
 
-DEFAULT_HOME = Path("cmfl-home")
+Limit = Annotated[int, typer.Option(min=1, max=1000, help="How many at most.")]
+Cursor = Annotated[
+    str | None, typer.Option(help="`next_cursor` of the page before, from the same query.")
+]

@@ -1,4 +1,7 @@
-"""`cmfl rounds`: what is recorded of rounds, in tables, JSON and plain words."""
+"""`cmfl rounds`: what is recorded of rounds, in tables, JSON and plain words.
+
+`--json` prints what the service answers, but for the block that it speaks of.
+"""
 
 from __future__ import annotations
 
@@ -7,69 +10,100 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.console import (
+    AsCsv,
     AsJson,
-    counted_from_one,
+    print_csv,
     print_json,
     print_line,
     print_table,
     shortened,
-    whole,
 )
-from cli.options import DEFAULT_HOME, Address, ChainId, HomeFolder, RpcUrl, RunName
+from cli.options import (
+    DEFAULT_HOME,
+    Address,
+    ChainId,
+    Cursor,
+    HomeFolder,
+    Limit,
+    RpcUrl,
+    RunName,
+)
 from cli.where import Where
+from ledger.history.status import AskedRole, Order, RoundStatus
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
-    from enum import IntEnum
-
-    from ledger.audit.history import RoundHistory
-    from ledger.protocol.documents.record import Dropout, RefusedScores
-    from ledger.protocol.documents.run import RunDocument
+    from ledger.history.facts.words import Facts, Told
+    from ledger.history.recorded import RecordedHistory
 
 app = typer.Typer(help="What is recorded of rounds.", no_args_is_help=True)
 
 Round = Annotated[int, typer.Argument(min=1, max=2**32 - 1, help="Number of the round.")]
+_COLUMNS = ("round", "status", "ranked", "accepted", "views", "block", "model")
 
 
 @app.command("list")
 def list_rounds(
     home: HomeFolder = DEFAULT_HOME,
     run: RunName = None,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many rounds.")] = 20,
+    limit: Limit = 20,
     oldest: Annotated[bool, typer.Option("--oldest", help="Oldest first.")] = False,
+    status: Annotated[RoundStatus | None, typer.Option(help="Only rounds that stand so.")] = None,
+    client: Annotated[int | None, typer.Option(min=0, help="Only rounds with this client.")] = None,
+    role: Annotated[
+        AskedRole | None, typer.Option(help="What the client was or did in them.")
+    ] = None,
+    view_min: Annotated[
+        int, typer.Option(min=0, help="Only rounds decided in this view, from 0, or later.")
+    ] = 0,
+    since_block: Annotated[
+        int | None, typer.Option(min=0, help="Only rounds that ended in this block or later.")
+    ] = None,
+    until_block: Annotated[
+        int | None, typer.Option(min=0, help="Only rounds that ended in this block or before.")
+    ] = None,
+    since: Annotated[
+        int | None, typer.Option(min=0, help="Only rounds that ended at this Unix time or later.")
+    ] = None,
+    until: Annotated[
+        int | None, typer.Option(min=0, help="Only rounds that ended at this Unix time or before.")
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="With --json: each round whole.")] = False,
+    cursor: Cursor = None,
     address: Address = None,
     rpc_url: RpcUrl = None,
     chain_id: ChainId = None,
     json: AsJson = False,
+    csv: AsCsv = False,
 ) -> None:
-    """List ended rounds, newest first."""
-    from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
+    """List rounds, newest first."""
+    from ledger.history.facts.rounds import page_facts
+    from ledger.history.pages import Span, Walk, read_page
 
+    if role is not None and client is None:
+        raise ConfigurationError("--role needs --client")
+    order = Order.OLDEST if oldest else Order.NEWEST
+    who = None if client is None else ClientId(client)
+    spans = Span(since_block, until_block), Span(since, until)
+    walk = Walk("rounds", order, status, who, role or AskedRole.ANY, view_min, *spans)
     where = Where(home, run, address, rpc_url, chain_id)
     with where.reader() as chain:
-        ledger = where.ledger(chain)
-        ended = ledger.outcomes(limit, descending=not oldest)
-    rows: list[dict[str, Any]] = []
-    for recorded in ended:
-        event = recorded.event
-        if isinstance(event, RoundDecided):
-            facts = {"ranked": len(event.ranking), "accepted": len(event.accepted)}
-            facts |= {"views": max(event.views) + 1}
-            rows.append({"round": event.round, "status": "decided"} | facts)
-            rows[-1]["model"] = f"0x{event.model.hex()}"
-        elif isinstance(event, RoundAbandoned):
-            facts = {"ranked": 0, "accepted": 0, "views": 0}
-            rows.append({"round": event.round, "status": "abandoned"} | facts | {"model": None})
-        rows[-1]["block"] = recorded.block_number
+        history = where.history(chain)
+        _require_client(history, client)
+        facts = page_facts(history, read_page(history, walk, limit, cursor), full=full and json)
+        name = history.ledger.address
     if json:
-        print_json(rows)
+        print_json(facts)
         return
-    columns = ("round", "status", "ranked", "accepted", "views", "block", "model")
-    print_table(
-        f"rounds of {ledger.address}",
-        columns,
-        [[shortened(row[column]) for column in columns] for row in rows],
-    )
+    rows = [_row(entry) for entry in facts["rounds"]]
+    if csv:
+        print_csv(_COLUMNS, rows)
+        return
+    shown = [[shortened(row[column]) for column in _COLUMNS] for row in rows]
+    print_table(f"rounds of {name}", _COLUMNS, shown)
+    if facts["next_cursor"] is not None:
+        print_line(f"More: --cursor {facts['next_cursor']}")
 
 
 @app.command("show")
@@ -83,27 +117,25 @@ def show(
     json: AsJson = False,
 ) -> None:
     """Show one round: its ranking, its sets, its model. Nothing is verified; cmfl audit does."""
+    from ledger.history.facts.rounds import full_facts
+
     where = Where(home, run, address, rpc_url, chain_id)
-    history, _ = _read(where, round_number)
-    facts = _facts(history)
+    with where.reader() as chain:
+        told = _told(where.history(chain), round_number)
+        facts = full_facts(told)
     if json:
         print_json(facts)
         return
-    names = ("status", "committee", "next_committee", "base", "reveal", "record", "incidents")
-    for name in (*names, "model", "views", "primaries", "head"):
-        if facts[name]:
-            print_line(f"{name:15} {whole(facts[name])}")
-    for line in (*_left_out(history), *_gone(where, history)):
+    for line in _summary(facts, told):
         print_line(line)
+    ranked = [entry for entry in facts["parts"]["updates"] if entry["rank"] is not None]
     columns = ("rank", "client", "distance", "accepted", "payload")
-    print_table(
-        f"ranking of round {round_number}",
-        columns,
-        [
-            [shortened(row[column]) for column in columns]
-            for row in map(counted_from_one, facts["ranking"])
-        ],
-    )
+    rows = [
+        (one["rank"] + 1, one["client"], one["distance"], one["outcome"] == "accepted", payload)
+        for one in sorted(ranked, key=lambda entry: int(entry["rank"]))
+        for payload in [shortened(one["payload"])]
+    ]
+    print_table(f"ranking of round {round_number}", columns, rows)
 
 
 @app.command("explain")
@@ -120,119 +152,101 @@ def explain(
 
     The words say what chain and record say; whether that is true, cmfl audit tells.
     """
-    from ledger.audit.explain import explain_round
+    from ledger.history.facts.rounds import explanation_facts
 
     where = Where(home, run, address, rpc_url, chain_id)
-    history, document = _read(where, round_number)
-    lines = [*explain_round(history, document), *_gone(where, history)]
+    with where.reader() as chain:
+        facts = explanation_facts(_told(where.history(chain), round_number))
     if json:
-        print_json({"round": round_number, "sentences": lines})
+        print_json(facts)
         return
-    for line in lines:
+    for line in facts["sentences"]:
         print_line(line)
 
 
-def _read(where: Where, round_number: int) -> tuple[RoundHistory, RunDocument | None]:
-    from ledger.audit.history import read_round, read_run
+def _told(history: RecordedHistory, round_number: int) -> Told:
+    """Return a round with its documents.
 
-    with where.reader() as chain:
-        ledger = where.ledger(chain)
-        sizes = ledger.deployment()
-        history = read_round(ledger, sizes, round_number, where.blobs())
-    if history is None:
-        raise ConfigurationError(f"round {round_number} has not opened (T = {sizes.rounds})")
-    return history, read_run(where.blobs(), sizes.config)
+    Raises:
+        ConfigurationError: it has not opened.
+    """
+    from ledger.history.facts.words import Told
+
+    one = history.round(round_number)
+    if one is None:
+        raise ConfigurationError(
+            f"round {round_number} has not opened; the newest of {history.fixed.rounds} is "
+            f"{history.newest()}"
+        )
+    return Told.of(history, one)
 
 
-def _left_out(history: RoundHistory) -> list[str]:
-    """Return who was left out and why, in words."""
-    from ledger.audit.sentences import why
-    from ledger.protocol.types import RefusalReason
+def _require_client(history: RecordedHistory, client: int | None) -> None:
+    """Refuse a client that is not registered.
 
-    if history.record is None:
-        return []
-    lines = [
-        f"{'dropout':15} client {dropout.client}: {why(dropout.reason)}"
-        for dropout in history.record.dropouts
+    Raises:
+        ConfigurationError: names it.
+    """
+    if client is not None and client >= history.fixed.clients:
+        raise ConfigurationError(
+            f"--client {client}: there are {history.fixed.clients} clients, from 0"
+        )
+
+
+def _row(entry: Facts) -> dict[str, Any]:
+    """Return a round's line for people, who count views from 1."""
+    views = None if entry["views"] is None else max(entry["views"]) + 1
+    block = None if entry["ended"] is None else entry["ended"]["number"]
+    return entry | {"views": views, "block": block}
+
+
+def _summary(facts: Facts, told: Told) -> list[str]:
+    """Return a round in lines of a name and a value each."""
+    committee = [member["client"] for member in facts["parts"]["committee"]]
+    following = [member["client"] for member in facts["parts"]["next_committee"]]
+    empty = [one["client"] for one in facts["parts"]["committee"] if one["empty_seat"]]
+    primaries = told.one.decided.primaries if told.one.decided else ()
+    named = [
+        ("status", facts["status"]),
+        ("ended", facts["ended"]["at"] if facts["ended"] else None),
+        ("committee", committee),
+        ("empty seats", empty),
+        ("next committee", following),
+        ("base", facts["base"]),
+        ("reveal", facts["reveal"]),
+        ("record", facts["record"] and facts["record"]["digest"]),
+        ("incidents", facts["incidents"] and facts["incidents"]["digest"]),
+        ("model", facts["model"]),
+        ("views", [view + 1 for view in facts["views"] or ()]),
+        ("primaries", primaries),
+        ("head", facts["head"]),
     ]
-    return lines + [
-        f"{'refused scores':15} member {entry.signed.scores.member}: {why(entry.reason)}"
-        f"{f' (client {entry.client})' if entry.reason is RefusalReason.FALSE_DISTANCE else ''}"
-        for entry in history.record.refused
-    ]
+    lines = [f"{name:15} {_shown(value)}" for name, value in named if value]
+    return [*lines, *_left_out(told)]
 
 
-def _gone(where: Where, history: RoundHistory) -> list[str]:
-    """Return in words whose payload is not kept, nothing if all of them are."""
-    from ledger.audit.explain import explain_gone
-    from ledger.audit.history import gone_payloads
-
-    return explain_gone(history, gone_payloads(history, where.blobs()))
+def _shown(value: object) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
-def _facts(history: RoundHistory) -> dict[str, Any]:
-    """Return a round as plain data."""
-    event, record = history.decided, history.record
-    ended = history.decided or history.abandoned
-    return {
-        "round": history.round,
-        "status": history.status,
-        "seed": history.seed,
-        "committee": history.committee,
-        "empty_seats": history.empty_seats,
-        "trainers": history.trainers,
-        "committed": sorted(history.commitments),
-        "ranking": _ranking(history),
-        "accepted": event.accepted if event else (),
-        "next_committee": ended.next_committee if ended else (),
-        "base": event.base if event else None,
-        "reveal": event.reveal if event else None,
-        "model": event.model if event else None,
-        "views": [view + 1 for view in event.views] if event else [],
-        "primaries": event.primaries if event else (),
-        "banned": history.banned,
-        "record": event.record if event else None,
-        "dropouts": [_dropout(dropout) for dropout in record.dropouts] if record else [],
-        "refused": [_refused(entry) for entry in record.refused] if record else [],
-        "incidents": event.incidents if event and any(event.incidents) else None,
-        "head": ended.head if ended else None,
-        "block": history.ended.block_number if history.ended else None,
-    }
-
-
-def _ranking(history: RoundHistory) -> list[dict[str, Any]]:
-    from ledger.protocol.encoding import word_client, word_distance
-
-    if history.decided is None:
-        return []
-    accepted, payloads = set(history.decided.accepted), history.payloads
-    rows: list[dict[str, Any]] = []
-    for rank, word in enumerate(history.decided.ranking):
-        client = word_client(word)
-        row: dict[str, Any] = {"rank": rank, "client": client, "distance": word_distance(word)}
-        row |= {"distance_bits": str(word >> 32), "accepted": client in accepted}
-        row |= {"commitment": history.commitments.get(client), "payload": payloads.get(client)}
-        rows.append(row)
-    return rows
-
-
-def _dropout(dropout: Dropout) -> dict[str, Any]:
-    reason = _coded(dropout.reason)
-    return {"client": dropout.client, "reason": reason, "payload": dropout.payload}
-
-
-def _refused(entry: RefusedScores) -> dict[str, Any]:
+def _left_out(told: Told) -> list[str]:
+    """Return who was left out and why, and whose payloads are gone, in words."""
+    from ledger.history.documents import gone_payloads
+    from ledger.history.explain import explain_gone
     from ledger.protocol.types import RefusalReason
+    from ledger.words import DROPOUTS, REFUSALS
 
-    claim, named = entry.signed.scores, entry.reason is RefusalReason.FALSE_DISTANCE
-    return {
-        "member": claim.member,
-        "digest": claim.digest,
-        "reason": _coded(entry.reason),
-        "named": entry.client if named else None,
-    }
-
-
-def _coded(reason: IntEnum) -> dict[str, Any]:
-    """Return a reason as programs compare it: its number, and its stable name."""
-    return {"code": int(reason), "name": reason.name.lower()}
+    record = told.documents.record
+    lines = []
+    if record is not None:
+        lines += [
+            f"{'dropout':15} client {dropout.client}: {DROPOUTS[dropout.reason]}"
+            for dropout in record.dropouts
+        ]
+        lines += [
+            f"{'refused scores':15} member {entry.signed.scores.member}: {REFUSALS[entry.reason]}"
+            f"{f' (client {entry.client})' if entry.reason is RefusalReason.FALSE_DISTANCE else ''}"
+            for entry in record.refused
+        ]
+    gone = gone_payloads(told.documents, told.history.blobs)
+    return lines + explain_gone(told.documents, gone)

@@ -12,12 +12,19 @@ from cli.codes import InterruptedCommand
 from cli.console import AsJson, complain, print_json, print_line, progress
 from cli.options import (
     DEFAULT_HOME,
+    DEFAULT_RUN,
     ChainId,
+    Config,
     Confirmations,
     HomeFolder,
     Keystore,
+    OldName,
     PasswordFile,
+    Preset,
     RpcUrl,
+    RunToMake,
+    Settings,
+    one_name,
 )
 from cli.sender import Sender
 from cli.where import Where
@@ -33,15 +40,11 @@ if TYPE_CHECKING:
 
 def run(
     home: HomeFolder = DEFAULT_HOME,
-    name: Annotated[str, typer.Option("--name", help="Name of the run.")] = "run",
-    preset: Annotated[
-        str | None,
-        typer.Option("--preset", help="digits (default), robust, ...: docs/presets.md has all."),
-    ] = None,
-    config: Annotated[Path | None, typer.Option("--config", help="A TOML file.")] = None,
-    setting: Annotated[
-        list[str] | None, typer.Option("--set", help="section.key=value, over preset or file.")
-    ] = None,
+    name: RunToMake = DEFAULT_RUN,
+    old_name: OldName = None,
+    preset: Preset = None,
+    config: Config = None,
+    setting: Settings = None,
     rounds: Annotated[
         int | None, typer.Option("--rounds", help="Short for --set protocol.rounds=N.")
     ] = None,
@@ -67,13 +70,11 @@ def run(
 ) -> None:
     """Run simulated rounds until the last one, or take a run up again.
 
-    Settings of the protocol section: clients, active_rate, committee_rate, aggregation_rate,
-    rounds, strategy, scoring, distance, reference, threshold, quorum, server_rate, scores_checked,
-    beacon, commit_blocks, deadline_blocks, view_seconds. Those of the others (data, model,
-    training, malice, evaluation, machine) are in docs/configuration.md.
+    Every setting with its default and what it may be, every attack and every fault: cmfl settings.
     """
     from ledger.protocol.errors import ConfigurationError
 
+    name = one_name(name, old_name)
     if accept_rollback and not resume:
         raise ConfigurationError("--accept-rollback goes with --resume")
     if resume and (preset or config):
@@ -112,15 +113,27 @@ def run(
 
 def _report(name: str, result: dict[str, Any], *, as_json: bool) -> None:
     """Print what a run came to."""
+    from ledger.claims import is_below_floor
+
     if as_json:
         print_json(result)
         return
-    if result["last"] is None:
+    last = result["last"]
+    if last is None:
         print_line(f"{name} had ended with round {result['round']} already")
     place = "memory ledger" if result["address"] is None else f"contract {result['address']}"
     print_line(f"{place}, head 0x{result['head'].hex()}")
     if result["address"] is None:
         print_line("nothing of this run is recorded: it cannot be audited, nor taken up again")
+    if last and last["accuracy"] is not None:
+        print_line(f"accuracy {last['accuracy']:.3f}, floor {last['floor']:.3f}")
+    if last and is_below_floor(last["accuracy"], last["floor"]):
+        print_line(
+            f"WARNING: {name} ends with accuracy {last['accuracy']:.3f}, below the "
+            f"{last['floor']:.3f} of always answering the commonest class: this model is worth "
+            f"nothing",
+            bold=True,
+        )
 
 
 def _configuration(
@@ -192,7 +205,7 @@ def _played(name: str, started: Run, *, quiet: bool) -> dict[str, Any]:
 
 
 def _watch(started: Run, *, quiet: bool) -> list[RoundMetrics]:
-    """Run the rounds behind a progress bar."""
+    """Run the rounds, and show how far they are."""
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
     if quiet:
@@ -203,12 +216,12 @@ def _watch(started: Run, *, quiet: bool) -> list[RoundMetrics]:
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[row]}", markup=False),
+        TextColumn("{task.fields[said]}", markup=False),
     ) as bar:
         finished = started.simulation.chain is None
         done = total if finished else started.ledger.state().round - 1
-        task = bar.add_task(started.folder.paths.path.name, total=total, completed=done, row="")
-        return started.go_on(lambda row: bar.update(task, completed=row.round, row=_short(row)))
+        task = bar.add_task(started.folder.paths.path.name, total=total, completed=done, said="")
+        return started.go_on(lambda row: bar.update(task, completed=row.round, said=_short(row)))
 
 
 def _short(row: RoundMetrics) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -15,7 +17,6 @@ from ledger.protocol.errors import ChainError, ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from ledger.chain.rpc.chain import RpcChain
 
@@ -146,12 +147,32 @@ def in_ether(wei: int) -> str:
 
 
 def _asked_password() -> str:
+    """Ask for the keystore's password.
+
+    Raises:
+        ConfigurationError: nobody can be asked without showing what is typed.
+    """
+    fault = "the keystore's password is asked for at a terminal; give --password-file"
+    if not _has_terminal():
+        raise ConfigurationError(fault)
     try:
         return str(typer.prompt("Password of the keystore", hide_input=True, err=True))
     except typer.Abort as error:
-        raise ConfigurationError(
-            "the keystore's password is asked for at a terminal; give --password-file"
-        ) from error
+        raise ConfigurationError(fault) from error
+
+
+def _has_terminal() -> bool:
+    """Say whether a password can be typed unseen; where it cannot, Python warns and shows it."""
+    import termios
+
+    try:
+        with Path("/dev/tty").open("rb", buffering=0) as terminal:
+            termios.tcgetattr(terminal)
+    except OSError:
+        return sys.stdin.isatty()
+    except termios.error:
+        return False
+    return True
 
 
 def _environment_key() -> bytes:

@@ -56,11 +56,22 @@ def _taken_over(stream: TextIO | None) -> TextIO:
         return _nothing("w")
     return io.TextIOWrapper(
         io.BufferedWriter(_Unfailing(stream.fileno())),
-        encoding=stream.encoding,
+        encoding=_encoding_of(stream),
         errors="backslashreplace",
         line_buffering=stream.line_buffering,
         write_through=stream.write_through,
     )
+
+
+def _encoding_of(stream: TextIO) -> str:
+    """Return what a stream takes; a terminal of the C locale has only ASCII.
+
+    Python takes UTF-8 there, and may have set LC_CTYPE itself, before anybody is asked.
+    """
+    said = (os.environ.get(name) for name in ("LC_ALL", "LANG"))
+    is_plain = next((value for value in said if value), "") in {"C", "POSIX"}
+    is_told = any(os.environ.get(name) for name in ("PYTHONIOENCODING", "PYTHONUTF8"))
+    return "ascii" if is_plain and not is_told and stream.isatty() else stream.encoding
 
 
 def _nothing(mode: Literal["r", "w"]) -> TextIO:

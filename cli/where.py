@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import secrets
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from cli.fresh_home import made_if_needed
 from cli.options import DEFAULT_HOME
-from ledger.home import Home
+from ledger.home import Home, RunPaths
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
     from ledger.chain.embedded.reader import EmbeddedReader
     from ledger.chain.ports import ChainReader, ChainWriter
     from ledger.chain.rpc.reader import RpcReader
-    from ledger.home import RunPaths
+    from ledger.history.recorded import RecordedHistory
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,8 @@ class Where:
     @contextmanager
     def reader(self) -> Iterator[ChainReader]:
         """Open the chain for reading; a run may be writing to it meanwhile."""
+        # Not the node's URL, which may hold a secret.
+        _log.info("reads %s", self.chain_file if self.rpc_url is None else "a node's chain")
         with self.own_reader() if self.rpc_url is None else self.node_reader() as chain:
             yield chain
 
@@ -75,6 +80,8 @@ class Where:
         from ledger.chain.embedded.reader import EmbeddedReader
 
         chain_id = self.chain_id if self.rpc_url is None else None
+        if not self.chain_file.exists():
+            self._explain_memory()
         return EmbeddedReader.open(self.chain_file, chain_id=chain_id)
 
     def node_reader(self) -> RpcReader:
@@ -146,6 +153,26 @@ class Where:
             accept_rollback=accept_rollback,
         )
 
+    def _explain_memory(self) -> None:
+        """Refuse a home without a chain whose runs have never been on one.
+
+        Raises:
+            ConfigurationError: names them.
+        """
+        from ledger.chain.contract.manifest import was_in_memory
+
+        home = Home(self.home)
+        if not home.runs.is_dir() or home.deployed():
+            return
+        runs = [RunPaths(path) for path in sorted(home.runs.iterdir()) if path.is_dir()]
+        if runs and all(was_in_memory(run) for run in runs):
+            names = ", ".join(run.name for run in runs)
+            raise ConfigurationError(
+                f"{self.home} has no chain: {names} ran on the memory ledger (machine.ledger = "
+                f"memory), of which nothing is recorded; what they say of themselves, cmfl runs "
+                f"list shows"
+            )
+
     def _require_there(self) -> None:
         """Refuse a home or a chain that is not there.
 
@@ -180,6 +207,19 @@ class Where:
                     f"put back a newer copy of the chain, or begin another run in another home"
                 )
             self.ledger(chain)
+
+    def history(self, chain: ChainReader) -> RecordedHistory:
+        """Return what happened on the contract so far.
+
+        Args:
+            chain: where it is.
+
+        Raises:
+            ConfigurationError: it cannot be told which contract is meant.
+        """
+        from ledger.history.recorded import RecordedHistory
+
+        return RecordedHistory.of(self.ledger(chain), self.blobs())
 
     def ledger(self, chain: ChainReader) -> CommitteeLedger:
         """Return the contract: the address's, the named run's, or the only one of the home.

@@ -29,10 +29,12 @@ def device_named(name: str) -> torch.device:
         ConfigurationError: unknown name, or CUDA asked for where there is none.
     """
     if name not in DEVICES:
-        raise ConfigurationError(f"unknown device {name!r}; known are {', '.join(DEVICES)}")
+        raise ConfigurationError(
+            f"machine.device: unknown device {name!r}; known are {', '.join(DEVICES)}"
+        )
     available = torch.cuda.is_available()
     if name == "cuda" and not available:
-        raise ConfigurationError("device 'cuda': this machine, or this torch, has no CUDA")
+        raise ConfigurationError("machine.device = cuda: this machine, or this torch, has no CUDA")
     return torch.device("cuda" if available and name != "cpu" else "cpu")
 
 

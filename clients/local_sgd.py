@@ -33,6 +33,7 @@ class LocalTraining:
 
     With a proximal term it is FedProx (Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith 2020,
     Algorithm 2): every step descends F_k(w) + mu/2 |w - w_t|^2, and so keeps near the global model.
+    What is refused is named as the configuration has it, in its section `training`.
 
     Attributes:
         learning_rate: step size, above 0, at most what a float32 holds.
@@ -55,23 +56,28 @@ class LocalTraining:
             ConfigurationError: a setting out of range, or not exactly one of steps and epochs.
         """
         if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
-            raise ConfigurationError(f"learning_rate = {self.learning_rate}: must be above 0")
+            raise ConfigurationError(
+                f"training.learning_rate = {self.learning_rate}: must be above 0"
+            )
         if self.batch_size < 1:
-            raise ConfigurationError(f"batch_size = {self.batch_size}: must be at least 1")
+            raise ConfigurationError(f"training.batch_size = {self.batch_size}: must be at least 1")
         lengths = [n for n in (self.local_steps, self.local_epochs) if n is not None]
         if len(lengths) != 1 or lengths[0] < 1:
             raise ConfigurationError(
-                f"local_steps = {self.local_steps}, local_epochs = {self.local_epochs}: "
-                "exactly one of them must be set, and at least 1"
+                f"training.local_steps = {self.local_steps}, training.local_epochs = "
+                f"{self.local_epochs}: exactly one of them must be set, and at least 1"
             )
         if self.proximal is not None and not (math.isfinite(self.proximal) and self.proximal > 0):
             raise ConfigurationError(
-                f"proximal = {self.proximal}: must be above 0; without the term, leave it out"
+                f"training.proximal = {self.proximal}: must be above 0; without the term, leave "
+                "it out"
             )
         for name in ("learning_rate", "proximal"):
             value = getattr(self, name)
             if value is not None and value > LARGEST:
-                raise ConfigurationError(f"{name} = {value}: must be at most {LARGEST:g} (float32)")
+                raise ConfigurationError(
+                    f"training.{name} = {value}: must be at most {LARGEST:g} (float32)"
+                )
 
 
 def batches(seed: bytes, samples: int, settings: LocalTraining) -> Iterator[NDArray[np.int64]]:

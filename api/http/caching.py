@@ -10,57 +10,100 @@ like, but ask.
 
 from __future__ import annotations
 
-import hashlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from fastapi.responses import Response
+from pydantic_core import to_json
+
+from api.http.encoded import Encoded
 
 if TYPE_CHECKING:
     from starlette.requests import Request
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
+    from api.http.kept import KeptAnswers, Key
     from api.reading import Reading
-    from api.schemas.words import Answer
-
-IMMUTABLE = "public, max-age=31536000, immutable"
-CHANGING = "no-cache"
-_MAX_HEADER = 4_096
+    from ledger.chain.contract.events import Recorded
+    from ledger.history.facts.words import Facts
+    from ledger.history.now import Histories
 
 
 def respond(
-    request: Request, reading: Reading, answer: Answer, *, immutable: bool = False
+    request: Request, reading: Reading, facts: Facts, *, ended: Recorded | None = None
 ) -> Response:
     """Return an answer with its validators, or 304 if the client has it already.
 
     Args:
         request: what was asked.
         reading: where the answer was read.
-        answer: what is said.
-        immutable: whether these bytes are this URL's for ever.
+        facts: what is said.
+        ended: how the round ended that the answer tells whole, so that these bytes are this URL's
+            for ever once the end is final; None for what may change.
 
     Returns:
         The response.
     """
     reading.verify_unmoved()
-    body = answer.model_dump_json().encode()
-    tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
-    headers = {
-        "ETag": tag if immutable else f"W/{tag}",
-        "Cache-Control": IMMUTABLE if immutable else CHANGING,
-        "X-Content-Type-Options": "nosniff",
-    }
-    if is_known(request.headers.get("if-none-match"), tag):
-        return Response(status_code=304, headers=headers)
-    return Response(body, 200, headers, "application/json")
+    immutable = ended is not None and reading.is_final(ended)
+    as_of = reading.as_of_end(ended) if ended is not None and immutable else reading.as_of
+    answer = Encoded(to_json({"as_of": as_of, **facts}), immutable)
+    if immutable:
+        kept = cast("KeptAnswers", request.app.state.kept)
+        kept.keep(_key(reading.now.opened, reading.now.path.genesis, request.scope), answer)
+    return response_of(request, answer)
 
 
-def is_known(if_none_match: str | None, tag: str) -> bool:
-    """Say whether a client has these bytes, by the weak comparison of RFC 9110, 13.1.2.
+def response_of(request: Request, answer: Encoded) -> Response:
+    """Return an answer for a request.
 
     Args:
-        if_none_match: the header's value; one that is too long is taken for absent.
-        tag: the entity tag, without W/.
+        request: what was asked.
+        answer: what is said.
     """
-    if if_none_match is None or len(if_none_match) > _MAX_HEADER:
-        return False
-    known = [part.strip().removeprefix("W/") for part in if_none_match.split(",")]
-    return if_none_match.strip() == "*" or tag in known
+    asked = request.headers
+    status, headers, body = answer.answer_to(
+        asked.get("if-none-match"), asked.get("accept-encoding")
+    )
+    return Response(body, status, headers)
+
+
+class AnswersFromKept:
+    """Gives answers about final rounds again, before anything else looks at a request."""
+
+    def __init__(self, app: ASGIApp, histories: Histories, kept: KeptAnswers) -> None:
+        self._app = app
+        self._histories = histories
+        self._kept = kept
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, from what is kept if there is something."""
+        answer = self._find(scope)
+        if answer is None:
+            await self._app(scope, receive, send)
+            return
+        asked = dict(scope["headers"])
+        status, headers, body = answer.answer_to(
+            *(_text(asked.get(name)) for name in (b"if-none-match", b"accept-encoding"))
+        )
+        encoded = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+        await send({"type": "http.response.start", "status": status, "headers": encoded})
+        await send({"type": "http.response.body", "body": body})
+
+    def _find(self, scope: Scope) -> Encoded | None:
+        if scope["type"] != "http" or scope["method"] != "GET":
+            return None
+        if not scope["path"].startswith("/v1/chains/"):
+            return None
+        known = self._histories.opened()
+        if known is None or scope["path"].split("/", 4)[3] != known.path.name:
+            return None
+        return self._kept.find(_key(known.opened, known.path.genesis, scope))
+
+
+def _key(opened: int, genesis: bytes, scope: Scope) -> Key:
+    path = scope.get("raw_path") or scope["path"].encode()
+    return opened, genesis, f"{path.decode('latin-1')}?{scope['query_string'].decode('latin-1')}"
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode("latin-1")

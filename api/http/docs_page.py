@@ -58,7 +58,8 @@ def _operation(path: str, operation: dict[str, Any]) -> str:
         f"<tr><td>{escape(status)}<td>{escape(answer['description'])}</tr>"
         for status, answer in operation["responses"].items()
     )
-    example = operation["responses"]["200"]["content"]["application/json"]["example"]
+    answered = operation["responses"]["200"]["content"]
+    example = answered.get("application/json", {}).get("example", ", ".join(answered))
     return (
         f"<h3>{escape(operation['summary'])}</h3><p><code>GET {escape(path)}</code></p>"
         f"<p>{_prose(operation.get('description', ''))}</p>"

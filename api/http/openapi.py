@@ -29,6 +29,7 @@ TAGS = [
     {"name": "deployments", "description": "Contracts and their parameters."},
     {"name": "rounds", "description": "What happened, round by round."},
     {"name": "clients", "description": "Who takes part."},
+    {"name": "blobs", "description": "The documents, updates and models themselves."},
 ]
 
 
@@ -46,10 +47,13 @@ def document(app: FastAPI) -> dict[str, Any]:
         tags=app.openapi_tags,
     )
     schemas = made["components"]["schemas"]
-    for schema in (Problem, FieldError):
-        own = schema.model_json_schema(ref_template="#/components/schemas/{model}")
+    for kind in (Problem, FieldError):
+        own = kind.model_json_schema(ref_template="#/components/schemas/{model}")
         own.pop("$defs", None)
-        schemas[schema.__name__] = own
+        schemas[kind.__name__] = own
+    for schema in schemas.values():
+        if "enum" in schema:
+            schema.setdefault("examples", schema["enum"][:1])
     for path in made["paths"].values():
         for operation in path.values():
             for answer in operation["responses"].values():
@@ -61,6 +65,6 @@ def _add_example(answer: dict[str, Any], schemas: dict[str, Any]) -> None:
     """Show the schema's example at the endpoint too."""
     for media_type in ("application/json", MEDIA_TYPE):
         content = answer.get("content", {}).get(media_type)
-        if content is not None:
+        if content is not None and "$ref" in content.get("schema", {}):
             name = content["schema"]["$ref"].rpartition("/")[2]
             content["example"] = schemas[name]["examples"][0]

@@ -43,7 +43,7 @@ class Problem(Schema):
     title: Annotated[str, Field(examples=["The request is not valid"])]
     status: Annotated[int, Field(ge=400, le=599, examples=[422])]
     detail: Annotated[str, Field(examples=["query limit: Input should be at most 100"])]
-    instance: Annotated[str, Field(examples=["/v1/deployments"])]
+    instance: Annotated[str, Field(examples=["/v1/chains"])]
     errors: Annotated[tuple[FieldError, ...] | None, Field(description="of an invalid request")] = (
         None
     )
@@ -59,11 +59,16 @@ class Kind:
 
 
 REQUEST_INVALID = Kind("request-invalid", 422, "The request is not valid")
+CHAIN_NOT_FOUND = Kind("chain-not-found", 404, "There is no such chain")
 CURSOR_INVALID = Kind("cursor-invalid", 400, "The cursor is not one of this query's")
 DEPLOYMENT_NOT_FOUND = Kind("deployment-not-found", 404, "There is no such deployment")
 ROUND_NOT_FOUND = Kind("round-not-found", 404, "The round has not opened")
 CLIENT_NOT_FOUND = Kind("client-not-found", 404, "There is no such client")
 VOTES_NOT_FOUND = Kind("votes-not-found", 404, "The signatures are not in the ledger's call data")
+FORMAT_NOT_SERVED = Kind("format-not-served", 406, "This format is not written here")
+BLOB_NOT_FOUND = Kind("blob-not-found", 404, "There is no such blob")
+BLOB_DAMAGED = Kind("blob-damaged", 503, "The blob cannot be given")
+STREAMS_EXHAUSTED = Kind("streams-exhausted", 503, "There are too many streams")
 CHAIN_UNREACHABLE = Kind("chain-unreachable", 503, "The chain cannot be read")
 CHAIN_NOT_SERVED = Kind("chain-not-served", 502, "The chain's answers are not whole")
 CHAIN_DAMAGED = Kind("chain-damaged", 503, "The chain contradicts itself")

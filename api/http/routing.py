@@ -11,9 +11,13 @@ from fastapi import Depends, Path, Query, Request
 from fastapi.routing import APIRoute
 from pydantic import BeforeValidator
 
-from api.answers.scanning import Order
-from api.http.paging import MAX_CURSOR
 from api.http.problems import MEDIA_TYPE, REQUEST_INVALID, FieldError, ProblemError
+from api.reading import NowRead, Reading
+from ledger.history.cursors import MAX_CURSOR
+from ledger.history.pages import Span
+from ledger.history.paths import CHAIN_NAME
+from ledger.history.status import AskedRole, Order
+from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
     from fastapi.dependencies.models import Dependant
@@ -22,7 +26,7 @@ _WHOLE = re.compile(r"0|[1-9][0-9]{0,9}")
 MAX_INDEX = 2**32 - 1
 
 
-def _whole(value: object) -> object:
+def whole_number(value: object) -> object:
     """Return the number behind plain digits: one number, one URL.
 
     Raises:
@@ -35,6 +39,15 @@ def _whole(value: object) -> object:
     return value
 
 
+ChainName = Annotated[
+    str,
+    Path(
+        description="chain id and the first 8 hex digits of its block 0's hash, as in `/v1/chains`",
+        pattern=f"^{CHAIN_NAME.pattern}$",
+        max_length=90,
+        examples=["131277322940537-5c5c5c5c"],
+    ),
+]
 Address = Annotated[
     str,
     Path(
@@ -45,15 +58,17 @@ Address = Annotated[
     ),
 ]
 RoundIndex = Annotated[
-    int, BeforeValidator(_whole), Path(ge=1, le=MAX_INDEX, description="t", examples=[2])
+    int, Path(ge=1, le=MAX_INDEX, description="t", examples=[2]), BeforeValidator(whole_number)
 ]
 ClientIndex = Annotated[
-    int, BeforeValidator(_whole), Path(ge=0, le=MAX_INDEX, description="its index", examples=[7])
+    int,
+    Path(ge=0, le=MAX_INDEX, description="its index", examples=[7]),
+    BeforeValidator(whole_number),
 ]
 Limit = Annotated[
     int,
-    BeforeValidator(_whole),
     Query(ge=1, le=100, description="entries on a page; refused out of range", examples=[20]),
+    BeforeValidator(whole_number),
 ]
 Cursor = Annotated[
     str | None,
@@ -86,9 +101,77 @@ Paged = Annotated[Page, Depends(_page)]
 OrderQuery = Annotated[Order, Query(description="which come first", examples=["newest"])]
 ClientFilter = Annotated[
     int | None,
-    BeforeValidator(_whole),
     Query(ge=0, le=MAX_INDEX, description="only rounds with this client", examples=[7]),
+    BeforeValidator(whole_number),
 ]
+
+
+def _asked_of(
+    client: ClientFilter = None,
+    role: Annotated[
+        AskedRole | None,
+        Query(
+            description="what `client` was or did: `any`, `trained`, `accepted`, `not_accepted`, "
+            "`dropped_out`, `member`, `served` (a member with a seat), `refused` (its scores), "
+            "`voted`",
+            examples=["served"],
+        ),
+    ] = None,
+) -> tuple[ClientId | None, AskedRole]:
+    """Return which client is asked for, and as what.
+
+    Raises:
+        ProblemError: a role, but nobody to have it.
+    """
+    if role is not None and client is None:
+        errors = [FieldError(place="query", name="role", detail="needs `client`")]
+        raise ProblemError(REQUEST_INVALID, "query role: needs `client`", errors)
+    return None if client is None else ClientId(client), role or AskedRole.ANY
+
+
+AskedOf = Annotated[tuple[ClientId | None, AskedRole], Depends(_asked_of)]
+
+
+def _within(
+    since_block: Annotated[
+        int | None,
+        Query(ge=0, le=MAX_INDEX, description="rounds that ended in this block or later"),
+        BeforeValidator(whole_number),
+    ] = None,
+    until_block: Annotated[
+        int | None,
+        Query(ge=0, le=MAX_INDEX, description="rounds that ended in this block or before"),
+        BeforeValidator(whole_number),
+    ] = None,
+    since: Annotated[
+        int | None,
+        Query(ge=0, le=MAX_INDEX, description="ended at this Unix time or later"),
+        BeforeValidator(whole_number),
+    ] = None,
+    until: Annotated[
+        int | None,
+        Query(ge=0, le=MAX_INDEX, description="ended at this Unix time or before"),
+        BeforeValidator(whole_number),
+    ] = None,
+) -> tuple[Span, Span]:
+    """Return in which blocks and at which times a round must have ended."""
+    return Span(since_block, until_block), Span(since, until)
+
+
+Within = Annotated[tuple[Span, Span], Depends(_within)]
+
+
+def _read_chain(reading: NowRead, chain: ChainName) -> Reading:
+    """Return the chain that a path names, as it is when the request comes.
+
+    Raises:
+        ProblemError: it is not the chain that is served.
+    """
+    reading.require_chain(chain)
+    return reading
+
+
+Now = Annotated[Reading, Depends(_read_chain)]
 
 
 def refuse_unknown(request: Request) -> None:

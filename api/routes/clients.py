@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from api.answers.round import deployment_path, round_links
-from api.answers.scanning import Walk, read_page
 from api.http.caching import respond
-from api.http.paging import decode_cursor, encode_cursor
+from api.http.export import PAGE, Format, FormatQuery, exported
 from api.http.routing import (
     INVALID,
     NOT_MODIFIED,
@@ -17,28 +15,25 @@ from api.http.routing import (
     UNAVAILABLE,
     Address,
     ClientIndex,
+    Now,
     OrderQuery,
     Paged,
     declared,
     refuse_unknown,
 )
-from api.reading import Now, Reading, require_client
-from api.schemas.deployments import (
-    ClientAnswer,
-    ClientEntry,
-    ClientRound,
-    ClientRoundsAnswer,
-    ClientsAnswer,
-)
-from ledger.chain.addresses import checksum
-from ledger.protocol.encoding import word_client, word_distance
+from api.reading import require_client
+from api.schemas.clients import ClientAnswer, ClientRoundsAnswer, ClientsAnswer
+from ledger.history.facts.clients import client_facts, client_rounds_facts, clients_facts
+from ledger.history.facts.tables import CLIENT_ROUNDS, CLIENTS
+from ledger.history.pages import Walk, read_page
+from ledger.history.status import Order
+from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
-    from api.answers.outcomes import Outcome
-    from api.deployments import Served
+    from ledger.history.facts.words import Facts
 
 router = APIRouter(
-    prefix="/v1/deployments/{address}/clients",
+    prefix="/v1/chains/{chain}/deployments/{address}/clients",
     tags=["clients"],
     dependencies=[Depends(refuse_unknown)],
 )
@@ -52,26 +47,31 @@ _BAD_CURSOR = "the cursor is cut, altered or another query's"
     responses=NOT_MODIFIED
     | declared(
         _400=_BAD_CURSOR,
+        _406="the format is not written here",
         _404="no such deployment is served",
         _422=INVALID,
         _502=NOT_SERVED,
         _503=UNAVAILABLE,
     ),
 )
-def clients(request: Request, reading: Now, address: Address, page: Paged) -> Response:
-    """List the registered clients by index. A ban counts from the round after its own on."""
-    served = reading.deployment(address)
-    registered = _registered(reading, served)
-    scope = repr(("clients", served.manifest.address))
-    start = 0 if page.cursor is None else decode_cursor(page.cursor, scope, registered - 1)
-    end = min(start + page.limit, registered)
-    bans = _bans(reading, served)
-    answer = ClientsAnswer(
-        as_of=reading.as_of,
-        clients=tuple(_entry(served, index, bans, registered) for index in range(start, end)),
-        next_cursor=encode_cursor(end, scope) if end < registered else None,
-    )
-    return respond(request, reading, answer)
+def clients(
+    request: Request,
+    reading: Now,
+    address: Address,
+    page: Paged,
+    format: FormatQuery = Format.JSON,  # noqa: A002 - the query's own word
+) -> Response:
+    """List the registered clients by index, with what each did in the rounds that have ended.
+
+    A ban counts from the round after its own on. Whose scores counted, and who dropped out why, is
+    what the rounds' records say; how many of them are missing is told.
+    """
+    history = reading.now.history(reading.deployment(address))
+    if format is not Format.JSON:
+        return exported(
+            reading, CLIENTS, format, lambda cursor: clients_facts(history, PAGE, cursor)
+        )
+    return respond(request, reading, clients_facts(history, page.limit, page.cursor))
 
 
 @router.get(
@@ -84,12 +84,10 @@ def clients(request: Request, reading: Now, address: Address, page: Paged) -> Re
     ),
 )
 def client(request: Request, reading: Now, address: Address, number: ClientIndex) -> Response:
-    """Tell a client's address, its samples, and whether it is banned."""
-    served = reading.deployment(address)
-    registered = _registered(reading, served)
-    require_client(number, registered)
-    entry = _entry(served, number, _bans(reading, served), registered)
-    return respond(request, reading, ClientAnswer(as_of=reading.as_of, client=entry))
+    """Tell a client's address, its samples, whether it is banned, and what it did so far."""
+    history = reading.now.history(reading.deployment(address))
+    require_client(number, len(history.registered()))
+    return respond(request, reading, client_facts(history, ClientId(number)))
 
 
 @router.get(
@@ -99,6 +97,7 @@ def client(request: Request, reading: Now, address: Address, number: ClientIndex
     responses=NOT_MODIFIED
     | declared(
         _400=_BAD_CURSOR,
+        _406="the format is not written here",
         _404="no such deployment or client",
         _422=INVALID,
         _502=NOT_SERVED,
@@ -111,65 +110,23 @@ def client_rounds(
     address: Address,
     number: ClientIndex,
     page: Paged,
-    order: OrderQuery = "newest",
+    order: OrderQuery = Order.NEWEST,
+    format: FormatQuery = Format.JSON,  # noqa: A002 - the query's own word
 ) -> Response:
     """List the rounds in which a client trained or served.
 
     One page looks at a bounded number of rounds: a client that is seldom drawn gets short or empty
     pages, with a cursor, until all rounds are looked at.
     """
-    served = reading.deployment(address)
-    require_client(number, _registered(reading, served))
-    walk = Walk("client rounds", order, client=number)
-    found = read_page(served, walk, page.limit, page.cursor, reading.block.number)
-    answer = ClientRoundsAnswer(
-        as_of=reading.as_of,
-        rounds=tuple(_part(served, number, outcome) for outcome in found.outcomes),
-        scanned=found.scanned,
-        next_cursor=found.next_cursor,
-    )
-    return respond(request, reading, answer)
+    history = reading.now.history(reading.deployment(address))
+    require_client(number, len(history.registered()))
+    client = ClientId(number)
+    walk = Walk("client rounds", order, client=client)
 
+    def read(limit: int, cursor: str | None) -> Facts:
+        page = read_page(history, walk, limit, cursor)
+        return client_rounds_facts(history, client, page)
 
-def _registered(reading: Reading, served: Served) -> int:
-    """Return how many clients had registered at the block that is spoken of."""
-    block = reading.block.number
-    if served.ledger.opening(1, block) is not None:
-        return served.sizes.clients
-    return served.state(block, reading.final).registered
-
-
-def _bans(reading: Reading, served: Served) -> dict[int, int]:
-    """Return the round of each ban by its client, up to the block that is spoken of."""
-    return {ban.client: ban.round for ban in served.ledger.bans(reading.block.number)}
-
-
-def _entry(served: Served, index: int, bans: dict[int, int], registered: int) -> ClientEntry:
-    client = served.registry(registered)[index]
-    path = f"{deployment_path(served.manifest.address)}/clients/{index}"
-    return ClientEntry(
-        client=index,
-        address=checksum(client.address),
-        samples=str(client.samples),
-        banned_in_round=bans.get(index),
-        links={"self": path, "rounds": f"{path}/rounds"},
-    )
-
-
-def _part(served: Served, client: int, outcome: Outcome) -> ClientRound:
-    decided = outcome.decided
-    words = [word for word in decided.ranking if word_client(word) == client] if decided else []
-    rank = decided.ranking.index(words[0]) if decided and words else None
-    place = outcome.committee.index(client) if client in outcome.committee else None
-    return ClientRound(
-        round=outcome.round,
-        status=outcome.status,
-        role="trainer" if place is None else "member",
-        place=place,
-        banned=outcome.registry[client].is_banned_in(outcome.round),
-        rank=rank,
-        distance=word_distance(words[0]) if words else None,
-        distance_bits=str(words[0] >> 32) if words else None,
-        accepted=decided is not None and client in decided.accepted,
-        links=round_links(served.manifest.address, outcome.round),
-    )
+    if format is not Format.JSON:
+        return exported(reading, CLIENT_ROUNDS, format, lambda cursor: read(PAGE, cursor))
+    return respond(request, reading, read(page.limit, page.cursor))

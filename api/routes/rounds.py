@@ -2,52 +2,62 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
+from pydantic import BeforeValidator
 
-from api.answers.outcomes import Role, newest_round
-from api.answers.round import (
-    RoundView,
-    aggregation_answer,
-    committee_answer,
-    round_answer,
-    summary,
-    updates_answer,
-)
-from api.answers.scanning import Walk, read_page
-from api.answers.votes import scores_answer, votes_answer
 from api.http.caching import respond
-from api.http.problems import REQUEST_INVALID, FieldError, ProblemError
+from api.http.export import PAGE, Format, FormatQuery, exported
+from api.http.problems import VOTES_NOT_FOUND, ProblemError
 from api.http.routing import (
     INVALID,
+    MAX_INDEX,
     NOT_MODIFIED,
     NOT_SERVED,
     UNAVAILABLE,
     Address,
-    ClientFilter,
+    AskedOf,
+    Now,
     OrderQuery,
     Paged,
     RoundIndex,
+    Within,
     declared,
     refuse_unknown,
+    whole_number,
 )
-from api.reading import Now, require_client, require_round
+from api.reading import require_client, require_round
 from api.schemas.rounds import (
     AggregationAnswer,
     CommitteeAnswer,
+    ExplanationAnswer,
     RoundAnswer,
     RoundsAnswer,
     ScoresAnswer,
     UpdatesAnswer,
     VotesAnswer,
 )
-from api.schemas.words import Status  # noqa: TC001 - FastAPI reads it
-from ledger.audit.history import read_round
 from ledger.chain.ports import NotServedError
+from ledger.history.facts.aggregation import aggregation_facts
+from ledger.history.facts.committee import committee_facts
+from ledger.history.facts.rounds import explanation_facts, full_facts, page_facts, round_facts
+from ledger.history.facts.scores import scores_facts
+from ledger.history.facts.tables import ROUNDS
+from ledger.history.facts.updates import updates_facts
+from ledger.history.facts.votes import votes_facts
+from ledger.history.facts.words import Told
+from ledger.history.pages import Walk, read_page
+from ledger.history.status import Order, RoundStatus
+
+if TYPE_CHECKING:
+    from api.reading import Reading
+    from ledger.chain.contract.events import Recorded
+    from ledger.history.facts.words import Facts
 
 router = APIRouter(
-    prefix="/v1/deployments/{address}/rounds",
+    prefix="/v1/chains/{chain}/deployments/{address}/rounds",
     tags=["rounds"],
     dependencies=[Depends(refuse_unknown)],
 )
@@ -60,48 +70,66 @@ _PROBLEMS = NOT_MODIFIED | declared(
 
 
 def _walk(
-    order: OrderQuery = "newest",
+    asked: AskedOf,
+    within: Within,
+    order: OrderQuery = Order.NEWEST,
     status: Annotated[
-        Status | None, Query(description="only rounds that stand so", examples=["decided"])
+        RoundStatus | None, Query(description="only rounds that stand so", examples=["decided"])
     ] = None,
-    client: ClientFilter = None,
-    role: Annotated[
-        Role | None,
-        Query(description="what `client` was: sampled, on the committee, in S_a, or any of them"),
-    ] = None,
+    view_min: Annotated[
+        int,
+        Query(
+            ge=0,
+            le=MAX_INDEX,
+            description="only rounds decided in this view, from 0, or a later one",
+            examples=[1],
+        ),
+        BeforeValidator(whole_number),
+    ] = 0,
 ) -> Walk:
-    """Return which rounds are asked for.
-
-    Raises:
-        ProblemError: a role, but nobody to have it.
-    """
-    if role is not None and client is None:
-        errors = [FieldError(place="query", name="role", detail="needs `client`")]
-        raise ProblemError(REQUEST_INVALID, "query role: needs `client`", errors)
-    return Walk("rounds", order, status, client, role or "any")
+    """Return which rounds are asked for."""
+    blocks, times = within
+    return Walk("rounds", order, status, *asked, view_min, blocks, times)
 
 
 Walked = Annotated[Walk, Depends(_walk)]
 
 
-def _view(reading: Now, address: Address, number: RoundIndex) -> RoundView:
+@dataclass(frozen=True, slots=True)
+class View:
+    """The round that a path names, and the request that asks for it."""
+
+    reading: Reading
+    told: Told
+
+    @property
+    def whole(self) -> Recorded | None:
+        """The round's end, if nothing is missing that its record should tell."""
+        return self.told.one.ended if self.told.is_recorded else None
+
+    @property
+    def with_incidents(self) -> Recorded | None:
+        """The round's end, if nothing is missing that its incidents document should tell."""
+        return self.told.one.ended if self.told.documents.has_incidents else None
+
+
+def _view(reading: Now, address: Address, number: RoundIndex) -> View:
     """Return the round that a path names.
 
     Raises:
         ProblemError: there is no such deployment or round.
         NotServedError: the chain's answers about it do not fit together.
     """
-    served = reading.deployment(address)
-    last = reading.block.number
-    history = read_round(served.ledger, served.sizes, number, reading.service.blobs, last)
-    if history is None or history.ended is None:
-        require_round(number, newest_round(served, last))
-    if history is None:
+    history = reading.now.history(reading.deployment(address))
+    one = history.round(number)
+    if one is None or one.ended is None:
+        require_round(number, history.newest())
+    if one is None:
         raise NotServedError(f"round {number} is said to have opened, but no log tells how")
-    return RoundView(reading, served, history)
+    return View(reading, Told.of(history, one))
 
 
-Viewed = Annotated[RoundView, Depends(_view)]
+Viewed = Annotated[View, Depends(_view)]
 
 
 @router.get(
@@ -112,38 +140,79 @@ Viewed = Annotated[RoundView, Depends(_view)]
     | declared(
         _400="the cursor is cut, altered or another query's",
         _404="no such deployment is served, or the filter's client is not registered",
+        _406="the format is not written here",
         _422=INVALID,
         _502=NOT_SERVED,
         _503=UNAVAILABLE,
     ),
 )
-def rounds(request: Request, reading: Now, address: Address, page: Paged, walk: Walked) -> Response:
+def rounds(
+    request: Request,
+    reading: Now,
+    address: Address,
+    page: Paged,
+    walk: Walked,
+    full: Annotated[
+        bool, Query(description="tell each round whole, as `/rounds/{number}?full=true` does")
+    ] = False,
+    format: FormatQuery = Format.JSON,  # noqa: A002 - the query's own word
+) -> Response:
     """List rounds in order of their numbers; each once, also while new ones appear.
 
     This is what the contract's events say; the models behind the digests are not verified here.
     """
     served = reading.deployment(address)
     if walk.client is not None:
-        require_client(walk.client, served.sizes.clients)
-    found = read_page(served, walk, page.limit, page.cursor, reading.block.number)
-    answer = RoundsAnswer(
-        as_of=reading.as_of,
-        rounds=tuple(summary(outcome, served) for outcome in found.outcomes),
-        scanned=found.scanned,
-        next_cursor=found.next_cursor,
-    )
-    return respond(request, reading, answer)
+        require_client(walk.client, served.fixed.clients)
+    history = reading.now.history(served)
+    if format is not Format.JSON:
+        return exported(
+            reading,
+            ROUNDS,
+            format,
+            lambda cursor: page_facts(history, read_page(history, walk, PAGE, cursor)),
+        )
+    found = read_page(history, walk, page.limit, page.cursor)
+    return respond(request, reading, page_facts(history, found, full=full))
 
 
-@router.get("/{number}", summary="One round", response_model=RoundAnswer, responses=_PROBLEMS)
-def one_round(request: Request, view: Viewed) -> Response:
-    """Tell a round in numbers, with links to its parts.
+@router.get(
+    "/{number}",
+    summary="One round",
+    response_model=RoundAnswer,
+    responses=_PROBLEMS,
+)
+def one_round(
+    request: Request,
+    view: Viewed,
+    full: Annotated[
+        bool, Query(description="tell all parts too, but for the score vectors")
+    ] = False,
+) -> Response:
+    """Tell a round in numbers, with links to its parts, or whole.
 
     The contract has enforced what its events say; that record and incidents are true is not
     verified here.
     """
-    immutable = view.is_final and view.is_recorded and view.has_incidents
-    return respond(request, view.reading, round_answer(view), immutable=immutable)
+    told = view.told
+    facts = full_facts(told) if full else round_facts(told) | {"parts": None}
+    ended = view.whole if told.documents.has_incidents else None
+    return respond(request, view.reading, facts, ended=ended)
+
+
+@router.get(
+    "/{number}/explanation",
+    summary="One round in plain words",
+    response_model=ExplanationAnswer,
+    responses=_PROBLEMS,
+)
+def explanation(request: Request, view: Viewed) -> Response:
+    """Say in sentences who was accepted or refused and why, who voted, and who was elected.
+
+    The sentences say what chain and record say; whether that is true is not verified here. Which
+    payloads are still kept is said as of now.
+    """
+    return respond(request, view.reading, explanation_facts(view.told))
 
 
 @router.get(
@@ -159,8 +228,7 @@ def updates(request: Request, view: Viewed) -> Response:
     dropouts are the round's record's; that they are true, and that each payload opens its
     commitment, is not verified here.
     """
-    immutable = view.is_final and view.is_recorded
-    return respond(request, view.reading, updates_answer(view), immutable=immutable)
+    return respond(request, view.reading, updates_facts(view.told), ended=view.whole)
 
 
 @router.get(
@@ -180,9 +248,8 @@ def scores(
 
     Neither signatures nor distances nor the reasons of refusals are verified here.
     """
-    answer, whole = scores_answer(view, with_vectors=include == "vectors")
-    immutable = view.is_final and view.is_recorded and whole
-    return respond(request, view.reading, answer, immutable=immutable)
+    facts, whole = scores_facts(view.told, with_vectors=include == "vectors")
+    return respond(request, view.reading, facts, ended=view.whole if whole else None)
 
 
 @router.get(
@@ -197,8 +264,7 @@ def votes(request: Request, view: Viewed) -> Response:
     The contract has verified the certificates. The incidents are what the decision's sender says,
     bound by no vote: silence cannot be proven, the evidence of other kinds is not verified here.
     """
-    immutable = view.is_final and view.has_incidents
-    return respond(request, view.reading, votes_answer(view), immutable=immutable)
+    return respond(request, view.reading, _votes(view), ended=view.with_incidents)
 
 
 @router.get(
@@ -212,8 +278,8 @@ def committee(request: Request, view: Viewed) -> Response:
 
     That each payload opens its commitment is not verified here.
     """
-    immutable = view.is_final and view.is_recorded
-    return respond(request, view.reading, committee_answer(view), immutable=immutable)
+    ended = view.whole if view.told.documents.has_incidents else None
+    return respond(request, view.reading, committee_facts(view.told), ended=ended)
 
 
 @router.get(
@@ -227,5 +293,17 @@ def aggregation(request: Request, view: Viewed) -> Response:
 
     That the model follows from the updates is not verified here.
     """
-    immutable = view.is_final and view.is_recorded
-    return respond(request, view.reading, aggregation_answer(view), immutable=immutable)
+    return respond(request, view.reading, aggregation_facts(view.told), ended=view.whole)
+
+
+def _votes(view: View) -> Facts:
+    """Return who voted.
+
+    Raises:
+        ProblemError: the signatures are not in the contract's call data.
+    """
+    facts = votes_facts(view.told)
+    if facts["certificates"] is None:
+        detail = "the transaction is not to the contract: an account with code of its own called it"
+        raise ProblemError(VOTES_NOT_FOUND, detail)
+    return facts

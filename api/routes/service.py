@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Depends, Request, Response
 
@@ -16,24 +15,12 @@ from api.http.routing import (
     declared,
     refuse_unknown,
 )
-from api.reading import Now, Reading, hexed
-from api.schemas.words import (
-    ChainHead,
-    DeploymentStatus,
-    Health,
-    Ready,
-    RefusedManifest,
-    StatusAnswer,
-    Versions,
-)
+from api.reading import NowRead  # noqa: TC001 - FastAPI reads it
+from api.schemas.service import ChainsAnswer, Health, Ready, StatusAnswer
 from ledger.chain.contract import abi
+from ledger.history.facts.chains import chain_facts, head_facts
+from ledger.history.facts.deployments import standing_facts
 from ledger.protocol.encoding import PROTOCOL_VERSION
-from ledger.protocol.ledger_state import Stage
-
-if TYPE_CHECKING:
-    from typing import Literal
-
-    from api.deployments import Served
 
 router = APIRouter(tags=["service"], dependencies=[Depends(refuse_unknown)])
 
@@ -57,9 +44,9 @@ def health() -> Response:
     response_model=Ready,
     responses=declared(_422=INVALID, _502=NOT_SERVED, _503=UNAVAILABLE),
 )
-def ready(reading: Now) -> Response:
+def ready(reading: NowRead) -> Response:
     """Answer 503 until the chain can be read: the service may start before the first run."""
-    body = Ready(as_of=reading.as_of).model_dump_json()
+    body = Ready.model_validate({"as_of": reading.as_of}).model_dump_json()
     return Response(body, 200, {"Cache-Control": "no-store"}, "application/json")
 
 
@@ -69,50 +56,36 @@ def ready(reading: Now) -> Response:
     response_model=StatusAnswer,
     responses=NOT_MODIFIED | declared(_422=INVALID, _502=NOT_SERVED, _503=UNAVAILABLE),
 )
-def status(request: Request, reading: Now) -> Response:
+def status(request: Request, reading: NowRead) -> Response:
     """Tell the chain's head, where each deployment stands, and which manifests are refused."""
-    served, refused = reading.service.deployments.all(reading.chain)
-    block = reading.block
-    answer = StatusAnswer(
-        as_of=reading.as_of,
-        chain=ChainHead(
-            chain_id=str(reading.chain.chain_id),
-            genesis=hexed(reading.chain.genesis_hash),
-            number=block.number,
-            hash=hexed(block.hash),
-            time=block.timestamp,
-        ),
-        deployments=tuple(_standing(reading, each) for each in served),
-        refused=tuple(RefusedManifest(manifest=r.manifest, reason=r.reason) for r in refused),
-        versions=Versions(
-            package=package_version(),
-            protocol=PROTOCOL_VERSION,
-            compiler=abi.artifact().compiler,
-        ),
-    )
-    return respond(request, reading, answer)
+    now = reading.now
+    served, refused = now.deployments()
+    facts = {
+        "chain": head_facts(now),
+        "deployments": [standing_facts(now, each) for each in served],
+        "refused": [{"manifest": one.manifest, "reason": one.reason} for one in refused],
+        "versions": {
+            "package": package_version(),
+            "protocol": PROTOCOL_VERSION,
+            "compiler": abi.artifact().compiler,
+        },
+    }
+    return respond(request, reading, facts)
 
 
-def _standing(reading: Reading, served: Served) -> DeploymentStatus:
-    state = served.state(reading.block.number, reading.final)
-    return DeploymentStatus(
-        address=served.manifest.address,
-        run=served.run,
-        stage=stage_name(state.stage),
-        round=state.round,
-        rounds=served.sizes.rounds,
-    )
+@router.get(
+    "/v1/chains",
+    summary="The chains that are served",
+    response_model=ChainsAnswer,
+    responses=NOT_MODIFIED | declared(_422=INVALID, _502=NOT_SERVED, _503=UNAVAILABLE),
+)
+def chains(request: Request, reading: NowRead) -> Response:
+    """List the chains by the names that stand in all paths below them.
 
-
-def stage_name(stage: Stage) -> Literal["open", "registering", "finished"]:
-    """Return where a deployment stands, as a word."""
-    match stage:
-        case Stage.REGISTERING:
-            return "registering"
-        case Stage.OPEN:
-            return "open"
-        case Stage.FINISHED:
-            return "finished"
+    A contract has the same address in every fresh home, so a chain's name holds its id and the
+    beginning of its block 0's hash: what was kept of one chain is never taken for another's.
+    """
+    return respond(request, reading, {"chains": [chain_facts(reading.now)]})
 
 
 def package_version() -> str:

@@ -1,4 +1,4 @@
-"""Answers about deployments and their clients."""
+"""Answers about deployments."""
 
 from __future__ import annotations
 
@@ -8,20 +8,14 @@ from pydantic import Field
 
 from api.schemas.words import (
     Answer,
-    Bits,
     BlockNumber,
-    Client,
     Count,
     Digest32,
-    Distance,
     Eip55,
     Links,
-    NextCursor,
     RoundNumber,
     Schema,
     SelectionForm,
-    Status,
-    Uint,
     one_of,
 )
 from ledger.protocol.rules import registry
@@ -140,64 +134,3 @@ class DeploymentAnswer(Answer):
     ]
     state: ContractState
     links: Links
-
-
-class ClientEntry(Schema):
-    """One registered client."""
-
-    client: Client
-    address: Eip55
-    samples: Annotated[Uint, Field(description="n_k as registered", examples=["119"])]
-    banned_in_round: Annotated[
-        int | None,
-        Field(
-            description="the round whose course holds the ban, which counts from the next round "
-            "on; null if not banned",
-            examples=[3],
-        ),
-    ]
-    links: Links
-
-
-class ClientsAnswer(Answer):
-    """A page of clients, ascending."""
-
-    clients: tuple[ClientEntry, ...]
-    next_cursor: NextCursor
-
-
-class ClientAnswer(Answer):
-    """One client."""
-
-    client: ClientEntry
-
-
-class ClientRound(Schema):
-    """What one client was in one round."""
-
-    round: RoundNumber
-    status: Status
-    role: Literal["trainer", "member"]
-    place: Annotated[int | None, Field(description="on the committee, from 0", ge=0, examples=[1])]
-    banned: Annotated[
-        bool,
-        Field(
-            description="whether it was banned when the round opened: a member's empty seat",
-            examples=[False],
-        ),
-    ]
-    rank: Annotated[int | None, Field(description="from 0, best first", ge=0, examples=[0])]
-    distance: Distance | None
-    distance_bits: Bits | None
-    accepted: Annotated[bool, Field(examples=[True])]
-    links: Links
-
-
-class ClientRoundsAnswer(Answer):
-    """A page of the rounds that a client took part in; one page looks at so many rounds at most."""
-
-    rounds: tuple[ClientRound, ...]
-    scanned: Annotated[
-        Count, Field(description="rounds that this page looked at; a page may be short of `limit`")
-    ]
-    next_cursor: NextCursor

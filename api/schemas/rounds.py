@@ -11,6 +11,7 @@ from api.schemas.words import (
     Bits,
     BlockNumber,
     Client,
+    CommitmentWord,
     Count,
     Digest32,
     Distance,
@@ -19,8 +20,11 @@ from api.schemas.words import (
     IncidentWhat,
     Links,
     NextCursor,
+    Payload,
     Phase,
+    Place,
     RefusalWhy,
+    Rfc3339,
     RoundNumber,
     Schema,
     SelectionForm,
@@ -28,24 +32,13 @@ from api.schemas.words import (
     Status,
     Uint,
     UnixTime,
+    UpdateOutcome,
 )
 
 View = Annotated[int, Field(ge=0, lt=2**32, description="v, from 0", examples=[0])]
-Place = Annotated[int, Field(ge=0, description="on the committee, from 0", examples=[1])]
 Base = Annotated[
     Digest32,
     Field(description="the commitments digest after the closing block: which inputs are meant"),
-]
-Payload = Annotated[
-    Digest32 | None,
-    Field(
-        description="sha256 of the payload, as the round's record has it; null where the record "
-        "is not there or has none"
-    ),
-]
-CommitmentWord = Annotated[
-    Digest32 | None,
-    Field(description="keccak256(client ‖ payload digest), on the chain; null without"),
 ]
 
 
@@ -55,6 +48,8 @@ class EndBlock(Schema):
     number: BlockNumber
     hash: Digest32
     transaction: Digest32
+    time: UnixTime
+    at: Rfc3339
 
 
 class RoundSummary(Schema):
@@ -71,16 +66,6 @@ class RoundSummary(Schema):
     model: Annotated[Digest32 | None, Field(description="w_{t+1}; null unless decided")]
     ended: EndBlock | None
     links: Links
-
-
-class RoundsAnswer(Answer):
-    """A page of rounds; with filters, one page looks at so many rounds at most."""
-
-    rounds: tuple[RoundSummary, ...]
-    scanned: Annotated[
-        Count, Field(description="rounds that this page looked at; a page may be short of `limit`")
-    ]
-    next_cursor: NextCursor
 
 
 class RecordPointer(Schema):
@@ -108,13 +93,19 @@ class RoundPart(Answer):
     status: Status
 
 
-class RoundAnswer(RoundPart):
+class RoundNumbers(Schema):
     """One round in numbers; its parts are linked."""
 
+    round: RoundNumber
+    status: Status
+    opened_block: Annotated[BlockNumber, Field(description="that opened it")]
     seed: Digest32
     trainers: Annotated[Count, Field(description="sampled, S_b", examples=[6])]
     members: Annotated[Count, Field(description="S_c", examples=[4])]
-    committed: Annotated[Count, Field(description="clients with a commitment", examples=[10])]
+    committed: Annotated[
+        Count,
+        Field(description="active clients with a commitment by the closing block", examples=[10]),
+    ]
     ranked: Annotated[Count, Field(examples=[6])]
     accepted: Annotated[Count, Field(description="S_a", examples=[3])]
     banned: Annotated[
@@ -133,22 +124,29 @@ class RoundAnswer(RoundPart):
     next_seed: Digest32 | None
     head: Annotated[Digest32 | None, Field(description="after the round")]
     ended: EndBlock | None
-    ended_time: UnixTime | None
     record: RecordPointer | None
     incidents: Annotated[IncidentsPointer | None, Field(description="null if none are named")]
     links: Links
 
 
-class UpdateEntry(Schema):
-    """One sampled trainer and what became of its update."""
+class Placed(Schema):
+    """Where the ranking has an update; all null if it has not."""
 
-    client: Client
-    outcome: Literal["accepted", "not_accepted", "dropped_out", "undecided"]
-    commitment: CommitmentWord
-    payload: Payload
     rank: Annotated[int | None, Field(description="from 0, best first", ge=0, examples=[0])]
     distance: Distance | None
     distance_bits: Bits | None
+
+
+class UpdateEntry(Placed):
+    """One sampled trainer and what became of its update."""
+
+    client: Client
+    outcome: UpdateOutcome
+    committed: Annotated[
+        bool | None, Field(description="whether its commitment came in time", examples=[True])
+    ]
+    commitment: CommitmentWord
+    payload: Payload
     reason: Annotated[
         DropoutWhy | None, Field(description="why it dropped out, if chain or record tell")
     ]
@@ -200,7 +198,7 @@ class ScoreClaim(Schema):
     ]
 
 
-class ScoresAnswer(RoundPart):
+class ScoresBody(Schema):
     """The signed score claims, as the round's record lists them."""
 
     base: Annotated[Base | None, Field(description="that every claim names")]
@@ -214,6 +212,11 @@ class ScoresAnswer(RoundPart):
         Count, Field(description="claims of an oversized record not shown", examples=[0])
     ]
     scores_root: Annotated[Digest32 | None, Field(description="over the counted claims")]
+
+
+class ScoresAnswer(RoundPart, ScoresBody):
+    """The signed score claims, as the round's record lists them."""
+
     record: RecordPointer | None
 
 
@@ -272,13 +275,19 @@ class IncidentEntry(Schema):
     ]
 
 
-class VotesAnswer(RoundPart):
+class VotesBody(Schema):
     """Both certificates, and what is said to have gone wrong on the way to them."""
 
     replies_needed: Annotated[
         Count, Field(description="equal replies that decide, beside the request", examples=[3])
     ]
-    certificates: tuple[Certificate, ...]
+    certificates: Annotated[
+        tuple[Certificate, ...] | None,
+        Field(
+            description="null where the signatures are not in the contract's call data: an account "
+            "with code of its own called it"
+        ),
+    ]
     incidents: tuple[IncidentEntry, ...]
     left_out: Annotated[
         Count, Field(description="incidents of an oversized document not shown", examples=[0])
@@ -286,6 +295,10 @@ class VotesAnswer(RoundPart):
     incidents_document: Annotated[
         IncidentsPointer | None, Field(description="null if none are named")
     ]
+
+
+class VotesAnswer(RoundPart, VotesBody):
+    """Both certificates, and what is said to have gone wrong on the way to them."""
 
 
 class MemberEntry(Schema):
@@ -296,21 +309,55 @@ class MemberEntry(Schema):
     address: Eip55
 
 
-class CommitteeMember(MemberEntry):
-    """A member of the round's committee."""
+class Refusal(Schema):
+    """Why a member's scores do not count."""
 
-    commitment: CommitmentWord
-    payload: Payload
-    banned: Annotated[
-        bool,
-        Field(
-            description="whether its seat is empty: it was banned when the round opened",
-            examples=[False],
-        ),
+    reason: RefusalWhy
+    named: Annotated[
+        Client | None, Field(description="the client whose distance is false, if that is why")
+    ]
+
+
+class Accusation(Schema):
+    """What the decision's sender says that a member did wrong while voting; bound by no vote."""
+
+    phase: Phase
+    view: View
+    kind: IncidentWhat
+
+
+class Duties(Schema):
+    """What a member did; all null or empty for a trainer."""
+
+    scores: Annotated[
+        Literal["counted", "refused", "none", "unknown"] | None,
+        Field(description="what became of its scores; unknown without the round's record"),
+    ]
+    refused: tuple[Refusal, ...]
+    voted: Annotated[
+        tuple[Phase, ...], Field(description="phases whose deciding certificate it signed")
     ]
     primary_of: Annotated[
         tuple[Phase, ...],
         Field(description="phases that were decided with it as the primary"),
+    ]
+    incidents: tuple[Accusation, ...]
+
+
+class CommitteeMember(MemberEntry, Duties):
+    """A member of the round's committee."""
+
+    empty_seat: Annotated[
+        bool,
+        Field(description="whether it was banned when the round opened", examples=[False]),
+    ]
+    committed: Annotated[
+        bool | None, Field(description="whether its commitment came in time", examples=[True])
+    ]
+    commitment: CommitmentWord
+    payload: Payload
+    reason: Annotated[
+        DropoutWhy | None, Field(description="why it has no usable update, if that is told")
     ]
 
 
@@ -342,11 +389,11 @@ class AcceptedUpdate(Schema):
 class Threshold(Schema):
     """The largest distance that is accepted, where the committee certifies one."""
 
-    value: Distance
+    value: Distance | None
     bits: Bits
 
 
-class AggregationAnswer(RoundPart):
+class AggregationBody(Schema):
     """What was aggregated; all null and empty unless decided."""
 
     form: SelectionForm
@@ -360,5 +407,52 @@ class AggregationAnswer(RoundPart):
     scores_root: Digest32 | None
     ranking_digest: Digest32 | None
     reveal: Digest32 | None
-    record: RecordPointer | None
     result: Annotated[Digest32 | None, Field(description="what the committee voted on")]
+
+
+class AggregationAnswer(RoundPart, AggregationBody):
+    """What was aggregated; all null and empty unless decided."""
+
+    record: RecordPointer | None
+
+
+class RoundParts(Schema):
+    """All parts of a round but the score vectors."""
+
+    updates: tuple[UpdateEntry, ...]
+    committee: tuple[CommitteeMember, ...]
+    next_committee: tuple[MemberEntry, ...]
+    aggregation: AggregationBody
+    scores: ScoresBody
+    votes: VotesBody
+
+
+class FullRound(RoundNumbers):
+    """One round whole."""
+
+    parts: RoundParts
+
+
+class RoundAnswer(Answer, RoundNumbers):
+    """One round in numbers, and whole with `full=true`."""
+
+    parts: Annotated[RoundParts | None, Field(description="null without `full=true`")]
+
+
+class ExplanationAnswer(RoundPart):
+    """One round in plain words."""
+
+    sentences: Annotated[
+        tuple[str, ...],
+        Field(examples=[["Round 2 was decided, with 6 trainers and 4 members."]]),
+    ]
+
+
+class RoundsAnswer(Answer):
+    """A page of rounds; with filters, one page looks at so many rounds at most."""
+
+    rounds: tuple[RoundSummary, ...] | tuple[FullRound, ...]
+    scanned: Annotated[
+        Count, Field(description="rounds that this page looked at; a page may be short of `limit`")
+    ]
+    next_cursor: NextCursor

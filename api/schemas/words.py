@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from pydantic.fields import FieldInfo
 
+from ledger.protocol.ledger_state import StatementKind
 from ledger.protocol.types import DropoutReason, Form, IncidentKind, RefusalReason
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from enum import IntEnum
 
 _DIGEST = "0x" + "5c" * 32
+_ADDRESS = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
 
 
 def example_of(schema: type[BaseModel]) -> dict[str, Any]:
@@ -75,7 +77,7 @@ Signature65 = Annotated[
 
 Eip55 = Annotated[
     str,
-    Field(pattern=r"^0x[0-9a-fA-F]{40}$", examples=["0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"]),
+    Field(pattern=r"^0x[0-9a-fA-F]{40}$", examples=[_ADDRESS]),
 ]
 """An address with its checksum in the case of its letters."""
 
@@ -94,6 +96,14 @@ BlockNumber = Annotated[int, Field(ge=0, examples=[17])]
 
 UnixTime = Annotated[
     int, Field(ge=0, lt=2**64, description="Unix seconds", examples=[1_767_225_600])
+]
+
+Rfc3339 = Annotated[
+    str | None,
+    Field(
+        description="the same time as RFC 3339 has it; null after the year 9999",
+        examples=["2026-01-01T00:00:00Z"],
+    ),
 ]
 
 Distance = Annotated[float, Field(ge=0, examples=[0.5])]
@@ -132,11 +142,29 @@ def _names(kind: type[IntEnum]) -> Any:
     return one_of(name_of(code) for code in kind)
 
 
+Place = Annotated[int, Field(ge=0, description="on the committee, from 0", examples=[1])]
+
+Payload = Annotated[
+    Digest32 | None,
+    Field(
+        description="sha256 of the payload, as the round's record has it; null where the record "
+        "is not there or has none"
+    ),
+]
+
+CommitmentWord = Annotated[
+    Digest32 | None,
+    Field(description="keccak256(client ‖ payload digest), on the chain; null without"),
+]
+
+UpdateOutcome = Literal["accepted", "not_accepted", "dropped_out", "undecided"]
+"""What became of a trainer's update."""
+
 Links = Annotated[
     dict[str, str],
     Field(
         description="paths of what belongs to this, by name",
-        examples=[{"self": "/v1/deployments/0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"}],
+        examples=[{"self": f"/v1/chains/131277322940537-5c5c5c5c/deployments/{_ADDRESS}"}],
     ),
 ]
 
@@ -170,6 +198,13 @@ class IncidentWhat(Schema):
     name: Annotated[str, _names(IncidentKind)]
 
 
+class StatementWhat(Schema):
+    """What a client signed twice; the numbers are those of the contract's call."""
+
+    code: Annotated[int, _codes(StatementKind)]
+    name: Annotated[str, _names(StatementKind)]
+
+
 class SelectionForm(Schema):
     """How the contract derives S_a from a ranking; the number is its constructor's."""
 
@@ -191,62 +226,3 @@ class Answer(Schema):
     """What every answer says about itself."""
 
     as_of: AsOf
-
-
-class Health(Schema):
-    """The process is up; says nothing of the chain."""
-
-    status: Literal["up"] = "up"
-
-
-class Ready(Answer):
-    """The chain can be read."""
-
-    status: Literal["ready"] = "ready"
-
-
-class ChainHead(Schema):
-    """The chain and its newest block."""
-
-    chain_id: Annotated[Uint, Field(examples=["131277322940537"])]
-    genesis: Digest32
-    number: BlockNumber
-    hash: Digest32
-    time: UnixTime
-
-
-class DeploymentStatus(Schema):
-    """Where one deployment stands."""
-
-    address: Eip55
-    run: Annotated[str, Field(max_length=64, examples=["first"])]
-    stage: Literal["open", "registering", "finished"]
-    round: Annotated[int, Field(ge=0, description="0 before the first", examples=[2])]
-    rounds: RoundNumber
-
-
-class RefusedManifest(Schema):
-    """A manifest that is not served, and why."""
-
-    manifest: Annotated[str, Field(max_length=400, examples=["runs/second/deployment.json"])]
-    reason: Annotated[
-        str,
-        Field(max_length=500, examples=["the manifest is for chain 5, not 131277322940537"]),
-    ]
-
-
-class Versions(Schema):
-    """What is running."""
-
-    package: Annotated[str, Field(examples=["0.1.0"])]
-    protocol: Annotated[int, Field(ge=1, examples=[1])]
-    compiler: Annotated[str, Field(description="of the contract", examples=["vyper 0.4.3"])]
-
-
-class StatusAnswer(Answer):
-    """Chain, deployments, refused manifests and versions."""
-
-    chain: ChainHead
-    deployments: tuple[DeploymentStatus, ...]
-    refused: tuple[RefusedManifest, ...]
-    versions: Versions

@@ -146,6 +146,6 @@ def malicious_clients(
         ConfigurationError: a rate outside [0, 1].
     """
     if not 0 <= malicious_rate <= 1:
-        raise ConfigurationError(f"malicious_rate = {malicious_rate}: must be in [0, 1]")
+        raise ConfigurationError(f"malice.malicious_rate = {malicious_rate}: must be in [0, 1]")
     count = math.floor(malicious_rate * clients + 0.5)
     return tuple(sorted(rng.choice(clients, count, replace=False).tolist()))

@@ -147,12 +147,13 @@ class SelfBanningTrainer(HonestTrainer):
         return [SendReport(EquivocationReport(self.client, *signed))]
 
 
-_WRAPPERS: dict[TrainerFault, Callable[[ClientId, Signer], HonestTrainer]] = {
+TRAINERS: dict[TrainerFault, Callable[[ClientId, Signer], HonestTrainer]] = {
     TrainerFault.LATE: LateTrainer,
     TrainerFault.STRAY: StrayClient,
     TrainerFault.COPIED: CopyingTrainer,
     TrainerFault.SELF_BAN: SelfBanningTrainer,
 }
+"""What does a fault that is not in the payload alone."""
 
 
 def trainer_with(fault: TrainerFault | None, client: ClientId, signer: Signer) -> HonestTrainer:
@@ -165,8 +166,8 @@ def trainer_with(fault: TrainerFault | None, client: ClientId, signer: Signer) -
     """
     if fault is None:
         return HonestTrainer(client, signer)
-    if fault in _WRAPPERS:
-        return _WRAPPERS[fault](client, signer)
+    if fault in TRAINERS:
+        return TRAINERS[fault](client, signer)
     return UnusableTrainer(client, signer, fault)
 
 

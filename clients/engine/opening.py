@@ -76,7 +76,7 @@ def open_engine(  # noqa: PLR0913 - what is computed, and six ways to say how
         ConfigurationError: a number of workers out of range, or a device that is not there.
     """
     if not 1 <= workers <= MAX_WORKERS:
-        raise ConfigurationError(f"workers = {workers}: must be 1 .. {MAX_WORKERS}")
+        raise ConfigurationError(f"machine.workers = {workers}: must be 1 .. {MAX_WORKERS}")
     workload = Workload(
         model=model,
         train=data.train,

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clients.configuration import ProtocolSection, load, plain_values
+from clients.configuration import load, plain_values
+from clients.sections import ProtocolSection
 from ledger.protocol.errors import ConfigurationError, ParametersError
 from ledger.protocol.parameters import (
     MAX_MEMBERS,

@@ -12,8 +12,8 @@ from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from clients.adversaries.data.attack import DataAttack
-    from clients.configuration import EvaluationSection
     from clients.datasets.federated import FederatedData
+    from clients.sections import EvaluationSection
 
 TEST = "test"
 TRAINING = "training"

@@ -14,16 +14,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clients.runs.measured_sets import BACKDOOR, TEST, TRAINING, client_set
-from ledger.protocol.inputs import participants_of, registry_with_bans
-from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
+from ledger.history.folding import Past
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from clients.configuration import EvaluationSection
     from clients.engine.port import Engine, Evaluation, PendingEvaluation
+    from clients.sections import EvaluationSection
     from ledger.chain.round_ledger import RoundHistory
     from ledger.protocol.parameters import Parameters
     from ledger.protocol.types import ClientId
@@ -72,7 +71,7 @@ class RoundMetrics:
         malicious_trained: how many of S_b attack.
         malicious_served: how many of S_c attack.
         malicious_accepted: how many of S_a attack.
-        views: views that the aggregation and the election took, from 1; 0 if abandoned.
+        views: in which the aggregation and the election were decided, from 0; None if abandoned.
     """
 
     round: int
@@ -90,7 +89,7 @@ class RoundMetrics:
     malicious_trained: int
     malicious_served: int
     malicious_accepted: int
-    views: tuple[int, int]
+    views: tuple[int, int] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,26 +174,15 @@ class Measure:
         Raises:
             ValueError: the round has not ended.
         """
-        opening = ledger.opening(round_number)
-        events = [recorded.event for recorded in ledger.round_events(round_number)]
-        ends = [event for event in events if isinstance(event, RoundDecided | RoundAbandoned)]
-        if opening is None or not ends:
+        one = Past(ledger, self.parameters, None, ledger.registry).one(round_number)
+        if one is None or one.end is None:
             raise ValueError(f"round {round_number} has not ended")
-        end = ends[0]
-        decided = end if isinstance(end, RoundDecided) else None
-        took_part = participants_of(
-            self.parameters,
-            registry_with_bans(ledger.registry(), ledger.bans()),
-            round_number,
-            opening.seed,
-            opening.committee,
-        )
-        trainers, committee = took_part.trainers, took_part.committee
+        decided = one.decided
         accepted = decided.accepted if decided else ()
         quality = self._quality(round_number, vector)
         return RoundMetrics(
             round=round_number,
-            head=f"0x{end.head.hex()}",
+            head=f"0x{one.end.head.hex()}",
             decided=decided is not None,
             accuracy=quality.accuracy,
             loss=quality.loss,
@@ -202,13 +190,13 @@ class Measure:
             client_accuracy=quality.client_accuracy,
             backdoor_success=quality.backdoor_success,
             floor=self.floor,
-            trained=trainers,
-            served=committee,
+            trained=one.trainers,
+            served=one.committee,
             accepted=accepted,
-            malicious_trained=self._attackers(trainers),
-            malicious_served=self._attackers(committee),
+            malicious_trained=self._attackers(one.trainers),
+            malicious_served=self._attackers(one.committee),
             malicious_accepted=self._attackers(accepted),
-            views=(decided.views[0] + 1, decided.views[1] + 1) if decided else (0, 0),
+            views=decided.views if decided else None,
         )
 
     def _quality(self, round_number: int, vector: NDArray[np.float32] | None) -> Quality:

@@ -12,12 +12,16 @@ import binascii
 import hashlib
 import struct
 
-from api.http.problems import CURSOR_INVALID, ProblemError
+from ledger.protocol.errors import CmflError
 
 VERSION = 1
 MAX_CURSOR = 64
 _CHECKSUM_BYTES = 12
 _HEAD = struct.Struct(">BI")
+
+
+class CursorError(CmflError):
+    """A cursor that is not one of the query's."""
 
 
 def encode_cursor(position: int, scope: str) -> str:
@@ -47,17 +51,17 @@ def decode_cursor(cursor: str, scope: str, last: int, first: int = 0) -> int:
         The position, in [first, last].
 
     Raises:
-        ProblemError: it is no cursor of this query.
+        CursorError: it is no cursor of this query.
     """
     try:
         data = base64.urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
         version, position = _HEAD.unpack_from(data)
     except (ValueError, binascii.Error, struct.error) as error:
-        raise ProblemError(CURSOR_INVALID, "it is cut or altered") from error
+        raise CursorError("it is cut or altered") from error
     if version != VERSION or encode_cursor(position, scope) != cursor:
-        raise ProblemError(CURSOR_INVALID, "it is altered, or of another query or version")
+        raise CursorError("it is altered, or of another query or version")
     if not first <= position <= last:
-        raise ProblemError(CURSOR_INVALID, "it points to nothing that is there")
+        raise CursorError("it points to nothing that is there")
     return int(position)
 
 

@@ -15,20 +15,23 @@ from ledger.chain.addresses import to_canonical
 from ledger.chain.contract.deployment import connect
 from ledger.chain.contract.manifest import read_manifest, read_run_manifest
 from ledger.chain.contract.possible import require_possible_sizes
-from ledger.chain.ports import ChainDamagedError, ChainUnreachableError, NotServedError
+from ledger.chain.ports import ChainDamagedError, ChainUnreachableError
+from ledger.claims import claimed_rounds
+from ledger.history.recorded import Kept, RecordedHistory
 from ledger.home import RUN_NAME, RunPaths
-from ledger.protocol.errors import CmflError
+from ledger.protocol.errors import CmflError, EncodingError
 from ledger.protocol.ledger_state import Stage
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from api.settings import Settings
+    from ledger.blobs.store import BlobReader
     from ledger.chain.contract.committee_ledger import CommitteeLedger, Snapshot
     from ledger.chain.contract.manifest import Manifest
     from ledger.chain.ports import ChainReader
+    from ledger.claims import ClaimedRound
+    from ledger.history.places import Places
     from ledger.protocol.ledger_state import Deployment
-    from ledger.protocol.types import RegisteredClient
 
 MAX_MANIFESTS = 1_024
 
@@ -41,33 +44,38 @@ class Served:
         run: the name of its run.
         manifest: as it was checked.
         ledger: the contract.
-        sizes: what was fixed at deployment.
+        fixed: what was fixed at deployment.
+        folder: the run's own, where it is one of the home; else None.
     """
 
     run: str
     manifest: Manifest
     ledger: CommitteeLedger
-    sizes: Deployment
-    _registry: tuple[RegisteredClient, ...] = field(default=(), repr=False)
+    fixed: Deployment
+    folder: RunPaths | None = None
+    _kept: Kept = field(default_factory=Kept, repr=False)
     _finished: Snapshot | None = field(default=None, repr=False)
 
-    def registry(self, registered: int | None = None) -> tuple[RegisteredClient, ...]:
-        """Return the clients as they were registered.
+    def history(self, blobs: BlobReader, block_number: int, final_block: int) -> RecordedHistory:
+        """Return its history.
 
         Args:
-            registered: how many had registered at the block that is spoken of; None for all.
-
-        Raises:
-            NotServedError: the logs hold fewer.
+            blobs: where its documents are.
+            block_number: as of which block.
+            final_block: up to which block nothing can change.
         """
-        if len(self._registry) < self.sizes.clients:
-            self._registry = self.ledger.registry()
-        wanted = self.sizes.clients if registered is None else registered
-        if len(self._registry) < wanted:
-            raise NotServedError(
-                f"the logs hold the registration of {len(self._registry)} clients, not of {wanted}"
-            )
-        return self._registry[:wanted]
+        return RecordedHistory(
+            self.ledger, self.fixed, blobs, block_number, final_block, self._kept
+        )
+
+    def claimed(self) -> list[ClaimedRound] | None:
+        """Return what the run's own files claim of its rounds, None where they are not at hand."""
+        if self.folder is None:
+            return None
+        try:
+            return list(claimed_rounds(self.folder))
+        except (EncodingError, OSError):
+            return None
 
     def state(self, block_number: int, final_block: int) -> Snapshot:
         """Return the contract's storage.
@@ -115,8 +123,8 @@ class _File:
 class Deployments:
     """Finds and checks manifests, each again when its file or the chain is another one."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, places: Places) -> None:
+        self._places = places
         self._lock = threading.Lock()
         self._chain: ChainReader | None = None
         self._served: dict[_File, Served] = {}
@@ -177,8 +185,8 @@ class Deployments:
         """Return the manifests that may be read, and the entries that may not."""
         files: list[_File] = []
         refused: list[Refused] = []
-        own = _manifests_in(self._settings.runs)
-        for path in [*own, *self._settings.manifests]:
+        own = _manifests_in(self._places.runs)
+        for path in [*own, *self._places.manifests]:
             identity = _identity(path)
             if identity[0] is None:
                 continue
@@ -230,4 +238,5 @@ def _connected(chain: ChainReader, file: _File) -> Served:
     ledger = connect(chain, manifest)
     sizes = ledger.deployment()
     require_possible_sizes(sizes)
-    return Served(file.run, manifest, ledger, sizes)
+    folder = RunPaths(file.path.parent) if file.is_of_this_home else None
+    return Served(file.run, manifest, ledger, sizes, folder)

@@ -8,96 +8,100 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ledger.audit.sentences import DROPOUTS, INCIDENTS, PHASES, REFUSALS
 from ledger.protocol.encoding import float_from_bits, word_client, word_distance
 from ledger.protocol.rules.registry import DISTANCES, REFERENCES, SCORINGS, SELECTIONS, THRESHOLDS
 from ledger.protocol.rules.selected import Selected
 from ledger.protocol.types import Form, Phase, RefusalReason
+from ledger.words import DROPOUTS, INCIDENTS, PHASES, REFUSALS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ledger.audit.history import RoundHistory
+    from ledger.history.documents import Documents
+    from ledger.history.round import Round
     from ledger.protocol.documents.record import RefusedScores, RoundRecord
     from ledger.protocol.documents.run import RunDocument
     from ledger.protocol.ledger_state import RoundDecided
     from ledger.protocol.types import ClientId
 
 
-def explain_round(history: RoundHistory, document: RunDocument | None) -> list[str]:
+def explain_round(one: Round, documents: Documents, document: RunDocument | None) -> list[str]:
     """Return a round in plain words, one sentence or two per line.
 
     Args:
-        history: all that chain and record hold of the round.
+        one: all that the chain holds of the round.
+        documents: the round's.
         document: the run's configuration; None leaves out what only it says.
 
     Returns:
         Lines without trailing newlines.
     """
-    lines = [_headline(history), *_participation(history)]
+    lines = [_headline(one), *_participation(one)]
     lines += [
         f"Client {client} was banned during the round, from the next one on."
-        for client in history.banned
+        for client in one.banned
     ]
-    if history.abandoned is not None:
-        drawn = _listed(history.abandoned.next_committee)
+    if one.abandoned is not None:
+        drawn = _listed(one.abandoned.next_committee)
         lines.append(f"The model stayed as it was; the seed drew a new committee: {drawn}.")
-    if history.decided is None:
+    if one.decided is None:
         return lines
-    if history.record is None:
+    if documents.record is None:
         lines.append(
             "The round's record is missing, so the reasons for dropouts and refused scores are "
             "not known."
         )
     else:
-        lines += _dropouts(history, history.record) + _scores(history, history.record)
-    lines += _ranking(history.decided, document)
+        lines += _dropouts(one, documents.record) + _scores(one, documents.record)
+    lines += _ranking(one.decided, document)
     for phase in Phase:
-        lines += _vote(history, history.decided, phase, document)
-    lines.append(_election(history.decided))
+        lines += _vote(one, documents, phase, document)
+    lines.append(_election(one.decided))
     return lines
 
 
-def explain_gone(history: RoundHistory, gone: Sequence[ClientId]) -> list[str]:
+def explain_gone(documents: Documents, gone: Sequence[ClientId]) -> list[str]:
     """Return a sentence on the payloads that are not kept, none if all of them are.
 
     Args:
-        history: all that chain and record hold of the round.
+        documents: the round's.
         gone: whose payload is not to be had.
     """
     if not gone:
         return []
     return [
-        f"Of {len(history.payloads)} payloads {len(gone)} are not kept here, those of clients "
+        f"Of {len(documents.payloads)} payloads {len(gone)} are not kept here, those of clients "
         f"{_listed(gone)}: what rests on them can be told, but not checked."
     ]
 
 
-def _headline(history: RoundHistory) -> str:
-    sizes = f"{len(history.trainers)} trainers and {len(history.committee)} members"
+def _headline(one: Round) -> str:
+    sizes = f"{len(one.trainers)} trainers and {len(one.committee)} members"
     endings = {
         "open": f"is open, with {sizes}.",
         "abandoned": f"with {sizes}, was abandoned at its deadline.",
         "decided": f"was decided, with {sizes}.",
     }
-    comma = "," if history.abandoned is not None else ""
-    return f"Round {history.round}{comma} {endings[history.status]}"
+    comma = "," if one.abandoned is not None else ""
+    return f"Round {one.round}{comma} {endings[one.status]}"
 
 
-def _participation(history: RoundHistory) -> list[str]:
-    active = sorted({*history.trainers, *history.committee}.difference(history.empty_seats))
-    came = [client for client in active if client in history.commitments]
-    absent = [client for client in active if client not in history.commitments]
-    known = {*history.trainers, *history.committee}
-    strays = [client for client in history.commitments if client not in known]
+def _participation(one: Round) -> list[str]:
+    expected = sorted(one.participants.expected)
+    absent = [client for client in expected if client not in one.commitments]
+    late = [client for client in expected if client in one.commitments.keys() - one.counted]
+    known = {*one.trainers, *one.committee}
+    strays = [client for client in one.commitments if client not in known]
     lines = [
-        f"Trainers are {_listed(history.trainers)}; members are {_listed(history.committee)}.",
+        f"Trainers are {_listed(one.trainers)}; members are {_listed(one.committee)}.",
     ]
-    if history.empty_seats:
-        lines.append(f"Banned, so that their seats are empty: {_listed(history.empty_seats)}.")
-    lines.append(f"{len(came)} of {len(active)} of them committed to an update.")
+    if one.empty_seats:
+        lines.append(f"Banned, so that their seats are empty: {_listed(one.empty_seats)}.")
+    lines.append(f"{len(one.counted)} of {len(expected)} of them committed to an update.")
     if absent:
         lines.append(f"No commitment came from {_listed(absent)}.")
+    if late:
+        lines.append(f"{_listed(late)} committed after the closing block, to no effect.")
     if strays:
         lines.append(
             f"{_listed(strays)} committed though neither trainer nor member, to no effect."
@@ -105,19 +109,18 @@ def _participation(history: RoundHistory) -> list[str]:
     return lines
 
 
-def _dropouts(history: RoundHistory, record: RoundRecord) -> list[str]:
+def _dropouts(one: Round, record: RoundRecord) -> list[str]:
     return [
         f"Client {dropout.client} was left out: {DROPOUTS[dropout.reason]}."
         for dropout in record.dropouts
-        if dropout.client not in history.empty_seats
+        if dropout.client not in one.empty_seats
     ]
 
 
-def _scores(history: RoundHistory, record: RoundRecord) -> list[str]:
+def _scores(one: Round, record: RoundRecord) -> list[str]:
     counted = [signed.scores.member for signed in record.scores]
     lines = [
-        f"The scores of {len(counted)} of {len(history.committee)} members count: "
-        f"{_listed(counted)}."
+        f"The scores of {len(counted)} of {len(one.committee)} members count: {_listed(counted)}."
     ]
     refused = {entry.signed.scores.member: entry for entry in record.refused}
     lines += [
@@ -125,7 +128,7 @@ def _scores(history: RoundHistory, record: RoundRecord) -> list[str]:
         for member, entry in refused.items()
     ]
     left_out = {dropout.client for dropout in record.dropouts}
-    silent = set(history.committee).difference(counted, refused, left_out)
+    silent = set(one.committee).difference(counted, refused, left_out)
     if silent:
         lines.append(f"No scores are recorded of {_listed(sorted(silent))}.")
     return lines
@@ -174,17 +177,19 @@ def _rule(event: RoundDecided, document: RunDocument | None) -> str:
 
 
 def _vote(
-    history: RoundHistory, event: RoundDecided, phase: Phase, document: RunDocument | None
+    one: Round, documents: Documents, phase: Phase, document: RunDocument | None
 ) -> list[str]:
-    incidents = history.incidents.incidents if history.incidents is not None else ()
+    event = one.decided
+    if event is None:
+        return []
     lines = [
         f"Whoever sent the decision says of view {incident.view} of {PHASES[phase]}: member "
         f"{incident.member} {INCIDENTS[incident.kind]}."
-        for incident in incidents
+        for incident in documents.told_incidents
         if incident.phase is phase
     ]
     bits, view = event.signers[phase - 1], event.views[phase - 1]
-    voters = [member for place, member in enumerate(history.committee) if bits >> place & 1]
+    voters = [member for place, member in enumerate(one.committee) if bits >> place & 1]
     needed = f" ({document.parameters.replies} are needed)" if document is not None else ""
     return [
         *lines,

@@ -24,7 +24,17 @@ class CmflError(Exception):
 
 
 class ParametersError(CmflError):
-    """A setting breaks an invariant of the protocol; the message names value and rule."""
+    """A setting breaks an invariant of the protocol; the message names value and rule.
+
+    Attributes:
+        rule: what follows name and value in the message, all of it where there is no name.
+        name: of the parameter; None where it is not a single one.
+        value: that it has.
+    """
+
+    def __init__(self, rule: str, name: str | None = None, value: object = None) -> None:
+        self.rule, self.name, self.value = rule, name, value
+        super().__init__(rule if name is None else f"{name} = {value!s:.80}{rule}")
 
 
 class EncodingError(CmflError):

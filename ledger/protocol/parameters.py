@@ -33,6 +33,20 @@ DEADLINE_BLOCKS = 64
 VIEW_SECONDS = 10
 """What a run has if nothing else is said."""
 
+RANGES = {
+    "clients": (1, MAX_CLIENTS),
+    "rounds": (1, MAX_ROUNDS),
+    "dimension": (1, MAX_DIMENSION),
+    "active_ppm": (0, MILLION),
+    "committee_ppm": (0, MILLION),
+    # No share is over 1, so that m <= n and K >= C + n follow.
+    "aggregation_ppm": (0, MILLION),
+    "commit_blocks": (1, MAX_BLOCKS),
+    "deadline_blocks": (3, MAX_BLOCKS),
+    "view_seconds": (1, MAX_VIEW_SECONDS),
+}
+"""The least and the most of each whole number."""
+
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
@@ -129,24 +143,14 @@ class Parameters:
         return self.selection.form
 
     def _require_ranges(self) -> None:
-        whole = {
-            "clients": (1, self.clients, MAX_CLIENTS),
-            "rounds": (1, self.rounds, MAX_ROUNDS),
-            "dimension": (1, self.dimension, MAX_DIMENSION),
-            "active_ppm": (0, self.active_ppm, MILLION),
-            "committee_ppm": (0, self.committee_ppm, MILLION),
-            # No share is over 1, so that m <= n and K >= C + n follow.
-            "aggregation_ppm": (0, self.aggregation_ppm, MILLION),
-            "commit_blocks": (1, self.commit_blocks, MAX_BLOCKS),
-            # One block to decide in after the window, before the one that may abandon.
-            "deadline_blocks": (self.commit_blocks + 2, self.deadline_blocks, MAX_BLOCKS),
-            "view_seconds": (1, self.view_seconds, MAX_VIEW_SECONDS),
-        }
-        for name, (least, value, most) in whole.items():
+        # One block to decide in after the window, before the one that may abandon.
+        deadline = {"deadline_blocks": (self.commit_blocks + 2, MAX_BLOCKS)}
+        for name, (least, most) in (RANGES | deadline).items():
+            value = getattr(self, name)
             if not least <= value <= most:
-                raise ParametersError(f"{name} = {value} is not in [{least}, {most}]")
+                raise ParametersError(f" is not in [{least}, {most}]", name, value)
         if not (isfinite(self.server_rate) and self.server_rate > 0):
-            raise ParametersError(f"server_rate = {self.server_rate} is not a positive number")
+            raise ParametersError(" is not a positive number", "server_rate", self.server_rate)
 
     def _require_rules(self) -> None:
         for name, value, known in (
@@ -158,40 +162,42 @@ class Parameters:
         ):
             if value not in known:
                 choices = ", ".join(str(choice) for choice in known)
-                raise ParametersError(f"{name} = {value!s:.80} is none of {choices}")
+                raise ParametersError(f" is none of {choices}", name, value)
         threshold = registry.THRESHOLDS[self.threshold]
         if self.selection.needs_threshold != threshold.is_certified:
             need = "needs a" if self.selection.needs_threshold else "has no"
-            raise ParametersError(
-                f"threshold = {self.threshold}: strategy {self.strategy} {need} threshold"
-            )
+            fault = f": strategy {self.strategy} {need} threshold"
+            raise ParametersError(fault, "threshold", self.threshold)
         for name, rule in (
             ("threshold", threshold),
             ("reference", registry.REFERENCES[self.reference]),
         ):
             if rule.distance not in {None, self.distance}:
-                raise ParametersError(
-                    f"{name} = {rule.name} goes with distance = {rule.distance}, "
-                    f"not with {self.distance}"
-                )
+                fault = f" goes with distance = {rule.distance}, not with {self.distance}"
+                raise ParametersError(fault, name, rule.name)
 
     def _require_sizes(self) -> None:
         if self.members < MIN_MEMBERS:
             raise ParametersError(
-                f"the committee has C = {self.members} members, and needs at least {MIN_MEMBERS} "
-                f"(K = {self.clients}, {self.active} active, committee_ppm = {self.committee_ppm})"
+                f": the committee has C = {self.members} members, and needs at least "
+                f"{MIN_MEMBERS} (K = {self.clients}, {self.active} active)",
+                "committee_ppm",
+                self.committee_ppm,
             )
         if self.trainers < self.members:
             raise ParametersError(
-                f"n = {self.trainers} trainers are fewer than C = {self.members} members: "
-                f"the ranking cannot fill the next committee (lower committee_rate)"
+                f": n = {self.trainers} trainers are fewer than C = {self.members} members; "
+                f"the ranking cannot fill the next committee",
+                "committee_ppm",
+                self.committee_ppm,
             )
         for name, value, bound in (
             ("members", self.members, MAX_MEMBERS),
             ("trainers", self.trainers, MAX_TRAINERS),
         ):
             if value > bound:
-                raise ParametersError(f"{name} = {value} is over the contract's bound of {bound}")
+                fault = f": {name} = {value} is over the contract's bound of {bound}"
+                raise ParametersError(fault, "active_ppm", self.active_ppm)
 
 
 def parts_per_million(name: str, rate: float) -> int:
@@ -208,7 +214,7 @@ def parts_per_million(name: str, rate: float) -> int:
         ParametersError: the rate is outside [0, 1].
     """
     if not 0 <= rate <= 1:
-        raise ParametersError(f"{name} = {rate} is not in [0, 1]")
+        raise ParametersError(" is not in [0, 1]", name, rate)
     return int(Decimal(repr(float(rate))) * MILLION + Decimal("0.5"))
 
 

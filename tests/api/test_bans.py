@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from api.settings import Settings
-from tests.api.conftest import make_run, read, serving
+from tests.api.conftest import make_run, read, root_of, serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +33,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[httpx.Cli
         home = folder / str(seed)
         address = make_run(home, "first", (f"seed={seed}", *SETTINGS))
         with serving(Settings(home=home)) as client:
-            root = f"/v1/deployments/{address}"
+            root = root_of(client, address)
             banned = banned_in(client, root)
             trained = {e["client"] for e in read(client, f"{root}/rounds/1/updates")["updates"]}
             elected = read(client, f"{root}/rounds/1/committee")["next_committee"]
@@ -66,14 +66,14 @@ def test_a_member_that_was_banned_before_has_an_empty_seat(
     client, root = served
     bans = banned_in(client, root)
     members = read(client, f"{root}/rounds/2/committee")["committee"]
-    empty = [member["client"] for member in members if member["banned"]]
+    empty = [member["client"] for member in members if member["empty_seat"]]
     assert empty == [member["client"] for member in members if member["client"] in bans]
     assert empty
-    for seat in (member for member in members if member["banned"]):
+    for seat in (member for member in members if member["empty_seat"]):
         assert (seat["commitment"], seat["payload"], seat["primary_of"]) == (None, None, [])
     parts = read(client, f"{root}/clients/{empty[0]}/rounds", order="oldest")["rounds"]
-    told = [(part["round"], part["role"], part["banned"]) for part in parts]
-    assert told == [(1, "trainer", False), (2, "member", True)]
+    told = [(part["round"], part["role"], part["empty_seat"], part["banned"]) for part in parts]
+    assert told == [(1, "trainer", False, True), (2, "member", True, False)]
 
 
 def test_nobody_who_is_banned_is_sampled(served: tuple[httpx.Client, str]) -> None:

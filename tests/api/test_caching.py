@@ -8,9 +8,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from api.http.caching import CHANGING, IMMUTABLE, is_known
+from api.http.encoded import CHANGING, IMMUTABLE, Encoded, is_known
+from api.http.kept import KeptAnswers
 from api.settings import Settings
-from tests.api.conftest import ROUNDS, SETTINGS, make_run, read, rounds_that_are, serving
+from tests.api.conftest import (
+    ROUNDS,
+    SETTINGS,
+    deployments,
+    deployments_path,
+    make_run,
+    read,
+    refused,
+    root_of,
+    rounds_that_are,
+    serving,
+)
 
 if TYPE_CHECKING:
     import httpx
@@ -54,22 +66,87 @@ def test_what_the_client_has_is_not_sent_again(client: httpx.Client, root: str) 
 def test_what_may_change_has_a_weak_tag_and_must_be_asked_for(
     client: httpx.Client, root: str
 ) -> None:
-    for path in ("/v1/status", "/v1/deployments", root, f"{root}/rounds", f"{root}/clients"):
+    for path in (
+        "/v1/status",
+        "/v1/chains",
+        root.rpartition("/")[0],
+        root,
+        f"{root}/rounds",
+        f"{root}/clients",
+    ):
         answer = client.get(path)
         assert answer.headers["cache-control"] == CHANGING
         assert answer.headers["etag"].startswith('W/"')
 
 
+def test_head_is_get_without_the_body(client: httpx.Client, root: str) -> None:
+    for path in ("/health", "/v1/status", root, f"{root}/rounds/1", f"{root}/rounds"):
+        one, other = client.head(path), client.get(path)
+        assert (one.status_code, one.content) == (200, b"")
+        for name in ("etag", "cache-control", "content-length", "content-type"):
+            assert one.headers.get(name) == other.headers.get(name), (path, name)
+    assert client.head(f"{root}/rounds/999").status_code == 404
+
+
+def test_a_long_answer_is_compressed_for_who_asks(client: httpx.Client, root: str) -> None:
+    path = f"{root}/rounds/1?full=true"
+    for _ in range(2):  # the second is from what is kept
+        plain = client.get(path, headers={"Accept-Encoding": "identity"})
+        short = client.get(path, headers={"Accept-Encoding": "br, gzip;q=0.5"})
+        assert "content-encoding" not in plain.headers
+        assert short.headers["content-encoding"] == "gzip"
+        assert int(short.headers["content-length"]) < len(plain.content) / 2
+        assert short.content == plain.content
+        assert short.headers["etag"] != plain.headers["etag"], "other bytes, another tag"
+        assert short.headers["vary"] == "Accept-Encoding"
+        for tag in (plain.headers["etag"], short.headers["etag"]):
+            answer = client.get(path, headers={"If-None-Match": tag})
+            assert (answer.status_code, answer.content) == (304, b"")
+    for refusing in ("gzip;q=0", "gzip; q=0.0, br", "identity", "x" * 5_000):
+        answer = client.get(path, headers={"Accept-Encoding": refusing})
+        assert "content-encoding" not in answer.headers
+
+
+def test_what_is_kept_is_bounded_and_lets_the_oldest_go() -> None:
+    kept = KeptAnswers(most_bytes=1_000)
+    answers = {number: Encoded(bytes([number]) * 200, immutable=True) for number in range(4)}
+    for number, answer in answers.items():
+        kept.keep((1, b"", str(number)), answer)
+    assert [kept.find((1, b"", str(n))) for n in range(4)] == [None, None, answers[2], answers[3]]
+    kept.find((1, b"", "2"))
+    kept.keep((1, b"", "4"), answers[0])
+    assert kept.find((1, b"", "3")) is None
+    assert kept.find((1, b"", "2")) is answers[2]
+    kept.keep((1, b"", "5"), Encoded(bytes(501), immutable=True))
+    assert kept.find((1, b"", "5")) is None
+    assert kept.find((2, b"", "2")) is None, "of another chain"
+
+
+def test_two_homes_share_an_address_and_no_path(tmp_path: Path) -> None:
+    """What a browser keeps of one home for a year is never shown for another."""
+    one, other = tmp_path / "one", tmp_path / "other"
+    address = make_run(one, "first", ("protocol.rounds=1",))
+    assert make_run(other, "first", ("protocol.rounds=1",)) == address
+    with serving(Settings(home=one)) as client:
+        path = f"{root_of(client, address)}/rounds/1"
+        assert client.get(path).headers["cache-control"] == IMMUTABLE
+    with serving(Settings(home=other)) as client:
+        told = refused(client.get(path), 404, "chain-not-found")
+        assert told["detail"].endswith(f"{deployments_path(client).split('/')[3]} is")
+        assert client.get(f"{root_of(client, address)}/rounds/1").status_code == 200
+
+
 def test_immutable_bytes_stay_when_the_chain_goes_on(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    root = f"/v1/deployments/{make_run(home, 'first', SETTINGS)}"
+    address = make_run(home, "first", SETTINGS)
     with serving(Settings(home=home)) as client:
+        root = root_of(client, address)
         before = {path: client.get(path).content for path in paths(root)}
         head = read(client, "/v1/status")["chain"]["number"]
         make_run(home, "second", ("protocol.rounds=1",))
         assert read(client, "/v1/status")["chain"]["number"] > head
         assert before == {path: client.get(path).content for path in paths(root)}
-        assert [d["run"] for d in read(client, "/v1/deployments")["deployments"]] == [
+        assert [d["run"] for d in deployments(client)] == [
             "first",
             "second",
         ]
@@ -77,12 +154,15 @@ def test_immutable_bytes_stay_when_the_chain_goes_on(tmp_path: Path) -> None:
 
 def test_a_missing_record_is_told_and_its_answers_may_change(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    root = f"/v1/deployments/{make_run(home, 'first', ('protocol.rounds=1',))}"
+    address = make_run(home, "first", ("protocol.rounds=1",))
     with serving(Settings(home=home)) as client:
+        root = root_of(client, address)
         digest = read(client, f"{root}/rounds/1")["record"]["digest"][2:]
         blob = home / "blobs" / digest[:2] / digest
         data = blob.read_bytes()
         blob.unlink()
+        assert client.get(f"{root}/rounds/1").headers["cache-control"] == IMMUTABLE, "it was whole"
+    with serving(Settings(home=home)) as client:
         for part in ("", "/updates", "/scores", "/committee", "/aggregation"):
             answer = client.get(f"{root}/rounds/1{part}")
             assert answer.headers["cache-control"] == CHANGING
@@ -103,7 +183,7 @@ def test_a_missing_record_is_told_and_its_answers_may_change(tmp_path: Path) -> 
 def test_missing_incidents_are_told_and_the_answers_may_change(home: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(home, tmp_path / "home"))
     with serving(Settings(home=copy)) as client:
-        root = read(client, "/v1/deployments")["deployments"][0]["links"]["self"]
+        root = deployments(client)[0]["links"]["self"]
         told = [
             read(client, f"{root}/rounds/{t}") for t in rounds_that_are(client, root, "decided")
         ]
@@ -111,6 +191,7 @@ def test_missing_incidents_are_told_and_the_answers_may_change(home: Path, tmp_p
         path, digest = f"{root}/rounds/{one['round']}", one["incidents"]["digest"][2:]
         assert read(client, f"{path}/votes")["incidents"]
         (copy / "blobs" / digest[:2] / digest).unlink()
+    with serving(Settings(home=copy)) as client:
         for part, name in ("", "incidents"), ("/votes", "incidents_document"):
             answer = client.get(f"{path}{part}")
             assert answer.headers["cache-control"] == CHANGING
@@ -122,8 +203,9 @@ def test_missing_incidents_are_told_and_the_answers_may_change(home: Path, tmp_p
 
 def test_a_missing_score_vector_is_null_and_may_come_back(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    root = f"/v1/deployments/{make_run(home, 'first', ('protocol.rounds=1',))}"
+    address = make_run(home, "first", ("protocol.rounds=1",))
     with serving(Settings(home=home)) as client:
+        root = root_of(client, address)
         claim = read(client, f"{root}/rounds/1/scores")["claims"][0]
         digest = claim["digest"][2:]
         (home / "blobs" / digest[:2] / digest).unlink()

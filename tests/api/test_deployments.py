@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from api.settings import Settings
-from ledger.audit.history import read_run
 from ledger.blobs.store import FolderBlobs
 from ledger.chain.contract.deployment import connect
 from ledger.chain.contract.manifest import read_manifest
 from ledger.chain.embedded.reader import EmbeddedReader
-from tests.api.conftest import CLIENTS, MEMBERS, ROUNDS, TRAINERS, make_run, read, serving
+from ledger.history.documents import read_run
+from tests.api.conftest import CLIENTS, MEMBERS, ROUNDS, TRAINERS, make_run, read, root_of, serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,8 +88,9 @@ def test_rules_are_told_by_the_names_of_the_run_document(
 
 def test_settings_that_differ_are_told_as_they_are(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    root = f"/v1/deployments/{make_run(home, 'first', ROBUST)}"
+    address = make_run(home, "first", ROBUST)
     with serving(Settings(home=home)) as client:
+        root = root_of(client, address)
         told = read(client, root)
     names = ("scoring", "distance", "threshold", "quorum", "view_seconds")
     assert [told["parameters"][name] for name in names] == [
@@ -101,8 +102,9 @@ def test_settings_that_differ_are_told_as_they_are(tmp_path: Path) -> None:
 
 def test_without_the_configurations_blob_the_contracts_facts_remain(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    root = f"/v1/deployments/{make_run(home, 'first', ('protocol.rounds=1',))}"
+    address = make_run(home, "first", ("protocol.rounds=1",))
     with serving(Settings(home=home)) as client:
+        root = root_of(client, address)
         before = read(client, root)
         assert before["parameters"]["strategy"] == {"number": 1, "name": "I"}
         digest = before["config"][2:]

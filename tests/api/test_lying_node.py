@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 
 from api.settings import Settings
 from ledger.chain.embedded.reader import EmbeddedReader
-from tests.api.conftest import read, refused, rounds_that_are, serving
+from tests.api.conftest import deployments, refused, rounds_that_are, serving
 from tests.chain.rpc.lying_node import Lie, LyingNode, lies
 from tests.faults import times
 
@@ -43,7 +43,7 @@ def paths(root: str) -> list[str]:
     queries = ["", "?order=oldest&limit=3", "?client=3&role=trained"]
     lists = [f"{root}/rounds{query}" for query in queries]
     clients = [f"{root}/clients{path}" for path in ("", "/13", "/3/rounds")]
-    return ["/v1/status", "/v1/deployments", root, *rounds, *lists, *clients]
+    return ["/v1/status", "/v1/chains", root.rpartition("/")[0], root, *rounds, *lists, *clients]
 
 
 @settings(max_examples=times(6, 400))
@@ -86,7 +86,7 @@ def test_what_the_contract_cannot_have_logged_is_the_nodes_fault(
     with serving(chosen) as client:
         decided = rounds_that_are(client, root, "decided")[0]
     with serving(chosen) as client:
-        read(client, "/v1/deployments")
+        deployments(client)
         node.lies = [lie]
         asked = f"{root}{path}".replace("DECIDED", str(decided))
         told = refused(client.get(asked), 502, "chain-not-served")

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from api.app import create_app
 from api.http.problems import MEDIA_TYPE, FieldError, Problem
-from api.schemas import deployments, rounds, words
+from api.schemas import clients, deployments, evidence, rounds, series, service, words
 from api.schemas.words import Schema, example_of
 from api.settings import Settings
 from ledger.protocol.rules import registry
@@ -24,10 +24,14 @@ if TYPE_CHECKING:
 
 ANSWERS = {
     kind.__name__: kind
-    for module in (words, deployments, rounds)
+    for module in (words, clients, deployments, evidence, rounds, series, service)
     for kind in vars(module).values()
     if isinstance(kind, type) and issubclass(kind, Schema)
 } | {"Problem": Problem, "FieldError": FieldError}
+
+
+NO_JSON = ("/events", "/{digest}")
+"""Paths that answer with a stream or with bytes."""
 
 
 @pytest.fixture(scope="module")
@@ -38,14 +42,17 @@ def document(client: httpx.Client) -> dict[str, Any]:
 
 
 def test_every_endpoint_of_the_issue_is_there(document: dict[str, Any]) -> None:
-    deployment = "/v1/deployments/{address}"
+    chain = "/v1/chains/{chain}/deployments"
+    deployment = f"{chain}/{{address}}"
     one = f"{deployment}/rounds/{{number}}"
-    parts = ("updates", "scores", "votes", "committee", "aggregation")
+    parts = ("updates", "scores", "votes", "committee", "aggregation", "explanation")
     assert set(document["paths"]) == {
-        *("/health", "/ready", "/v1/status", "/v1/deployments", deployment),
+        *("/health", "/ready", "/v1/status", "/v1/chains", chain, deployment),
         *(f"{deployment}/rounds", one, *(f"{one}/{part}" for part in parts)),
         *(f"{deployment}/clients", f"{deployment}/clients/{{number}}"),
         f"{deployment}/clients/{{number}}/rounds",
+        *(f"{deployment}/{part}" for part in ("evidence", "series", "events")),
+        *("/v1/blobs/{digest}", "/v1/blobs/{prefix}/{digest}"),
     }
 
 
@@ -61,6 +68,18 @@ def test_everything_only_reads_and_is_described(document: dict[str, Any]) -> Non
             assert parameter["description"], (path, parameter)
 
 
+def test_every_number_in_a_request_has_its_bounds(document: dict[str, Any]) -> None:
+    numbers = 0
+    for path, methods in document["paths"].items():
+        for parameter in methods["get"].get("parameters", []):
+            schema = parameter["schema"]
+            kinds = [one for one in schema.get("anyOf", [schema]) if one.get("type") == "integer"]
+            for kind in kinds:
+                numbers += 1
+                assert {"minimum", "maximum"} <= set(kind), (path, parameter["name"])
+    assert numbers > 10
+
+
 def test_every_answer_has_an_example_that_its_schema_accepts(document: dict[str, Any]) -> None:
     for path, methods in document["paths"].items():
         for status, answer in methods["get"]["responses"].items():
@@ -68,6 +87,8 @@ def test_every_answer_has_an_example_that_its_schema_accepts(document: dict[str,
                 continue
             media_type = "application/json" if status == "200" else MEDIA_TYPE
             content = answer["content"]
+            if status == "200" and path.endswith(NO_JSON):
+                continue
             assert set(content) == {media_type}, (path, status)
             name = content[media_type]["schema"]["$ref"].rpartition("/")[2]
             ANSWERS[name].model_validate(content[media_type]["example"])
@@ -77,7 +98,10 @@ def test_every_schema_has_an_example_that_it_accepts(document: dict[str, Any]) -
     for name, schema in document["components"]["schemas"].items():
         assert schema["description"], name
         (example,) = schema["examples"]
-        ANSWERS[name].model_validate(example)
+        if "enum" in schema:
+            assert example in schema["enum"]
+        else:
+            ANSWERS[name].model_validate(example)
 
 
 @pytest.mark.parametrize(
@@ -130,10 +154,16 @@ def test_problems_are_declared_wherever_they_come_from(document: dict[str, Any])
 
 
 def test_answers_are_what_their_schemas_say(
-    client: httpx.Client, address: str, document: dict[str, Any]
+    client: httpx.Client, root: str, document: dict[str, Any]
 ) -> None:
+    chain = root.split("/")[3]
+    address = root.rpartition("/")[2]
     for path, methods in document["paths"].items():
-        answer = client.get(path.replace("{address}", address).replace("{number}", "2"))
+        if path.endswith(NO_JSON):
+            continue
+        answer = client.get(
+            path.replace("{chain}", chain).replace("{address}", address).replace("{number}", "2")
+        )
         content = methods["get"]["responses"]["200"]["content"]["application/json"]
         name = content["schema"]["$ref"].rpartition("/")[2]
         ANSWERS[name].model_validate_json(answer.content)
@@ -159,7 +189,7 @@ def test_the_page_for_people_fetches_nothing_from_elsewhere(client: httpx.Client
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     assert answer.headers["content-security-policy"].startswith("default-src 'none'")
     assert not re.findall(r"<script|src=|href=\"http|url\(", answer.text)
-    assert "/v1/deployments/{address}/rounds/{number}/votes" in answer.text
+    assert "/v1/chains/{chain}/deployments/{address}/rounds/{number}/votes" in answer.text
 
 
 def test_other_origins_get_no_permission(client: httpx.Client) -> None:

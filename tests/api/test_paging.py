@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.answers.scanning import SCANNED, Walk
-from api.http.paging import MAX_CURSOR, decode_cursor, encode_cursor
-from api.http.problems import ProblemError
+from ledger.history.cursors import MAX_CURSOR, CursorError, decode_cursor, encode_cursor
+from ledger.history.pages import SCANNED, Walk
+from ledger.history.status import AskedRole, RoundStatus
+from ledger.protocol.types import ClientId
 from tests.api.conftest import CLIENTS, ROUNDS, read, refused, rounds_that_are
 
 if TYPE_CHECKING:
@@ -93,13 +94,59 @@ def test_a_page_tells_how_much_it_looked_at(client: httpx.Client, root: str) -> 
     assert read(client, f"{root}/rounds", limit=3)["scanned"] == 3
 
 
+def test_rounds_are_found_by_what_a_client_did_in_them(client: httpx.Client, root: str) -> None:
+    rounds = read(client, f"{root}/rounds", full="true", limit=100)["rounds"]
+    for number in (0, 3, 7):
+        found = {
+            role: [
+                entry["round"]
+                for entry in read(client, f"{root}/rounds", client=number, role=role)["rounds"]
+            ]
+            for role in AskedRole
+        }
+        for one in rounds:
+            updates = {entry["client"]: entry for entry in one["parts"]["updates"]}
+            members = {entry["client"]: entry for entry in one["parts"]["committee"]}
+            update, member = updates.get(number, {}), members.get(number, {})
+            expected = {
+                AskedRole.ANY: bool(update or member),
+                AskedRole.TRAINED: bool(update),
+                AskedRole.ACCEPTED: update.get("outcome") == "accepted",
+                AskedRole.NOT_ACCEPTED: update.get("outcome") == "not_accepted",
+                AskedRole.DROPPED_OUT: update.get("outcome") == "dropped_out",
+                AskedRole.MEMBER: bool(member),
+                AskedRole.SERVED: bool(member) and not member["empty_seat"],
+                AskedRole.REFUSED: member.get("scores") == "refused",
+                AskedRole.VOTED: bool(member.get("voted")),
+            }
+            for role, is_so in expected.items():
+                assert (one["round"] in found[role]) == is_so, (number, one["round"], role)
+
+
+def test_rounds_are_found_by_view_block_and_time(client: httpx.Client, root: str) -> None:
+    rounds = read(client, f"{root}/rounds", limit=100)["rounds"]
+    late = [one["round"] for one in rounds if one["views"] and max(one["views"]) >= 1]
+    assert late, "some round needed a second view"
+    assert [
+        one["round"] for one in read(client, f"{root}/rounds", view_min=1, limit=100)["rounds"]
+    ] == late
+    first, last = rounds[6]["ended"], rounds[2]["ended"]
+    wanted = [one["round"] for one in rounds[2:7]]
+    for names, key in ((("since_block", "until_block"), "number"), (("since", "until"), "time")):
+        asked = dict(zip(names, (first[key], last[key]), strict=True))
+        told = read(client, f"{root}/rounds", limit=100, **asked)
+        assert [one["round"] for one in told["rounds"]] == wanted
+    nothing = read(client, f"{root}/rounds", since_block=2**32 - 1)
+    assert (nothing["rounds"], nothing["next_cursor"]) == ([], None)
+
+
 def test_a_pages_work_is_bounded() -> None:
-    assert Walk("rounds", "newest").width(limit=20, clients=12_288) == 20
-    assert Walk("rounds", "newest", status="open").width(limit=20, clients=12_288) == 200
-    assert Walk("rounds", "newest", client=1, role="accepted").width(20, 12_288) == 200
+    assert Walk("rounds").width(limit=20, clients=12_288) == 20
+    assert Walk("rounds", status=RoundStatus.OPEN).width(limit=20, clients=12_288) == 200
+    assert Walk("rounds", client=ClientId(1), role=AskedRole.ACCEPTED).width(20, 12_288) == 200
     # Who was sampled needs a key of every client: 200,000 of them for a page.
-    assert Walk("rounds", "newest", client=1).width(limit=20, clients=1_000) == 200
-    assert Walk("rounds", "newest", client=1).width(limit=20, clients=12_288) == 16
+    assert Walk("rounds", client=ClientId(1)).width(limit=20, clients=1_000) == 200
+    assert Walk("rounds", client=ClientId(1)).width(limit=20, clients=12_288) == 16
 
 
 @pytest.mark.parametrize("limit", ["0", "101", "-1", "1e2", "1.0", "+5", " 5", "05", "x", "", "٣"])
@@ -148,7 +195,7 @@ def test_a_cursor_leads_back_to_its_position(position: int, scope: str) -> None:
     cursor = encode_cursor(position, scope)
     assert len(cursor) <= MAX_CURSOR
     assert decode_cursor(cursor, scope, last=2**32 - 1) == position
-    with pytest.raises(ProblemError):
+    with pytest.raises(CursorError):
         decode_cursor(cursor, scope + "x", last=2**32 - 1)
 
 
@@ -158,12 +205,12 @@ def test_every_altered_cursor_is_refused(place: int, letter: str) -> None:
     altered = cursor[:place] + letter + cursor[place + 1 :]
     if altered == cursor:
         return
-    with pytest.raises(ProblemError):
+    with pytest.raises(CursorError):
         decode_cursor(altered, "rounds", last=2**32 - 1)
 
 
 def test_a_cursor_beyond_the_end_is_refused() -> None:
-    with pytest.raises(ProblemError, match="nothing that is there"):
+    with pytest.raises(CursorError, match="nothing that is there"):
         decode_cursor(encode_cursor(8, "rounds"), "rounds", last=7)
-    with pytest.raises(ProblemError, match="nothing that is there"):
+    with pytest.raises(CursorError, match="nothing that is there"):
         decode_cursor(encode_cursor(0, "rounds"), "rounds", last=7, first=1)

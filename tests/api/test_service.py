@@ -21,7 +21,7 @@ from api.settings import Settings
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.rpc.served.server import RpcServer
 from ledger.protocol.errors import ConfigurationError
-from tests.api.conftest import make_run, read, refused, serving
+from tests.api.conftest import deployments, make_run, read, refused, root_of, serving
 from tests.chain.embedded.test_read_only import obedient
 
 if TYPE_CHECKING:
@@ -74,11 +74,20 @@ def test_status_tells_chain_deployments_and_versions(
         assert told["chain"]["genesis"] == f"0x{chain.genesis_hash.hex()}"
         assert told["chain"]["number"] == told["as_of"]["number"] == chain.head().number
         assert told["chain"]["time"] == chain.head().timestamp
-    assert told["deployments"] == [
-        {"address": address, "run": "first", "stage": "finished", "round": 9, "rounds": 9}
-    ]
+    (one,) = told["deployments"]
+    assert one.pop("links")["self"] == root_of(client, address)
+    assert one == {
+        "address": address,
+        "run": "first",
+        "stage": "finished",
+        "round": 9,
+        "rounds": 9,
+    }
     assert told["refused"] == []
     assert told["versions"]["compiler"].startswith("vyper 0.4.3")
+
+
+NO_CHAIN = "/v1/chains/1-00000000/deployments"
 
 
 def test_it_is_not_ready_until_there_is_a_chain(tmp_path: Path) -> None:
@@ -86,14 +95,14 @@ def test_it_is_not_ready_until_there_is_a_chain(tmp_path: Path) -> None:
     home.mkdir()
     with serving(Settings(home=home)) as client:
         assert client.get("/health").status_code == 200
-        for path in ("/ready", "/v1/status", "/v1/deployments", f"/v1/deployments/0x{'1' * 40}"):
+        for path in ("/ready", "/v1/status", "/v1/chains", NO_CHAIN, f"{NO_CHAIN}/0x{'1' * 40}"):
             told = refused(client.get(path), 503, "chain-unreachable")
             assert "chain.sqlite" in told["detail"]
             assert str(tmp_path) not in told["detail"]
         assert client.get("/ready").headers["retry-after"] == "1"
         make_run(home, "first", SHORT)
         assert client.get("/ready").status_code == 200
-        assert len(read(client, "/v1/deployments")["deployments"]) == 1
+        assert len(deployments(client)) == 1
 
 
 @pytest.mark.parametrize(
@@ -111,7 +120,7 @@ def test_a_damaged_chain_is_a_503_and_not_the_end(
         (copy / extra).unlink(missing_ok=True)
     damage(copy / "chain.sqlite")
     with serving(Settings(home=copy)) as client:
-        for path in ("/ready", "/v1/status", "/v1/deployments"):
+        for path in ("/ready", "/v1/status", "/v1/chains", NO_CHAIN):
             answer = client.get(path)
             assert answer.status_code == 503
             assert answer.json()["type"].startswith("urn:cmfl:problem:chain-")
@@ -152,7 +161,7 @@ def test_a_manifest_that_disagrees_is_refused_with_the_reason(
 ) -> None:
     change_manifest(copy, **fields)
     with serving(Settings(home=copy)) as client:
-        assert read(client, "/v1/deployments")["deployments"] == []
+        assert deployments(client) == []
         told = reasons(client)["first/deployment.json"]
         assert reason in told
         assert str(copy) not in told
@@ -184,9 +193,9 @@ def test_what_is_no_manifest_disturbs_no_other(copy: Path) -> None:
 def test_settings_of_another_run_are_noticed_while_it_serves(copy: Path) -> None:
     settings = copy / "runs" / "first" / "config.toml"
     with serving(Settings(home=copy)) as client:
-        assert len(read(client, "/v1/deployments")["deployments"]) == 1
+        assert len(deployments(client)) == 1
         settings.write_text(settings.read_text().replace("seed = ", "seed = 1"))
-        assert read(client, "/v1/deployments")["deployments"] == []
+        assert deployments(client) == []
         assert "config.toml is of another" in reasons(client)["first/deployment.json"]
 
 
@@ -194,13 +203,13 @@ def test_a_deployment_is_served_once(copy: Path, tmp_path: Path) -> None:
     shutil.copytree(copy / "runs" / "first", tmp_path / "second")
     further = (tmp_path / "second" / "deployment.json",)
     with serving(Settings(home=copy, manifests=further)) as client:
-        assert [d["run"] for d in read(client, "/v1/deployments")["deployments"]] == ["first"]
+        assert [d["run"] for d in deployments(client)] == ["first"]
         assert reasons(client) == {"second/deployment.json": "the contract is that of run 'first'"}
 
 
 def test_a_manifest_that_goes_or_changes_is_noticed(copy: Path) -> None:
     with serving(Settings(home=copy)) as client:
-        path = read(client, "/v1/deployments")["deployments"][0]["links"]["self"]
+        path = deployments(client)[0]["links"]["self"]
         read(client, path)
         text = manifest_path(copy).read_text()
         manifest_path(copy).unlink()
@@ -228,7 +237,7 @@ def test_a_node_can_stand_for_the_file(template: Path, tmp_path: Path) -> None:
             )
         ) as client,
     ):
-        root = read(client, "/v1/deployments")["deployments"][0]["links"]["self"]
+        root = deployments(client)[0]["links"]["self"]
         for path in ("/v1/status", root, f"{root}/rounds", f"{root}/clients"):
             assert client.get(path).content == file_client.get(path).content
         for part in ("", "/updates", "/scores", "/votes", "/committee", "/aggregation"):
@@ -301,7 +310,7 @@ def test_answers_are_not_held_back_for_an_acknowledgement() -> None:
 
 def test_nothing_is_written_and_no_lock_is_taken(copy: Path) -> None:
     with serving(Settings(home=copy)) as client:
-        root = read(client, "/v1/deployments")["deployments"][0]["links"]["self"]
+        root = deployments(client)[0]["links"]["self"]
         read(client, f"{root}/rounds/1")
         data = (copy / "chain.sqlite").read_bytes()
         make_run(copy, "while-it-serves", SHORT)  # takes the writer's lock
@@ -315,7 +324,7 @@ def test_a_home_that_nobody_may_write_to_is_served(copy: Path) -> None:
         path.chmod(0o555 if path.is_dir() else 0o444)
     try:
         with obedient(), serving(Settings(home=copy)) as client:
-            root = read(client, "/v1/deployments")["deployments"][0]["links"]["self"]
+            root = deployments(client)[0]["links"]["self"]
             assert read(client, f"{root}/rounds/1")["record"]["available"]
         assert sorted(paths) == sorted([copy, *copy.rglob("*")])
     finally:

@@ -41,7 +41,7 @@ def wait_for_run(client: httpx.Client) -> str:
     for _ in range(3_000):
         for entry in read(client, "/v1/status")["deployments"]:
             if entry["run"] == "second" and entry["round"] >= 1:
-                return f"/v1/deployments/{entry['address']}"
+                return str(entry["links"]["self"])
         time.sleep(0.01)
     raise AssertionError("the writer's run did not appear")
 

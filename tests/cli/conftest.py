@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import shutil
 import sys
 from contextlib import redirect_stderr, redirect_stdout
@@ -13,7 +14,7 @@ from unittest.mock import patch
 
 import pytest
 
-from cli import application
+from cli import application, progress_lines
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,10 +64,15 @@ def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
 
 
-def cmfl(*arguments: object) -> Result:
-    """Return what the command `cmfl` does with these arguments, in this process."""
+def cmfl(*arguments: object, patient: bool = True) -> Result:
+    """Return what the command `cmfl` does with these arguments, in this process.
+
+    A patient caller wants no lines of progress, however slow the machine is.
+    """
     out, err = io.StringIO(), io.StringIO()
+    soonest = math.inf if patient else progress_lines.SOONEST
     with (
+        patch.object(progress_lines, "SOONEST", soonest),
         patch.object(sys, "argv", ["cmfl", *map(str, arguments)]),
         redirect_stdout(out),
         redirect_stderr(err),
@@ -96,7 +102,7 @@ def refusal(*arguments: object) -> str:
 
 def first_decided(home: Path) -> int:
     """Return the first round that was decided."""
-    rows = succeeds("rounds", "list", "--home", home, "--oldest", "--json").json
+    rows = succeeds("rounds", "list", "--home", home, "--oldest", "--json").json["rounds"]
     return next(int(row["round"]) for row in rows if row["status"] == "decided")
 
 

@@ -15,16 +15,17 @@ import pytest
 
 from cli.checks import machine
 from cli.console import plain
-from ledger.audit.sentences import DROPOUTS, REFUSALS
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.protocol.encoding import commitment_of
 from ledger.protocol.types import Digest, DropoutReason, RefusalReason
+from ledger.words import DROPOUTS, REFUSALS
 from tests.cli.conftest import (
     ROUNDS,
     SETTINGS,
     SHARED,
     cmfl,
     first_decided,
+    refusal,
     settings_of,
     succeeds,
 )
@@ -67,126 +68,148 @@ def test_a_run_leaves_the_files_that_the_design_names(home: Path) -> None:
 
 def test_rounds_list_shows_the_newest_first(home: Path) -> None:
     found = succeeds("rounds", "list", "--home", home, "--json").json
-    assert [row["round"] for row in found] == [5, 4, 3, 2, 1]
-    for row in found:
-        assert set(row) == {"round", "status", "ranked", "accepted", "views", "block", "model"}
+    assert [row["round"] for row in found["rounds"]] == [5, 4, 3, 2, 1]
+    for row in found["rounds"]:
         assert (row["status"] == "decided") == bool(DIGEST.fullmatch(row["model"] or ""))
-    assert {row["status"] for row in found} == {"decided", "abandoned"}
+    assert {row["status"] for row in found["rounds"]} == {"decided", "abandoned"}
     oldest = succeeds("rounds", "list", "--home", home, "--oldest", "--limit", 2, "--json").json
-    assert [row["round"] for row in oldest] == [1, 2]
+    assert [row["round"] for row in oldest["rounds"]] == [1, 2]
+    onward = ("--oldest", "--limit", 2, "--cursor", oldest["next_cursor"])
+    after = succeeds("rounds", "list", "--home", home, *onward, "--json").json
+    assert [row["round"] for row in after["rounds"]] == [3, 4]
     people = succeeds("rounds", "list", "--home", home).out
     assert people.startswith("rounds of 0x")
     assert people.count("decided") + people.count("abandoned") == ROUNDS
+    assert (
+        f"More: --cursor {after['next_cursor']}"
+        in succeeds("rounds", "list", "--home", home, *onward).out
+    )
+
+
+def test_rounds_list_takes_the_services_filters(home: Path) -> None:
+    whole = succeeds("rounds", "list", "--home", home, "--full", "--json").json["rounds"]
+    for status in ("decided", "abandoned", "open"):
+        rows = succeeds("rounds", "list", "--home", home, "--status", status, "--json").json
+        expected = [one["round"] for one in whole if one["status"] == status]
+        assert [row["round"] for row in rows["rounds"]] == expected
+    served = ("--client", 3, "--role", "served")
+    rows = succeeds("rounds", "list", "--home", home, *served, "--json").json["rounds"]
+    assert [row["round"] for row in rows] == [
+        one["round"]
+        for one in whole
+        if any(m["client"] == 3 and not m["empty_seat"] for m in one["parts"]["committee"])
+    ]
+    assert refusal("rounds", "list", "--home", home, "--role", "served") == "--role needs --client"
+    said = refusal("rounds", "list", "--home", home, "--client", 14)
+    assert said == "--client 14: there are 14 clients, from 0"
+    said = refusal("rounds", "list", "--home", home, "--cursor", "AQAA")
+    assert said == "it is cut or altered"
 
 
 @pytest.mark.parametrize("number", range(1, ROUNDS + 1))
 def test_rounds_show_tells_all_of_a_round(home: Path, number: int) -> None:
     found = succeeds("rounds", "show", number, "--home", home, "--json").json
-    assert list(found) == [
-        "round",
-        "status",
-        "seed",
-        "committee",
-        "empty_seats",
-        "trainers",
-        "committed",
-        "ranking",
-        "accepted",
-        "next_committee",
-        "base",
-        "reveal",
-        "model",
-        "views",
-        "primaries",
-        "banned",
-        "record",
-        "dropouts",
-        "refused",
-        "incidents",
-        "head",
-        "block",
-    ]
+    parts = found["parts"]
     assert found["round"] == number
-    assert len(found["committee"]) == len(found["next_committee"]) == 5
-    accepted = [row["client"] for row in found["ranking"] if row["accepted"]]
-    assert accepted == found["accepted"]
-    assert [row["rank"] for row in found["ranking"]] == list(range(len(found["ranking"])))
-    for row in found["ranking"]:
+    assert len(parts["committee"]) == len(parts["next_committee"]) == 5
+    ranked = sorted(
+        (row for row in parts["updates"] if row["rank"] is not None), key=lambda row: row["rank"]
+    )
+    assert [row["rank"] for row in ranked] == list(range(found["ranked"]))
+    accepted = [row["client"] for row in ranked if row["outcome"] == "accepted"]
+    assert accepted == [entry["client"] for entry in parts["aggregation"]["accepted"]]
+    for row in ranked:
         payload = Digest(bytes.fromhex(row["payload"][2:]))
         assert row["commitment"] == f"0x{commitment_of(row['client'], payload).hex()}"
+        assert row["committed"]
     decided = found["status"] == "decided"
-    for name in ("base", "reveal", "model", "record"):
+    for name in ("base", "reveal", "model"):
         assert bool(DIGEST.fullmatch(found[name] or "")) == decided
+    assert (found["record"] is not None) == decided
+    assert len(parts["votes"]["certificates"]) == (2 if decided else 0)
+    assert found["ended"]["at"].endswith("Z")
     people = succeeds("rounds", "show", number, "--home", home).out
     assert people.startswith(f"status          {found['status']}\n")
     assert f"ranking of round {number}" in people
 
 
 def test_reasons_are_codes_with_names_in_data_and_words_for_people(home: Path) -> None:
-    reasons: dict[str, set[tuple[int, str]]] = {"dropouts": set(), "refused": set()}
+    dropouts, refused = set(), set()
     for number in range(1, ROUNDS + 1):
-        found = succeeds("rounds", "show", number, "--home", home, "--json").json
+        found = succeeds("rounds", "show", number, "--home", home, "--json").json["parts"]
         people = succeeds("rounds", "show", number, "--home", home).out
-        for kind, seen in reasons.items():
-            seen |= {(entry["reason"]["code"], entry["reason"]["name"]) for entry in found[kind]}
-        for dropout in found["dropouts"]:
-            words = DROPOUTS[DropoutReason(dropout["reason"]["code"])]
-            assert f"dropout         client {dropout['client']}: {words}\n" in people
-        for entry in found["refused"]:
-            words = REFUSALS[RefusalReason(entry["reason"]["code"])]
-            assert f"refused scores  member {entry['member']}: {words}" in people
-            assert f"{words} (client {entry['named']})\n" in people
-            assert entry["named"] in {row["client"] for row in found["ranking"]} | {
-                *found["committee"]
-            }
-    assert (3, "payload_malformed") in reasons["dropouts"]
-    assert reasons["refused"] == {(6, "false_distance")}
+        for entry in (*found["updates"], *found["committee"]):
+            if entry["reason"] is not None and found["aggregation"]["model"] is not None:
+                dropouts.add((entry["reason"]["code"], entry["reason"]["name"]))
+                words = DROPOUTS[DropoutReason(entry["reason"]["code"])]
+                assert f"dropout         client {entry['client']}: {words}\n" in people
+        for member in found["committee"]:
+            for one in member["refused"]:
+                refused.add((one["reason"]["code"], one["reason"]["name"]))
+                words = REFUSALS[RefusalReason(one["reason"]["code"])]
+                assert f"refused scores  member {member['client']}: {words}" in people
+                assert f"{words} (client {one['named']})\n" in people
+    assert (3, "payload_malformed") in dropouts
+    assert refused == {(6, "false_distance")}
 
 
 def test_a_round_without_its_record_is_shown_from_the_chain_alone(copy: Path) -> None:
     number = first_decided(copy)
     before = succeeds("rounds", "show", number, "--home", copy, "--json").json
-    digest = before["record"].removeprefix("0x")
+    digest = before["record"]["digest"].removeprefix("0x")
     (copy / "blobs" / digest[:2] / digest).unlink()
     after = succeeds("rounds", "show", number, "--home", copy, "--json").json
-    bare = [row | {"payload": None} for row in before["ranking"]]
-    assert after == before | {"ranking": bare, "dropouts": [], "refused": []}
-    assert all(row["payload"] for row in before["ranking"])
+    assert after["record"] == before["record"] | {"available": False}
+    for one, was in zip(after["parts"]["updates"], before["parts"]["updates"], strict=True):
+        assert one | {"payload": was["payload"], "reason": was["reason"]} == was
+        assert one["payload"] is None
+    assert {member["scores"] for member in after["parts"]["committee"]} == {"unknown"}
+    assert after["parts"]["votes"] == before["parts"]["votes"]
     assert "record is missing" in succeeds("rounds", "explain", number, "--home", copy).out
+    listed = succeeds("clients", "list", "--home", copy).out
+    assert "The records of 1 rounds are missing" in listed
 
 
 @pytest.mark.parametrize("number", range(1, ROUNDS + 1))
 def test_rounds_explain_says_it_in_plain_words(home: Path, number: int) -> None:
     found = succeeds("rounds", "explain", number, "--home", home, "--json").json
-    assert list(found) == ["round", "sentences"]
+    assert list(found) == ["round", "status", "sentences"]
     assert all(isinstance(sentence, str) for sentence in found["sentences"])
     people = succeeds("rounds", "explain", number, "--home", home).out
     assert people.splitlines() == "\n".join(found["sentences"]).splitlines()
     assert "committee" in people
 
 
-def test_clients_list_counts_what_clients_list_and_show_agree_on(home: Path) -> None:
-    found = succeeds("clients", "list", "--home", home, "--json").json
-    keys = ["client", "address", "samples", "trained", "accepted", "served", "banned_in_round"]
-    assert all(list(row) == keys for row in found)
-    assert [row["client"] for row in found] == list(range(14))
-    assert sum(row["served"] for row in found) == 5 * ROUNDS
-    banned = {row["client"]: row["banned_in_round"] for row in found if row["banned_in_round"]}
+def test_a_clients_counts_are_those_of_its_rounds(home: Path) -> None:
+    listed = succeeds("clients", "list", "--home", home, "--json").json
+    assert (listed["ended_rounds"], listed["records_missing"]) == (ROUNDS, 0)
+    rows = listed["clients"]
+    assert [row["client"] for row in rows] == list(range(14))
+    lied = [row for row in rows if row["refused"]]
+    assert lied, "who lied is not told as one who only served"
+    assert all(row["served"] >= row["refused"] for row in lied)
+    banned = {row["client"]: row["banned_in_round"] for row in rows if row["banned_in_round"]}
     assert banned
     for client, number in banned.items():
         shown = succeeds("rounds", "show", number, "--home", home, "--json").json
         assert client in shown["banned"]
-        assert client in {*shown["committee"], *shown["trainers"]}, "its ban counts from the next"
-    for row in found[:3]:
-        shown = succeeds("clients", "show", row["client"], "--home", home, "--json").json
-        rounds = shown.pop("rounds")
-        assert shown == row
-        assert sum(entry["role"] == "trainer" for entry in rounds) == row["trained"]
-        assert sum(entry["role"] == "member" for entry in rounds) == row["served"]
-        assert sum(entry["accepted"] for entry in rounds) == row["accepted"]
+        parts = shown["parts"]
+        active = {entry["client"] for entry in (*parts["updates"], *parts["committee"])}
+        assert client in active, "its ban counts from the next"
+    for row in rows[:4]:
+        client = row["client"]
+        assert succeeds("clients", "show", client, "--home", home, "--json").json["client"] == row
+        found = succeeds("clients", "rounds", client, "--home", home, "--json").json["rounds"]
+        assert sum(entry["role"] == "trainer" for entry in found) == row["sampled"]
+        seats = [e for e in found if e["role"] == "member" and not e["empty_seat"]]
+        assert len(seats) == row["served"]
+        assert sum(entry["outcome"] == "accepted" for entry in found) == row["accepted"]
+        assert sum(entry["scores"] == "refused" for entry in found) == row["refused"]
+        assert sum(len(entry["voted"]) for entry in found) == row["voted"]
     assert "clients" in succeeds("clients", "list", "--home", home).out
     people = succeeds("clients", "show", 0, "--home", home).out
     assert people.startswith("client          0\n")
+    assert "rounds of client 0" in succeeds("clients", "rounds", 0, "--home", home).out
 
 
 def test_audit_passes_and_writes_its_report(home: Path, tmp_path: Path) -> None:
@@ -353,7 +376,7 @@ def test_the_contract_can_be_named_by_address_where_there_is_no_manifest(copy: P
     address = succeeds("run", "--home", copy, "--resume", "--json").json["address"]
     (copy / "runs" / "run" / "deployment.json").unlink()
     found = succeeds("rounds", "list", "--home", copy, "--address", address, "--json").json
-    assert len(found) == ROUNDS
+    assert len(found["rounds"]) == ROUNDS
 
 
 def test_a_read_only_command_leaves_the_home_as_it_is(home: Path) -> None:

@@ -45,7 +45,7 @@ def test_deploying_again_changes_nothing(tmp_path: Path) -> None:
     assert set(before) == {"config.toml", "deployment.json"}
     assert (files(tmp_path), blocks(tmp_path)) == (before, 2)
     assert people.splitlines()[0] == f"contract {found['address']} on chain {found['chain_id']}"
-    assert f"go on with: cmfl run --home {tmp_path} --name run --resume" in people
+    assert f"go on with: cmfl run --home {tmp_path} --run run --resume" in people
     assert succeeds("run", "--home", tmp_path, "--resume", "--json").json["round"] == 5
     assert succeeds(*arguments, "--json").json == found
 
@@ -117,7 +117,7 @@ def test_an_unfinished_deployment_has_no_round_to_show_yet(tmp_path: Path) -> No
         configuration, blobs = load("smoke", settings=MANY), FolderBlobs(tmp_path / "blobs")
         with pytest.raises(Cut):
             prepare(tmp_path, "run", configuration, chain, blobs)
-    assert succeeds("rounds", "list", "--home", tmp_path, "--json").json == []
+    assert succeeds("rounds", "list", "--home", tmp_path, "--json").json["rounds"] == []
     assert "round 1 has not opened" in refusal("rounds", "show", 1, "--home", tmp_path)
 
 

@@ -50,7 +50,9 @@ def test_wrong_settings_are_refused(tmp_path: Path, arguments: list[str], senten
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
 def test_a_device_that_is_not_there_is_refused_before_anything_is_deployed(tmp_path: Path) -> None:
     options = ["--preset", "smoke", "--home", tmp_path, "--set", "machine.device=cuda"]
-    assert "device 'cuda': this machine, or this torch, has no CUDA" in refusal("run", *options)
+    assert "machine.device = cuda: this machine, or this torch, has no CUDA" in refusal(
+        "run", *options
+    )
     assert not (tmp_path / "runs").exists()
 
 
@@ -63,9 +65,10 @@ def test_a_device_that_is_not_there_is_refused_before_anything_is_deployed(tmp_p
         (["--preset", "smoke", "--rounds", "0"], "rounds = 0 is not in"),
         (["--preset", "smoke", "--workers", "0"], "machine.workers: Input should be greater"),
         (["--preset", "smoke", "--set", "seed"], "--set seed: must be section.key=value"),
-        (["--preset", "smoke", "--name", "a/b"], "run name 'a/b': letters, digits"),
+        (["--preset", "smoke", "--run", "a/b"], "run name 'a/b': letters, digits"),
         (["--preset", "smoke", "--name", ".."], "run name '..': letters, digits"),
         (["--preset", "smoke", "--name", ""], "run name '': letters, digits"),
+        (["--run", "a", "--name", "b"], "--run a and --name b: they are one; give --run"),
         (["--resume"], "there is no run 'run' in"),
         (["--resume", "--preset", "smoke"], "--resume takes the run's own configuration"),
     ],
@@ -154,7 +157,8 @@ def test_nobody_signs_without_a_readable_journal(tmp_path: Path) -> None:
     journal.write_bytes(b"no journal at all" * 1000)
     said = refusal("run", "--home", tmp_path, "--resume")
     assert said == f"vote journal {journal}: file is not a database"
-    assert succeeds("rounds", "list", "--home", tmp_path, "--json").json == []
+    (one,) = succeeds("rounds", "list", "--home", tmp_path, "--json").json["rounds"]
+    assert one["status"] == "open"
     journal.unlink()
     assert succeeds("run", "--home", tmp_path, "--resume", "--json").json["round"] == 5
 
@@ -182,7 +186,7 @@ def test_a_run_that_is_not_there_is_refused_by_name(home: Path, command: tuple[s
 
 
 def test_one_of_several_runs_has_to_be_named(copy: Path) -> None:
-    succeeds("deploy", "--preset", "smoke", "--home", copy, "--name", "second")
+    succeeds("deploy", "--preset", "smoke", "--home", copy, "--run", "second")
     said = refusal("rounds", "list", "--home", copy)
     assert said.endswith("with --run: run, second")
     succeeds("rounds", "list", "--home", copy, "--run", "second")
@@ -207,7 +211,7 @@ def test_manifests_of_two_runs_that_were_swapped_are_refused_by_both_names(copy:
 def test_a_round_that_has_not_opened_is_refused(home: Path, number: int) -> None:
     for command in ("show", "explain"):
         said = refusal("rounds", command, number, "--home", home)
-        assert said == f"round {number} has not opened (T = 5)"
+        assert said == f"round {number} has not opened; the newest of 5 is 5"
 
 
 @pytest.mark.parametrize("number", ["0", "-1", "4294967296", "one"])
@@ -294,7 +298,7 @@ def test_a_missing_blob_leaves_the_audit_incomplete_and_is_named(copy: Path) -> 
 def ranked_payload(home: Path) -> str:
     """Return the digest of a payload that a decision rests on."""
     shown = succeeds("rounds", "show", first_decided(home), "--home", home, "--json").json
-    return str(shown["ranking"][0]["payload"]).removeprefix("0x")
+    return str(shown["parts"]["aggregation"]["accepted"][0]["payload"]).removeprefix("0x")
 
 
 def test_a_damaged_first_model_is_published_again(tmp_path: Path) -> None:

@@ -52,8 +52,31 @@ def test_cells_are_listed_with_what_they_have_come_to(out: Path) -> None:
     assert listed[0]["head"].startswith("0x")
     assert listed[1]["head"] is None
     assert all(0 <= one["final"] <= 1 for one in listed)
+    assert all(one["current"] for one in listed)
+    table = succeeds("experiment", "list", *SMALL, "--out", out, "--csv").out.splitlines()
+    assert table[0] == "cell,final,head,current"
+    assert [line.split(",")[0] for line in table[1:]] == [CELL, OTHER]
     text = succeeds("experiment", "list", *SMALL, "--out", out, "--seeds", 2).out
     assert "Mini: 2 of 4 cells have their row" in text
+
+
+def test_rows_of_another_version_are_listed_as_such(out: Path, tmp_path: Path) -> None:
+    (tmp_path / "quick").mkdir()
+    rows = [json.loads(line) for line in (out / "quick" / "mini.jsonl").read_text().splitlines()]
+    rows[0]["digest"] = f"0x{'11' * 32}"
+    text = "".join(f"{json.dumps(row)}\n" for row in rows)
+    (tmp_path / "quick" / "mini.jsonl").write_text(text)
+    words = ("experiment", "list", *SMALL, "--out", tmp_path)
+    assert [one["current"] for one in succeeds(*words, "--json").json] == [False, True]
+    people = succeeds(*words).out
+    assert "Mini: 1 of 2 cells have their row" in people
+    assert f"1 rows in {tmp_path}/quick/mini.jsonl are of another version of this" in people
+    # Of more seeds there are cells without a row, and no row is of another version.
+    more = succeeds("experiment", "list", *SMALL, "--out", out, "--seeds", 2)
+    assert [one["current"] for one in succeeds(*words, "--seeds", 2, "--json").json].count(
+        None
+    ) == 2
+    assert "another version" not in more.out
 
 
 def test_a_report_shows_the_figures_of_a_folder(tmp_path: Path) -> None:
@@ -163,8 +186,8 @@ def test_a_cell_that_cannot_exist_stops_all_before_the_first(tmp_path: Path) -> 
     place = tmp_path / "out"
     said = refusal("experiment", "run", wrong, "--out", place)
     assert said == (
-        "experiment wrong: cell CMFL-I, clean: n = 29 trainers are fewer than C = 30 members: the "
-        "ranking cannot fill the next committee (lower committee_rate); protocol.active_rate = "
-        "0.98 fits"
+        "experiment wrong: cell CMFL-I, clean: protocol.committee_rate = 0.5: n = 29 trainers are "
+        "fewer than C = 30 members; the ranking cannot fill the next committee; "
+        "protocol.active_rate = 0.98 fits"
     )
     assert not place.exists()

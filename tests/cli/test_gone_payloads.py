@@ -17,8 +17,10 @@ def test_rounds_say_whose_payload_is_gone_and_the_audit_ends_incomplete(tmp_path
     settings = settings_of("protocol.rounds=2", "machine.keep=accepted")
     succeeds("run", "--preset", "smoke", *settings, *home)
     shown = succeeds("rounds", "show", 1, *home, "--json").json
-    accepted = {row["client"] for row in shown["ranking"] if row["accepted"]}
-    gone = sorted({*shown["trainers"], *shown["committee"]} - accepted)
+    parts = shown["parts"]
+    accepted = {entry["client"] for entry in parts["aggregation"]["accepted"]}
+    active = {entry["client"] for entry in (*parts["updates"], *parts["committee"])}
+    gone = sorted(active - accepted)
     sentence = (
         f"Of 10 payloads {len(gone)} are not kept here, those of clients "
         f"{', '.join(map(str, gone))}: what rests on them can be told, but not checked."

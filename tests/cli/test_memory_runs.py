@@ -10,7 +10,7 @@ from cli.checks.home import checks
 from cli.where import Where
 from ledger.home import Home
 from ledger.protocol.errors import ChainError
-from tests.cli.conftest import SHARED, settings_of, succeeds
+from tests.cli.conftest import SHARED, refusal, settings_of, succeeds
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,6 +26,16 @@ def test_a_memory_run_has_the_head_of_the_chain_whose_id_is_named(tmp_path: Path
     chain = succeeds(*named, tmp_path / "chain").json
     memory = succeeds(*named, tmp_path / "memory", *settings_of("machine.ledger=memory")).json
     assert memory["head"] == chain["head"]
+
+
+def test_a_home_without_a_chain_says_that_its_runs_were_on_none(tmp_path: Path) -> None:
+    succeeds(*SMALLEST, "--home", tmp_path, *settings_of("machine.ledger=memory"))
+    for command in (("rounds", "list"), ("clients", "list"), ("audit",)):
+        said = refusal(*command, "--home", tmp_path)
+        assert said.startswith(f"{tmp_path} has no chain: run ran on the memory ledger")
+    # A run that was on a chain is looked for there.
+    (tmp_path / "runs" / "run" / "config.toml").write_text("[machine]\nledger = 'chain'\n")
+    assert "no such chain file" in refusal("rounds", "list", "--home", tmp_path)
 
 
 def test_doctor_asks_for_no_manifest_of_a_memory_run(tmp_path: Path) -> None:

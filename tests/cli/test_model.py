@@ -85,7 +85,7 @@ def test_data_and_model_may_be_those_of_a_preset(home: Path, exported: Path) -> 
 
 
 def test_a_round_that_made_no_model_is_refused(home: Path, tmp_path: Path) -> None:
-    rows = succeeds("rounds", "list", "--home", home, "--json").json
+    rows = succeeds("rounds", "list", "--home", home, "--json").json["rounds"]
     abandoned = next(row["round"] for row in rows if row["status"] == "abandoned")
     out = tmp_path / "model.safetensors"
     for number in (abandoned, 999):

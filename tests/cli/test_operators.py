@@ -104,7 +104,8 @@ def test_variables_name_the_node_and_the_key(
         address_of(TEST_KEYS[1]),
     )
     assert not (home / "chain.sqlite").exists()
-    assert succeeds("rounds", "list", "--home", home, "--json").json == []
+    (one,) = succeeds("rounds", "list", "--home", home, "--json").json["rounds"]
+    assert (one["round"], one["status"]) == (1, "open")
 
 
 def test_what_deploy_prints_to_go_on_with_is_a_command_that_goes_on(

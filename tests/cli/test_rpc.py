@@ -89,7 +89,8 @@ def portable(value: object) -> object:
     if isinstance(value, list):
         return [portable(entry) for entry in value]
     if isinstance(value, dict):
-        differs = {"block", "record", "incidents", "head"}
+        differs = {"record", "incidents", "incidents_document", "head", "result"}
+        differs |= {"ended", "opened_block", "links", "signature"}
         return {name: portable(entry) for name, entry in value.items() if name not in differs}
     return value
 

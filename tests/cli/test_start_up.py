@@ -27,6 +27,7 @@ COMMANDS = (
     ("clients", "show", "3"),
     ("doctor",),
 )
+CLAIMS = ("runs", "list")
 SCRIPT = """
 import contextlib, io, json, sys
 from cli.application import main
@@ -51,19 +52,25 @@ def played(tmp_path: Path) -> Path:
         assert deployed.play() is not None
         assert isinstance(deployed.around.journal, FileJournal)
         deployed.around.journal.close()
+    # Settings of the machine, which the manifest leaves out: it was made of none.
+    home.run("run").configuration.write_text("[machine]\nworkers = 1\n")
     return home.path
 
 
 def test_commands_that_read_import_neither_torch_nor_accounts_nor_curves(played: Path) -> None:
     ended = subprocess.run(
         [sys.executable, "-c", SCRIPT],
-        input=json.dumps([[*command, "--home", str(played)] for command in COMMANDS]),
+        input=json.dumps([[*command, "--home", str(played)] for command in (CLAIMS, *COMMANDS)]),
         capture_output=True,
         text=True,
         timeout=120,
         check=True,
     )
-    for command, (code, names) in zip(COMMANDS, json.loads(ended.stdout), strict=True):
+    found = json.loads(ended.stdout)
+    code, names = found.pop(0)
+    assert code == 0
+    assert not {*UNWANTED, *ACCOUNTS, "eth"} & set(names), "what runs claim is in their own files"
+    for command, (code, names) in zip(COMMANDS, found, strict=True):
         assert "eth" in names, command  # it did read the chain
         assert not {*UNWANTED, *ACCOUNTS} & set(names), command
         # No blob is there, and no configuration: the doctor has something to say.

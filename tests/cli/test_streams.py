@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -44,7 +45,7 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
 def damaged(home: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Return folders of blobs with which the audit of the one home comes to each verdict."""
     folders = {"passed": home / "blobs"}
-    digest = succeeds("rounds", "list", "--home", home, "--json").json[0]["model"][2:]
+    digest = succeeds("rounds", "list", "--home", home, "--json").json["rounds"][0]["model"][2:]
     for verdict in ("incomplete", "failed"):
         folder = folders[verdict] = tmp_path_factory.mktemp("blobs") / verdict
         shutil.copytree(home / "blobs", folder)
@@ -77,13 +78,14 @@ def test_the_verdict_of_an_audit_stands_if_it_cannot_be_printed(
     assert found == [(code, "", err) for code, _, err in processes]
 
 
-def test_a_terminal_that_lacks_a_character_is_shown_its_code(home: Path) -> None:
-    code, out, err = ended(
-        begun("", "rounds", "list", "--home", home, PYTHONIOENCODING="ascii", COLUMNS="120")
-    )
+def test_a_stream_that_lacks_a_character_is_shown_another_or_its_code(home: Path) -> None:
+    plain = {"PYTHONIOENCODING": "ascii", "COLUMNS": "120"}
+    code, out, err = ended(begun("", "rounds", "list", "--home", home, **plain))
     assert (code, err) == (0, "")
-    assert r"\u2026" in out
+    assert re.search(r"\| 0x[0-9a-f]{8}\.\.\.[0-9a-f]{6} ", out)
     assert out.isascii()
+    code, _, err = ended(begun("", "rounds", "list", "--home", home, "--run", "å…", **plain))
+    assert (code, err) == (2, f"cmfl: there is no deployed run '\\xe5...' in {home}\n")
 
 
 def test_a_command_without_a_verdict_fails_only_where_the_machine_does(home: Path) -> None:

@@ -249,15 +249,18 @@ def test_a_rate_that_is_no_share_is_refused_by_name(name: str, value: str) -> No
         ("machine.workers=257", "machine.workers: Input should be less than or equal to 256"),
         ("malice.members.silent=-1", "malice.members.silent: Input should be greater than"),
         ("malice.malicious_rate=0.3", "malice.malicious_rate is set, but malice.attack is not"),
-        ("training.learning_rate=0", "learning_rate = 0.0: must be above 0"),
-        ("training.learning_rate=nan", "learning_rate = nan: must be above 0"),
-        ("training.learning_rate=1e39", "learning_rate = 1e+39: must be at most 3.40282e+38"),
-        ("training.proximal=1e39", "proximal = 1e+39: must be at most 3.40282e+38 (float32)"),
-        ("training.batch_size=0", "batch_size = 0: must be at least 1"),
+        ("training.learning_rate=0", "training.learning_rate = 0.0: must be above 0"),
+        ("training.learning_rate=nan", "training.learning_rate = nan: must be above 0"),
+        ("training.learning_rate=1e39", "training.learning_rate = 1e+39: must be at most 3.40282"),
+        ("training.proximal=1e39", "training.proximal = 1e+39: must be at most 3.40282e+38"),
+        ("training.batch_size=0", "training.batch_size = 0: must be at least 1"),
         ("training.batch_size=99999999999999999999", "training.batch_size: Input should be less"),
-        ("training.local_steps=0", "local_steps = 0, local_epochs = None: exactly one"),
-        ("training.local_epochs=1", "local_steps = 2, local_epochs = 1: exactly one"),
-        ("training.local_steps=", "local_steps = None, local_epochs = None: exactly one"),
+        (
+            "training.local_steps=0",
+            "training.local_steps = 0, training.local_epochs = None: exactly",
+        ),
+        ("training.local_epochs=1", "training.local_steps = 2, training.local_epochs = 1: exactly"),
+        ("training.local_steps=", "training.local_steps = None, training.local_epochs = None: ex"),
         ("training.path=fast", "training.path: Input should be 'auto', 'plain' or 'lockstep'"),
         ("data.partition.alpha=0", "data.partition.alpha: Input should be greater than 0"),
         ("data.partition.alpha=nan", "data.partition.alpha: Input should be a finite number"),
@@ -310,7 +313,7 @@ def test_a_path_that_is_given_stays_and_auto_is_settled() -> None:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        (["malice.attack=back-gradient", "malice.factor=0"], "'back-gradient' takes 0.01 to 1000"),
+        (["malice.attack=back-gradient", "malice.factor=0"], "factor = 0.0: attack 'back-gr"),
         (["malice.attack=gradient-scaling", "malice.factor=1.5"], "factor = 1.5: attack 'gradie"),
         (["malice.attack=gradient-scaling", "malice.factor=nan"], "factor = nan: attack 'gradie"),
         (["malice.attack=min-max", "malice.factor=1.0"], "factor = 1.0: attack 'min-max' takes no"),
@@ -319,8 +322,41 @@ def test_a_path_that_is_given_stays_and_auto_is_settled() -> None:
 def test_a_factor_that_the_attack_does_not_take_is_refused(
     settings: list[str], sentence: str
 ) -> None:
-    assert sentence in said_of(*settings)
-    load("smoke", settings=(settings[0],))
+    assert f"malice.{sentence}" in said_of(*settings)
+    load("smoke", settings=(settings[0], "malice.malicious_rate=0.3"))
+
+
+def test_an_attack_says_how_many_make_it_and_a_rate_says_which_attack() -> None:
+    sentence = "malice.attack = ipm needs malice.malicious_rate, the share of the clients that"
+    assert sentence in said_of("malice.attack=ipm")
+    assert "= label-flip needs" in said_of("malice.attack=label-flip")
+    assert said_of("malice.malicious_rate=0.3") == (
+        "malice.malicious_rate is set, but malice.attack is not"
+    )
+    # Where a comparison over rates begins; and faults have numbers of their own.
+    begins = load("smoke", settings=("malice.attack=ipm", "malice.malicious_rate=0"))
+    assert (begins.malice.attack, begins.malice.malicious_rate) == ("ipm", 0.0)
+    assert checked(begins.model_dump(exclude_none=True)) == begins
+    load("smoke", settings=("malice.members.silent=1",))
+
+
+@pytest.mark.parametrize(
+    ("setting", "sentence"),
+    [
+        ("protocol.rounds=0", "protocol.rounds = 0 is not in [1, 4294967295]"),
+        ("protocol.strategy=4", "protocol.strategy = 4 is none of 1, 2, 3"),
+        ("protocol.server_rate=0", "protocol.server_rate = 0.0 is not a positive number"),
+        ("protocol.committee_rate=0.2", "protocol.committee_rate = 0.2: the committee has C = 2"),
+        ("protocol.committee_rate=0.6", "protocol.committee_rate = 0.6: n = 4 trainers are"),
+        ("protocol.threshold=spread", "protocol.threshold = spread: strategy 1 has no threshold"),
+        ("protocol.reference=travel", "protocol.reference = travel goes with distance ="),
+        ("malice.attack=huge", "malice.attack: unknown attack 'huge'; known are gradient-scaling"),
+        ("malice.members.late=1", "malice.members: unknown member fault 'late'; known are false"),
+        ("malice.trainers.grinding=1", "malice.trainers: unknown trainer fault 'grinding'"),
+    ],
+)
+def test_what_is_refused_is_named_as_the_file_has_it(setting: str, sentence: str) -> None:
+    assert said_of(setting).startswith(sentence)
 
 
 @pytest.mark.parametrize(

@@ -275,7 +275,7 @@ def test_too_many_silent_members_only_cost_the_round(player: Player) -> None:
             continue
         event = played.abandoned(row.round)
         assert event is not None
-        assert (row.accepted, row.views) == ((), (0, 0))
+        assert (row.accepted, row.views) == ((), None)
         assert model_after(played, row.round) == model_before(played, row.round)
         assert event.next_committee == drawn_committee(event.next_seed, 12, 4, ())
         opened, ended = block_of_opening(played, row.round), block_of_end(played, row.round)
@@ -399,7 +399,7 @@ def test_rows_say_what_chain_and_blobs_say(player: Player) -> None:
         event = played.decided(row.round)
         accepted = event.accepted if event else ()
         assert (row.served, row.trained, row.accepted) == (committee, trained, accepted)
-        assert row.views == (tuple(view + 1 for view in event.views) if event else (0, 0))
+        assert row.views == (event.views if event else None)
         counts = (row.malicious_trained, row.malicious_served, row.malicious_accepted)
         assert counts == tuple(
             len(malicious.intersection(those)) for those in (trained, committee, accepted)

@@ -9,22 +9,22 @@ import subprocess
 import sys
 import time
 import urllib.request
-from typing import TYPE_CHECKING
+from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
+from cli.demo import MOST_PORTS, Work, _steps, free_port
 from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.protocol.errors import ConfigurationError
 from tests.e2e.sessions import PATIENCE_SECONDS, start
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 METHODS = ("CMFL, strategy I", "CMFL, strategy II", "CMFL, strategy III")
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("processes")]
 
 
-def free_port() -> int:
+def unused_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         number: int = probe.getsockname()[1]
@@ -43,7 +43,7 @@ def demo(home: Path, port: int, seeds: int = 1) -> subprocess.CompletedProcess[s
 
 
 def test_the_demo_runs_audits_compares_and_serves(tmp_path: Path) -> None:
-    home, port = tmp_path / "demo", free_port()
+    home, port = tmp_path / "demo", unused_port()
     left_over = home / "seed7"
     left_over.mkdir(parents=True)
     (home / "made-by-cmfl-demo").touch()
@@ -51,6 +51,10 @@ def test_the_demo_runs_audits_compares_and_serves(tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stderr
     for row in ("FedAvg, 30 clients", "FedAvg, 18 clients", *METHODS):
         assert f"│ {row} " in ended.stdout
+    # Two seeds, clean and attacked, two rounds each: of three methods on the ledger, of two beside.
+    said = " ".join(ended.stdout.split())
+    assert "24 rounds are recorded and audited; to compare with, 16 of FedAvg are" in said
+    assert "II is the paper's for clients that are all honest" in said
     assert "mean ± standard error over 2 seeds" in ended.stdout
     assert "PASSED: all ten steps hold for all 2 rounds" in ended.stdout
     assert "12 of 12 runs on the ledger pass their audit." in ended.stdout
@@ -58,8 +62,30 @@ def test_the_demo_runs_audits_compares_and_serves(tmp_path: Path) -> None:
     assert not left_over.exists(), "a demo's own folder is made anew"
 
 
+def test_the_readme_counts_the_rounds_that_the_demo_counts() -> None:
+    steps = _steps(seeds=4, rounds=40)
+    assert steps == {Work.RECORDED: 960, Work.AVERAGED: 640, Work.AUDITED: 24}
+    readme = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+    assert f"make demo    # {steps[Work.RECORDED]} rounds" in readme
+
+
+def test_a_demo_takes_the_next_port_that_is_free() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        found = free_port(port)
+        assert port < found < port + MOST_PORTS
+        with (
+            patch("cli.demo.port_is_taken", lambda _: True),
+            pytest.raises(ConfigurationError, match=f"--port {port}: somebody listens there"),
+        ):
+            free_port(port)
+    assert free_port(port) == port
+
+
 def test_an_interrupt_ends_the_demo_and_all_its_processes(tmp_path: Path) -> None:
-    options = ("--home", str(tmp_path / "demo"), "--seeds", "2", "--port", str(free_port()))
+    options = ("--home", str(tmp_path / "demo"), "--seeds", "2", "--port", str(unused_port()))
     running = start(["demo", *options], PYTHONUNBUFFERED="1")
     chains = (tmp_path / "demo" / "chain.sqlite", tmp_path / "demo" / "seed1" / "chain.sqlite")
     deadline = time.monotonic() + PATIENCE_SECONDS
@@ -77,7 +103,7 @@ def test_an_interrupt_ends_the_demo_and_all_its_processes(tmp_path: Path) -> Non
 
 def test_a_folder_that_no_demo_made_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
-    refused = demo(tmp_path, free_port())
+    refused = demo(tmp_path, unused_port())
     assert refused.returncode == 2
     assert "was not made by a demo" in refused.stderr
     assert (tmp_path / "thesis.txt").read_text() == "years of work"

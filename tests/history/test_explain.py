@@ -5,19 +5,27 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ledger.audit.explain import explain_round
-from ledger.audit.history import RoundHistory, RoundStatus, read_round
+from ledger.chain.contract.committee_ledger import RoundOpening
+from ledger.chain.contract.events import Recorded
+from ledger.history.documents import NO_DOCUMENTS, Documents
+from ledger.history.explain import explain_round
+from ledger.history.recorded import RecordedHistory
+from ledger.history.round import Course, Round
+from ledger.protocol.closing import MinedCommitment
 from ledger.protocol.documents.incidents import Incident, Incidents
 from ledger.protocol.documents.record import Dropout, RefusedScores, RoundRecord, UsableUpdate
 from ledger.protocol.encoding import float_bits, keccak256, ranking_word, sha256
-from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
+from ledger.protocol.inputs import Participants
+from ledger.protocol.ledger_state import ClientBanned, RoundAbandoned, RoundDecided, deployment_of
 from ledger.protocol.types import (
+    Address,
     ClientId,
     Digest,
     DropoutReason,
     IncidentKind,
     Phase,
     RefusalReason,
+    RegisteredClient,
     Scores,
     SignedScores,
 )
@@ -79,25 +87,33 @@ DECIDED = RoundDecided(
     next_seed=NOTHING,
     head=NOTHING,
 )
-HISTORY = RoundHistory(
-    round=2,
-    status=RoundStatus.DECIDED,
-    seed=keccak256(b"a seed"),
-    committee=COMMITTEE,
-    trainers=TRAINERS,
-    empty_seats=(ClientId(10),),
-    commitments=dict.fromkeys([*TRAINERS, ClientId(6), ClientId(7), ClientId(9)], NOTHING),
-    decided=DECIDED,
-    abandoned=None,
-    banned=(ClientId(5),),
-    ended=None,
-    record=RECORD,
-    incidents=INCIDENTS,
+DOCUMENTS = Documents(RECORD, INCIDENTS, names_incidents=True)
+REGISTRY = tuple(
+    RegisteredClient(Address(bytes(20)), 1, banned_in=1 if client == 10 else 0)
+    for client in range(PARAMETERS.clients)
 )
+SIZES, _ = deployment_of(PARAMETERS, NOTHING, REGISTRY, NOTHING)
+COMMITTED = [*TRAINERS, ClientId(6), ClientId(7), ClientId(9)]
+
+
+def ended_with(event: RoundDecided | RoundAbandoned | None, *late: int) -> Round:
+    """Return round 2, opened in block 5, whose window of 3 blocks takes what came in block 6."""
+    came = [MinedCommitment(6, client, NOTHING) for client in COMMITTED]
+    came += [MinedCommitment(9, ClientId(client), NOTHING) for client in late]
+    ended = None if event is None else Recorded(event, 12, bytes(32), bytes(32), 0)
+    banned = Recorded(ClientBanned(2, ClientId(5), NOTHING), 7, bytes(32), bytes(32), 0)
+    opening = RoundOpening(2, COMMITTEE, keccak256(b"a seed"), 5)
+    one = Round(opening, SIZES, REGISTRY, ended, Course(tuple(came), (banned,)))
+    # Who is sampled is a matter of other tests.
+    vars(one)["participants"] = Participants(COMMITTEE, TRAINERS, frozenset({ClientId(10)}))
+    return one
+
+
+HISTORY = ended_with(DECIDED)
 
 
 def test_explains_a_decided_round_by_pencil() -> None:
-    assert explain_round(HISTORY, document_of(PARAMETERS, NOTHING)) == [
+    assert explain_round(HISTORY, DOCUMENTS, document_of(PARAMETERS, NOTHING)) == [
         "Round 2 was decided, with 5 trainers and 4 members.",
         "Trainers are 0, 1, 2, 3, 4; members are 6, 7, 8, 10.",
         "Banned, so that their seats are empty: 10.",
@@ -127,9 +143,9 @@ def test_explains_a_decided_round_by_pencil() -> None:
 
 
 def rule(settings: dict[str, Any], **changes: Any) -> str:
-    history = replace(HISTORY, decided=replace(DECIDED, **changes))
+    one = ended_with(replace(DECIDED, **changes))
     document = document_of(replace(PARAMETERS, **settings), NOTHING)
-    return next(line for line in explain_round(history, document) if "ranked by" in line)
+    return next(line for line in explain_round(one, DOCUMENTS, document) if "ranked by" in line)
 
 
 def test_says_what_the_rule_of_the_cut_off_was() -> None:
@@ -155,20 +171,20 @@ def test_says_along_the_travel_from_the_round_on_in_which_there_is_one() -> None
 
 
 def test_leaves_out_what_only_the_configuration_says() -> None:
-    lines = explain_round(HISTORY, None)
+    lines = explain_round(HISTORY, DOCUMENTS, None)
     assert "4 trainers were ranked by their distances to the members; 2 were accepted." in lines
     assert not any("are needed" in line for line in lines)
 
 
 def test_says_so_if_the_record_is_missing() -> None:
-    lines = explain_round(replace(HISTORY, record=None, incidents=None), None)
+    lines = explain_round(HISTORY, Documents(names_incidents=True), None)
     assert sum("record is missing" in line for line in lines) == 1
     assert not any("Whoever sent" in line for line in lines)
 
 
 def test_names_members_whose_scores_are_not_recorded() -> None:
     record = replace(RECORD, refused=(RefusedScores(signed(6), RefusalReason.TWO_VECTORS),) * 2)
-    lines = explain_round(replace(HISTORY, record=record), None)
+    lines = explain_round(HISTORY, replace(DOCUMENTS, record=record), None)
     assert "No scores are recorded of 7." in lines
     twice = "The scores of member 6 were left out: it signed two different vectors."
     assert lines.count(twice) == 1
@@ -176,21 +192,26 @@ def test_names_members_whose_scores_are_not_recorded() -> None:
 
 def test_explains_rounds_without_a_decision() -> None:
     abandoned = RoundAbandoned(2, (ClientId(1), ClientId(2), ClientId(3)), NOTHING, NOTHING)
-    ended = replace(HISTORY, status=RoundStatus.ABANDONED, decided=None, abandoned=abandoned)
-    lines = explain_round(ended, None)
+    lines = explain_round(ended_with(abandoned), NO_DOCUMENTS, None)
     assert lines[0] == "Round 2, with 5 trainers and 4 members, was abandoned at its deadline."
     assert lines[-1].endswith("drew a new committee: 1, 2, 3.")
-    waiting = replace(HISTORY, status=RoundStatus.OPEN, decided=None, record=None)
-    assert explain_round(waiting, None)[0] == "Round 2 is open, with 5 trainers and 4 members."
+    waiting = explain_round(ended_with(None), NO_DOCUMENTS, None)
+    assert waiting[0] == "Round 2 is open, with 5 trainers and 4 members."
+
+
+def test_says_who_committed_too_late() -> None:
+    lines = explain_round(ended_with(None, 8), NO_DOCUMENTS, None)
+    assert "7 of 8 of them committed to an update." in lines
+    assert "8 committed after the closing block, to no effect." in lines
+    assert not any("No commitment came" in line for line in lines)
 
 
 def test_explains_every_round_of_a_run(honest: Run) -> None:
-    sizes = honest.ledger.deployment()
+    history = RecordedHistory.of(honest.ledger, honest.blobs)
     for number in range(1, 6):
-        history = read_round(honest.ledger, sizes, number, honest.blobs)
-        assert history is not None
-        lines = explain_round(history, honest.document)
+        one = history.round(number)
+        assert one is not None
+        lines = explain_round(one, history.documents(one), honest.document)
         assert lines[0].startswith(f"Round {number}")
-    history = read_round(honest.ledger, sizes, 2, honest.blobs)
-    assert history is not None
-    assert any("signed a wrong request." in line for line in explain_round(history, None))
+        if number == 2:
+            assert any("signed a wrong request." in line for line in lines)

@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.audit.history import RoundStatus, read_record, read_round, read_run
-from ledger.audit.participation import client_rounds, ended_rounds, participation
 from ledger.blobs.store import MemoryBlobs
 from ledger.chain.contract.committee_ledger import RoundOpening
 from ledger.chain.ports import NotServedError
+from ledger.history.documents import Documents, gone_payloads, read_documents, read_run
+from ledger.history.participation import Outcome, Role, Scores, participation_of, participations
+from ledger.history.recorded import RecordedHistory
+from ledger.history.round import Round
+from ledger.history.status import RoundStatus
 from ledger.protocol.encoding import commitment_of, sha256
-from ledger.protocol.types import ClientId, DropoutReason, IncidentKind
+from ledger.protocol.types import ClientId, Digest, DropoutReason, IncidentKind, Phase
 from tests.audit.blobs import ChangedBlobs
 from tests.audit.forged_chain import forged
 from tests.audit.runs import PARAMETERS, Deviation, Run
@@ -20,67 +23,70 @@ from tests.audit.runs import PARAMETERS, Deviation, Run
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ledger.audit.history import RoundHistory
+
+def history_of(run: Run) -> RecordedHistory:
+    return RecordedHistory.of(run.ledger, run.blobs)
 
 
-def round_of(run: Run, number: int) -> RoundHistory:
-    history = read_round(run.ledger, run.ledger.deployment(), number, run.blobs)
-    assert history is not None
-    return history
+def round_of(run: Run, number: int) -> tuple[Round, Documents]:
+    history = history_of(run)
+    one = history.round(number)
+    assert one is not None
+    return one, history.documents(one)
 
 
 def test_tells_a_decided_round(honest: Run) -> None:
-    history = round_of(honest, 1)
-    assert (history.round, history.status) == (1, RoundStatus.DECIDED)
-    assert history.record is not None
-    assert history.decided is not None
-    assert history.ended is not None
-    assert len(history.trainers) == PARAMETERS.trainers
+    one, documents = round_of(honest, 1)
+    assert (one.round, one.status) == (1, RoundStatus.DECIDED)
+    assert documents.record is not None
+    assert one.decided is not None
+    assert one.ended is not None
+    assert len(one.trainers) == PARAMETERS.trainers
     malformed = next(
-        d for d in history.record.dropouts if d.reason is DropoutReason.PAYLOAD_MALFORMED
+        d for d in documents.record.dropouts if d.reason is DropoutReason.PAYLOAD_MALFORMED
     )
-    assert history.payloads[malformed.client] == malformed.payload
-    for client, payload in history.payloads.items():
-        assert history.commitments[client] == commitment_of(client, payload)
+    assert documents.payloads[malformed.client] == malformed.payload
+    for client, payload in documents.payloads.items():
+        assert one.commitments[client] == commitment_of(client, payload)
 
 
 def test_tells_what_went_wrong_while_voting(honest: Run) -> None:
-    incidents = round_of(honest, 2).incidents
-    assert incidents is not None
-    assert [incident.kind for incident in incidents.incidents] == [IncidentKind.WRONG_PROPOSAL]
-    assert round_of(honest, 1).incidents is None, "there was none"
+    _, documents = round_of(honest, 2)
+    assert [one.kind for one in documents.told_incidents] == [IncidentKind.WRONG_PROPOSAL]
+    assert round_of(honest, 1)[1].incidents is None, "there was none"
 
 
 def test_tells_an_abandoned_round_and_its_bans(honest: Run) -> None:
-    history = round_of(honest, 3)
-    assert (history.status, history.decided, history.record) == (RoundStatus.ABANDONED, None, None)
-    assert history.abandoned is not None
-    assert history.banned == (history.committee[0],)
-    assert history.payloads == {}
+    one, documents = round_of(honest, 3)
+    assert (one.status, one.decided, documents.record) == (RoundStatus.ABANDONED, None, None)
+    assert one.abandoned is not None
+    assert one.banned == (one.committee[0],)
+    assert documents.payloads == {}
 
 
 def test_samples_without_the_banned_and_knows_empty_seats(honest: Run) -> None:
     banned = {ban.client for ban in honest.ledger.bans()}
-    history = round_of(honest, 5)
+    one, _ = round_of(honest, 5)
     assert len(banned) == 2
-    assert not banned.intersection(history.trainers)
-    assert history.empty_seats == tuple(c for c in history.committee if c in banned)
-    assert len(history.empty_seats) == 1
-    assert round_of(honest, 4).empty_seats == ()
+    assert not banned.intersection(one.trainers)
+    assert one.empty_seats == tuple(c for c in one.committee if c in banned)
+    assert len(one.empty_seats) == 1
+    assert round_of(honest, 4)[0].empty_seats == ()
 
 
 def test_tells_an_open_round_and_none_that_has_not_opened(tmp_path: Path) -> None:
     run = Run.opened(tmp_path)
     with run.chain:
-        sizes = run.ledger.deployment()
-        history = read_round(run.ledger, sizes, 1)
-        assert history is not None
-        assert (history.status, history.ended) == (RoundStatus.OPEN, None)
-        assert read_round(run.ledger, sizes, 2) is None
+        history = history_of(run)
+        one = history.round(1)
+        assert one is not None
+        assert (one.status, one.ended, history.newest()) == (RoundStatus.OPEN, None, 1)
+        assert history.round(2) is None
 
 
 def test_there_is_no_round_after_the_last(honest: Run) -> None:
-    assert read_round(honest.ledger, honest.ledger.deployment(), 6) is None
+    assert history_of(honest).round(6) is None
+    assert history_of(honest).newest() == 5
 
 
 def test_a_ledger_that_drew_no_committee_has_no_further_round(
@@ -88,63 +94,119 @@ def test_a_ledger_that_drew_no_committee_has_no_further_round(
 ) -> None:
     short = RoundOpening(5, (ClientId(1),), sha256(b"a seed"), 9)
     monkeypatch.setattr(honest.ledger, "opening", lambda _round, _block: short)
-    assert read_round(honest.ledger, honest.ledger.deployment(), 5) is None
+    assert history_of(honest).round(5) is None
+
+
+def test_the_rounds_of_a_range_are_those_that_are_read_one_by_one(honest: Run) -> None:
+    history = history_of(honest)
+    for one in history.rounds(1, 5):
+        alone = history.round(one.round)
+        assert alone is not None
+        assert (alone.opening, alone.ended, alone.registry) == (
+            one.opening,
+            one.ended,
+            one.registry,
+        )
+        with pytest.raises(ValueError, match="only the opening and the end were read"):
+            one.commitments  # noqa: B018 - the access is what is tried
 
 
 def test_documents_that_are_missing_or_bogus_are_none(honest: Run) -> None:
     event = honest.outcome(2)
     gone = ChangedBlobs(honest.blobs, {event.record: None, event.incidents: b"nothing"})
-    history = read_round(honest.ledger, honest.ledger.deployment(), 2, gone)
-    assert history is not None
-    assert (history.record, history.incidents) == (None, None)
-    assert read_record(MemoryBlobs(), event.record) is None
+    one, whole = round_of(honest, 2)
+    documents = read_documents(gone, one)
+    assert (documents.record, documents.incidents) == (None, None)
+    assert whole.has_incidents
+    assert not documents.has_incidents
     assert read_run(MemoryBlobs(), event.record) is None
     assert read_run(honest.blobs, honest.ledger.deployment().config) == honest.document
+
+
+def test_a_record_of_another_round_is_none(honest: Run) -> None:
+    one, _ = round_of(honest, 1)
+    other = honest.blobs.get(honest.outcome(2).record)
+    assert one.decided is not None
+    swapped = ChangedBlobs(honest.blobs, {one.decided.record: other})
+    assert read_documents(swapped, one).record is None
 
 
 def test_incidents_of_other_inputs_are_none(tmp_path: Path) -> None:
     run = Run.opened(tmp_path)
     with run.chain:
         run.play(Deviation(incidents_blob=lambda _, run: run.incidents_of(sha256(b"others"))))
-        assert round_of(run, 1).incidents is None
+        assert round_of(run, 1)[1].incidents is None
+
+
+def test_payloads_that_are_gone_are_named(honest: Run) -> None:
+    _, documents = round_of(honest, 1)
+    assert gone_payloads(documents, honest.blobs) == ()
+    client, payload = next(iter(sorted(documents.payloads.items())))
+    without = ChangedBlobs(honest.blobs, {payload: None})
+    assert gone_payloads(documents, without) == (client,)
+
+
+def test_tells_what_each_client_was_in_a_round(honest: Run) -> None:
+    one, documents = round_of(honest, 2)
+    assert one.decided is not None
+    assert documents.record is not None
+    parts = {part.client: part for part in participations(one, documents)}
+    assert parts.keys() == {*one.trainers, *one.committee}
+    for client, part in parts.items():
+        assert participation_of(one, documents, client) == part
+        assert (part.role is Role.MEMBER) == (client in one.committee)
+        assert part.committed == (client in one.counted)
+        assert (part.outcome is Outcome.ACCEPTED) == (client in one.decided.accepted)
+    for phase, primary, bits in zip(Phase, one.decided.primaries, one.decided.signers, strict=True):
+        assert phase in parts[primary].primary_of
+        voters = {c for place, c in enumerate(one.committee) if bits >> place & 1} | {primary}
+        assert voters == {c for c, part in parts.items() if phase in part.voted}
+    counted = {signed.scores.member for signed in documents.record.scores}
+    assert counted == {c for c, part in parts.items() if part.scores is Scores.COUNTED}
+    nobody = next(c for c in range(PARAMETERS.clients) if c not in parts)
+    assert participation_of(one, documents, ClientId(nobody)) is None
 
 
 def test_counts_what_each_client_did(honest: Run) -> None:
-    ended = ended_rounds(honest.ledger)
-    counts = participation(honest.ledger, ended)
-    assert [entry.client for entry in counts] == list(range(PARAMETERS.clients))
-    assert sum(entry.served for entry in counts) == 5 * PARAMETERS.members
-    assert sum(entry.trained for entry in counts) == 5 + 7 + 6 + 7
-    assert [e.banned_in_round for e in counts if e.banned_in_round is not None] == [3, 4]
-    assert counts[0].as_dict()["samples"] == 10
-    for entry in counts:
-        rows = client_rounds(ended, entry.client)
-        assert sum(row.role == "member" for row in rows) == entry.served
-        assert sum(row.accepted for row in rows) == entry.accepted
-        assert all(set(row.as_dict()) >= {"round", "role", "rank"} for row in rows)
+    history = history_of(honest)
+    tally = history.tally()
+    assert (tally.rounds, tally.records_missing) == (5, 0)
+    assert len(tally.clients) == PARAMETERS.clients
+    assert sum(one.served for one in tally.clients) == 5 * PARAMETERS.members - 1, "an empty seat"
+    assert sum(one.ranked for one in tally.clients) == 5 + 7 + 6 + 7
+    assert sum(one.sampled for one in tally.clients) == 5 * PARAMETERS.trainers
+    assert [c.banned_in for c in history.registered() if c.banned_in] == [3, 4]
+    for client, counts in enumerate(tally.clients):
+        parts = [
+            participation_of(one, history.documents(one), ClientId(client))
+            for one in history.rounds(1, 5)
+        ]
+        assert sum(part is not None and part.served for part in parts) == counts.served
+        assert sum(part is not None and part.rank is not None for part in parts) == counts.ranked
+    assert history.tally() == tally, "what was kept is counted once"
+
+
+def test_a_record_that_comes_back_is_counted_then(honest: Run) -> None:
+    missing = honest.outcome(2).record
+    lost: dict[Digest, bytes | None] = {missing: None}
+    history = RecordedHistory.of(honest.ledger, ChangedBlobs(honest.blobs, lost))
+    before = history.tally()
+    assert (before.rounds, before.records_missing) == (5, 1)
+    assert history.tally() == before
+    del lost[missing]
+    assert history.tally() == history_of(honest).tally()
 
 
 def test_a_node_that_gives_rounds_but_not_their_clients_is_not_believed(honest: Run) -> None:
     """One that lags behind between two answers has the later rounds and not the registrations."""
-    ended = ended_rounds(honest.ledger)
     silent = forged(honest.ledger, logs_of=lambda _logs: [])
     with pytest.raises(NotServedError, match="they are not whole"):
-        participation(silent, ended)
+        RecordedHistory.of(silent, honest.blobs).registered()
 
 
 def test_events_of_no_round_are_passed_over(honest: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole, ended = round_of(honest, 1), ended_rounds(honest.ledger)
-    of_round, outcomes = honest.ledger.round_events, honest.ledger.outcomes
+    whole = round_of(honest, 1)
+    of_round = honest.ledger.round_events
     first = honest.ledger.events(0, honest.chain.head().number)[:2]
     monkeypatch.setattr(honest.ledger, "round_events", lambda *args: [*first, *of_round(*args)])
-    monkeypatch.setattr(honest.ledger, "outcomes", lambda **how: [*first, *outcomes(**how)])
     assert round_of(honest, 1) == whole
-    assert ended_rounds(honest.ledger) == ended
-
-
-def test_a_ledger_that_has_not_opened_has_no_rounds(
-    honest: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(honest.ledger, "opening", lambda _round: None)
-    monkeypatch.setattr(honest.ledger, "outcomes", lambda **_: [])
-    assert ended_rounds(honest.ledger) == []

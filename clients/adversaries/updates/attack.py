@@ -141,12 +141,12 @@ def factor_for(attack: str, factor: Factor | None, parameters: AttackParameters)
     given = parameters.factor
     if factor is None:
         if given is not None:
-            raise ConfigurationError(f"factor = {given}: attack {attack!r} takes none")
+            raise ConfigurationError(f"malice.factor = {given}: attack {attack!r} takes none")
         return NO_FACTOR
     if given is None:
         return factor.usual
     if not factor.least <= given <= factor.most:
         raise ConfigurationError(
-            f"factor = {given}: attack {attack!r} takes {factor.least:g} to {factor.most:g}"
+            f"malice.factor = {given}: attack {attack!r} takes {factor.least:g} to {factor.most:g}"
         )
     return given

@@ -59,7 +59,7 @@ def dirichlet_shares(
         ConfigurationError: more clients than data, or an alpha that is not above 0.
     """
     if not (math.isfinite(alpha) and alpha > 0):
-        raise ConfigurationError(f"alpha = {alpha}: must be finite and above 0")
+        raise ConfigurationError(f"data.partition.alpha = {alpha}: must be finite and above 0")
     require_enough(len(labels), clients, minimum)
     shares: list[list[int]] = [[] for _ in range(clients)]
     for label in np.unique(labels):

@@ -69,7 +69,7 @@ def require_enough(samples: int, clients: int, minimum: int = 1) -> None:
         ConfigurationError: no clients, or too many of them.
     """
     if clients < 1:
-        raise ConfigurationError(f"clients = {clients}: at least 1 is needed")
+        raise ConfigurationError(f"protocol.clients = {clients}: at least 1 is needed")
     if clients * minimum > samples:
         raise ConfigurationError(
             f"more clients than data: {clients} clients with at least {minimum} training "

@@ -236,7 +236,7 @@ def test_a_folder_without_the_file_is_named(tmp_path: Path) -> None:
         (("clients=297", "active_rate=0.2", "committee_rate=0.5"), "active_rate = 0.202 fits"),
         (
             ("clients=60", "active_rate=0.05"),
-            "at least 3 (K = 60, 3 active, committee_ppm = 400000",
+            "protocol.committee_rate = 0.4: the committee has C = 1 members, and needs at least 3",
         ),
         (("clients=60", "active_rate=0.05"), "active_rate = 0.12 fits"),
         (("clients=3000", "active_rate=0.2"), "bound of 160; protocol.active_rate = 0.1337 fits"),

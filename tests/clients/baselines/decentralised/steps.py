@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clients.configuration import EvaluationSection
 from clients.datasets.federated import DataForm, FederatedData, Samples
 from clients.engine.evaluating import FinishedEvaluation
 from clients.engine.port import Engine, Evaluation, TrainedUpdate
 from clients.engine.updates import payload_of
 from clients.runs.metrics import Gauge
+from clients.sections import EvaluationSection
 from ledger.protocol.rules.distance.rule import plain_distances
 from ledger.protocol.types import ClientId
 

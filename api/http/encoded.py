@@ -1,0 +1,99 @@
+"""An answer as bytes: its tag, its compressed form, and what is sent to whom.
+
+The compressed form is other bytes, so it has a tag of its own; a client may name either.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+IMMUTABLE = "public, max-age=31536000, immutable"
+CHANGING = "no-cache"
+WORTH_COMPRESSING = 1_024
+"""Fewer bytes fit into one packet anyhow."""
+
+_MAX_HEADER = 4_096
+_GZIP = re.compile(
+    r"(?:^|,)\s*(?:gzip|\*)\s*(?:;\s*q=(?P<weight>[0-9.]{1,5})\s*)?(?=,|$)", re.IGNORECASE
+)
+_ZIPPED = "-gzip"
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """An answer's bytes.
+
+    Attributes:
+        body: plain.
+        immutable: whether they are their URL's for ever.
+        media_type: of the body.
+    """
+
+    body: bytes
+    immutable: bool
+    media_type: str = "application/json"
+
+    @cached_property
+    def tag(self) -> str:
+        """The entity tag of the plain bytes, without W/."""
+        return f'"{hashlib.sha256(self.body).hexdigest()[:32]}"'
+
+    @cached_property
+    def zipped(self) -> bytes:
+        """The bytes compressed, the same whenever that is done."""
+        return gzip.compress(self.body, compresslevel=5, mtime=0)
+
+    def answer_to(
+        self, if_none_match: str | None, accept_encoding: str | None
+    ) -> tuple[int, dict[str, str], bytes]:
+        """Return status, headers and body for a request.
+
+        Args:
+            if_none_match: the request's header.
+            accept_encoding: the request's header.
+        """
+        zips = len(self.body) >= WORTH_COMPRESSING and takes_gzip(accept_encoding)
+        tag = f'{self.tag[:-1]}{_ZIPPED}"' if zips else self.tag
+        headers = {
+            "ETag": tag if self.immutable else f"W/{tag}",
+            "Cache-Control": IMMUTABLE if self.immutable else CHANGING,
+            "Vary": "Accept-Encoding",
+            "X-Content-Type-Options": "nosniff",
+        }
+        if is_known(if_none_match, self.tag):
+            return 304, headers, b""
+        body = self.zipped if zips else self.body
+        headers |= {"Content-Type": self.media_type, "Content-Length": str(len(body))}
+        return 200, headers | ({"Content-Encoding": "gzip"} if zips else {}), body
+
+
+def is_known(if_none_match: str | None, tag: str) -> bool:
+    """Say whether a client has these bytes, by the weak comparison of RFC 9110, 13.1.2.
+
+    Args:
+        if_none_match: the header's value; one that is too long is taken for absent.
+        tag: the entity tag of the plain bytes, without W/; that of the compressed ones will do.
+    """
+    if if_none_match is None or len(if_none_match) > _MAX_HEADER:
+        return False
+    known = [part.strip().removeprefix("W/") for part in if_none_match.split(",")]
+    return if_none_match.strip() == "*" or tag in {one.replace(f'{_ZIPPED}"', '"') for one in known}
+
+
+def takes_gzip(accept_encoding: str | None) -> bool:
+    """Say whether a client takes gzip.
+
+    Args:
+        accept_encoding: the header's value; one that is too long is taken for absent.
+    """
+    if accept_encoding is None or len(accept_encoding) > _MAX_HEADER:
+        return False
+    found = _GZIP.search(accept_encoding)
+    if found is None:
+        return False
+    weight = found["weight"]
+    return weight is None or weight.strip("0.") != ""

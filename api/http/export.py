@@ -1,0 +1,179 @@
+"""Whole lists as CSV, JSON lines or Parquet: all pages, one after the other, as one file.
+
+What is exported is as of the block in `X-As-Of-Block`. A file of a thousand pages never stands in
+memory whole.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import Query
+from fastapi.responses import StreamingResponse
+
+from api.http.problems import FORMAT_NOT_SERVED, ProblemError
+from ledger.chain.ports import NotServedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from starlette.responses import Response
+
+    from api.reading import Reading
+    from ledger.history.facts.tables import Cell, Table
+    from ledger.history.facts.words import Facts
+
+PAGE = 100
+"""Entries that are read at once."""
+
+
+class Format(StrEnum):
+    """How a list is answered."""
+
+    JSON = "json"
+    JSONL = "jsonl"
+    CSV = "csv"
+    PARQUET = "parquet"
+
+
+FormatQuery = Annotated[
+    Format,
+    Query(
+        description="`json` for a page; `csv`, `jsonl`, `parquet` for the whole list in flat rows, "
+        "without `cursor` and `limit`",
+        examples=["csv"],
+    ),
+]
+MEDIA_TYPES = {
+    Format.JSONL: "application/jsonl",
+    Format.CSV: "text/csv; charset=utf-8",
+    Format.PARQUET: "application/vnd.apache.parquet",
+}
+
+
+def exported(
+    reading: Reading, table: Table, kind: Format, page: Callable[[str | None], Facts]
+) -> Response:
+    """Return a whole list as a file.
+
+    Args:
+        reading: as of which block.
+        table: how entries become rows.
+        kind: not JSON, which is answered page by page.
+        page: reads the page that a cursor begins.
+
+    Raises:
+        ProblemError: Parquet, and the service has no library that writes it.
+    """
+    first = page(None)  # what is refused is refused before the first byte
+    writers = {Format.JSONL: _json_lines, Format.CSV: _csv, Format.PARQUET: _parquet}
+    rows = _rows(reading, table, first, page)
+    headers = {
+        "Cache-Control": "no-store",
+        "Content-Disposition": f'attachment; filename="{table.name}.{kind}"',
+        "X-As-Of-Block": f"{reading.as_of['number']} {reading.as_of['hash']}",
+        "X-Content-Type-Options": "nosniff",
+    }
+    return StreamingResponse(
+        writers[kind](table, rows), headers=headers, media_type=MEDIA_TYPES[kind]
+    )
+
+
+def _rows(
+    reading: Reading, table: Table, first: Facts, page: Callable[[str | None], Facts]
+) -> Iterator[list[dict[str, Cell]]]:
+    """Yield the rows of each page.
+
+    Raises:
+        NotServedError: the chain was reorganised meanwhile: what is sent ends in the middle.
+    """
+    facts = first
+    while True:
+        yield table.rows(facts)
+        if facts["next_cursor"] is None:
+            break
+        facts = page(facts["next_cursor"])
+    if not reading.now.is_unmoved():
+        raise NotServedError("the chain was reorganised while it was read")
+
+
+def _json_lines(_: Table, pages: Iterator[list[dict[str, Cell]]]) -> Iterator[bytes]:
+    for rows in pages:
+        yield "".join(f"{json.dumps(row, allow_nan=False)}\n" for row in rows).encode()
+
+
+def _csv(table: Table, pages: Iterator[list[dict[str, Cell]]]) -> Iterator[bytes]:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, table.columns, lineterminator="\n")
+    writer.writeheader()
+    for rows in pages:
+        writer.writerows({name: _csv_cell(value) for name, value in row.items()} for row in rows)
+        yield text.getvalue().encode()
+        text.seek(0)
+        text.truncate()
+    yield text.getvalue().encode()
+
+
+def _csv_cell(value: Cell) -> Cell:
+    """Return a value as JSON has it: truth values in lower case."""
+    return ("true" if value else "false") if isinstance(value, bool) else value
+
+
+class _Sink(io.RawIOBase):
+    """What a writer writes into, and its reader takes away piece by piece."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._pieces: list[bytes] = []
+        self._written = 0
+
+    def writable(self) -> bool:
+        """Say that it can be written to."""
+        return True
+
+    def tell(self) -> int:
+        """Return how much was written, also of what was taken away."""
+        return self._written
+
+    def write(self, data: Any) -> int:
+        """Take bytes."""
+        piece = bytes(data)
+        self._pieces.append(piece)
+        self._written += len(piece)
+        return len(piece)
+
+    def take(self) -> bytes:
+        """Return what was written since the last time."""
+        found = b"".join(self._pieces)
+        self._pieces.clear()
+        return found
+
+
+def _parquet(table: Table, pages: Iterator[list[dict[str, Cell]]]) -> Iterator[bytes]:
+    """Return a Parquet file, a row group for each page.
+
+    Raises:
+        ProblemError: there is no pyarrow.
+    """
+    try:
+        import pyarrow as arrow  # noqa: PLC0415 - an extra
+        from pyarrow import parquet  # noqa: PLC0415
+    except ImportError as error:
+        detail = "this service writes no Parquet: it was installed without the extra `data`"
+        raise ProblemError(FORMAT_NOT_SERVED, detail) from error
+    kinds = {int: arrow.int64(), float: arrow.float64(), str: arrow.string(), bool: arrow.bool_()}
+    schema = arrow.schema([(name, kinds[kind]) for name, kind in table.columns.items()])
+
+    def groups() -> Iterator[bytes]:
+        sink = _Sink()
+        with parquet.ParquetWriter(sink, schema) as writer:
+            for rows in pages:
+                writer.write_table(arrow.Table.from_pylist(rows, schema=schema))
+                yield sink.take()
+        yield sink.take()
+
+    return groups()

@@ -1,0 +1,120 @@
+"""Blobs by their sha256: what an auditor from afar reads, and anybody can check by `sha256sum`."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi.responses import StreamingResponse
+
+from api.http.encoded import IMMUTABLE, is_known
+from api.http.problems import BLOB_DAMAGED, BLOB_NOT_FOUND, ProblemError
+from api.http.routing import INVALID, NOT_MODIFIED, declared, refuse_unknown
+from api.reading import histories_of
+from ledger.protocol.errors import BlobError, BlobMissingError
+from ledger.protocol.types import Digest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from io import BufferedReader
+
+router = APIRouter(prefix="/v1/blobs", tags=["blobs"], dependencies=[Depends(refuse_unknown)])
+
+_PIECE = 1 << 20
+
+Sha256 = Annotated[
+    str,
+    Path(
+        description="of the blob, 64 hex digits in lower case",
+        pattern=r"^[0-9a-f]{64}$",
+        max_length=64,
+        examples=["5c" * 32],
+    ),
+]
+Prefix = Annotated[
+    str,
+    Path(
+        description="the digest's first two digits, as in a folder of blobs",
+        pattern=r"^[0-9a-f]{2}$",
+        max_length=2,
+        examples=["5c"],
+    ),
+]
+_ANSWERS = (
+    NOT_MODIFIED
+    | declared(_404="there is no such blob here", _422=INVALID, _503="the blob is damaged here")
+    | {
+        200: {
+            "description": "the blob's bytes",
+            "content": {
+                "application/octet-stream": {"schema": {"type": "string", "format": "binary"}}
+            },
+        }
+    }
+)
+
+
+@router.get("/{digest}", summary="A blob", responses=_ANSWERS, response_class=StreamingResponse)
+def blob(request: Request, digest: Sha256) -> Response:
+    """Give a blob's bytes: a payload, a model, a score vector, a record, a configuration.
+
+    The bytes are compared with their name before the first of them is sent. They are a file to
+    keep, whatever is in them, and never a page.
+    """
+    return _sent(request, digest)
+
+
+@router.get(
+    "/{prefix}/{digest}",
+    summary="A blob, as in a folder of blobs",
+    responses=_ANSWERS,
+    response_class=StreamingResponse,
+)
+def blob_in_folder(request: Request, prefix: Prefix, digest: Sha256) -> Response:
+    """Give a blob's bytes under its path in a folder of blobs: `cmfl audit --blobs URL/v1/blobs`.
+
+    A digest begins with its prefix.
+    """
+    return _sent(request, digest, prefix)
+
+
+def _sent(request: Request, name: str, prefix: str = "") -> Response:
+    """Return the answer with a blob's bytes, which are read while they are sent.
+
+    Raises:
+        ProblemError: it is missing, damaged, or too large.
+    """
+    if not name.startswith(prefix):
+        raise ProblemError(BLOB_NOT_FOUND, f"{name} does not begin with {prefix}")
+    headers = {
+        "ETag": f'"{name}"',
+        "Cache-Control": IMMUTABLE,
+        "X-Content-Type-Options": "nosniff",
+        "Content-Disposition": f'attachment; filename="{name}"',
+        "Content-Security-Policy": "default-src 'none'; sandbox",
+    }
+    histories = histories_of(request)
+    digest = Digest(bytes.fromhex(name))
+    if is_known(request.headers.get("if-none-match"), headers["ETag"]) and histories.blobs.has(
+        digest
+    ):
+        return Response(status_code=304, headers=headers)
+    stack = ExitStack()
+    try:
+        file, size = stack.enter_context(histories.blobs.opened(digest, histories.largest_blob))
+    except BlobMissingError as error:
+        raise ProblemError(BLOB_NOT_FOUND, f"{name} is not here") from error
+    except BlobError as error:
+        raise ProblemError(BLOB_DAMAGED, str(error)) from error
+    headers["Content-Length"] = str(size)
+    return StreamingResponse(
+        _pieces(stack, file), headers=headers, media_type="application/octet-stream"
+    )
+
+
+def _pieces(stack: ExitStack, file: BufferedReader) -> Iterator[bytes]:
+    """Yield a file's bytes, and close it at their end or when nobody takes them any more."""
+    with stack:
+        while piece := file.read(_PIECE):
+            yield piece

@@ -1,0 +1,127 @@
+"""Answers about clients and the rounds that they took part in."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from api.schemas.rounds import Duties, EndBlock, Placed
+from api.schemas.words import (
+    Answer,
+    Client,
+    CommitmentWord,
+    Count,
+    DropoutWhy,
+    Eip55,
+    Links,
+    NextCursor,
+    Payload,
+    Place,
+    RoundNumber,
+    Schema,
+    Status,
+    Uint,
+    UpdateOutcome,
+)
+
+
+class ClientCounts(Schema):
+    """What a client did in the rounds that have ended, abandoned ones among them."""
+
+    sampled: Annotated[Count, Field(description="rounds in which it was drawn as a trainer")]
+    ranked: Annotated[Count, Field(description="rounds whose decision ranks it")]
+    accepted: Annotated[Count, Field(description="rounds in which its update entered the model")]
+    dropped_out: Annotated[
+        Count, Field(description="rounds in which it was sampled, and a decision does not rank it")
+    ]
+    served: Annotated[Count, Field(description="rounds in which it was a member with a seat")]
+    scored: Annotated[Count, Field(description="rounds in which its scores counted")]
+    refused: Annotated[Count, Field(description="rounds in which its scores were refused")]
+    voted: Annotated[
+        Count, Field(description="phases whose deciding certificate it signed, of two in a round")
+    ]
+    primary: Annotated[Count, Field(description="phases that were decided with it as the primary")]
+    incidents: Annotated[Count, Field(description="that decisions' senders name; bound by no vote")]
+
+
+class ClientEntry(ClientCounts):
+    """One registered client, and what it did so far."""
+
+    client: Client
+    address: Eip55
+    samples: Annotated[Uint, Field(description="n_k as registered", examples=["119"])]
+    banned_in_round: Annotated[
+        int | None,
+        Field(
+            description="the round whose course holds the ban, which counts from the next round "
+            "on; null if not banned",
+            examples=[3],
+        ),
+    ]
+    links: Links
+
+
+class Counted(Answer):
+    """What the counts are of."""
+
+    ended_rounds: Annotated[Count, Field(description="rounds that the counts are of")]
+    records_missing: Annotated[
+        Count,
+        Field(
+            description="decided rounds whose record is not there: whose scores counted is not "
+            "known of them",
+            examples=[0],
+        ),
+    ]
+
+
+class ClientsAnswer(Counted):
+    """A page of clients, ascending."""
+
+    clients: tuple[ClientEntry, ...]
+    next_cursor: NextCursor
+
+
+class ClientAnswer(Counted):
+    """One client."""
+
+    client: ClientEntry
+
+
+class ClientRound(Placed, Duties):
+    """What one client was and did in one round."""
+
+    round: RoundNumber
+    status: Status
+    role: Literal["trainer", "member"]
+    place: Place | None
+    empty_seat: Annotated[
+        bool,
+        Field(description="whether it is a member that was banned before", examples=[False]),
+    ]
+    committed: Annotated[
+        bool | None, Field(description="whether its commitment came in time", examples=[True])
+    ]
+    commitment: CommitmentWord
+    payload: Payload
+    outcome: Annotated[UpdateOutcome | None, Field(description="null for a member")]
+    reason: Annotated[
+        DropoutWhy | None, Field(description="why it has no usable update, if that is told")
+    ]
+    banned: Annotated[
+        bool,
+        Field(description="whether a ban of it was recorded in the round", examples=[False]),
+    ]
+    ended: EndBlock | None
+    links: Links
+
+
+class ClientRoundsAnswer(Answer):
+    """A page of the rounds that a client took part in; one page looks at so many rounds at most."""
+
+    rounds: tuple[ClientRound, ...]
+    scanned: Annotated[
+        Count, Field(description="rounds that this page looked at; a page may be short of `limit`")
+    ]
+    next_cursor: NextCursor

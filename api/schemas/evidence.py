@@ -1,0 +1,80 @@
+"""Answers about what is held against clients."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from api.schemas.rounds import Base, IncidentEntry  # noqa: TC001 - pydantic reads them
+from api.schemas.words import (
+    Answer,
+    BlockNumber,
+    Client,
+    Count,
+    Digest32,
+    NextCursor,
+    RefusalWhy,
+    RoundNumber,
+    Schema,
+    Signature65,
+    StatementWhat,
+)
+
+
+class Statement(Schema):
+    """One of two signed statements that exclude each other."""
+
+    kind: Literal["Request", "Reply", "Scores"]
+    base: Base
+    set: Annotated[Digest32, Field(description="set digest that the statement names")]
+    result: Annotated[Digest32 | None, Field(description="of a vote; null for scores")]
+    digest: Annotated[
+        Digest32 | None, Field(description="sha256 of the score vector; null for a vote")
+    ]
+    signature: Signature65
+
+
+class Ban(Schema):
+    """Two statements for one place, which the contract has verified."""
+
+    block: BlockNumber
+    transaction: Digest32
+    signed_twice: Annotated[
+        StatementWhat | None,
+        Field(description="null where the call data are not to be had"),
+    ]
+    statements: Annotated[
+        tuple[Statement, ...] | None,
+        Field(description="both; null where the call data are not to be had"),
+    ]
+
+
+class RefusedClaim(Schema):
+    """A signed score claim that does not count."""
+
+    digest: Annotated[Digest32, Field(description="sha256 of the score vector's blob")]
+    signature: Annotated[Signature65, Field(description="over EIP-712 `Scores`")]
+    reason: RefusalWhy
+    named: Annotated[
+        Client | None, Field(description="the client whose distance is false, if that is why")
+    ]
+
+
+class EvidenceEntry(Schema):
+    """One thing that is held against a client in a round."""
+
+    round: RoundNumber
+    client: Client
+    kind: Literal["ban", "refused_scores", "incident"]
+    ban: Ban | None
+    scores: RefusedClaim | None
+    incident: IncidentEntry | None
+
+
+class EvidenceAnswer(Answer):
+    """What is held against clients in the rounds of a page."""
+
+    evidence: tuple[EvidenceEntry, ...]
+    scanned: Annotated[Count, Field(description="rounds that this page looked at")]
+    next_cursor: NextCursor

@@ -1,0 +1,257 @@
+"""The sections of a run's configuration: each setting with its type, default and what it is.
+
+The text under a setting is what `cmfl settings` says of it; what it may be, pydantic and the
+registries say. What settings have to do with one another is checked in `clients.configuration`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+from clients.adversaries.updates.attack import Attacked, Attacking
+from clients.datasets.registry import DataChoice
+from clients.models.model import Option
+from ledger.protocol.errors import ParametersError
+from ledger.protocol.parameters import (
+    COMMIT_BLOCKS,
+    DEADLINE_BLOCKS,
+    MAX_CLIENTS,
+    VIEW_SECONDS,
+    Parameters,
+    parts_per_million,
+)
+from ledger.protocol.rules import registry
+from ledger.protocol.types import Beacon, Quorum
+
+_BY_VALUE = Field(strict=False)
+"""An enumeration's member may be given by its value, which is all that TOML knows."""
+
+Count = Annotated[int, Field(ge=0, le=MAX_CLIENTS)]
+Rate = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+TrainingPath = Literal["auto", "plain", "lockstep"]
+Whole = Annotated[int, Field(le=2**31 - 1)]
+"""A number that msgpack can record; what uses it says how small it may be."""
+
+
+def _one_value(value: object) -> object:
+    if isinstance(value, int | float | str | bool):
+        return value
+    raise PydanticCustomError("one_value", "must be one number, a text, true or false")
+
+
+_RATES = {f"{share}_ppm": f"{share}_rate" for share in ("active", "committee", "aggregation")}
+"""The setting behind each parameter that is a share in millionths."""
+
+_Scalar = Annotated[Option, BeforeValidator(_one_value)]
+
+
+class Section(BaseModel):
+    """A table of the TOML file: no unknown keys, no guessing of types."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class ProtocolSection(Section):
+    """The protocol's parameters; see `ledger.protocol.parameters.Parameters`, which checks them.
+
+    Shares are decimals here and whole millionths there. Strategy, scoring, distance, reference and
+    threshold are those of `ledger.protocol.rules.registry`. A threshold that is not given is the
+    one made for the distance, where the strategy needs one ("direction" for distance =
+    "direction"), else the first that goes with any distance ("spread"), and "none" where the
+    strategy needs none.
+    """
+
+    clients: int
+    """K, how many clients are registered."""
+    active_rate: Rate = 0.5
+    """Share of the clients that train or serve in a round."""
+    committee_rate: Rate = 0.4
+    """omega, share of the active clients that sit on the committee."""
+    aggregation_rate: Rate = 0.4
+    """alpha, share of the ranked updates that strategies I and II accept."""
+    rounds: int = 40
+    """T, how many rounds there are."""
+    strategy: int = 1
+    """Which updates enter the model: 1 the nearest, 2 the farthest, 3 those within a threshold."""
+    scoring: str = "mean"
+    """How the distances to the members become one score."""
+    distance: str = "squared"
+    """How a member measures how far an update lies."""
+    reference: str = "own"
+    """What a member holds updates against."""
+    threshold: str | None = None
+    """Up to where strategy 3 accepts; the one made for the distance if not given."""
+    quorum: Annotated[Quorum, _BY_VALUE] = Quorum.PAPER
+    """How many equal replies decide: those of the paper, or of a Byzantine quorum."""
+    server_rate: float = 1.0
+    """eta, the global learning rate, above 0."""
+    scores_checked: bool = True
+    """Members leave out score vectors that they find false."""
+    beacon: Annotated[Beacon, _BY_VALUE] = Beacon.NONE
+    """What else flows into the next seed: nothing, or a block's hash."""
+    commit_blocks: int = COMMIT_BLOCKS
+    """Blocks after the opening one in which commitments are taken."""
+    deadline_blocks: int = DEADLINE_BLOCKS
+    """Blocks after which an undecided round may be abandoned, commit_blocks + 2 at least."""
+    view_seconds: int = VIEW_SECONDS
+    """How long view 0 lasts; every later one lasts twice as long."""
+
+    def parameters(self, dimension: int) -> Parameters:
+        """Return the protocol's parameters.
+
+        Args:
+            dimension: d, from the model.
+
+        Returns:
+            Shares in millionths, and the threshold that is meant where none is given.
+
+        Raises:
+            ParametersError: names the setting, its value and the rule.
+        """
+        values = self.model_dump()
+        for parameter, rate in _RATES.items():
+            values[parameter] = parts_per_million(rate, values.pop(rate))
+        threshold = self._usual() if self.threshold is None else self.threshold
+        try:
+            return Parameters(**values | {"dimension": dimension, "threshold": threshold})
+        except ParametersError as error:
+            raise self._named(error) from error
+
+    def _named(self, error: ParametersError) -> ParametersError:
+        """Return what is refused of the parameters under the setting's name, with its value."""
+        setting = _RATES.get(error.name or "", error.name)
+        if setting not in ProtocolSection.model_fields:
+            return error
+        value = getattr(self, setting) if setting in _RATES.values() else error.value
+        return ParametersError(error.rule, f"protocol.{setting}", value)
+
+    def _usual(self) -> str:
+        """Return the threshold that is meant where none is given."""
+        selection = registry.SELECTIONS.get(self.strategy)
+        is_needed = selection is not None and selection.needs_threshold
+        fitting = [
+            rule
+            for rule in registry.THRESHOLDS.values()
+            if rule.is_certified == is_needed and rule.distance in {None, self.distance}
+        ]
+        return min(fitting, key=lambda rule: rule.distance is None).name
+
+
+class DataSection(Section):
+    """Which data, and how they are divided among the clients.
+
+    The options are those of the data set, the partition's keys those of its partitioner: see
+    `clients.datasets.registry`, which checks both. Without a partition it is the data's own
+    ("natural"), or "dirichlet" where the data know no clients.
+    """
+
+    name: str = "digits"
+    """Which data set."""
+    path: Annotated[str, Field(min_length=1)] | None = None
+    """File or folder of the data; a run records the digest of what it reads, never the path."""
+    options: dict[str, Any] = {}
+    """The data set's own settings: cmfl settings data."""
+    partition: dict[str, Any] = {}
+    """How samples are divided among clients, by name and keys: cmfl settings data."""
+
+    def choice(self) -> DataChoice:
+        """Return what the registry of data sets is asked for."""
+        path = Path(self.path) if self.path else None
+        return DataChoice(self.name, path, self.options, self.partition)
+
+
+class ModelSection(Section):
+    """Which model: a built-in one by name, or `file.py:Class`, or `package:Class`.
+
+    The options are the built-in model's, or keyword arguments of the class.
+    """
+
+    name: Annotated[str, Field(min_length=1)] = "softmax"
+    """A built-in model, or a class of yours: file.py:Class or package:Class."""
+    options: dict[str, _Scalar] = {}
+    """The built-in model's, or keyword arguments of your class: docs/models.md."""
+
+
+class TrainingSection(Section):
+    """How each client trains; see `clients.local_sgd.LocalTraining`.
+
+    A path is a way to compute the same steps: updates of two paths differ in their last digits, so
+    the one that "auto" comes to is settled when a run is prepared, and recorded.
+    """
+
+    learning_rate: float = 0.1
+    """Step size of plain SGD, above 0."""
+    batch_size: Whole = 32
+    """Samples of a step, at least 1; a client that has fewer uses all it has."""
+    local_steps: Whole | None = None
+    """tau, steps of a client in a round; exactly one of it and local_epochs is set."""
+    local_epochs: Whole | None = None
+    """Passes over the client's data in a round."""
+    proximal: float | None = None
+    """mu of FedProx, above 0: every step also pulls towards the global model."""
+    path: TrainingPath = "auto"
+    """How the same steps are computed; auto is what fits the model."""
+
+
+class EvaluationSection(Section):
+    """What is measured of a run beside accuracy and loss on the test set.
+
+    Rounds between two that are measured have neither; the last round is always measured.
+    """
+
+    every: Annotated[int, Field(ge=1, le=2**31 - 1)] = 1
+    """Rounds from one measured model to the next; the last is always measured."""
+    samples: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+    """Test samples to measure on, drawn once; all if not given."""
+    training_loss: bool = False
+    """Also the loss on all clients' training samples."""
+    per_client: bool = False
+    """Also the accuracy on each client's own test samples."""
+
+
+class MaliceSection(Section):
+    """Who misbehaves: clients that attack their updates, members and trainers with faults.
+
+    The factor is the one number that an attack may leave open; see its file. An attack on updates
+    may be made on the trained weights instead, as the authors' code has it: `on` says which. With
+    `only` it is made by attackers on the committee, who are honest as long as they train.
+    """
+
+    attack: str | None = None
+    """What malicious clients do: cmfl settings attacks. Goes with malicious_rate."""
+    malicious_rate: Rate = 0.0
+    """epsilon, share of all clients that attack, for the whole run."""
+    factor: float | None = None
+    """The one number that an attack may leave open; its own if not given."""
+    on: Attacked | None = None
+    """What the attack is made on; the update if not given."""
+    only: Attacking | None = None
+    """Attackers that are honest as long as they train; all attack always if not given."""
+    members: dict[str, Count] = {}
+    """How many clients have each fault on the committee: cmfl settings faults."""
+    trainers: dict[str, Count] = {}
+    """How many clients have each fault as trainers: cmfl settings faults."""
+
+
+class MachineSection(Section):
+    """How the run is carried out; changes no result.
+
+    On Ray, workers are actors of the cluster at the address, or of one that begins with the run.
+    """
+
+    device: Literal["cpu", "cuda", "auto"] = "cpu"
+    """Where tensors live; auto is cuda where there is one."""
+    workers: Annotated[int, Field(ge=1, le=256)] = 1
+    """Processes that train, hash and evaluate."""
+    ledger: Literal["chain", "memory"] = "chain"
+    """Where rounds are decided; memory records nothing, and cannot be audited."""
+    engine: Literal["local", "ray"] = "local"
+    """Where the workers are: on this machine, or actors of a Ray cluster."""
+    ray_address: Annotated[str, Field(min_length=1)] | None = None
+    """Of the cluster, with engine = ray; one of the run's own if not given."""
+    keep: Literal["all", "accepted"] | Annotated[int, Field(ge=1, le=2**31 - 1)] = "all"
+    """Which payloads stay: all, those of accepted updates, or all of the last N rounds."""

@@ -1,0 +1,290 @@
+"""Every setting, rule, attack and fault with what there is to know of it, read from the code.
+
+A setting's sentence is the text under it in `clients/sections.py`; what it may be, its type and the
+registries say; what an attack or a fault does, its own docstring.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import sys
+from dataclasses import dataclass
+from enum import Enum
+from importlib.resources import files
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
+
+from clients.adversaries.data.registry import DATA_ATTACKS
+from clients.adversaries.faults import MemberFault, TrainerFault
+from clients.adversaries.members import MEMBERS
+from clients.adversaries.registry import ATTACKS
+from clients.adversaries.trainers import TRAINERS, UnusableTrainer
+from clients.configuration import Configuration
+from clients.datasets.partition.registry import PARTITIONS
+from clients.datasets.registry import DATASETS
+from clients.models.registry import MODELS
+from clients.sections import Section
+from ledger.protocol.parameters import RANGES
+from ledger.protocol.rules import registry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from pydantic import BaseModel
+    from pydantic.fields import FieldInfo
+
+    from clients.adversaries.updates.attack import Factor
+
+NAMED: dict[str, Iterable[object]] = {
+    "protocol.strategy": registry.SELECTIONS,
+    "protocol.scoring": registry.SCORINGS,
+    "protocol.distance": registry.DISTANCES,
+    "protocol.reference": registry.REFERENCES,
+    "protocol.threshold": registry.THRESHOLDS,
+    "data.name": DATASETS,
+    "data.partition": PARTITIONS,
+    "model.name": (*MODELS, "file.py:Class", "package:Class"),
+    "malice.attack": (*ATTACKS, *DATA_ATTACKS),
+    "malice.members": tuple(MemberFault),
+    "malice.trainers": tuple(TrainerFault),
+}
+"""Settings that name something in a registry."""
+
+_BOUNDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
+_TYPES = {
+    str: "text",
+    int: "whole number",
+    float: "number",
+    bool: "true or false",
+    dict: "table",
+    NoneType: "",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting.
+
+    Attributes:
+        name: `section.key`, as in the file and behind --set.
+        default: as TOML has it; None where there is none.
+        is_needed: whether it has to be given.
+        may_be: in words, its type, its range and the names that are known.
+        sentence: what it is.
+    """
+
+    name: str
+    default: Any
+    is_needed: bool
+    may_be: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Attack:
+    """One attack.
+
+    Attributes:
+        name: as `malice.attack`.
+        on: what it is made on: "update" or "samples".
+        factor: its own where `malice.factor` is not given; None where it leaves none open.
+        least: of what it takes as a factor.
+        most: of the same.
+        sends: what attackers send, or what they make of their samples.
+        source: where it is from.
+    """
+
+    name: str
+    on: Literal["update", "samples"]
+    factor: float | None
+    least: float | None
+    most: float | None
+    sends: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A fault or a rule.
+
+    Attributes:
+        setting: that names it.
+        name: as in the file.
+        sentence: what it does.
+    """
+
+    setting: str
+    name: str
+    sentence: str
+
+
+def settings() -> list[Setting]:
+    """Return every setting of a run, in the order of the sections."""
+    return [*_settings_of(Configuration, "")]
+
+
+def data_settings() -> list[Setting]:
+    """Return the settings of each partition and of each data set's own options."""
+    tables: list[tuple[str, type[BaseModel]]] = [
+        *((f"data.partition, name = {name}", table) for name, table in PARTITIONS.items()),
+        *((f"data.options of {one.name}", one.options) for one in DATASETS.values()),
+    ]
+    found = []
+    for place, table in tables:
+        about = _first_line(table.__doc__).removeprefix("What can be chosen: ")
+        for key, field in table.model_fields.items():
+            if key != "name":
+                said = field.description or _attribute(table, key) or about
+                found.append(_setting(f"{place}: {key}", field, _default(field), said))
+    return found
+
+
+def _attribute(table: type[BaseModel], key: str) -> str:
+    """Return what a docstring says of one of its attributes, nothing if it leaves that out."""
+    _, _, attributes = (inspect.getdoc(table) or "").partition("Attributes:\n")
+    for entry in re.split(r"\n(?=    \w)", attributes):
+        name, _, said = entry.strip().partition(": ")
+        if name == key:
+            return " ".join(said.split())
+    return ""
+
+
+def attacks() -> list[Attack]:
+    """Return every attack, on what is sent and on training samples."""
+    made: list[tuple[str, Literal["update", "samples"], Factor | None, Callable[..., object]]] = [
+        *((one.name, "update", one.factor, one.forge) for one in ATTACKS.values()),
+        *((one.name, "samples", one.factor, one.poison) for one in DATA_ATTACKS.values()),
+    ]
+    return [
+        Attack(
+            name=name,
+            on=on,
+            factor=None if factor is None else factor.usual,
+            least=None if factor is None else factor.least,
+            most=None if factor is None else factor.most,
+            sends=_first_line(act.__doc__).removeprefix("Return "),
+            source=_first_line(sys.modules[act.__module__].__doc__),
+        )
+        for name, on, factor, act in made
+    ]
+
+
+def faults() -> list[Named]:
+    """Return every fault of members and of trainers."""
+    members = ((fault, MEMBERS[fault]) for fault in MemberFault)
+    trainers = ((fault, TRAINERS.get(fault, UnusableTrainer)) for fault in TrainerFault)
+    return [
+        *(Named("malice.members", one.value, _first_line(of.__doc__)) for one, of in members),
+        *(Named("malice.trainers", one.value, _first_line(of.__doc__)) for one, of in trainers),
+    ]
+
+
+def rules() -> list[Named]:
+    """Return every rule of the protocol that a run may choose."""
+    return [
+        *_rules("strategy", {key: one.select for key, one in registry.SELECTIONS.items()}),
+        *_rules("scoring", {key: one.combine for key, one in registry.SCORINGS.items()}),
+        *_rules("threshold", {key: one.find for key, one in registry.THRESHOLDS.items()}),
+        *(_said("distance", one.name, one.sentence) for one in registry.DISTANCES.values()),
+        *(_said("reference", one.name, one.sentence) for one in registry.REFERENCES.values()),
+    ]
+
+
+def _said(setting: str, name: str, sentence: str) -> Named:
+    return Named(f"protocol.{setting}", name, sentence or "the member's own update")
+
+
+def _rules(setting: str, by_name: Mapping[str, Any] | Mapping[int, Any]) -> Iterator[Named]:
+    for name, act in by_name.items():
+        said = "none is used" if act is None else _first_line(sys.modules[act.__module__].__doc__)
+        yield Named(f"protocol.{setting}", str(name), said)
+
+
+def _settings_of(
+    section: type[Section], place: str, whole: Section | None = None
+) -> Iterator[Setting]:
+    """Yield the settings of a section; as a whole it may have other defaults than its parts."""
+    sentences = _sentences()
+    for key, field in section.model_fields.items():
+        below, default = field.annotation, _default(field)
+        if inspect.isclass(below) and issubclass(below, Section):
+            yield from _settings_of(below, f"{key}.", default)
+        else:
+            usual = default if whole is None else getattr(whole, key)
+            yield _setting(f"{place}{key}", field, usual, sentences[section.__name__, key])
+
+
+def _default(field: FieldInfo) -> Any:
+    return None if field.is_required() else field.get_default(call_default_factory=True)
+
+
+def _setting(name: str, field: FieldInfo, default: Any, sentence: str) -> Setting:
+    return Setting(
+        name=name,
+        default=default.value if isinstance(default, Enum) else default,
+        is_needed=field.is_required(),
+        may_be=_may_be(name, field),
+        sentence=sentence,
+    )
+
+
+def _may_be(name: str, field: FieldInfo) -> str:
+    """Return in words what a setting may be."""
+    key = name.removeprefix("protocol.")
+    if key in RANGES:
+        least, most = RANGES[key]
+        return f"whole number, {least} to {most}"
+    said = ", ".join((*_kinds(field.annotation), *_bounds(field.metadata)))
+    known = ", ".join(map(str, NAMED.get(name, ())))
+    return f"{said}: {known}" if known else said
+
+
+def _kinds(kind: object) -> Iterator[str]:
+    """Yield in words what a type takes."""
+    origin = get_origin(kind)
+    if origin in {Union, UnionType}:
+        found = [", ".join(_kinds(one)) for one in get_args(kind) if one is not NoneType]
+        yield " or ".join(found)
+    elif origin is Literal:
+        yield " or ".join(map(str, get_args(kind)))
+    elif inspect.isclass(kind) and issubclass(kind, Enum):
+        yield " or ".join(str(one.value) for one in kind)
+    elif hasattr(kind, "__metadata__"):
+        first, *metadata = get_args(kind)
+        yield from _kinds(first)
+        for one in metadata:
+            yield from _bounds(getattr(one, "metadata", (one,)))
+    else:
+        yield _TYPES[origin or kind]  # type: ignore[index]
+
+
+def _bounds(metadata: Iterable[object]) -> Iterator[str]:
+    for one in metadata:
+        for bound, sign in _BOUNDS.items():
+            if hasattr(one, bound):
+                yield f"{sign} {getattr(one, bound)}"
+
+
+def _sentences() -> dict[tuple[str, str], str]:
+    """Return the text under each setting, by class and key."""
+    found = {}
+    for module in ("sections.py", "configuration.py"):
+        tree = ast.parse((files("clients") / module).read_text("utf-8"))
+        classes = (node for node in tree.body if isinstance(node, ast.ClassDef))
+        for one in classes:
+            for field, text in zip(one.body, one.body[1:], strict=False):
+                match field, text:
+                    case (
+                        ast.AnnAssign(target=ast.Name(id=key)),
+                        ast.Expr(value=ast.Constant(value=str(said))),
+                    ):
+                        found[one.name, key] = said
+                    case _:
+                        pass  # a method, or a setting without a text
+    return found
+
+
+def _first_line(text: str | None) -> str:
+    return (text or "").strip().partition("\n\n")[0].replace("\n", " ").rstrip(".")

@@ -1,0 +1,207 @@
+"""What a run's own files claim of it: accuracy, and which accepted updates attackers sent.
+
+Nothing of it is proven. Chain and blobs say what was decided, and the audit whether rightly so; how
+good a model is, and who attacked in a simulation, only the process says that has played the run.
+"""
+
+from __future__ import annotations
+
+import json
+import stat
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ledger.bounded_json import parse_json
+from ledger.bounded_toml import MAX_TOML_BYTES, parse_toml
+from ledger.home import read_text
+from ledger.protocol.errors import ConfigurationError, EncodingError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ledger.home import RunPaths
+
+MAX_ROW_BYTES = 1 << 22
+"""A row has a line, with an accuracy of each client at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedRound:
+    """One row of a run's metrics, as far as it is shown.
+
+    Attributes:
+        round: t.
+        head: of the ledger after the round, 0x-hex.
+        accuracy: of the model on the test set, in [0, 1]; None where it was not measured.
+        floor: accuracy of always answering the commonest class.
+        accepted: how many updates entered the model.
+        malicious_accepted: how many of these attackers sent.
+    """
+
+    round: int
+    head: str
+    accuracy: float | None
+    floor: float
+    accepted: int
+    malicious_accepted: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedRun:
+    """What all rows of a run come to.
+
+    Attributes:
+        rounds: how many there are.
+        head: after the last of them, 0x-hex; None without a row.
+        accuracy: that was measured last; None if none was.
+        floor: accuracy of always answering the commonest class; None without a row.
+        accepted_attackers: which share of all accepted updates attackers sent; None where none was
+            accepted.
+    """
+
+    rounds: int
+    head: str | None
+    accuracy: float | None
+    floor: float | None
+    accepted_attackers: float | None
+
+    @property
+    def is_below_floor(self) -> bool | None:
+        """Whether the model is worse than always answering the commonest class; None: unknown."""
+        if self.accuracy is None or self.floor is None:
+            return None
+        return is_below_floor(self.accuracy, self.floor)
+
+
+def is_below_floor(accuracy: float | None, floor: float) -> bool:
+    """Say whether a model was measured and is worse than always answering the commonest class."""
+    return accuracy is not None and accuracy < floor
+
+
+def claimed_run(paths: RunPaths) -> ClaimedRun:
+    """Return what the rows of a run come to.
+
+    Args:
+        paths: of the run; one that has not been played has no rows.
+
+    Raises:
+        EncodingError: names the line that is no row.
+        OSError: the file cannot be read.
+    """
+    rounds = accepted = malicious = 0
+    last: ClaimedRound | None = None
+    accuracy: float | None = None
+    for row in claimed_rounds(paths):
+        rounds, last = rounds + 1, row
+        accuracy = accuracy if row.accuracy is None else row.accuracy
+        accepted += row.accepted
+        malicious += row.malicious_accepted
+    return ClaimedRun(
+        rounds=rounds,
+        head=None if last is None else last.head,
+        accuracy=accuracy,
+        floor=None if last is None else last.floor,
+        accepted_attackers=malicious / accepted if accepted else None,
+    )
+
+
+def claimed_rounds(paths: RunPaths) -> Iterator[ClaimedRound]:
+    """Yield the rows of a run's metrics, one line in memory at a time.
+
+    Args:
+        paths: of the run.
+
+    Yields:
+        Each row; a last line without an end is one that a run is writing, and is left out.
+
+    Raises:
+        EncodingError: names the line that is no row.
+        OSError: the file cannot be read.
+    """
+    path, before = paths.metrics, 0
+    if not path.exists():
+        return
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise EncodingError(f"{path} is no file, but a folder, a pipe or a device")
+    with path.open("rb") as file:
+        number = 0
+        while line := file.readline(MAX_ROW_BYTES + 1):
+            number += 1
+            place = f"{path}: line {number}"
+            if len(line) > MAX_ROW_BYTES:
+                raise EncodingError(f"{place} is over {MAX_ROW_BYTES} bytes")
+            if not line.endswith(b"\n"):
+                return
+            row = _row(line, place)
+            if row.round <= before:
+                raise EncodingError(f"{place}: round {row.round} comes after round {before}")
+            before = row.round
+            yield row
+
+
+def _row(line: bytes, place: str) -> ClaimedRound:
+    """Return a line as a row.
+
+    Raises:
+        EncodingError: it is none; names what is wrong.
+    """
+    try:
+        values = parse_json(line)
+    except (ValueError, RecursionError) as error:
+        raise EncodingError(f"{place} is not JSON: {error!s:.200}") from error
+    if not isinstance(values, dict):
+        raise EncodingError(f"{place} is no row of metrics: it must be a JSON object")
+    accepted = values.get("accepted")
+    row = ClaimedRound(
+        round=_whole(values, "round", place),
+        head=str(values.get("head"))[:80],
+        accuracy=None if values.get("accuracy") is None else _share(values, "accuracy", place),
+        floor=_share(values, "floor", place),
+        accepted=len(accepted) if isinstance(accepted, list) else -1,
+        malicious_accepted=_whole(values, "malicious_accepted", place),
+    )
+    if row.malicious_accepted > row.accepted:
+        raise EncodingError(
+            f"{place}: malicious_accepted = {row.malicious_accepted} must be at most the number "
+            f"of the accepted, which must be a list"
+        )
+    return row
+
+
+def _whole(values: Mapping[str, Any], name: str, place: str) -> int:
+    value = values.get(name)
+    if type(value) is not int or value < 0:
+        raise EncodingError(f"{place}: {name} = {value!s:.80} must be a whole number, at least 0")
+    return value
+
+
+def _share(values: Mapping[str, Any], name: str, place: str) -> float:
+    value = values.get(name)
+    # A truth value is a whole number to Python, and NaN is in no range.
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise EncodingError(f"{place}: {name} = {value!s:.80} must be a number in [0, 1]")
+    return float(value)
+
+
+def recorded_settings(paths: RunPaths) -> dict[str, str]:
+    """Return all settings of a run by their names in its file, `section.key`, as JSON.
+
+    Args:
+        paths: of the run.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or is no TOML.
+    """
+    try:
+        values = parse_toml(read_text(paths.configuration, MAX_TOML_BYTES))
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{paths.configuration}: {error}") from error
+    found: dict[str, str] = {}
+    waiting: list[tuple[str, Any]] = list(values.items())
+    while waiting:
+        name, value = waiting.pop()
+        if isinstance(value, dict):
+            waiting += [(f"{name}.{key}", below) for key, below in value.items()]
+        else:
+            found[name] = json.dumps(value, default=str)
+    return dict(sorted(found.items()))

@@ -1,0 +1,118 @@
+"""What the blobs tell of a round beside the chain: its record, and what went wrong while voting."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
+from ledger.protocol.documents.incidents import decode_incidents
+from ledger.protocol.documents.record import decode_record
+from ledger.protocol.documents.run import decode_run
+from ledger.protocol.errors import BlobError, EncodingError
+from ledger.protocol.types import NO_DIGEST
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
+    from ledger.blobs.store import BlobReader
+    from ledger.history.round import Round
+    from ledger.protocol.documents.incidents import Incident, Incidents
+    from ledger.protocol.documents.record import RoundRecord
+    from ledger.protocol.documents.run import RunDocument
+    from ledger.protocol.ledger_state import RoundDecided
+    from ledger.protocol.types import ClientId, Digest
+
+    Document = TypeVar("Document")
+
+
+@dataclass(frozen=True, slots=True)
+class Documents:
+    """The documents that a round's decision names, where they are there and are this round's.
+
+    Attributes:
+        record: what the decision rests on; the result that was voted on binds it.
+        incidents: what went wrong while voting; only the decision's sender names it.
+        names_incidents: whether the decision names any.
+    """
+
+    record: RoundRecord | None = None
+    incidents: Incidents | None = None
+    names_incidents: bool = False
+
+    @property
+    def has_incidents(self) -> bool:
+        """Whether nothing is missing that the incidents document should tell."""
+        return self.incidents is not None or not self.names_incidents
+
+    @property
+    def told_incidents(self) -> tuple[Incident, ...]:
+        """What the decision's sender says, in the document's order."""
+        return () if self.incidents is None else self.incidents.incidents
+
+    @property
+    def payloads(self) -> dict[ClientId, Digest]:
+        """Payload digests that the record names: usable updates, and malformed payloads."""
+        if self.record is None:
+            return {}
+        malformed = {d.client: d.payload for d in self.record.dropouts if d.payload is not None}
+        return malformed | self.record.payloads()
+
+
+NO_DOCUMENTS = Documents()
+
+
+def read_documents(blobs: BlobReader, one: Round) -> Documents:
+    """Return the documents of a round.
+
+    Args:
+        blobs: where they should be.
+        one: the round; one that is not decided has none.
+    """
+    decided = one.decided
+    if decided is None:
+        return NO_DOCUMENTS
+    record = _read(blobs, decided.record, decode_record)
+    if record is not None and (record.round, record.base) != (decided.round, decided.base):
+        record = None
+    return Documents(record, _incidents(blobs, decided), decided.incidents != NO_DIGEST)
+
+
+def gone_payloads(documents: Documents, blobs: BlobReader) -> tuple[ClientId, ...]:
+    """Return whose payload the record names and a store does not have, ascending by client.
+
+    Args:
+        documents: of a round.
+        blobs: where payloads should be; none of them is read.
+    """
+    named = sorted(documents.payloads.items())
+    return tuple(client for client, payload in named if not blobs.has(payload))
+
+
+def read_run(blobs: BlobReader, config: Digest) -> RunDocument | None:
+    """Return a run's configuration, None if it is missing, damaged or no configuration.
+
+    Args:
+        blobs: where it should be.
+        config: as the contract names it.
+    """
+    return _read(blobs, config, decode_run)
+
+
+def _incidents(blobs: BlobReader, decided: RoundDecided) -> Incidents | None:
+    if decided.incidents == NO_DIGEST:
+        return None
+    found = _read(blobs, decided.incidents, decode_incidents)
+    if found is None or (found.round, found.base) != (decided.round, decided.base):
+        return None
+    return found
+
+
+def _read(
+    blobs: BlobReader, digest: Digest, decode: Callable[[bytes], Document]
+) -> Document | None:
+    try:
+        return decode(blobs.get(digest, MAX_DOCUMENT_BYTES))
+    except (BlobError, EncodingError):
+        return None

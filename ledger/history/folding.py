@@ -1,0 +1,157 @@
+"""Events folded into rounds: the one place that does it.
+
+A reader takes no list of logs for whole only because it was given one: a round that is said to
+have opened must have an opening, and every round before it an end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ledger.chain.contract.committee_ledger import RoundOpening
+from ledger.chain.ports import NotServedError
+from ledger.history.round import Course, Round
+from ledger.protocol.closing import MinedCommitment
+from ledger.protocol.inputs import registry_with_bans
+from ledger.protocol.ledger_state import (
+    ClientBanned,
+    RoundAbandoned,
+    RoundDecided,
+    UpdatesCommitted,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ledger.chain.contract.events import Recorded
+    from ledger.chain.round_ledger import RoundHistory
+    from ledger.history.round import RoundSizes
+    from ledger.protocol.types import RegisteredClient
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What all rounds of a deployment are told with.
+
+    Attributes:
+        ledger: where they are recorded.
+        sizes: of the deployment.
+        to_block: the last block that is read.
+        registered: returns all clients as they were registered.
+    """
+
+    ledger: RoundHistory
+    sizes: RoundSizes
+    to_block: int | None
+    registered: Callable[[], tuple[RegisteredClient, ...]]
+
+    def registry(self) -> tuple[RegisteredClient, ...]:
+        """Return all clients, with the bans that the chain holds."""
+        return registry_with_bans(self.registered(), self.ledger.bans(self.to_block))
+
+    def has_begun(self, opening: RoundOpening | None) -> bool:
+        """Say whether an opening opens a round: without a full committee none does."""
+        return (
+            opening is not None
+            and opening.round <= self.sizes.rounds
+            and len(opening.committee) == self.sizes.members
+        )
+
+    def newest(self) -> int:
+        """Return the number of the newest round that has opened, 0 before the first."""
+        found = self.ledger.outcomes(1, descending=True, to_block=self.to_block)
+        if not found:
+            return int(self.has_begun(self.ledger.opening(1, self.to_block)))
+        following = RoundOpening.of(found[0])
+        if following is None:
+            return 0
+        return following.round if self.has_begun(following) else following.round - 1
+
+    def one(self, number: int) -> Round | None:
+        """Return a round with all that came in, None if it has not opened.
+
+        Args:
+            number: t.
+
+        Raises:
+            NotServedError: the logs are not whole.
+        """
+        opening = self.ledger.opening(number, self.to_block)
+        if opening is None or not self.has_begun(opening):
+            return None
+        course, ended = folded(self.ledger.round_events(number, self.to_block))
+        return Round(opening, self.sizes, self.registry(), ended, course)
+
+    def some(self, first: int, last: int) -> list[Round]:
+        """Return the rounds of a range by their openings and ends, ascending.
+
+        Args:
+            first: its first round, at least 1.
+            last: its last round, one that has opened.
+
+        Raises:
+            NotServedError: the logs do not hold all of them.
+        """
+        opening = self.ledger.opening(first, self.to_block)
+        if opening is None:
+            raise NotServedError(
+                f"round {last} is said to have opened, but no log opens round {first}"
+            )
+        ends = self._ends(first, last)
+        registry = self.registry()
+        found: list[Round] = []
+        for number in range(first, last + 1):
+            ended = ends.get(number)
+            found.append(Round(opening, self.sizes, registry, ended))
+            following = None if ended is None else RoundOpening.of(ended)
+            if following is None:
+                if number < last:
+                    raise NotServedError(
+                        f"round {last} is said to have opened, but round {number} has no end in "
+                        "the logs"
+                    )
+                break
+            opening = following
+        return found
+
+    def _ends(self, first: int, last: int) -> dict[int, Recorded]:
+        """Return how each round of a range ended, by its number; nothing for the open one."""
+        newest = self._end(last)
+        until = self.to_block if newest is None else newest.block_number
+        ends: dict[int, Recorded] = {}
+        for recorded in self.ledger.outcomes(last - first + 1, descending=True, to_block=until):
+            if isinstance(recorded.event, RoundDecided | RoundAbandoned):
+                ends[recorded.event.round] = recorded
+        # Later rounds may have ended in the same block and taken places in the answer above.
+        for number in range(first, last):
+            if number not in ends and (missing := self._end(number)) is not None:
+                ends[number] = missing
+        return ends if newest is None else ends | {last: newest}
+
+    def _end(self, number: int) -> Recorded | None:
+        return folded(self.ledger.round_events(number, self.to_block))[1]
+
+
+def folded(events: Iterable[Recorded]) -> tuple[Course, Recorded | None]:
+    """Return what came in during a round, and its end.
+
+    Args:
+        events: of one round, in the chain's order; those of no round are passed over.
+    """
+    commitments: list[MinedCommitment] = []
+    bans: list[Recorded] = []
+    ended: Recorded | None = None
+    for recorded in events:
+        match recorded.event:
+            case UpdatesCommitted(_, clients, given):
+                block = recorded.block_number
+                pairs = zip(clients, given, strict=True)
+                commitments += [MinedCommitment(block, *pair) for pair in pairs]
+            case ClientBanned():
+                bans.append(recorded)
+            case RoundDecided() | RoundAbandoned():
+                ended = recorded
+            case _:
+                pass
+    return Course(tuple(commitments), tuple(bans)), ended

@@ -1,0 +1,123 @@
+"""A chain at one moment, and the deployments on it: what a request speaks of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ledger.blobs.store import FolderBlobs
+from ledger.history.chain_source import ChainSource
+from ledger.history.deployments import Deployments
+from ledger.history.paths import ChainPath
+from ledger.protocol.errors import ChainError
+
+if TYPE_CHECKING:
+    from ledger.blobs.store import BlobReader
+    from ledger.chain.contract.committee_ledger import Snapshot
+    from ledger.chain.ports import Block, ChainReader
+    from ledger.history.deployments import Refused, Served
+    from ledger.history.places import Places
+    from ledger.history.recorded import RecordedHistory
+
+
+class Histories:
+    """All that one service reads; safe to share between threads."""
+
+    def __init__(self, places: Places) -> None:
+        self._source = ChainSource(places)
+        self._deployments = Deployments(places)
+        self.blobs = FolderBlobs(places.blob_folder)
+        self.largest_blob = places.largest_blob_bytes
+
+    def now(self) -> Now:
+        """Return the chain as it is now.
+
+        Raises:
+            ChainError: it is not there, damaged, another one, or unreachable.
+        """
+        chain, opened = self._source.chain()
+        block = chain.head()
+        return Now(chain, opened, block, chain.finalized(), self._deployments, self.blobs)
+
+    def opened(self) -> OpenedChain | None:
+        """Return which chain would be read, without reading it; None if there is none."""
+        try:
+            chain, opened = self._source.chain()
+        except ChainError:
+            return None
+        return OpenedChain(opened, ChainPath(chain.chain_id, chain.genesis_hash))
+
+    def close(self) -> None:
+        """Give back the file or the connections."""
+        self._source.close()
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedChain:
+    """A chain that was opened.
+
+    Attributes:
+        opened: how many had been opened by then: another number, another chain.
+        path: its name.
+    """
+
+    opened: int
+    path: ChainPath
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """A chain at one moment: nothing after `block` is read.
+
+    Attributes:
+        chain: that is read.
+        opened: how many have been opened so far: another number, another chain.
+        block: the newest block.
+        final: number of the newest block that is regarded as final.
+        blobs: where documents are.
+    """
+
+    chain: ChainReader
+    opened: int
+    block: Block
+    final: int
+    _deployments: Deployments
+    blobs: BlobReader
+
+    @property
+    def path(self) -> ChainPath:
+        """The chain's name."""
+        return ChainPath(self.chain.chain_id, self.chain.genesis_hash)
+
+    def deployments(self) -> tuple[list[Served], list[Refused]]:
+        """Return what is served and what is refused, each by the name of its run.
+
+        Raises:
+            ChainError: the chain cannot be read.
+        """
+        return self._deployments.all(self.chain)
+
+    def find(self, address: str) -> Served | None:
+        """Return one deployment, None if none at this address is served.
+
+        Args:
+            address: of the contract, in any case of its letters.
+
+        Raises:
+            ChainError: it is no address, or the chain cannot be read.
+        """
+        return self._deployments.find(self.chain, address)
+
+    def history(self, served: Served) -> RecordedHistory:
+        """Return the history of a deployment up to this moment."""
+        return served.history(self.blobs, self.block.number, self.final)
+
+    def state(self, served: Served) -> Snapshot:
+        """Return the storage of a deployment's contract at this moment."""
+        return served.state(self.block.number, self.final)
+
+    def is_unmoved(self) -> bool:
+        """Say whether the chain still holds the block that was the newest."""
+        if self.block.number <= self.final:
+            return True
+        return self.chain.block(self.block.number).hash == self.block.hash

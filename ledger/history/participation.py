@@ -1,0 +1,289 @@
+"""What one client was and did in one round, and its counts over many: what each word means.
+
+A client is *sampled* if the seed draws it as a trainer, and a *member* if it is on the committee;
+a member that was banned when the round opened has an empty seat and does not *serve*. It has
+*committed* if a commitment of it came by the closing block; it is *ranked* if the decision ranks
+it, *accepted* if its update is one of S_a, and has *dropped out* if it was sampled and a decided
+round does not rank it. A member's scores *count* or are *refused* as the round's record has it. A
+member has *voted* on a phase if the certificate that decided it holds its signature, as primary or
+in a reply. A client is *banned* from the round after the one that records its ban.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from ledger.protocol.types import ClientId, DropoutReason, Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ledger.history.documents import Documents
+    from ledger.history.round import Round
+    from ledger.protocol.documents.incidents import Incident
+    from ledger.protocol.documents.record import RefusedScores
+    from ledger.protocol.types import Digest
+
+
+class Role(StrEnum):
+    """As what a client takes part in a round."""
+
+    TRAINER = "trainer"
+    MEMBER = "member"
+
+
+class Outcome(StrEnum):
+    """What became of a trainer's update."""
+
+    ACCEPTED = "accepted"
+    NOT_ACCEPTED = "not_accepted"
+    DROPPED_OUT = "dropped_out"
+    UNDECIDED = "undecided"
+
+
+class Scores(StrEnum):
+    """What became of a member's scores."""
+
+    COUNTED = "counted"
+    REFUSED = "refused"
+    NONE = "none"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Participation:
+    """What one client was and did in one round.
+
+    Attributes:
+        client: its index.
+        role: as what it takes part.
+        place: on the committee, from 0; None for a trainer.
+        empty_seat: whether it is a member that was banned when the round opened.
+        committed: whether a commitment of it came by the closing block; None where the round was
+            only read by its opening and its end.
+        commitment: its word on the chain, also a late one.
+        payload: digest of its payload, as the record has it.
+        outcome: what became of its update; None for a member.
+        rank: from 0, best first; None if it is not ranked.
+        distance_bits: of its distance to the committee.
+        dropout: why it dropped out, as far as chain and record tell.
+        scores: what became of its scores; None for a trainer.
+        refused: its scores that do not count, and why.
+        voted: phases whose deciding certificate it signed.
+        primary_of: phases that were decided with it as the primary.
+        incidents: what the decision's sender says that it did wrong.
+        banned: whether a ban of it was recorded in the round's course.
+    """
+
+    client: ClientId
+    role: Role
+    place: int | None = None
+    empty_seat: bool = False
+    committed: bool | None = None
+    commitment: Digest | None = None
+    payload: Digest | None = None
+    outcome: Outcome | None = None
+    rank: int | None = None
+    distance_bits: int | None = None
+    dropout: DropoutReason | None = None
+    scores: Scores | None = None
+    refused: tuple[RefusedScores, ...] = ()
+    voted: tuple[Phase, ...] = ()
+    primary_of: tuple[Phase, ...] = ()
+    incidents: tuple[Incident, ...] = ()
+    banned: bool = False
+
+    @property
+    def served(self) -> bool:
+        """Whether it was a member with a seat."""
+        return self.role is Role.MEMBER and not self.empty_seat
+
+
+def participation_of(one: Round, documents: Documents, client: ClientId) -> Participation | None:
+    """Return what a client was in a round, None if it was neither trainer nor member.
+
+    Args:
+        one: the round.
+        documents: its documents.
+        client: its index.
+    """
+    if client in one.committee:
+        return _member(one, documents, client)
+    return _trainer(one, documents, client) if client in one.trainers else None
+
+
+def participations(one: Round, documents: Documents) -> list[Participation]:
+    """Return what everybody was in a round: trainers ascending, then members by their places.
+
+    Args:
+        one: the round.
+        documents: its documents.
+    """
+    trainers = [_trainer(one, documents, client) for client in one.trainers]
+    return trainers + [_member(one, documents, client) for client in one.committee]
+
+
+def _trainer(one: Round, documents: Documents, client: ClientId) -> Participation:
+    rank, bits = one.places.get(client, (None, None))
+    dropped = one.decided is not None and rank is None
+    if dropped:
+        outcome = Outcome.DROPPED_OUT
+    elif one.decided is None:
+        outcome = Outcome.UNDECIDED
+    else:
+        accepted = client in one.decided.accepted
+        outcome = Outcome.ACCEPTED if accepted else Outcome.NOT_ACCEPTED
+    committed, commitment, banned = _on_chain(one, client)
+    return Participation(
+        client,
+        Role.TRAINER,
+        committed=committed,
+        commitment=commitment,
+        payload=documents.payloads.get(client),
+        outcome=outcome,
+        rank=rank,
+        distance_bits=bits,
+        dropout=_dropout(documents, client, committed=committed) if dropped else None,
+        banned=banned,
+    )
+
+
+def _member(one: Round, documents: Documents, client: ClientId) -> Participation:
+    place, decided = one.committee.index(client), one.decided
+    committed, commitment, banned = _on_chain(one, client)
+    scores, refused = _scores(documents, client)
+    phases = tuple(zip(Phase, decided.primaries, decided.signers, strict=True)) if decided else ()
+    primary_of = tuple(phase for phase, primary, _ in phases if primary == client)
+    replied = [phase for phase, _, signers in phases if signers >> place & 1]
+    return Participation(
+        client,
+        Role.MEMBER,
+        place=place,
+        empty_seat=one.registry[client].is_banned_in(one.round),
+        committed=committed,
+        commitment=commitment,
+        payload=documents.payloads.get(client),
+        dropout=_dropout(documents, client, committed=committed) if decided else None,
+        scores=scores,
+        refused=refused,
+        voted=tuple(phase for phase in Phase if phase in replied or phase in primary_of),
+        primary_of=primary_of,
+        incidents=tuple(i for i in documents.told_incidents if i.member == client),
+        banned=banned,
+    )
+
+
+def _on_chain(one: Round, client: ClientId) -> tuple[bool | None, Digest | None, bool]:
+    if one.course is None:
+        return None, None, False
+    return client in one.counted, one.commitments.get(client), client in one.banned
+
+
+def _dropout(
+    documents: Documents, client: ClientId, *, committed: bool | None
+) -> DropoutReason | None:
+    """Return why a client has no usable update: by the record, or for want of a word in time."""
+    if documents.record is not None:
+        told = [one.reason for one in documents.record.dropouts if one.client == client]
+        return told[0] if told else None
+    return DropoutReason.NO_COMMITMENT if committed is False else None
+
+
+def _scores(documents: Documents, member: ClientId) -> tuple[Scores, tuple[RefusedScores, ...]]:
+    record = documents.record
+    if record is None:
+        return Scores.UNKNOWN, ()
+    refused = tuple(one for one in record.refused if one.signed.scores.member == member)
+    if refused:
+        return Scores.REFUSED, refused
+    counted = any(signed.scores.member == member for signed in record.scores)
+    return (Scores.COUNTED if counted else Scores.NONE), ()
+
+
+@dataclass(slots=True)
+class Counts:
+    """One client's counts over many rounds, abandoned ones among them.
+
+    Attributes:
+        sampled: rounds in which it was drawn as a trainer.
+        ranked: rounds whose decision ranks it.
+        accepted: rounds in which its update entered the model.
+        dropped_out: rounds in which it was sampled, and a decision does not rank it.
+        served: rounds in which it was a member with a seat.
+        scored: rounds in which its scores counted.
+        refused: rounds in which they were refused.
+        voted: phases whose deciding certificate it signed, of two in a round.
+        primary: phases that were decided with it as the primary.
+        incidents: that decisions' senders name.
+    """
+
+    sampled: int = 0
+    ranked: int = 0
+    accepted: int = 0
+    dropped_out: int = 0
+    served: int = 0
+    scored: int = 0
+    refused: int = 0
+    voted: int = 0
+    primary: int = 0
+    incidents: int = 0
+
+    def add(self, part: Participation) -> None:
+        """Count one round."""
+        self.sampled += part.role is Role.TRAINER
+        self.ranked += part.rank is not None
+        self.accepted += part.outcome is Outcome.ACCEPTED
+        self.dropped_out += part.outcome is Outcome.DROPPED_OUT
+        self.served += part.served
+        self.scored += part.scores is Scores.COUNTED
+        self.refused += part.scores is Scores.REFUSED
+        self.voted += len(part.voted)
+        self.primary += len(part.primary_of)
+        self.incidents += len(part.incidents)
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Every client's counts up to a round.
+
+    Attributes:
+        rounds: how many have ended by then.
+        records_missing: decided rounds whose record is not there, or is another's: who dropped out
+            why and whose scores counted is not known of them.
+        clients: the counts by client.
+    """
+
+    rounds: int
+    records_missing: int
+    clients: tuple[Counts, ...]
+
+    @staticmethod
+    def empty(clients: int) -> Tally:
+        """Return the counts before the first round.
+
+        Args:
+            clients: K.
+        """
+        return Tally(0, 0, tuple(Counts() for _ in range(clients)))
+
+    def with_rounds(self, rounds: Iterable[tuple[Round, Documents]]) -> Tally:
+        """Return the counts with more rounds; these stay as they are.
+
+        Args:
+            rounds: ended ones, with their documents.
+        """
+        found = tuple(map(replace, self.clients))
+        ended, missing = self.rounds, self.records_missing
+        for one, documents in rounds:
+            ended += 1
+            missing += lacks_record(one, documents)
+            for part in participations(one, documents):
+                found[part.client].add(part)
+        return Tally(ended, missing, found)
+
+
+def lacks_record(one: Round, documents: Documents) -> bool:
+    """Say whether a round is decided and its record is not there."""
+    return one.decided is not None and documents.record is None

@@ -1,0 +1,44 @@
+"""Where histories are read: the chain, the manifests and the blobs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Places(Protocol):
+    """Where one service reads; a home, and perhaps a node instead of its chain file."""
+
+    @property
+    def chain_file(self) -> Path:
+        """The embedded chain."""
+
+    @property
+    def blob_folder(self) -> Path:
+        """The content-addressed store."""
+
+    @property
+    def runs(self) -> Path:
+        """The folder with one folder per run."""
+
+    @property
+    def manifests(self) -> tuple[Path, ...]:
+        """Further manifests, beside those of the home's runs."""
+
+    @property
+    def rpc_url(self) -> str | None:
+        """A node to read instead of the embedded chain."""
+
+    @property
+    def chain_id(self) -> int | None:
+        """The chain that the node must serve; None without a node."""
+
+    @property
+    def largest_blob_bytes(self) -> int:
+        """The largest blob that is passed on."""
+
+    @property
+    def rpc_timeout_seconds(self) -> float:
+        """How long one answer of the node may take."""

@@ -1,0 +1,204 @@
+"""A deployment's history, read from the chain's own logs and storage as of one block."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ledger.chain.contract.calls import DecideCall, ReportCall
+from ledger.chain.ports import NotServedError
+from ledger.history.documents import Documents, read_documents
+from ledger.history.folding import Past
+from ledger.history.participation import Tally, lacks_record
+from ledger.history.paths import ChainPath, DeploymentPath
+from ledger.protocol.inputs import registry_with_bans
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ledger.blobs.store import BlobReader
+    from ledger.chain.contract.committee_ledger import CommitteeLedger
+    from ledger.chain.contract.events import Recorded
+    from ledger.history.round import Round
+    from ledger.protocol.ledger_state import Deployment, EquivocationReport
+    from ledger.protocol.types import RegisteredClient
+
+TALLIED_AT_ONCE = 200
+"""Rounds that are read at once while clients' counts are made."""
+
+
+@dataclass(slots=True)
+class Kept:
+    """What of a deployment cannot change any more, for as long as it is read.
+
+    Attributes:
+        registry: all clients as they were registered; empty until they are all there.
+        tally: the counts over the first rounds, those that have ended in final blocks.
+        counted: how many these are.
+        without_record: those among them that `tally` leaves out: their record may come back.
+    """
+
+    registry: tuple[RegisteredClient, ...] = ()
+    tally: Tally | None = None
+    counted: int = 0
+    without_record: list[int] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedHistory:
+    """The history of one deployment as of one block, from its events; see `HistorySource`.
+
+    Attributes:
+        ledger: the contract.
+        fixed: what was fixed at deployment.
+        blobs: where the documents are.
+        to_block: the last block that is read.
+        final: the newest block that is regarded as final.
+        kept: what can be remembered between one history of the deployment and the next.
+    """
+
+    ledger: CommitteeLedger
+    fixed: Deployment
+    blobs: BlobReader
+    to_block: int
+    final: int
+    kept: Kept = field(default_factory=Kept, repr=False)
+    _times: dict[int, int] = field(default_factory=dict, repr=False)
+
+    @staticmethod
+    def of(ledger: CommitteeLedger, blobs: BlobReader) -> RecordedHistory:
+        """Return the history up to the newest block.
+
+        Args:
+            ledger: the contract.
+            blobs: where the documents are.
+        """
+        chain = ledger.chain
+        newest, final = chain.head().number, chain.finalized()
+        return RecordedHistory(ledger, ledger.deployment(), blobs, newest, final)
+
+    @property
+    def path(self) -> DeploymentPath:
+        """Its name: the chain's, and the contract's address."""
+        chain = self.ledger.chain
+        return DeploymentPath(ChainPath(chain.chain_id, chain.genesis_hash), self.ledger.address)
+
+    def newest(self) -> int:
+        """Return the number of the newest round that has opened, 0 before the first."""
+        return self._past.newest()
+
+    def round(self, number: int) -> Round | None:
+        """Return a round with all that came in, None if it has not opened."""
+        return self._past.one(number)
+
+    def rounds(self, first: int, last: int) -> list[Round]:
+        """Return the rounds of a range by their openings and ends, ascending."""
+        return self._past.some(first, last)
+
+    def documents(self, one: Round) -> Documents:
+        """Return the documents that a round's decision names."""
+        return read_documents(self.blobs, one)
+
+    def registered(self) -> tuple[RegisteredClient, ...]:
+        """Return the clients registered so far, with the bans that the chain holds.
+
+        Raises:
+            NotServedError: the logs hold fewer than the contract says.
+        """
+        registered = self.fixed.clients
+        if self.ledger.opening(1, self.to_block) is None:
+            registered = self.ledger.state(self.to_block).registered
+        return registry_with_bans(self._registry(registered), self.ledger.bans(self.to_block))
+
+    def tally(self) -> Tally:
+        """Return every client's counts over the rounds that have ended."""
+        newest, kept = self.newest(), self.kept
+        with kept.lock:
+            self._keep_counts(newest)
+            counted, missing = kept.counted, list(kept.without_record)
+            tally = kept.tally or Tally.empty(self.fixed.clients)
+        late = [one for number in missing for one in self.rounds(number, number)]
+        late += [one for some in self._in_parts(counted + 1, newest) for one in some]
+        return tally.with_rounds(self._documented(late))
+
+    def _keep_counts(self, newest: int) -> None:
+        """Add to what is kept the rounds that have ended in final blocks since."""
+        kept = self.kept
+        tally = kept.tally or Tally.empty(self.fixed.clients)
+        for some in self._in_parts(kept.counted + 1, newest):
+            final = [one for one in some if one.ended and one.ended.block_number <= self.final]
+            documented = list(self._documented(final))
+            whole = [pair for pair in documented if not lacks_record(*pair)]
+            kept.without_record += [pair[0].round for pair in documented if lacks_record(*pair)]
+            tally = tally.with_rounds(whole)
+            kept.counted += len(final)
+            if len(final) < len(some):
+                break
+        kept.tally = tally
+
+    def _in_parts(self, first: int, newest: int) -> Iterator[list[Round]]:
+        for start in range(first, newest + 1, TALLIED_AT_ONCE):
+            yield self.rounds(start, min(newest, start + TALLIED_AT_ONCE - 1))
+
+    def _documented(self, rounds: Iterable[Round]) -> Iterator[tuple[Round, Documents]]:
+        """Return the rounds that have ended, with their documents, one after the other."""
+        for one in rounds:
+            if one.ended is not None:
+                yield one, self.documents(one)
+
+    def time_of(self, block_number: int) -> int:
+        """Return a block's time, in Unix seconds."""
+        if block_number not in self._times:
+            self._times[block_number] = self.ledger.chain.block(block_number).timestamp
+        return self._times[block_number]
+
+    def decision_call(self, one: Round) -> DecideCall | None:
+        """Return the call data that decided a round.
+
+        Raises:
+            NotServedError: the chain has another transaction in its place.
+        """
+        if one.ended is None:
+            raise NotServedError(f"round {one.round} is decided, but no log says where")
+        transaction = one.ended.transaction_hash
+        call = self.ledger.call_of(transaction)
+        if call is not None and not isinstance(call, DecideCall):
+            raise NotServedError(f"transaction 0x{transaction.hex()} does not call decide")
+        return call
+
+    def ban_report(self, recorded: Recorded) -> EquivocationReport | None:
+        """Return the two statements that a ban rests on.
+
+        Raises:
+            NotServedError: the chain has another transaction in its place.
+        """
+        call = self.ledger.call_of(recorded.transaction_hash)
+        if call is not None and not isinstance(call, ReportCall):
+            raise NotServedError(
+                f"transaction 0x{recorded.transaction_hash.hex()} does not call report_equivocation"
+            )
+        return None if call is None else call.report
+
+    @property
+    def _past(self) -> Past:
+        return Past(
+            self.ledger, self.fixed, self.to_block, lambda: self._registry(self.fixed.clients)
+        )
+
+    def _registry(self, wanted: int) -> tuple[RegisteredClient, ...]:
+        """Return the first clients as they were registered.
+
+        Raises:
+            NotServedError: the logs hold fewer.
+        """
+        found = self.kept.registry or self.ledger.registry()
+        if len(found) < wanted:
+            raise NotServedError(
+                f"the logs hold the registration of {len(found)} clients, not of {wanted}: they "
+                "are not whole"
+            )
+        if len(found) == self.fixed.clients:
+            self.kept.registry = found
+        return found[:wanted]

@@ -1,0 +1,165 @@
+"""One round, as the contract's events tell it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+from ledger.history.status import RoundStatus
+from ledger.protocol.closing import closing_of
+from ledger.protocol.encoding import word_client
+from ledger.protocol.inputs import Participants, Sizes, participants_of
+from ledger.protocol.ledger_state import ClientBanned, RoundAbandoned, RoundDecided
+
+if TYPE_CHECKING:
+    from ledger.chain.contract.committee_ledger import RoundOpening
+    from ledger.chain.contract.events import Recorded
+    from ledger.protocol.closing import MinedCommitment
+    from ledger.protocol.types import ClientId, Digest, RegisteredClient
+
+_ANY_BLOCK = 2**63
+"""After every closing block: a window that is still open is told by what it has taken so far."""
+
+
+class RoundSizes(Sizes, Protocol):
+    """How many take part, and how long it takes; a run's parameters and its deployment say it."""
+
+    @property
+    def members(self) -> int:
+        """The number C of members of a committee."""
+
+    @property
+    def rounds(self) -> int:
+        """T, the last round."""
+
+    @property
+    def commit_blocks(self) -> int:
+        """Blocks after the opening one that take commitments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What the chain holds of a round between its opening and its end.
+
+    Attributes:
+        commitments: that it took, in the chain's order.
+        bans: recorded in the round's course, in the chain's order.
+    """
+
+    commitments: tuple[MinedCommitment, ...] = ()
+    bans: tuple[Recorded, ...] = ()
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round: how it began, what came in, and how it ended.
+
+    Attributes:
+        opening: its number, committee and seed, and the block that opened it.
+        sizes: of its deployment.
+        registry: all clients, with the bans that the chain holds.
+        ended: its decision or abandonment and where the chain holds it; None while it is open.
+        course: what came in between; None where only opening and end were read.
+    """
+
+    opening: RoundOpening
+    sizes: RoundSizes
+    registry: tuple[RegisteredClient, ...]
+    ended: Recorded | None
+    course: Course | None = None
+
+    @property
+    def round(self) -> int:
+        """t, from 1."""
+        return self.opening.round
+
+    @property
+    def committee(self) -> tuple[ClientId, ...]:
+        """S_c, by places."""
+        return self.opening.committee
+
+    @property
+    def seed(self) -> Digest:
+        """seed_t."""
+        return self.opening.seed
+
+    @property
+    def decided(self) -> RoundDecided | None:
+        """The decision, if that is how it ended."""
+        event = None if self.ended is None else self.ended.event
+        return event if isinstance(event, RoundDecided) else None
+
+    @property
+    def abandoned(self) -> RoundAbandoned | None:
+        """The abandonment, if that is how it ended."""
+        event = None if self.ended is None else self.ended.event
+        return event if isinstance(event, RoundAbandoned) else None
+
+    @property
+    def end(self) -> RoundDecided | RoundAbandoned | None:
+        """The decision or the abandonment; None while it is open."""
+        return self.decided or self.abandoned
+
+    @property
+    def status(self) -> RoundStatus:
+        """How it stands."""
+        if self.ended is None:
+            return RoundStatus.OPEN
+        return RoundStatus.DECIDED if self.decided else RoundStatus.ABANDONED
+
+    @cached_property
+    def participants(self) -> Participants:
+        """Who takes part; trainers are drawn from the seed, among those who are not banned."""
+        return participants_of(self.sizes, self.registry, self.round, self.seed, self.committee)
+
+    @property
+    def trainers(self) -> tuple[ClientId, ...]:
+        """S_b, ascending: nobody of it was banned when the round opened."""
+        return self.participants.trainers
+
+    @property
+    def empty_seats(self) -> tuple[ClientId, ...]:
+        """Members that were banned when the round opened, by places."""
+        return tuple(c for c in self.committee if self.registry[c].is_banned_in(self.round))
+
+    @property
+    def banned(self) -> tuple[ClientId, ...]:
+        """Clients banned in the round's course, with effect from the next one on."""
+        events = [recorded.event for recorded in self._read.bans]
+        return tuple(event.client for event in events if isinstance(event, ClientBanned))
+
+    @property
+    def bans(self) -> tuple[Recorded, ...]:
+        """The bans that were recorded in the round's course."""
+        return self._read.bans
+
+    @cached_property
+    def commitments(self) -> dict[ClientId, Digest]:
+        """Each client's commitment on the chain, also where it has no effect."""
+        return {mined.client: mined.commitment for mined in self._read.commitments}
+
+    @cached_property
+    def counted(self) -> frozenset[ClientId]:
+        """The active clients whose commitment counts: it came by the closing block."""
+        closing = closing_of(
+            self.opening.opened_block,
+            self.sizes.commit_blocks,
+            self.participants.expected,
+            _ANY_BLOCK,
+            self._read.commitments,
+        )
+        came = closing.commitments if closing is not None else {}
+        return self.participants.expected.intersection(came)
+
+    @cached_property
+    def places(self) -> dict[ClientId, tuple[int, int]]:
+        """Rank from 0 and distance bits of each ranked trainer."""
+        ranking = self.decided.ranking if self.decided else ()
+        return {word_client(word): (rank, word >> 32) for rank, word in enumerate(ranking)}
+
+    @property
+    def _read(self) -> Course:
+        if self.course is None:
+            raise ValueError(f"of round {self.round} only the opening and the end were read")
+        return self.course

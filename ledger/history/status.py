@@ -1,0 +1,34 @@
+"""How a round stands, and what may be asked of rounds: words that cost nothing to import."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class RoundStatus(StrEnum):
+    """How a round stands."""
+
+    OPEN = "open"
+    DECIDED = "decided"
+    ABANDONED = "abandoned"
+
+
+class Order(StrEnum):
+    """Which rounds come first."""
+
+    NEWEST = "newest"
+    OLDEST = "oldest"
+
+
+class AskedRole(StrEnum):
+    """What a client must have been or done in a round that is looked for."""
+
+    ANY = "any"
+    TRAINED = "trained"
+    ACCEPTED = "accepted"
+    NOT_ACCEPTED = "not_accepted"
+    DROPPED_OUT = "dropped_out"
+    MEMBER = "member"
+    SERVED = "served"
+    REFUSED = "refused"
+    VOTED = "voted"

@@ -1,0 +1,94 @@
+"""Blobs by their sha256: the bytes and nothing else, for whoever distrusts this service."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from api.http.encoded import IMMUTABLE
+from api.settings import Settings
+from ledger.blobs.http import HttpBlobs
+from ledger.protocol.types import Digest
+from tests.api.conftest import read, refused, rounds_that_are, serving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import httpx
+
+
+@pytest.fixture(scope="module")
+def model(client: httpx.Client, root: str) -> str:
+    number = rounds_that_are(client, root, "decided")[0]
+    return str(read(client, f"{root}/rounds/{number}")["model"]).removeprefix("0x")
+
+
+@pytest.fixture
+def copied(home: Path, tmp_path: Path) -> Iterator[tuple[Path, httpx.Client]]:
+    copy = Path(shutil.copytree(home, tmp_path / "home"))
+    with serving(Settings(home=copy, largest_blob_bytes=100_000)) as client:
+        yield copy, client
+
+
+def test_a_blob_is_its_bytes_and_a_file_to_keep(client: httpx.Client, model: str) -> None:
+    for path in (f"/v1/blobs/{model}", f"/v1/blobs/{model[:2]}/{model}"):
+        answer = client.get(path)
+        assert hashlib.sha256(answer.content).hexdigest() == model
+        assert answer.headers["content-type"] == "application/octet-stream"
+        assert answer.headers["content-disposition"] == f'attachment; filename="{model}"'
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["cache-control"] == IMMUTABLE
+        assert "sandbox" in answer.headers["content-security-policy"]
+        head = client.head(path)
+        assert (head.content, head.headers["content-length"]) == (b"", str(len(answer.content)))
+        again = client.get(path, headers={"If-None-Match": answer.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b"")
+
+
+def test_an_auditor_reads_them_like_any_folder_of_blobs(client: httpx.Client, model: str) -> None:
+    far = HttpBlobs(f"{client.base_url}/v1/blobs")
+    digest = Digest(bytes.fromhex(model))
+    assert far.has(digest)
+    assert hashlib.sha256(far.get(digest)).digest() == digest
+    assert not far.has(Digest(bytes(32)))
+
+
+def test_what_is_missing_or_no_digest_is_refused(client: httpx.Client, model: str) -> None:
+    refused(client.get(f"/v1/blobs/{'0' * 64}"), 404, "blob-not-found")
+    refused(client.get(f"/v1/blobs/ff/{'0' * 64}"), 404, "blob-not-found")
+    for text in (model[:-1], f"{model}0", model.upper(), f"0x{model}"[:64], "%2e%2e"):
+        if text != model:
+            refused(client.get(f"/v1/blobs/{text}"), 422, "request-invalid")
+    assert client.get("/v1/blobs/../../../etc/passwd").status_code == 404
+
+
+def test_a_damaged_blob_is_never_sent(copied: tuple[Path, httpx.Client], model: str) -> None:
+    home, client = copied
+    file = home / "blobs" / model[:2] / model
+    data = file.read_bytes()
+    file.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    told = refused(client.get(f"/v1/blobs/{model}"), 503, "blob-damaged")
+    assert told["detail"] == f"blob {model} is damaged: its bytes have another sha256"
+    file.write_bytes(data)
+    assert client.get(f"/v1/blobs/{model}").content == data
+
+
+def test_a_blob_over_the_limit_and_a_pipe_are_refused(
+    copied: tuple[Path, httpx.Client], tmp_path: Path
+) -> None:
+    home, client = copied
+    large = bytes(100_001)
+    name = hashlib.sha256(large).hexdigest()
+    file = home / "blobs" / name[:2] / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(large)
+    told = refused(client.get(f"/v1/blobs/{name}"), 503, "blob-damaged")
+    assert "larger than the 100000 bytes" in told["detail"]
+    file.unlink()
+    file.mkdir()
+    told = refused(client.get(f"/v1/blobs/{name}"), 503, "blob-damaged")
+    assert str(tmp_path) not in told["detail"]

@@ -1,0 +1,109 @@
+"""Events as they happen: none missed, none twice, and what is taken back is said."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import TYPE_CHECKING, Any
+
+from api.settings import Settings
+from ledger.history.following import Follower, News
+from ledger.history.recorded import RecordedHistory
+from tests.api.conftest import ROUNDS, deployments, make_run, read, refused, serving
+from tests.api.test_rounds import Truth, truth  # noqa: F401, TC001 - a fixture
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import httpx
+    import pytest
+
+
+def received(client: httpx.Client, path: str, count: int, **headers: str) -> list[dict[str, Any]]:
+    """Return the first events of a stream."""
+    found: list[dict[str, Any]] = []
+    event: dict[str, Any] = {}
+    with client.stream("GET", path, headers=headers, timeout=30) as answer:
+        assert answer.status_code == 200
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        for line in answer.iter_lines():
+            name, _, value = line.partition(": ")
+            if name in {"id", "event", "data"}:
+                event[name] = json.loads(value) if name == "data" else value
+            if not line and event:
+                found.append(event)
+                event = {}
+            if len(found) == count:
+                break
+    return found
+
+
+def test_a_client_that_comes_back_misses_no_round(client: httpx.Client, root: str) -> None:
+    rounds = read(client, f"{root}/rounds", order="oldest")["rounds"]
+    told = received(client, f"{root}/events", ROUNDS, **{"Last-Event-ID": "0"})
+    assert [event["data"] for event in told] == rounds
+    assert [event["id"] for event in told] == [str(t) for t in range(1, ROUNDS + 1)]
+    later = received(client, f"{root}/events", 2, **{"Last-Event-ID": str(ROUNDS - 2)})
+    assert [event["data"] for event in later] == rounds[-2:]
+
+
+def test_rounds_are_told_while_a_run_plays_them(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    make_run(home, "first", ("protocol.rounds=1",))
+    with serving(Settings(home=home)) as client:
+        player = threading.Thread(target=make_run, args=(home, "second", ("protocol.rounds=2",)))
+        player.start()
+        while len(deployments(client)) < 2:
+            pass
+        path = next(one for one in deployments(client) if one["run"] == "second")["links"]["events"]
+        told = received(client, path, 2, **{"Last-Event-ID": "0"})
+        player.join()
+        ended = [event for event in told if event["event"] == News.ROUND_ENDED]
+        rest = 2 - len(ended)
+        if rest:
+            ended += [
+                event
+                for event in received(client, path, rest, **{"Last-Event-ID": told[-1]["id"]})
+                if event["event"] == News.ROUND_ENDED
+            ]
+    assert [event["data"]["round"] for event in ended] == [1, 2]
+
+
+def test_what_is_no_position_and_one_stream_too_many_are_refused(
+    client: httpx.Client, root: str, home: Path
+) -> None:
+    for text in ("x", "-1", "1e3", "9" * 11, "01"):
+        told = refused(
+            client.get(f"{root}/events", headers={"Last-Event-ID": text}), 422, "request-invalid"
+        )
+        assert told["errors"][0]["place"] == "header"
+    refused(client.get(f"{root[:-1]}0/events"), 422, "request-invalid")
+    with serving(Settings(home=home, most_streams=1)) as other:
+        path = f"{deployments(other)[0]['links']['self']}/events"
+        with other.stream("GET", path, headers={"Last-Event-ID": "0"}) as first:
+            lines = first.iter_lines()
+            next(lines)
+            refused(other.get(path), 503, "streams-exhausted")
+
+
+def test_a_round_that_is_taken_back_is_said_and_told_again(
+    truth: Truth,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    history = truth.history
+    follower = Follower(ROUNDS - 2)
+    first = follower.look(history, final_block=0)
+    assert [event.kind for event in first] == [News.ROUND_ENDED, News.ROUND_ENDED]
+    assert follower.look(history, final_block=0) == [], "nothing is told twice"
+
+    def without_last(self: RecordedHistory) -> int:
+        return ROUNDS - 1
+
+    monkeypatch.setattr(RecordedHistory, "newest", without_last)
+    (back,) = follower.look(history, final_block=0)
+    assert (back.kind, back.position) == (News.TAKEN_BACK, ROUNDS - 1)
+    assert back.facts == {"from_round": ROUNDS}
+    monkeypatch.undo()
+    (again,) = follower.look(history, final_block=0)
+    assert (again.kind, again.facts) == (News.ROUND_ENDED, first[1].facts)
+    assert follower.look(history, final_block=2**40) == []
