@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt
 
-.PHONY: demo test faults coverage lint bench bench-peers serve clean
+.PHONY: demo test faults fuzz coverage lint bench bench-peers serve clean
 
 demo: $(VENV)/.clients
 	$(BIN)/cmfl demo --home demo-home
@@ -20,6 +20,10 @@ test: lint
 faults: $(VENV)/.dev
 	CMFL_FAULTS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup \
 	  $$(grep --recursive --files-with-matches --include='test_*.py' '^from tests.faults' tests)
+
+# Proofs and bundles with a hundred thousand faults in them: none may be accepted.
+fuzz: $(VENV)/.dev
+	CMFL_FUZZ=1 $(BIN)/python -m pytest -n 2 --dist loadgroup tests/audit/proofs tests/audit/bundles
 
 # Every line and branch of the protocol and of the audit's steps is run by their own tests.
 coverage: $(VENV)/.dev

@@ -157,5 +157,13 @@ def _grow(drawn: Panels, cells: Sequence[CellRow], start: tuple[float, float, fl
         draw_line(axes, series.line_through("busiest link, MB a round", sent), 1)
         axes.set(xscale="log", yscale="log", title=title)
         measured = sorted({*seconds, *sent})
-        axes.set_xticks(measured, [f"{x:g}" for x in measured])
+        axes.set_xticks(measured, [_short(x) for x in measured])
         axes.set_xticks([], minor=True)
+
+
+def _short(size: float) -> str:
+    """Return a size short enough to stand beside others: 36, 31k, 1.2M."""
+    for unit, factor in (("M", 1e6), ("k", 1e3)):
+        if size >= factor:
+            return f"{size / factor:.2g}{unit}"
+    return f"{size:g}"

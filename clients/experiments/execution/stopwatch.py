@@ -26,7 +26,7 @@ TRAINING = "training"
 SCORING = "scoring"
 EVALUATION = "evaluation"
 
-_DECIMALS = 3
+_DECIMALS = 6
 
 
 class Stopwatch:
