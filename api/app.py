@@ -29,7 +29,18 @@ from api.http.problems import (
     plain_problem,
     problem,
 )
-from api.routes import blobs, clients, deployments, events, evidence, rounds, series, service, web
+from api.routes import (
+    blobs,
+    clients,
+    deployments,
+    events,
+    evidence,
+    proofs,
+    rounds,
+    series,
+    service,
+    web,
+)
 from ledger.chain.ports import ChainDamagedError, ChainUnreachableError, NotServedError
 from ledger.history.cursors import CursorError
 from ledger.history.now import Histories
@@ -76,7 +87,18 @@ def create_app(settings: Settings) -> FastAPI:
     kept = KeptAnswers()
     app.state.histories, app.state.kept = histories, kept
     app.state.streams = events.Streams(settings.most_streams)
-    for routes in (service, deployments, rounds, clients, evidence, series, events, blobs, web):
+    for routes in (
+        service,
+        deployments,
+        rounds,
+        clients,
+        evidence,
+        series,
+        events,
+        proofs,
+        blobs,
+        web,
+    ):
         app.include_router(routes.router)
     _add_document(app)
     _add_errors(app, settings)

@@ -9,7 +9,11 @@ if TYPE_CHECKING:
 
 
 class HeadAsGet:
-    """Has every path that answers GET answer HEAD with the same headers."""
+    """Has every path that answers GET answer HEAD with the same headers.
+
+    Whoever makes the body is told that nobody waits for it any more, so that a stream without an
+    end is not made for nobody.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -19,10 +23,16 @@ class HeadAsGet:
         if scope["type"] != "http" or scope["method"] != "HEAD":
             await self._app(scope, receive, send)
             return
+        is_answered = False
 
         async def headers_only(message: Message) -> None:
-            if message["type"] == "http.response.body":
-                message = {**message, "body": b""}
-            await send(message)
+            nonlocal is_answered
+            if message["type"] == "http.response.start":
+                await send(message)
+                await send({"type": "http.response.body", "body": b""})
+                is_answered = True
 
-        await self._app({**scope, "method": "GET"}, receive, headers_only)
+        async def gone_once_answered() -> Message:
+            return {"type": "http.disconnect"} if is_answered else await receive()
+
+        await self._app({**scope, "method": "GET"}, gone_once_answered, headers_only)

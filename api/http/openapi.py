@@ -29,6 +29,7 @@ TAGS = [
     {"name": "deployments", "description": "Contracts and their parameters."},
     {"name": "rounds", "description": "What happened, round by round."},
     {"name": "clients", "description": "Who takes part."},
+    {"name": "proofs", "description": "What a caller checks without trusting this service."},
     {"name": "blobs", "description": "The documents, updates and models themselves."},
 ]
 

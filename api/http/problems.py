@@ -69,6 +69,7 @@ FORMAT_NOT_SERVED = Kind("format-not-served", 406, "This format is not written h
 BLOB_NOT_FOUND = Kind("blob-not-found", 404, "There is no such blob")
 BLOB_DAMAGED = Kind("blob-damaged", 503, "The blob cannot be given")
 STREAMS_EXHAUSTED = Kind("streams-exhausted", 503, "There are too many streams")
+BUSY = Kind("busy", 503, "Somebody else is being served")
 CHAIN_UNREACHABLE = Kind("chain-unreachable", 503, "The chain cannot be read")
 CHAIN_NOT_SERVED = Kind("chain-not-served", 502, "The chain's answers are not whole")
 CHAIN_DAMAGED = Kind("chain-damaged", 503, "The chain contradicts itself")

@@ -45,6 +45,19 @@ class ChainSource:
                 self._opened += 1
             return self._chain, self._opened
 
+    def known(self) -> tuple[ChainReader, int] | None:
+        """Return the open chain if it is open and still the same, at once; else None."""
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
+            is_same = self._identify() == self._identity
+        except ChainUnreachableError:
+            is_same = False
+        finally:
+            chain, opened = self._chain, self._opened
+            self._lock.release()
+        return (chain, opened) if is_same and chain is not None else None
+
     def close(self) -> None:
         """Give back the file or the connections."""
         with self._lock:

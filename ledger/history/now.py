@@ -9,7 +9,6 @@ from ledger.blobs.store import FolderBlobs
 from ledger.history.chain_source import ChainSource
 from ledger.history.deployments import Deployments
 from ledger.history.paths import ChainPath
-from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
     from ledger.blobs.store import BlobReader
@@ -40,11 +39,11 @@ class Histories:
         return Now(chain, opened, block, chain.finalized(), self._deployments, self.blobs)
 
     def opened(self) -> OpenedChain | None:
-        """Return which chain would be read, without reading it; None if there is none."""
-        try:
-            chain, opened = self._source.chain()
-        except ChainError:
+        """Return which chain would be read, at once; None if it is not open yet."""
+        known = self._source.known()
+        if known is None:
             return None
+        chain, opened = known
         return OpenedChain(opened, ChainPath(chain.chain_id, chain.genesis_hash))
 
     def close(self) -> None:

@@ -69,6 +69,12 @@ def test_rounds_are_told_while_a_run_plays_them(tmp_path: Path) -> None:
     assert [event["data"]["round"] for event in ended] == [1, 2]
 
 
+def test_head_of_a_stream_ends(client: httpx.Client, root: str) -> None:
+    answer = client.head(f"{root}/events")
+    assert (answer.status_code, answer.content) == (200, b"")
+    assert answer.headers["content-type"].startswith("text/event-stream")
+
+
 def test_what_is_no_position_and_one_stream_too_many_are_refused(
     client: httpx.Client, root: str, home: Path
 ) -> None:

@@ -30,7 +30,7 @@ ANSWERS = {
 } | {"Problem": Problem, "FieldError": FieldError}
 
 
-NO_JSON = ("/events", "/{digest}")
+NO_JSON = ("/events", "/{digest}", "/bundle", "/proof/{client}")
 """Paths that answer with a stream or with bytes."""
 
 
@@ -51,6 +51,7 @@ def test_every_endpoint_of_the_issue_is_there(document: dict[str, Any]) -> None:
         *(f"{deployment}/rounds", one, *(f"{one}/{part}" for part in parts)),
         *(f"{deployment}/clients", f"{deployment}/clients/{{number}}"),
         f"{deployment}/clients/{{number}}/rounds",
+        *(f"{one}/proof/{{client}}", f"{one}/bundle"),
         *(f"{deployment}/{part}" for part in ("evidence", "series", "events")),
         *("/v1/blobs/{digest}", "/v1/blobs/{prefix}/{digest}"),
     }

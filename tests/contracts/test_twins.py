@@ -26,6 +26,7 @@ from ledger.protocol.ranking import rank
 from ledger.protocol.types import Beacon, ClientId, Form, Phase, Quorum
 from tests.contracts import faults, support, wrong_decisions
 from tests.contracts.twins import Proposal, Shape, Twins
+from tests.faults import times
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -238,7 +239,7 @@ def test_contract_and_specification_never_differ(tmp_path: Path) -> None:
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=24,
+            max_examples=times(16, 200),
             stateful_step_count=40,
             derandomize=True,
             database=None,

@@ -1,0 +1,145 @@
+"""Proofs and bundles: what a caller checks without trusting this service."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.responses import StreamingResponse
+from pydantic_core import to_json
+
+from api.http.caching import response_of
+from api.http.encoded import Encoded
+from api.http.problems import BLOB_NOT_FOUND, BUSY, ROUND_NOT_FOUND, ProblemError
+from api.http.routing import (
+    INVALID,
+    NOT_MODIFIED,
+    NOT_SERVED,
+    UNAVAILABLE,
+    Address,
+    ClientIndex,
+    Now,
+    RoundIndex,
+    declared,
+    refuse_unknown,
+)
+from api.reading import require_client, require_round
+from ledger.audit.bundles.container import container_parts
+from ledger.audit.bundles.maker import prepare_export
+from ledger.audit.proofs.document import as_dict
+from ledger.audit.proofs.maker import make_proof
+from ledger.protocol.errors import BlobError, ConfigurationError
+from ledger.protocol.types import ClientId
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ledger.audit.bundles.maker import Export
+
+router = APIRouter(
+    prefix="/v1/chains/{chain}/deployments/{address}/rounds/{number}",
+    tags=["proofs"],
+    dependencies=[Depends(refuse_unknown)],
+)
+_one_at_a_time = threading.Lock()
+_PROBLEMS = declared(
+    _404="no such deployment, round or client, or a blob that the bundle needs is not here",
+    _422=INVALID,
+    _502=NOT_SERVED,
+    _503=UNAVAILABLE,
+)
+
+Whole = Annotated[
+    bool,
+    Query(
+        description="give all links from the run's beginning to its newest head, so that a head "
+        "alone suffices to check it; they take about 0.5 kB a round"
+    ),
+]
+
+
+@router.get(
+    "/proof/{client}",
+    summary="What became of a client, as a proof",
+    responses=NOT_MODIFIED
+    | _PROBLEMS
+    | {
+        200: {
+            "description": "a document `cmfl-client-proof`, for `cmfl verify client --proof FILE`",
+            "content": {"application/json": {"schema": {"type": "object"}}},
+        }
+    },
+)
+def proof(
+    request: Request,
+    reading: Now,
+    address: Address,
+    number: RoundIndex,
+    client: ClientIndex,
+    whole: Whole = False,
+) -> Response:
+    """Prove whether a client's update was used in a round, its rank and weight, or why not.
+
+    Check it on your own side, against a head that you trust or the contract: this service could
+    have made anything up. What cannot be proven is said in it.
+    """
+    served = reading.deployment(address)
+    history = reading.now.history(served)
+    require_round(number, history.newest())
+    require_client(client, served.fixed.clients)
+    made = make_proof(served.ledger, history.blobs, number, ClientId(client), whole=whole)
+    reading.verify_unmoved()
+    return response_of(request, Encoded(to_json(as_dict(made)), immutable=False))
+
+
+@router.get(
+    "/bundle",
+    summary="A whole round as one file",
+    response_class=StreamingResponse,
+    responses=_PROBLEMS
+    | {
+        200: {
+            "description": "a tar file, for `cmfl verify bundle FILE`",
+            "content": {"application/x-tar": {"schema": {"type": "string", "format": "binary"}}},
+        }
+    },
+)
+def bundle(reading: Now, address: Address, number: RoundIndex, whole: Whole = False) -> Response:
+    """Give all that checking a round needs: events, documents, score vectors, payloads, models.
+
+    One is made at a time, because the round is checked while its parts are gathered.
+    """
+    export = _exported(reading, address, number, whole=whole)
+    headers = {
+        "Cache-Control": "no-store",
+        "Content-Disposition": f'attachment; filename="round-{number}.bundle.tar"',
+        "X-Content-Type-Options": "nosniff",
+    }
+    return StreamingResponse(_parts(export), headers=headers, media_type="application/x-tar")
+
+
+def _exported(reading: Now, address: str, number: int, *, whole: bool) -> Export:
+    """Return a round's bundle.
+
+    Raises:
+        ProblemError: there is no such round, it has not ended, a blob of it is missing, or another
+            bundle is being made.
+    """
+    served = reading.deployment(address)
+    history = reading.now.history(served)
+    require_round(number, history.newest())
+    if not _one_at_a_time.acquire(blocking=False):
+        raise ProblemError(BUSY, "another bundle is being made")
+    try:
+        return prepare_export(served.ledger, history.blobs, number, whole=whole)
+    except ConfigurationError as error:
+        raise ProblemError(ROUND_NOT_FOUND, str(error)) from error
+    except BlobError as error:
+        raise ProblemError(BLOB_NOT_FOUND, str(error)) from error
+    finally:
+        _one_at_a_time.release()
+
+
+def _parts(export: Export) -> Iterator[bytes]:
+    yield from container_parts(export.manifest, export.blobs.read, export.blobs)

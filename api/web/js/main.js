@@ -1,0 +1,101 @@
+// Which page is shown: the address says it, the service's answers fill it.
+
+import { forgetCurves } from "./charts/curves.js";
+import { fill, h, told, visible } from "./dom.js";
+import { watch } from "./live.js";
+import { failure, fillGlossary, say, showTerms } from "./parts.js";
+import { placeOf, withQuery } from "./places.js";
+import { Refused } from "./rest.js";
+import { client, clients } from "./views/clients.js";
+import { compare } from "./views/compare.js";
+import { deployments } from "./views/deployments.js";
+import { proof } from "./views/proof.js";
+import { round } from "./views/round.js";
+import { rounds } from "./views/rounds.js";
+import { run } from "./views/run.js";
+import { search } from "./views/search.js";
+import { verification } from "./views/verification.js";
+import { words } from "./views/glossary.js";
+
+const VIEWS = { client, clients, compare, deployments, proof, round, rounds, run, search, verification, words };
+const main = document.getElementById("main");
+const crumbs = document.getElementById("crumbs");
+const form = document.getElementById("search");
+let turn = new AbortController();
+let stopWatching = () => {};
+
+fillGlossary(document.getElementById("glossary"));
+showTerms(document.getElementById("tip"));
+addEventListener("hashchange", () => go());
+form.addEventListener("submit", (event) => {
+  event.preventDefault();
+  location.hash = withQuery("#/search", { q: form.elements.q.value.trim() });
+});
+document.getElementById("skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  main.focus();
+});
+go({ isFirst: true });
+
+/** Show the page that the address names. */
+async function go({ isFirst = false, isLive = false } = {}) {
+  turn.abort();
+  turn = new AbortController();
+  const { signal } = turn;
+  main.setAttribute("aria-busy", "true");
+  const page = await pageOf(placeOf(location.hash), signal);
+  if (signal.aborted) return;
+  if (!(isLive && page.hasFailed)) present(page, isLive);
+  main.removeAttribute("aria-busy");
+  if (!isLive) {
+    stopWatching();
+    stopWatching = watch(page.watched ?? null, page.state ?? null, () => go({ isLive: true }));
+    arrive(page.title, isFirst);
+  } else {
+    say("The page has been brought up to date.");
+  }
+}
+
+async function pageOf(place, signal) {
+  if (place === null) return failed("There is no such page", "The address names no page of this dashboard.");
+  try {
+    return await VIEWS[place.view](place, signal);
+  } catch (error) {
+    if (signal.aborted) return null;
+    if (error instanceof Refused) return failed(error.title, error.message);
+    console.error(error);
+    return failed("This page cannot be shown", "The service's answer is not what this page knows how to show.");
+  }
+}
+
+const failed = (title, detail) => ({ title, crumbs: [], nodes: [failure(title, detail)], hasFailed: true });
+
+/** Put a page in place; one that is brought up to date keeps what was open and where the focus was. */
+function present(page, isLive) {
+  const opened = isLive ? [...main.querySelectorAll("details[open]")].map((one) => one.id) : [];
+  const focused = isLive && main.contains(document.activeElement) ? document.activeElement.id : "";
+  const { scrollX, scrollY } = window;
+  fill(main, ...page.nodes);
+  fill(crumbs, ...trail(page));
+  document.title = `${visible(page.title)} · CMFL ledger`;
+  forgetCurves();
+  opened.forEach((id) => document.getElementById(id)?.setAttribute("open", ""));
+  if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
+  if (isLive) scrollTo(scrollX, scrollY);
+}
+
+function trail(page) {
+  if (!page.crumbs.length && page.title === "Deployments") return [];
+  const ahead = [["Deployments", "#/"], ...page.crumbs];
+  return [
+    ...ahead.map(([text, href]) => h("li", {}, h("a", { href }, told(text)))),
+    h("li", { "aria-current": "page" }, told(page.short ?? page.title)),
+  ];
+}
+
+function arrive(title, isFirst) {
+  if (isFirst) return;
+  scrollTo(0, 0);
+  main.focus({ preventScroll: true });
+  say(visible(title));
+}

@@ -1,0 +1,78 @@
+// What several pages say of a run.
+
+import { h, told } from "./dom.js";
+import { fromOne, moment, ppm, whole } from "./format.js";
+import { badge } from "./parts.js";
+import { runLink } from "./places.js";
+import { has } from "./rest.js";
+
+/** Return the way to a page of a run. */
+export const crumbsOf = (deployment, ...below) => [[deployment.run, runLink(deployment.links.self)], ...below];
+
+/** Return the links between a run's pages. */
+export async function tabs(deployment, current) {
+  const path = deployment.links.self;
+  const pages = [
+    ["run", "Overview", ""],
+    ["rounds", "Rounds", "/rounds"],
+    ["clients", "Clients", "/clients"],
+  ];
+  if (await has("/verifications")) pages.push(["verification", "Verification", "/verification"]);
+  return h("nav", { class: "tabs", "aria-label": "Pages of this run" }, h("ul", {}, ...pages.map(([name, text, below]) =>
+    h("li", {}, h("a", { href: runLink(path, below), "aria-current": name === current ? "page" : null }, text)))));
+}
+
+/** Return how a round stands, as a badge. */
+export const statusBadge = (status) => badge(`status-${status}`, status);
+
+/** Return a link to a client. */
+export const clientLink = (path, client, text = `client ${client}`) => h("a", { href: runLink(path, `/clients/${client}`) }, text);
+
+/** Return a link to a round. */
+export const roundLink = (path, round, text = `round ${round}`) => h("a", { href: runLink(path, `/rounds/${round}`) }, text);
+
+/** Return when and where a round ended. */
+export function endedText(ended) {
+  return ended ? `block ${whole(ended.number)}, ${moment(ended.at)}` : "not yet";
+}
+
+/** Return in which views a round's votes were decided, from 1. */
+export function viewsText(views) {
+  if (!views) return "–";
+  return views[0] === views[1] ? fromOne(views[0]) : views.map(fromOne).join(" / ");
+}
+
+/** Return whether a round shows trouble: no decision, or a vote that took more than one view. */
+export const isNoteworthy = (round) => round.status === "abandoned" || Boolean(round.views?.some((view) => view > 0));
+
+/** Return what a run's settings say, as names with values. */
+export function settings({ sizes, contract, parameters }) {
+  const rows = [
+    ["clients", whole(sizes.clients)],
+    ["drawn in a round", `${whole(sizes.trainers)} trainers, ${whole(sizes.members)} members`],
+    ["accepted", contract.form.name === "within_threshold" ? "all within the cut-off" : `${ppm(contract.aggregation_ppm)} of the ranked`],
+    ["replies that decide", whole(contract.replies)],
+    ["blocks for commitments", whole(contract.commit_blocks)],
+    ["blocks until abandonment", whole(contract.deadline_blocks)],
+    ["chance from", contract.beacon === "none" ? "payloads alone" : "payloads and block hashes"],
+  ];
+  if (!parameters) return rows;
+  return [
+    ...rows,
+    ["strategy", told(parameters.strategy.name)],
+    ["scoring", told(parameters.scoring)],
+    ["distance", told(parameters.distance)],
+    ["threshold", told(parameters.threshold)],
+    ["quorum", told(parameters.quorum)],
+    ["model", `${whole(parameters.dimension)} numbers`],
+    ["server rate", String(parameters.server_rate)],
+    ["distances checked by members", parameters.scores_checked ? "yes" : "no"],
+    ["first view lasts", `${whole(parameters.view_seconds)} s`],
+  ];
+}
+
+/** Return clients as links, one after the other. */
+export function clientLinks(path, clients) {
+  return clients.flatMap((client, place) => [place ? ", " : "", clientLink(path, client, String(client))]);
+}
+

@@ -1,0 +1,149 @@
+// The clients of a run: their counts, and all that one of them did.
+
+import { MARKS, legend, strip } from "../charts/strip.js";
+import { commitmentCheck } from "../checks.js";
+import { h, told } from "../dom.js";
+import { counted, distance, fromOne, whole } from "../format.js";
+import { badge, digest, facts, figures, section, table, term } from "../parts.js";
+import { deploymentPath, runLink } from "../places.js";
+import { asking, read } from "../rest.js";
+import { clientLink, crumbsOf, endedText, roundLink, statusBadge, tabs } from "../run.js";
+import { checked } from "../verified.js";
+import { INCIDENTS, OUTCOMES, REASONS, wordFor } from "../words.js";
+
+const LIMIT = 50;
+const COUNTS = ["sampled", "ranked", "accepted", "dropped_out", "served", "scored", "refused", "voted", "primary", "incidents"];
+const HEADINGS = {
+  sampled: "sampled", ranked: "ranked", accepted: "accepted", dropped_out: "dropped out", served: "served",
+  scored: "scores counted", refused: "scores refused", voted: "votes signed", primary: "as primary", incidents: "incidents",
+};
+
+/** Return the page of all clients. */
+export async function clients(place, signal) {
+  const path = deploymentPath(place);
+  const cursor = place.query.get("cursor");
+  const [deployment, list] = await Promise.all([
+    read(path, signal),
+    read(asking(`${path}/clients`, { limit: LIMIT, cursor }), signal),
+  ]);
+  const rows = list.clients.map((one) => [
+    clientLink(path, one.client, String(one.client)),
+    digest(one.address, "address"),
+    whole(one.samples),
+    ...COUNTS.map((count) => whole(one[count])),
+    one.banned_in_round === null ? "" : badge("bad", `in round ${one.banned_in_round}`),
+  ]);
+  const columns = [["client", "number", "row"], ["address"], [term("samples"), "number"], ...COUNTS.map((count) => [HEADINGS[count], "number"]), [term("banned")]];
+  return {
+    title: `Clients of ${deployment.run}`,
+    short: "Clients",
+    crumbs: crumbsOf(deployment),
+    watched: path,
+    state: deployment.state,
+    nodes: [
+      h("header", { class: "head" }, h("h1", {}, "Clients of ", told(deployment.run)), await tabs(deployment, "clients")),
+      section("What each did", counting(list), table("What each client did", columns, rows),
+        h("p", { class: "pager" },
+          cursor ? h("a", { href: runLink(path, "/clients") }, "first page") : null,
+          list.next_cursor ? h("a", { href: runLink(path, "/clients", { cursor: list.next_cursor }) }, "next page →") : null)),
+    ],
+  };
+}
+
+/** Return the page of one client. */
+export async function client(place, signal) {
+  const path = deploymentPath(place);
+  const own = `${path}/clients/${Number(place.client)}`;
+  const cursor = place.query.get("cursor");
+  const [deployment, answer, list] = await Promise.all([
+    read(path, signal),
+    read(own, signal),
+    read(asking(`${own}/rounds`, { limit: LIMIT, cursor }), signal),
+  ]);
+  const one = answer.client;
+  const checks = list.rounds
+    .filter((part) => part.committed && part.commitment && part.payload)
+    .map((part) => ({ ...commitmentCheck({ client: one.client, ...part }), client: `${one.client}, round ${part.round}` }));
+  return {
+    title: `Client ${one.client} of ${deployment.run}`,
+    short: `Client ${one.client}`,
+    crumbs: crumbsOf(deployment, ["Clients", runLink(path, "/clients")]),
+    watched: cursor ? null : path,
+    state: deployment.state,
+    nodes: [
+      heading(path, one, deployment),
+      figures(COUNTS.map((count) => [HEADINGS[count], whole(one[count])])),
+      h("p", { class: "quiet" }, counting(answer)),
+      picture(path, one.client, list.rounds),
+      section("Round by round", list.rounds.length ? roundsOf(path, one.client, list.rounds) : h("p", {}, "It took part in no round on this page."),
+        h("p", { class: "pager" },
+          cursor ? h("a", { href: runLink(path, `/clients/${one.client}`) }, "newest rounds") : null,
+          list.next_cursor ? h("a", { href: runLink(path, `/clients/${one.client}`, { cursor: list.next_cursor }) }, "earlier rounds →") : null)),
+      checked(checks, "Commitments recomputed"),
+    ],
+  };
+}
+
+function heading(path, one, deployment) {
+  return h("header", { class: "head" },
+    h("h1", {}, `Client ${one.client} `, one.banned_in_round === null ? null : badge("bad", `banned in round ${one.banned_in_round}`)),
+    facts([["address", digest(one.address, "address")], [term("samples"), whole(one.samples)]]),
+    h("p", { class: "pager" },
+      one.client > 0 ? clientLink(path, one.client - 1, `← client ${one.client - 1}`) : null,
+      one.client + 1 < deployment.sizes.clients ? clientLink(path, one.client + 1, `client ${one.client + 1} →`) : null));
+}
+
+function counting({ ended_rounds: ended, records_missing: missing }) {
+  const lacking = missing ? ` The records of ${counted(missing, "round")} are missing, so nobody's scores count as counted or refused in them.` : "";
+  return h("span", {}, `Counted over ${counted(ended, "round")} that ended, abandoned ones among them; votes by phase, of two in a round.${lacking}`);
+}
+
+function picture(path, number, rounds) {
+  if (!rounds.length) return null;
+  const parts = [...rounds].reverse();
+  const cells = parts.map((part) => {
+    const mark = markOf(part);
+    return { mark, banned: part.banned, href: runLink(path, `/rounds/${part.round}`), title: `round ${part.round}: ${MARKS[mark]}` };
+  });
+  const label = `What client ${number} did in rounds ${parts[0].round} to ${parts.at(-1).round}; the table below says the same`;
+  return section("At a glance",
+    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "What the client did, as a picture" },
+      strip(label, parts.map((part) => part.round), [{ label: `client ${number}`, cells }])),
+    legend(new Set(cells.flatMap((cell) => (cell.banned ? [cell.mark, "banned"] : [cell.mark])))));
+}
+
+function markOf(part) {
+  if (part.role === "trainer") return part.outcome;
+  return part.empty_seat ? "empty_seat" : part.scores;
+}
+
+function roundsOf(path, number, rounds) {
+  const rows = rounds.map((part) => [
+    roundLink(path, part.round, whole(part.round)),
+    statusBadge(part.status),
+    part.role === "trainer" ? "trained" : part.empty_seat ? "empty seat" : `served, place ${part.place + 1}`,
+    what(part),
+    part.rank === null ? "–" : fromOne(part.rank),
+    distance(part.distance),
+    endedText(part.ended),
+    part.role === "trainer" ? h("a", { href: runLink(path, `/rounds/${part.round}/clients/${number}`), "aria-label": `Proof for round ${part.round}` }, "proof") : "",
+  ]);
+  return table("Round by round", [["round", "number", "row"], ["stands"], ["role"], ["what it did", "wide"], ["rank", "number"], ["distance", "number"], ["ended"], ["why and proof"]], rows);
+}
+
+function what(part) {
+  const reason = part.reason ? `: ${wordFor(REASONS, part.reason.name)}` : "";
+  const done = part.role === "trainer" ? [wordFor(OUTCOMES, part.outcome) + reason] : duties(part);
+  if (part.banned) done.push("banned");
+  return done.join("; ") || "nothing";
+}
+
+function duties(part) {
+  const scores = { counted: "scores counted", none: "no scores", unknown: "scores unknown", refused: "scores refused" }[part.scores];
+  return [
+    scores && scores + (part.refused.length ? `: ${part.refused.map((one) => wordFor(REASONS, one.reason.name)).join(", ")}` : ""),
+    part.primary_of.length ? `primary of the ${part.primary_of.join(" and the ")}` : null,
+    part.voted.length ? `voted on the ${part.voted.join(" and the ")}` : null,
+    ...part.incidents.map((one) => `said to have ${wordFor(INCIDENTS, one.kind.name)} (view ${one.view + 1} of the ${one.phase})`),
+  ].filter(Boolean);
+}

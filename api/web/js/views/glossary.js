@@ -1,0 +1,17 @@
+// All words with what they mean.
+
+import { h } from "../dom.js";
+import { section } from "../parts.js";
+import { GLOSSARY } from "../words.js";
+
+/** Return the page. */
+export async function words() {
+  return {
+    title: "Words",
+    crumbs: [],
+    nodes: [
+      h("header", { class: "head" }, h("h1", {}, "Words"), h("p", { class: "quiet" }, "Underlined words show their meaning when pointed at or focused. Rounds, ranks, places and views count from 1 on these pages; clients keep their index, which begins at 0.")),
+      section("What they mean", h("dl", { class: "glossary" }, ...Object.entries(GLOSSARY).flatMap(([word, meaning]) => [h("dt", {}, word), h("dd", {}, meaning)]))),
+    ],
+  };
+}

@@ -1,0 +1,191 @@
+// One run: where it stands, its curves, and who did what in its newest rounds.
+
+import { curves } from "../charts/curves.js";
+import { MARKS, legend, strip } from "../charts/strip.js";
+import { h, told } from "../dom.js";
+import { counted, percent, whole } from "../format.js";
+import { badge, command, digest, facts, figures, more, section, table, term } from "../parts.js";
+import { deploymentPath, runLink, withQuery } from "../places.js";
+import { has, read, readIfThere, readList } from "../rest.js";
+import { clientLink, isNoteworthy, roundLink, settings, statusBadge, tabs, viewsText } from "../run.js";
+import { STAGES, wordFor } from "../words.js";
+
+const WINDOW = 40;
+const PAGE = 20;
+const MOST_CLIENTS = 200;
+
+/** Return the page. */
+export async function run(place, signal) {
+  const path = deploymentPath(place);
+  const until = place.query.get("until");
+  const [deployment, recent, series] = await Promise.all([
+    read(path, signal),
+    readList(`${path}/rounds`, "rounds", { full: "true", limit: PAGE, until_block: until }, WINDOW, signal),
+    readSeries(path, signal),
+  ]);
+  const shown = recent.found.reverse();
+  const points = series ?? pointsOf(shown);
+  return {
+    title: deployment.run,
+    crumbs: [],
+    watched: path,
+    state: deployment.state,
+    nodes: [
+      await heading(deployment),
+      standing(deployment, points),
+      updatesChart(points),
+      accuracyChart(series?.claimed ? points : null),
+      activity(path, shown, recent.more, until),
+      noteworthy(path, points),
+      section("Settings", h("p", { class: "quiet" }, "Fixed when the run began; the contract holds what it enforces."),
+        facts(settings(deployment)), digests(deployment)),
+      section("Check it yourself", h("p", {}, "This command repeats every decision from chain and files, and trusts no service:"),
+        command(auditOf(deployment)), comparing(path)),
+    ],
+  };
+}
+
+async function heading(deployment) {
+  const { stage } = deployment.state;
+  return h("header", { class: "head" },
+    h("h1", {}, told(deployment.run), " ", badge(`stage-${stage}`, wordFor(STAGES, stage))),
+    h("p", { class: "quiet" }, "contract ", digest(deployment.address, "address")),
+    await tabs(deployment, "run"));
+}
+
+function standing(deployment, points) {
+  const decided = points.status.filter((status) => status === "decided").length;
+  const abandoned = points.status.filter((status) => status === "abandoned").length;
+  const accuracy = points.claimed?.accuracy.findLast((value) => value !== null) ?? null;
+  const floor = points.claimed?.floor.findLast((value) => value !== null) ?? null;
+  return figures([
+    [term("round"), whole(deployment.state.round), `of ${whole(deployment.contract.rounds)}`],
+    [term("decided"), whole(decided), points.isPart ? "of those shown" : null],
+    [term("abandoned"), whole(abandoned), points.isPart ? "of those shown" : null],
+    ["clients", whole(deployment.sizes.clients), `${deployment.sizes.trainers} train, ${deployment.sizes.members} serve in a round`],
+    accuracy !== null && [["accuracy, ", term("claimed")], percent(accuracy), floor === null ? null : `floor ${percent(floor)}`],
+  ]);
+}
+
+function updatesChart(points) {
+  if (!points.round.length) return h("p", { class: "card" }, "No round has opened yet.");
+  const series = [
+    { label: "ranked", values: points.ranked, colour: "pale", bars: true },
+    { label: "of these accepted", values: points.accepted, colour: "accent", bars: true },
+  ];
+  const rows = points.round.map((round, place) => [
+    whole(round), points.status[place], String(points.ranked[place] ?? "–"), String(points.accepted[place] ?? "–"), viewsText(points.views[place]),
+  ]);
+  return section("Updates in each round",
+    curves("Bars: updates ranked and accepted in each round; the table below says the same", points.round, series),
+    more("updates", "The same as a table", table("Updates in each round",
+      [["round", "number", "row"], ["stands"], ["ranked", "number"], ["accepted", "number"], ["view of the votes", "number"]], rows)));
+}
+
+function accuracyChart(points) {
+  if (!points?.claimed.accuracy.some((value) => value !== null)) return null;
+  const { accuracy, floor } = points.claimed;
+  const series = [
+    { label: "accuracy", values: accuracy, colour: "accent" },
+    { label: "floor: always the commonest class", values: floor, colour: "quiet", dash: true },
+  ];
+  const shown = (value) => (value === null ? "–" : percent(value));
+  return section("Accuracy",
+    h("p", { class: "quiet" }, "On the test set, ", term("claimed"), " by the run's own files: no audit proves it."),
+    curves("Curve: accuracy after each round beside its floor; the table below says the same", points.round, series,
+      { format: (value) => `${Math.round(100 * value)} %`, range: () => [0, 1] }),
+    more("accuracy", "The same as a table", table("Accuracy after each round",
+      [["round", "number", "row"], ["accuracy", "number"], ["floor", "number"]],
+      points.round.map((round, place) => [whole(round), shown(accuracy[place]), shown(floor[place])]))));
+}
+
+function activity(path, shown, isMore, until) {
+  if (!shown.length) return null;
+  const parts = shown.map((round) => partsOf(path, round));
+  const everybody = [...new Set(parts.flatMap((one) => [...one.keys()]))].sort((one, other) => one - other);
+  const clients = everybody.slice(0, MOST_CLIENTS);
+  const rows = clients.map((client) => ({ label: `client ${client}`, cells: parts.map((one) => one.get(client) ?? null) }));
+  const views = { label: "in view", cells: shown.map((round) => (round.views ? viewsText(round.views).replaceAll(" ", "") : "–")) };
+  const cells = rows.flatMap((row) => row.cells).filter(Boolean);
+  const marks = new Set(cells.flatMap((cell) => (cell.banned ? [cell.mark, "banned"] : [cell.mark])));
+  const label = `Who did what in rounds ${shown[0].round} to ${shown.at(-1).round}; the table below says the same`;
+  const columns = [["client", "number", "row"], ...shown.map((round) => [`${round.round}`, "text"])];
+  const words = rows.map((row, place) => [
+    clientLink(path, clients[place], String(clients[place])),
+    ...row.cells.map((cell) => (cell ? MARKS[cell.mark] + (cell.banned ? `, ${MARKS.banned}` : "") : "")),
+  ]);
+  return section("Who did what",
+    h("p", { class: "quiet" }, `Rounds ${shown[0].round} to ${shown.at(-1).round}. Squares train, circles serve on the committee; the first line tells in which `, term("view"), ` the votes were decided. `,
+      everybody.length > clients.length ? `The first ${MOST_CLIENTS} of ${whole(everybody.length)} clients are shown.` : null),
+    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Who did what, as a picture" },
+      strip(label, shown.map((round) => round.round), [views, ...rows])),
+    legend(marks),
+    more("activity", "The same as a table", table("Who did what, by client and round", columns, words)),
+    h("p", { class: "pager" },
+      isMore && shown[0].ended ? h("a", { href: runLink(path, "", { until: shown[0].ended.number - 1 }) }, "← earlier rounds") : null,
+      until ? h("a", { href: runLink(path) }, "newest rounds") : null));
+}
+
+/** Return everybody's cell in one round. */
+function partsOf(path, round) {
+  const href = runLink(path, `/rounds/${round.round}`);
+  const cell = (client, mark) => [client, {
+    mark, href, banned: round.banned.includes(client), title: `client ${client}, round ${round.round}: ${MARKS[mark]}`,
+  }];
+  return new Map([
+    ...round.parts.updates.map((update) => cell(update.client, update.outcome)),
+    ...round.parts.committee.map((member) => cell(member.client, member.empty_seat ? "empty_seat" : member.scores)),
+  ]);
+}
+
+function noteworthy(path, points) {
+  const found = points.round
+    .map((round, place) => ({ round, status: points.status[place], views: points.views[place] }))
+    .filter(isNoteworthy);
+  if (!found.length) return null;
+  const shown = found.slice(-50).reverse();
+  return section("Rounds that did not go smoothly",
+    h("p", { class: "quiet" }, `${counted(found.length, "round")} abandoned, or with a vote that took more than one `, term("view"), "."),
+    table("Rounds that did not go smoothly", [["round", "number", "row"], ["stands"], ["aggregation decided in view", "number"], ["election decided in view", "number"]],
+      shown.map((one) => [roundLink(path, one.round, String(one.round)), statusBadge(one.status), view(one, 0), view(one, 1)])));
+}
+
+const view = (one, phase) => (one.views ? String(one.views[phase] + 1) : "–");
+
+function digests({ config, contract, state, transaction }) {
+  return more("digests", "Digests", facts([
+    ["configuration", digest(config)],
+    ["first model", digest(contract.initial_model)],
+    ["registry", digest(contract.registry)],
+    ["model now", digest(state.model)],
+    [term("head"), digest(state.head)],
+    [term("seed"), digest(state.seed)],
+    ["deployed by transaction", digest(transaction)],
+  ]));
+}
+
+const comparing = (path) => h("p", {}, h("a", { class: "action", href: withQuery("#/compare", { left: path }) }, "Compare with another run"));
+
+/** Return a run over its rounds; null where the service has no such answer. */
+async function readSeries(path, signal) {
+  return (await has("/series")) ? readIfThere(`${path}/series`, signal) : null;
+}
+
+/** Return the same columns out of the rounds that are shown. */
+function pointsOf(rounds) {
+  return {
+    isPart: true,
+    claimed: null,
+    round: rounds.map((round) => round.round),
+    status: rounds.map((round) => round.status),
+    ranked: rounds.map((round) => (round.status === "decided" ? round.ranked : null)),
+    accepted: rounds.map((round) => (round.status === "decided" ? round.accepted : null)),
+    views: rounds.map((round) => round.views),
+  };
+}
+
+
+/** Return the audit's command; a run's name is somebody's text and not always one for a shell. */
+function auditOf({ run: name }) {
+  return /^[A-Za-z0-9][A-Za-z0-9._-]*$/.test(name) ? `cmfl audit --run ${name}` : "cmfl audit";
+}

@@ -1,0 +1,101 @@
+// Finding a round, a client, an address or a digest.
+
+import { h, told } from "../dom.js";
+import { counted } from "../format.js";
+import { section } from "../parts.js";
+import { runLink } from "../places.js";
+import { has, read, readIfThere, readList } from "../rest.js";
+
+const MOST_CLIENTS = 12_288;
+const MOST_ROUNDS = 300;
+const NAMED = /^(?:(round|client)\s*#?\s*)?(0|[1-9][0-9]{0,9})$/i;
+const ADDRESS = /^0x[0-9a-f]{40}$/i;
+const DIGEST = /^(?:0x)?[0-9a-f]{64}$/i;
+
+/** Return the page. */
+export async function search({ query }, signal) {
+  const asked = (query.get("q") ?? "").trim().slice(0, 200);
+  document.getElementById("query").value = asked;
+  const { deployments } = await read("/v1/status", signal);
+  const { hits, looked } = await found(asked, deployments, signal);
+  return {
+    title: "Search",
+    crumbs: [],
+    nodes: [
+      h("header", { class: "head" }, h("h1", {}, "Search"), h("p", { class: "quiet" }, "For ", told(asked || "nothing yet"), ". ", looked)),
+      section("Found", hits.length
+        ? h("ul", { class: "hits" }, ...hits.map(([href, text, of]) => h("li", {}, h("a", { href }, text), " ", h("span", { class: "quiet" }, "in ", told(of)))))
+        : h("p", {}, "Nothing. You can look for a round or client (12, round 12, client 7), an address, a digest or transaction of 64 hex digits, or a run's name.")),
+    ],
+  };
+}
+
+async function found(asked, deployments, signal) {
+  const named = NAMED.exec(asked);
+  if (named) return { hits: await numbered(named, deployments, signal), looked: "" };
+  if (ADDRESS.test(asked)) return addressed(asked.toLowerCase(), deployments, signal);
+  if (DIGEST.test(asked)) return digested(`0x${asked.toLowerCase().replace(/^0x/, "")}`, deployments, signal);
+  const hits = asked ? deployments.filter((one) => one.run.toLowerCase().includes(asked.toLowerCase())) : [];
+  return { hits: hits.map((one) => [runLink(one.links.self), "run", one.run]), looked: "Looked at the names of runs." };
+}
+
+async function numbered([, kind, digits], deployments, signal) {
+  const number = Number(digits);
+  const hits = [];
+  for (const one of deployments) {
+    const path = one.links.self;
+    if (kind?.toLowerCase() !== "client" && number >= 1 && number <= one.round) hits.push([runLink(path, `/rounds/${number}`), `round ${number}`, one.run]);
+    if (kind?.toLowerCase() !== "round" && (await readIfThere(`${path}/clients/${number}`, signal))) hits.push([runLink(path, `/clients/${number}`), `client ${number}`, one.run]);
+  }
+  return hits;
+}
+
+async function addressed(address, deployments, signal) {
+  const hits = [];
+  for (const one of deployments) {
+    const path = one.links.self;
+    if (one.address.toLowerCase() === address) hits.push([runLink(path), "the contract", one.run]);
+    const { found: clients } = await readList(`${path}/clients`, "clients", { limit: 100 }, MOST_CLIENTS, signal);
+    const own = clients.find((client) => client.address.toLowerCase() === address);
+    if (own) hits.push([runLink(path, `/clients/${own.client}`), `client ${own.client}`, one.run]);
+  }
+  return { hits, looked: "Looked at contracts and all clients." };
+}
+
+async function digested(hex, deployments, signal) {
+  if (await has("/digests/{hex}")) {
+    const lists = await Promise.all(deployments.map(async (one) => ({ one, answer: await readIfThere(`${one.links.self}/digests/${hex}`, signal) })));
+    return { hits: lists.flatMap(({ one, answer }) => placesOf(one, answer)), looked: "Looked at every digest that the service knows." };
+  }
+  const hits = [];
+  let looked = 0;
+  for (const one of deployments) {
+    const { found: rounds } = await readList(`${one.links.self}/rounds`, "rounds", { full: "true", limit: 20 }, MOST_ROUNDS, signal);
+    looked += rounds.length;
+    for (const round of rounds) {
+      const what = whatIs(round, hex);
+      if (what) hits.push([runLink(one.links.self, `/rounds/${round.round}`), `${what} of round ${round.round}`, one.run]);
+    }
+  }
+  return { hits, looked: `Looked at all digests of the newest ${counted(looked, "round")}.` };
+}
+
+/** Return the name of what has a digest in a round's answer; null if nothing has. */
+function whatIs(value, hex, name = "") {
+  if (typeof value === "string") return value.toLowerCase() === hex ? name.replaceAll("_", " ") : null;
+  if (value === null || typeof value !== "object") return null;
+  for (const [key, inner] of Object.entries(value)) {
+    const what = whatIs(inner, hex, /^\d+$/.test(key) || key === "digest" ? name : key);
+    if (what !== null) return what;
+  }
+  return null;
+}
+
+function placesOf(one, answer) {
+  const places = answer?.found ?? answer?.places ?? answer?.digests ?? [];
+  return places.map((place) => [
+    place.round ? runLink(one.links.self, `/rounds/${place.round}`) : runLink(one.links.self),
+    [told(place.what ?? place.kind?.name ?? place.kind ?? "digest"), place.round ? ` of round ${place.round}` : ""],
+    one.run,
+  ]);
+}

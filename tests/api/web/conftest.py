@@ -1,0 +1,75 @@
+"""The dashboard in a real browser, over a real server."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import httpx
+    from playwright.sync_api import Browser, Page
+
+CHROMIUM = Path(os.environ.get("CMFL_CHROMIUM", "/usr/bin/chromium"))
+WAIT_MS = 60_000
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Chromium as the system has it; ended with the module, and its event loop with it."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if not CHROMIUM.exists():
+        pytest.skip(f"there is no browser at {CHROMIUM}; CMFL_CHROMIUM names another")
+    with sync_api.sync_playwright() as playwright:
+        # Pages come from a server of this process alone, so the browser needs no sandbox here.
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Browser, client: httpx.Client) -> Iterator[Page]:
+    """A page whose scripts must not fail, and that may load nothing from elsewhere."""
+    context = browser.new_context(base_url=str(client.base_url), reduced_motion="reduce")
+    context.set_default_timeout(WAIT_MS)
+    page = context.new_page()
+    faults: list[str] = []
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on("console", lambda message: _note(faults, message.type, message.text))
+    page.on("request", lambda request: _note_foreign(faults, request.url, str(client.base_url)))
+    yield page
+    context.close()
+    assert faults == []
+
+
+def _note(faults: list[str], kind: str, text: str) -> None:
+    if kind in {"error", "warning"} and "Failed to load resource" not in text:
+        faults.append(text)
+
+
+def _note_foreign(faults: list[str], url: str, own: str) -> None:
+    if not url.startswith((own, "data:")):
+        faults.append(f"asked for {url}")
+
+
+def run_address(root: str) -> str:
+    """Return where the pages of a deployment begin, given its REST path."""
+    _, _, _, chain, _, address = root.split("/")
+    return f"#/runs/{chain}/{address}"
+
+
+def show(page: Page, address: str) -> None:
+    """Open a view and wait until it is there."""
+    page.goto(f"/dashboard/{address}")
+    settled(page)
+
+
+def settled(page: Page) -> None:
+    """Wait until what the address names is shown."""
+    page.wait_for_selector("main:not([aria-busy]) h1")

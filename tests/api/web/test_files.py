@@ -1,0 +1,84 @@
+"""The dashboard's files: complete, unable to run anybody's text, and told to load nothing else."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from api.routes.web import WEB, web_files
+from tests.api.conftest import refused
+
+if TYPE_CHECKING:
+    import httpx
+
+OWN = sorted(
+    path
+    for path in WEB.rglob("*")
+    if path.suffix in {".js", ".css", ".html"} and "vendor" not in path.parts
+)
+
+
+def test_the_root_leads_to_the_dashboard(client: httpx.Client) -> None:
+    answer = client.get("/")
+    assert answer.status_code == 307
+    assert answer.headers["location"] == "/dashboard/"
+    assert client.get("/dashboard").headers["location"] == "/dashboard/"
+
+
+def test_a_page_may_load_and_ask_its_own_service_alone(client: httpx.Client) -> None:
+    answer = client.get("/dashboard/")
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["content-security-policy"] == (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+        "connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+    )
+
+
+def test_a_file_that_is_known_is_not_sent_again(client: httpx.Client) -> None:
+    first = client.get("/dashboard/js/main.js")
+    assert first.headers["content-type"] == "text/javascript; charset=utf-8"
+    tag = first.headers["etag"]
+    again = client.get("/dashboard/js/main.js", headers={"If-None-Match": tag})
+    assert (again.status_code, again.content) == (304, b"")
+    other = client.get("/dashboard/js/main.js", headers={"If-None-Match": '"another"'})
+    assert other.content == first.content
+
+
+@pytest.mark.parametrize(
+    "name", ["nothing.js", "..%2Froutes%2Fweb.py", "%2e%2e/app.py", "js", "js/", "vendor/README.md"]
+)
+def test_what_is_no_file_of_the_dashboard_is_not_served(client: httpx.Client, name: str) -> None:
+    refused(client.get(f"/dashboard/{name}"), 404)
+
+
+def test_every_file_that_a_file_names_is_served() -> None:
+    found = web_files()
+    for path in OWN:
+        named = re.findall(
+            r"""(?:from|src=|href=)\s*"((?:\.{1,2}/)*[\w-][\w./-]*\.(?:js|css|svg))\"""",
+            path.read_text(),
+        )
+        for name in named:
+            target = (path.parent / name).resolve().relative_to(WEB).as_posix()
+            assert target in found, f"{path.name} names {name}"
+
+
+def test_a_library_stands_beside_its_licence() -> None:
+    for folder in (WEB / "vendor").iterdir():
+        if folder.is_dir():
+            assert "Permission is hereby granted" in (folder / "LICENSE").read_text()
+
+
+@pytest.mark.parametrize("path", OWN, ids=lambda path: path.relative_to(WEB).as_posix())
+def test_no_text_can_become_markup_or_script(path: object) -> None:
+    text = path.read_text()  # type: ignore[attr-defined]
+    doors = (
+        r"innerHTML|outerHTML|insertAdjacent|document\.write|createContextualFragment|DOMParser"
+        r"|setHTML|\beval\b|new Function|import\(|style=|\son\w+=\"|<style|<script>|javascript:"
+    )
+    assert re.findall(doors, text) == []
+    elsewhere = re.findall(r"(?:https?:)?//[\w.-]+\.\w+[^\s\"]*", text)
+    assert set(elsewhere) <= {"http://www.w3.org/2000/svg"}

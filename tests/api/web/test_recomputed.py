@@ -1,0 +1,165 @@
+"""What the page computes by itself is what the protocol computes, and nothing altered passes."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ledger.protocol import encoding, merkle
+from ledger.protocol.types import ClientId, Digest
+from tests.api.conftest import ROUNDS, read, rounds_that_are
+from tests.api.web.conftest import run_address, show
+
+if TYPE_CHECKING:
+    import httpx
+    from playwright.sync_api import Page, Route
+
+pytestmark = pytest.mark.xdist_group("web")
+
+CHECKED = """async ([round, before, contract]) => {
+  const { roundChecks } = await import("/dashboard/js/checks.js");
+  return roundChecks(round, before, contract);
+}"""
+ALTERED = """async ([round, before, contract, paths]) => {
+  const { roundChecks, tally } = await import("/dashboard/js/checks.js");
+  const unseen = [];
+  for (const path of paths) {
+    const copy = structuredClone(round);
+    const inner = path.slice(0, -1).reduce((value, key) => value[key], copy);
+    inner[path.at(-1)] = otherThan(inner[path.at(-1)]);
+    if (tally(roundChecks(copy, before, contract)).differs === 0) unseen.push(path.join("."));
+  }
+  return unseen;
+  function otherThan(value) {
+    if (typeof value === "number") return value + 1;
+    if (/^[0-9]+$/.test(value)) return String(BigInt(value) ^ 1n);
+    if (!value.startsWith("0x")) return value === "accepted" ? "not_accepted" : "accepted";
+    return value.slice(0, -1) + (value.endsWith("0") ? "1" : "0");
+  }
+}"""
+
+
+def asked(client: httpx.Client, root: str, number: int) -> list[Any]:
+    """Return a round's answer, the head before it, and what the contract has fixed."""
+    deployment = read(client, root)
+    before = read(client, f"{root}/rounds/{number - 1}")["head"] if number > 1 else None
+    told = read(client, f"{root}/rounds/{number}", full=True)
+    return [told, before or deployment["config"], deployment["contract"]]
+
+
+def test_every_recomputed_value_of_a_real_run_matches(
+    page: Page, client: httpx.Client, root: str
+) -> None:
+    show(page, "#/words")
+    seen: set[str] = set()
+    for number in range(1, ROUNDS + 1):
+        checks = page.evaluate(CHECKED, asked(client, root, number))
+        decided = number in rounds_that_are(client, root, "decided")
+        assert {one["outcome"] for one in checks} <= {"matches"} | ({"open"} - {decided and "open"})
+        seen |= {one["name"] for one in checks if one["outcome"] == "matches"}
+    assert {"head", "result", "updates_root", "scores_root", "commitment", "next_seed"} <= seen
+
+
+def test_whatever_is_altered_in_an_answer_differs(
+    page: Page, client: httpx.Client, root: str
+) -> None:
+    number = max(rounds_that_are(client, root, "decided"))
+    told, before, contract = asked(client, root, number)
+    paths = [
+        *([name] for name in ("seed", "base", "reveal", "model", "next_seed", "head")),
+        ["record", "digest"],
+        *(
+            ["parts", "aggregation", name]
+            for name in (
+                *("set", "model", "updates_root", "scores_root"),
+                *("ranking_digest", "reveal", "result"),
+            )
+        ),
+        ["parts", "aggregation", "threshold", "bits"],
+        ["parts", "scores", "clients_digest"],
+        ["parts", "scores", "claims", 0, "digest"],
+        ["parts", "scores", "claims", 0, "member"],
+        ["parts", "votes", "certificates", 1, "view"],
+        ["parts", "next_committee", 0, "client"],
+        *(
+            ["parts", "votes", "certificates", phase, name]
+            for phase in (0, 1)
+            for name in ("base", "set", "result")
+        ),
+        *(
+            ["parts", "updates", place, name]
+            for place, update in enumerate(told["parts"]["updates"])
+            if update["rank"] is not None
+            for name in ("client", "outcome", "commitment", "payload", "rank", "distance_bits")
+        ),
+    ]
+    show(page, "#/words")
+    assert page.evaluate(ALTERED, [told, before, contract, paths]) == []
+
+
+def test_digests_are_those_of_the_protocol(page: Page) -> None:
+    payloads = [Digest(encoding.sha256(bytes([number]))) for number in range(9)]
+    distances = [0.0, 0.5, 0.5, 1.25, 3e-7, 1e300, 2.0, 7.0, 9.5]
+    cases = []
+    for size in (0, 1, 2, 3, 5, 8, 9):
+        clients = [ClientId(3 * number) for number in range(size)]
+        leaves = [
+            (client, payloads[rank], rank, encoding.float_bits(distances[rank]), rank < 2)
+            for rank, client in enumerate(clients)
+        ]
+        cases.append(
+            {
+                "clients": clients,
+                "payloads": [f"0x{payload.hex()}" for payload in payloads[:size]],
+                "bits": [str(encoding.float_bits(value)) for value in distances[:size]],
+                "set": f"0x{encoding.set_digest(clients).hex()}",
+                "root": f"0x{merkle.root(merkle.UPDATE_LEAF, leaves).hex()}",
+            }
+        )
+    show(page, "#/words")
+    computed = page.evaluate(
+        """async (cases) => {
+          const d = await import("/dashboard/js/digests.js");
+          return cases.map(({ clients, payloads, bits }) => {
+            const leaves = clients.map((client, rank) => d.updateLeaf({
+              client, payload: payloads[rank], rank, distance_bits: bits[rank],
+              outcome: rank < 2 ? "accepted" : "not_accepted" }));
+            const up = (leaf) => d.merklePath(leaves, leaf).reduce(d.parentOf, leaf);
+            const climbed = leaves.map(up);
+            return { set: d.setDigest(clients), root: d.merkleRoot(leaves), climbed };
+          });
+        }""",
+        cases,
+    )
+    for case, one in zip(cases, computed, strict=True):
+        assert (one["set"], one["root"]) == (case["set"], case["root"])
+        assert set(one["climbed"]) <= {case["root"]}
+
+
+def test_a_tampered_answer_is_shown_red(page: Page, client: httpx.Client, root: str) -> None:
+    number = max(rounds_that_are(client, root, "decided"))
+    told = read(client, f"{root}/rounds/{number}", full=True)
+    ranked = next(one for one in told["parts"]["updates"] if one["rank"] == 0)
+    ranked["payload"] = f"0x{'5c' * 32}"
+
+    def tamper(route: Route) -> None:
+        route.fulfill(status=200, content_type="application/json", body=json.dumps(told))
+
+    place = run_address(root)
+    show(page, f"{place}/rounds/{number}")
+    verdict = page.locator(".verdict").first
+    assert "good" in str(verdict.get_attribute("class"))
+    assert int(str(verdict.get_attribute("data-matches"))) > 20
+
+    page.route(f"**{root}/rounds/{number}?full=true", tamper)
+    page.reload()
+    page.wait_for_selector(".verdict.bad")
+    differing = page.locator("tr.check.differs")
+    named = {row.get_attribute("data-check") for row in differing.all()}
+    assert {"updates_root", "reveal", "commitment"} <= named
+    assert page.locator(".verdict").first.get_attribute("role") == "alert"
+
+    show(page, f"{place}/rounds/{number}/clients/{ranked['client']}")
+    assert "✗ The last hash is not the updates root." in page.locator("main").inner_text()

@@ -1,0 +1,253 @@
+"""Every view shows what REST answers, to everybody: by eye, by keyboard, by ear, on a phone."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.api.conftest import read, rounds_that_are
+from tests.api.web.conftest import run_address, settled, show
+
+if TYPE_CHECKING:
+    import httpx
+    from playwright.sync_api import Locator, Page
+
+pytestmark = pytest.mark.xdist_group("web")
+
+AXE = Path(__file__).parent / "vendor/axe-core/axe.min.js"
+SCREENSHOTS = os.environ.get("CMFL_SCREENSHOTS")
+PAGES = {
+    "deployments": "#/",
+    "run": "{run}",
+    "rounds": "{run}/rounds",
+    "round": "{run}/rounds/{decided}",
+    "abandoned": "{run}/rounds/1",
+    "proof": "{run}/rounds/{decided}/clients/{client}",
+    "clients": "{run}/clients",
+    "client": "{run}/clients/{client}",
+    "compare": "#/compare?left={root}&right={root}",
+    "search": "#/search?q=7",
+    "words": "#/words",
+    "verification": "{run}/verification",
+}
+VIOLATIONS = """async () => (await axe.run(document, { resultTypes: ["violations"] })).violations
+  .map((one) => `${one.id}: ${one.nodes.map((node) => node.html.slice(0, 120)).join(" | ")}`)"""
+TOO_WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+
+def accepted_in(client: httpx.Client, root: str, number: int) -> list[int]:
+    told = read(client, f"{root}/rounds/{number}/aggregation")
+    return [entry["client"] for entry in told["accepted"]]
+
+
+@pytest.fixture(scope="module")
+def decided(client: httpx.Client, root: str) -> int:
+    return max(rounds_that_are(client, root, "decided"))
+
+
+def figure(page: Page, name: str) -> str:
+    """Return the large number with a name."""
+    entry = page.locator(".figures > div").filter(has=page.get_by_text(name, exact=True))
+    return entry.locator("dd").inner_text().split("\n")[0]
+
+
+def rows(page: Page, caption: str) -> list[list[str]]:
+    """Return a table's cells as they are read out."""
+    found: Locator = page.locator("table").filter(has=page.locator("caption", has_text=caption))
+    return [
+        [cell.strip() for cell in row.locator("th, td").all_text_contents()]
+        for row in found.first.locator("tbody tr").all()
+    ]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_can_be_seen_heard_and_held(
+    page: Page, client: httpx.Client, root: str, decided: int, name: str
+) -> None:
+    accepted = accepted_in(client, root, decided)[0]
+    address = PAGES[name].format(run=run_address(root), root=root, decided=decided, client=accepted)
+    show(page, address)
+    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    page.evaluate(AXE.read_text())
+    assert page.evaluate(VIOLATIONS) == []
+    page.emulate_media(color_scheme="dark")
+    assert page.evaluate(VIOLATIONS) == []
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.evaluate(TOO_WIDE) <= 0
+    if SCREENSHOTS:
+        keep_pictures(page, name)
+
+
+def keep_pictures(page: Page, name: str) -> None:
+    """Write the page as it is seen in light, in the dark and on a phone."""
+    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = false; })")
+    for look, width, scheme in (
+        ("phone", 390, "light"),
+        ("dark", 1_280, "dark"),
+        ("light", 1_280, "light"),
+    ):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        page.wait_for_timeout(200)
+        page.screenshot(path=Path(str(SCREENSHOTS)) / f"{name}-{look}.png", full_page=True)
+
+
+def test_the_deployments_are_those_of_rest(page: Page, client: httpx.Client, root: str) -> None:
+    show(page, "#/")
+    told = read(client, root)
+    (row,) = rows(page, "Deployments")
+    assert row[0] == told["run"]
+    assert row[1] == "finished"
+    assert row[2] == f"{told['state']['round']} of {told['contract']['rounds']}"
+    assert row[3:6] == [str(told["sizes"][name]) for name in ("clients", "trainers", "members")]
+    page.get_by_role("link", name=str(told["run"])).click()
+    page.wait_for_selector(".tabs")
+    assert page.title() == f"{told['run']} · CMFL ledger"
+    page.go_back()
+    page.wait_for_function("document.title.startsWith('Deployments')")
+
+
+def test_a_run_tells_its_rounds(page: Page, client: httpx.Client, root: str) -> None:
+    show(page, run_address(root))
+    abandoned = rounds_that_are(client, root, "abandoned")
+    assert figure(page, "decided") == str(len(rounds_that_are(client, root, "decided")))
+    assert figure(page, "abandoned") == str(len(abandoned))
+    told = read(client, f"{root}/rounds", limit=100, order="oldest")["rounds"]
+    shown = rows(page, "Updates in each round")
+    assert [row[0] for row in shown] == [str(one["round"]) for one in told]
+    decided = [one for one in told if one["status"] == "decided"]
+    assert [row[3] for row in shown if row[1] == "decided"] == [
+        str(one["accepted"]) for one in decided
+    ]
+    late = [one["round"] for one in told if one["views"] is None or max(one["views"]) > 0]
+    rough = rows(page, "Rounds that did not go smoothly")
+    assert sorted(int(row[0]) for row in rough) == late
+    page.locator("svg.strip .cell").first.click()
+    page.wait_for_selector("h1:has-text('Round ')")
+
+
+def test_a_round_tells_ranking_cut_off_and_votes(
+    page: Page, client: httpx.Client, root: str, decided: int
+) -> None:
+    show(page, f"{run_address(root)}/rounds/{decided}")
+    told = read(client, f"{root}/rounds/{decided}", full=True)
+    assert figure(page, "accepted") == str(told["accepted"])
+    ranked = sorted(
+        (one for one in told["parts"]["updates"] if one["rank"] is not None),
+        key=lambda one: one["rank"],
+    )
+    shown = [row for row in rows(page, "Ranking") if len(row) > 1]
+    assert [row[1] for row in shown] == [f"client {one['client']}" for one in ranked]
+    assert [float(row[2]) for row in shown] == pytest.approx(
+        [one["distance"] for one in ranked], rel=1e-3
+    )
+    elected = {one["client"] for one in told["parts"]["next_committee"]}
+    assert {row[1] for row in shown if "elected" in row[4]} == {f"client {one}" for one in elected}
+    limit = told["parts"]["aggregation"]["threshold"]["value"]
+    assert f"{limit:.4g}" in page.locator("tr.across").inner_text()
+    signed = sum("signed" in cell for row in rows(page, "Committee and votes") for cell in row[3:])
+    certificates = told["parts"]["votes"]["certificates"]
+    assert signed == sum(1 + len(one["replies"]) for one in certificates)
+    scores = read(client, f"{root}/rounds/{decided}/scores", include="vectors")["claims"]
+    assert page.locator("svg.heat[role=img] rect").count() == sum(len(ranked) for _ in scores)
+
+
+def test_a_proof_answers_whether_an_update_was_used(
+    page: Page, client: httpx.Client, root: str, decided: int
+) -> None:
+    told = read(client, f"{root}/rounds/{decided}/aggregation")
+    best = told["accepted"][0]
+    show(page, f"{run_address(root)}/rounds/{decided}")
+    page.get_by_role("link", name=f"Proof for client {best['client']}", exact=True).click()
+    page.wait_for_selector(".answer")
+    assert f"Yes: client {best['client']}'s update was used" in page.inner_text(".answer")
+    assert f"{100 * best['weight']['value']:.1f} %" in page.inner_text(".answer")
+    assert page.locator(".verdict.bad").count() == 0
+    updates = read(client, f"{root}/rounds/{decided}/updates")["updates"]
+    taking = {one["client"] for one in updates}
+    committee = read(client, f"{root}/rounds/{decided}/committee")["committee"]
+    serving = {one["client"] for one in committee}
+    idle = next(number for number in range(14) if number not in taking | serving)
+    show(page, f"{run_address(root)}/rounds/{decided}/clients/{idle}")
+    assert "neither sampled nor on the committee" in page.inner_text(".answer")
+
+
+def test_a_client_tells_all_it_did(page: Page, client: httpx.Client, root: str) -> None:
+    told = read(client, f"{root}/clients", limit=100)["clients"]
+    liar = max(told, key=lambda one: int(one["refused"]))
+    assert liar["refused"] > 0
+    show(page, f"{run_address(root)}/clients")
+    shown = rows(page, "What each client did")
+    assert [row[3:13] for row in shown] == [[str(one[name]) for name in COUNTS] for one in told]
+    page.get_by_role("link", name=str(liar["client"]), exact=True).click()
+    page.wait_for_selector("h1:has-text('Client ')")
+    assert figure(page, "scores refused") == str(liar["refused"])
+    entries = read(client, f"{root}/clients/{liar['client']}/rounds", limit=100)["rounds"]
+    assert [row[0] for row in rows(page, "Round by round")] == [
+        str(one["round"]) for one in entries
+    ]
+
+
+COUNTS = (
+    *("sampled", "ranked", "accepted", "dropped_out", "served"),
+    *("scored", "refused", "voted", "primary", "incidents"),
+)
+
+
+def test_filters_stand_in_the_address(page: Page, client: httpx.Client, root: str) -> None:
+    show(page, f"{run_address(root)}/rounds")
+    page.select_option("#filter-status", "abandoned")
+    page.get_by_role("button", name="Show").click()
+    page.wait_for_function("location.hash.includes('status=abandoned')")
+    settled(page)
+    abandoned = rounds_that_are(client, root, "abandoned")
+    page.wait_for_function(
+        f"document.querySelectorAll('main tbody tr').length === {len(abandoned)}"
+    )
+    assert [int(row[0]) for row in rows(page, "Rounds")] == abandoned
+
+
+def test_search_finds_rounds_clients_addresses_and_digests(
+    page: Page, client: httpx.Client, root: str, decided: int
+) -> None:
+    one = read(client, f"{root}/clients/3")["client"]
+    told = read(client, f"{root}/rounds/{decided}", full=True)
+    for text, hits in (
+        (str(decided), [f"round {decided}", f"client {decided}"]),
+        (f"round {decided}", [f"round {decided}"]),
+        (one["address"].lower(), ["client 3"]),
+        (told["ended"]["transaction"], [f"transaction of round {decided}"]),
+        (told["head"].removeprefix("0x"), [f"head of round {decided}"]),
+        ("nobody", []),
+    ):
+        show(page, "#/words")
+        page.fill("#query", text)
+        page.keyboard.press("Enter")
+        page.wait_for_selector("h1:has-text('Search')")
+        found = page.locator(".hits li a").all_inner_texts()
+        assert found == hits or text.removeprefix("0x") in told["head"]
+
+
+def test_words_tell_their_meaning_to_the_keyboard(page: Page, root: str) -> None:
+    show(page, run_address(root))
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.id") == "skip"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+    word = page.locator(".term").first
+    word.focus()
+    assert "trainers train" in page.locator("#tip").inner_text()
+    page.keyboard.press("Escape")
+    assert page.locator("#tip").is_hidden()
+
+
+def test_a_digest_can_be_copied(page: Page, client: httpx.Client, root: str, decided: int) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    head = read(client, f"{root}/rounds/{decided}")["head"]
+    show(page, f"{run_address(root)}/rounds/{decided}")
+    page.get_by_role("button", name=f"Copy head {head[:10]}").click()
+    page.wait_for_selector("#said:has-text('copied')", state="attached")
+    assert page.evaluate("navigator.clipboard.readText()") == head
