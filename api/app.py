@@ -10,12 +10,15 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, Response
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 
 from api.http import openapi
+from api.http.access import Access
 from api.http.caching import AnswersFromKept
 from api.http.docs_page import HEADERS, docs_page
 from api.http.head import HeadAsGet
 from api.http.kept import KeptAnswers
+from api.http.observed import Metrics, Observed
 from api.http.problems import (
     CHAIN_DAMAGED,
     CHAIN_NOT_SERVED,
@@ -29,6 +32,7 @@ from api.http.problems import (
     plain_problem,
     problem,
 )
+from api.http.safe_headers import SafeHeaders
 from api.routes import (
     blobs,
     clients,
@@ -102,8 +106,22 @@ def create_app(settings: Settings) -> FastAPI:
         app.include_router(routes.router)
     _add_document(app)
     _add_errors(app, settings)
+    metrics = Metrics()
+    app.include_router(metrics.router())
+    # The last is the outermost.
     app.add_middleware(AnswersFromKept, histories=histories, kept=kept)
+    if settings.allowed_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.allowed_origins,
+            allow_methods=("GET", "HEAD"),
+            allow_headers=("Authorization", "If-None-Match", "Last-Event-ID"),
+            expose_headers=("ETag", "X-As-Of-Block"),
+        )
+    app.add_middleware(Access, tokens=settings.tokens, per_minute=settings.requests_per_minute)
     app.add_middleware(HeadAsGet)
+    app.add_middleware(Observed, metrics=metrics, logs=settings.logs_requests)
+    app.add_middleware(SafeHeaders)
     return app
 
 

@@ -22,6 +22,10 @@ class Settings(BaseModel):
         blobs: the folder of blobs; None for `blobs/` in the home.
         rpc_timeout_seconds: how long one answer of the node may take.
         largest_blob_bytes: that is passed on; others are said to be too large.
+        tokens: one of which every request has to show but those for /health; none: anybody may ask.
+        allowed_origins: whose pages may read the answers in a browser; this service's own may.
+        requests_per_minute: of one address; None for no limit.
+        logs_requests: whether each has its line on standard error.
         most_streams: of events that are open at once.
     """
 
@@ -34,6 +38,10 @@ class Settings(BaseModel):
     blobs: Path | None = None
     rpc_timeout_seconds: Annotated[float, Field(gt=0, le=300)] = 10.0
     largest_blob_bytes: Annotated[int, Field(ge=1)] = MAX_BLOB_BYTES
+    tokens: tuple[Annotated[str, Field(min_length=16, max_length=500)], ...] = ()
+    allowed_origins: tuple[Annotated[str, Field(pattern=r"^https?://[^/*\s]+$")], ...] = ()
+    requests_per_minute: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    logs_requests: bool = False
     most_streams: Annotated[int, Field(ge=1, le=10_000)] = 64
 
     @model_validator(mode="after")

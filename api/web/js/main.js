@@ -63,7 +63,7 @@ async function pageOf(place, signal) {
   } catch (error) {
     if (signal.aborted) return null;
     if (error instanceof Refused) return failed(error.title, error.message);
-    console.error(error);
+    console.error("This page cannot be shown:", error);
     return failed("This page cannot be shown", "The service's answer is not what this page knows how to show.");
   }
 }

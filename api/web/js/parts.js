@@ -60,12 +60,15 @@ export function table(caption, columns, rows, { hidden = true } = {}) {
     const tag = columns[place][2] === "row" ? "th" : "td";
     return h(tag, { class: kind, scope: tag === "th" ? "row" : null }, content);
   };
-  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+  return h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": caption },
     h("table", {},
       h("caption", { class: hidden ? "hidden" : null }, caption),
       h("thead", {}, h("tr", {}, ...columns.map(([heading, kind]) => h("th", { scope: "col", class: kind ?? "text" }, heading)))),
       h("tbody", {}, ...rows.map((row) => (row instanceof Node ? row : h("tr", {}, ...row.map(cell)))))));
 }
+
+/** Return a heading that only a screen reader needs. */
+export const unseen = (text) => h("span", { class: "hidden" }, text);
 
 /** Return a row that says something across a table. */
 export const across = (columns, ...content) => h("tr", { class: "across" }, h("td", { colspan: columns }, ...content));

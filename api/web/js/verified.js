@@ -3,7 +3,7 @@
 import { DIFFERS, MATCHES, OPEN, tally } from "./checks.js";
 import { h } from "./dom.js";
 import { counted } from "./format.js";
-import { digest, more, section, table } from "./parts.js";
+import { digest, more, section, table, unseen } from "./parts.js";
 import { CHECKS } from "./words.js";
 
 const MARK = { [MATCHES]: "✓", [DIFFERS]: "✗", [OPEN]: "–" };
@@ -27,7 +27,7 @@ export function checked(checks, title = "Recomputed in this page") {
 }
 
 function listed(caption, checks) {
-  return table(caption, [["", "mark"], ["value", "text", "row"], ["shown"], ["recomputed"], ["a match says", "wide"]], checks.map((one) =>
+  return table(caption, [[unseen("outcome"), "mark"], ["value", "text", "row"], ["shown"], ["recomputed"], ["a match says", "wide"]], checks.map((one) =>
     h("tr", { class: `check ${one.outcome}`, "data-check": one.name },
       h("td", { class: "mark" }, h("span", { "aria-hidden": "true" }, MARK[one.outcome]), h("span", { class: "hidden" }, WORD[one.outcome])),
       h("th", { scope: "row" }, one.client === undefined ? CHECKS[one.name][0] : `${CHECKS[one.name][0]} ${one.client}`),

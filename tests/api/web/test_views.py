@@ -70,6 +70,7 @@ def test_a_page_can_be_seen_heard_and_held(
     accepted = accepted_in(client, root, decided)[0]
     address = PAGES[name].format(run=run_address(root), root=root, decided=decided, client=accepted)
     show(page, address)
+    assert page.locator(".failure").count() == 0
     page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
     page.evaluate(AXE.read_text())
     assert page.evaluate(VIOLATIONS) == []
@@ -107,7 +108,7 @@ def test_the_deployments_are_those_of_rest(page: Page, client: httpx.Client, roo
     page.wait_for_selector(".tabs")
     assert page.title() == f"{told['run']} · CMFL ledger"
     page.go_back()
-    page.wait_for_function("document.title.startsWith('Deployments')")
+    page.wait_for_selector("h1:text-is('Deployments')")
 
 
 def test_a_run_tells_its_rounds(page: Page, client: httpx.Client, root: str) -> None:
@@ -201,12 +202,9 @@ def test_filters_stand_in_the_address(page: Page, client: httpx.Client, root: st
     show(page, f"{run_address(root)}/rounds")
     page.select_option("#filter-status", "abandoned")
     page.get_by_role("button", name="Show").click()
-    page.wait_for_function("location.hash.includes('status=abandoned')")
-    settled(page)
+    page.wait_for_url("**status=abandoned*")
     abandoned = rounds_that_are(client, root, "abandoned")
-    page.wait_for_function(
-        f"document.querySelectorAll('main tbody tr').length === {len(abandoned)}"
-    )
+    page.wait_for_selector(f"main tbody:not(:has(tr:nth-child({len(abandoned) + 1})))")
     assert [int(row[0]) for row in rows(page, "Rounds")] == abandoned
 
 

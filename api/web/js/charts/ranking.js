@@ -2,7 +2,7 @@
 
 import { h, s } from "../dom.js";
 import { distance, percent, whole } from "../format.js";
-import { across, badge, table, term } from "../parts.js";
+import { across, badge, table, term, unseen } from "../parts.js";
 import { runLink } from "../places.js";
 import { clientLink } from "../run.js";
 import { OUTCOMES } from "../words.js";
@@ -25,7 +25,7 @@ export function ranking(path, round) {
     rows.push(row(path, round, update, weights.get(update.client), next.get(update.client), length));
   });
   if (limit !== null && updates.length && updates.at(-1).outcome === "accepted") rows.push(cutOff(limit));
-  return table("Ranking", [["rank", "number"], ["client", "text", "row"], [term("distance"), "number"], ["", "bar"], ["outcome"], [term("weight"), "number"], ["why and proof"]], rows);
+  return table("Ranking", [["rank", "number"], ["client", "text", "row"], [term("distance"), "number"], [unseen("distance as a bar"), "bar"], ["outcome"], [term("weight"), "number"], ["why and proof"]], rows);
 }
 
 function row(path, round, update, weight, place, length) {

@@ -107,7 +107,7 @@ function picture(path, number, rounds) {
   });
   const label = `What client ${number} did in rounds ${parts[0].round} to ${parts.at(-1).round}; the table below says the same`;
   return section("At a glance",
-    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "What the client did, as a picture" },
+    h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "What the client did, as a picture" },
       strip(label, parts.map((part) => part.round), [{ label: `client ${number}`, cells }])),
     legend(new Set(cells.flatMap((cell) => (cell.banned ? [cell.mark, "banned"] : [cell.mark])))));
 }

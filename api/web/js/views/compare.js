@@ -79,7 +79,7 @@ function outcome(sides, names) {
   const last = (values) => values?.findLast((value) => value !== null) ?? null;
   const share = (value) => (value === null ? "–" : percent(value));
   const line = (name, tell) => [name, ...sides.map(tell)];
-  return section("How each went", table("How each run went", [["", "text", "row"], [names[0], "number"], [names[1], "number"]], [
+  return section("How each went", table("How each run went", [["what", "text", "row"], [names[0], "number"], [names[1], "number"]], [
     line("rounds", ({ deployment }) => `${whole(deployment.state.round)} of ${whole(deployment.contract.rounds)}`),
     line("decided", ({ points }) => count(points, "decided")),
     line("abandoned", ({ points }) => count(points, "abandoned")),

@@ -72,12 +72,12 @@ function sentence(one, client, update, entry) {
 
 function way({ leaf, steps, root }) {
   const rows = [
-    ["leaf", "", digest(leaf, "leaf")],
-    ...steps.map(({ sibling, node }, place) => [`step ${place + 1}`, digest(sibling, "sibling"), digest(node, "hash")]),
+    ["the leaf", "–", digest(leaf, "leaf")],
+    ...steps.map(({ sibling, node }, place) => [String(place + 1), digest(sibling, "sibling"), digest(node, "hash")]),
   ];
   return section("Merkle proof",
     h("p", { class: "quiet" }, "The leaf holds client, payload, rank, distance and outcome. Hashed with each sibling in turn it must give the root that the committee voted on."),
-    table("Merkle proof", [["", "text", "row"], ["sibling"], ["hash"]], rows),
+    table("Merkle proof", [["step", "text", "row"], ["sibling"], ["hash"]], rows),
     h("p", { class: `verdict ${root.outcome === MATCHES ? "good" : "bad"}` },
       root.outcome === MATCHES ? "✓ The last hash is the updates root." : "✗ The last hash is not the updates root."));
 }

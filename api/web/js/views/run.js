@@ -117,7 +117,7 @@ function activity(path, shown, isMore, until) {
   return section("Who did what",
     h("p", { class: "quiet" }, `Rounds ${shown[0].round} to ${shown.at(-1).round}. Squares train, circles serve on the committee; the first line tells in which `, term("view"), ` the votes were decided. `,
       everybody.length > clients.length ? `The first ${MOST_CLIENTS} of ${whole(everybody.length)} clients are shown.` : null),
-    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Who did what, as a picture" },
+    h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Who did what, as a picture" },
       strip(label, shown.map((round) => round.round), [views, ...rows])),
     legend(marks),
     more("activity", "The same as a table", table("Who did what, by client and round", columns, words)),
