@@ -25,6 +25,7 @@ from cli import (
     doctor,
     experiment,
     export,
+    index,
     model,
     rounds,
     run_command,
@@ -49,6 +50,9 @@ EXTRAS = {
     "matplotlib": "plots",
     "fastapi": "api",
     "uvicorn": "api",
+    "sqlalchemy": "api",
+    "alembic": "api",
+    "psycopg": "postgresql",
 }
 """The extra that brings a package which not every install has."""
 
@@ -71,6 +75,7 @@ app.command("audit")(audit.audit)
 app.add_typer(verify.app, name="verify")
 app.add_typer(export.app, name="export")
 app.command("serve")(serve.serve)
+app.add_typer(index.app, name="index")
 app.add_typer(chain.app, name="chain")
 app.command("doctor")(doctor.doctor)
 app.add_typer(experiment.app, name="experiment")

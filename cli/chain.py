@@ -50,7 +50,7 @@ def serve(
     with (
         where.own_writer() as chain,
         RpcServer(chain, port=port, block_seconds=block_time) as server,
-        _until_told(),
+        until_told(),
     ):
         _announce(chain, server.url, block_time)
         server.wait()
@@ -71,7 +71,7 @@ def _announce(chain: EmbeddedChain, url: str, block_time: float | None) -> None:
 
 
 @contextmanager
-def _until_told() -> Iterator[None]:
+def until_told() -> Iterator[None]:
     """End the context in order on Ctrl-C and on SIGTERM, which would kill the process."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:

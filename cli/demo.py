@@ -354,7 +354,7 @@ def _serve(home: Path, port: int) -> None:
     address = f"http://127.0.0.1:{port}"
     if sys.stdout.isatty():
         print_line()
-        print_line(f"REST service at {address}/docs, until Ctrl-C")
+        print_line(f"Dashboard at {address}/dashboard/, REST at {address}/docs, until Ctrl-C")
         serve(Settings(home=home), "127.0.0.1", port)
         return
     thread = threading.Thread(
@@ -363,6 +363,7 @@ def _serve(home: Path, port: int) -> None:
     thread.start()
     count = len(_get(f"{address}/v1/status")["deployments"])
     print_line(f"REST service at {address} answered: {count} deployments.")
+    print_line(f"The same for people: {address}/dashboard/")
     print_line(f"Start it again with: {again} {port}")
 
 

@@ -40,7 +40,7 @@ def serve(
         settings,
         host,
         port,
-        lambda address: print_line(f"serving {home} at {address}/docs, until Ctrl-C"),
+        lambda address: print_line(f"serving {home} at {address}/ and /docs, until Ctrl-C"),
     )
 
 

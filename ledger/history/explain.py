@@ -146,7 +146,7 @@ def _ranking(event: RoundDecided, document: RunDocument | None) -> list[str]:
     accepted = set(event.accepted)
     for place, word in enumerate(event.ranking, start=1):
         client = word_client(word)
-        verdict = "accepted" if client in accepted else "refused"
+        verdict = "accepted" if client in accepted else "not accepted"
         lines.append(
             f"  rank {place:3d} of {ranked}: client {client}, distance "
             f"{word_distance(word):.6g}: {verdict}"
@@ -183,7 +183,7 @@ def _vote(
     if event is None:
         return []
     lines = [
-        f"Whoever sent the decision says of view {incident.view} of {PHASES[phase]}: member "
+        f"Whoever sent the decision says of view {incident.view + 1} of {PHASES[phase]}: member "
         f"{incident.member} {INCIDENTS[incident.kind]}."
         for incident in documents.told_incidents
         if incident.phase is phase
@@ -193,7 +193,7 @@ def _vote(
     needed = f" ({document.parameters.replies} are needed)" if document is not None else ""
     return [
         *lines,
-        f"View {view} decided {PHASES[phase]}: primary {event.primaries[phase - 1]} asked, and "
+        f"View {view + 1} decided {PHASES[phase]}: primary {event.primaries[phase - 1]} asked, and "
         f"{len(voters)} members{needed} replied: {_listed(voters)}.",
     ]
 

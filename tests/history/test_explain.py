@@ -129,15 +129,15 @@ def test_explains_a_decided_round_by_pencil() -> None:
         "nearest were accepted, up to distance 1.",
         "  rank   1 of 4: client 3, distance 0.5: accepted",
         "  rank   2 of 4: client 0, distance 1: accepted",
-        "  rank   3 of 4: client 4, distance 1.5: refused",
-        "  rank   4 of 4: client 1, distance 2.25: refused",
-        "Whoever sent the decision says of view 0 of the aggregation: member 7 sent no request as "
+        "  rank   3 of 4: client 4, distance 1.5: not accepted",
+        "  rank   4 of 4: client 1, distance 2.25: not accepted",
+        "Whoever sent the decision says of view 1 of the aggregation: member 7 sent no request as "
         "primary.",
-        "View 1 decided the aggregation: primary 8 asked, and 2 members (3 are needed) replied: "
+        "View 2 decided the aggregation: primary 8 asked, and 2 members (3 are needed) replied: "
         "6, 7.",
-        "Whoever sent the decision says of view 0 of the election: member 8 signed two different "
+        "Whoever sent the decision says of view 1 of the election: member 8 signed two different "
         "votes.",
-        "View 0 decided the election: primary 6 asked, and 2 members (3 are needed) replied: 7, 8.",
+        "View 1 decided the election: primary 6 asked, and 2 members (3 are needed) replied: 7, 8.",
         "The next committee is the middle of the ranking, ranks 1 to 4: 3, 0, 4, 1.",
     ]
 

@@ -12,7 +12,6 @@ from ledger.chain.ports import NotServedError
 from ledger.history.documents import Documents, gone_payloads, read_documents, read_run
 from ledger.history.participation import Outcome, Role, Scores, participation_of, participations
 from ledger.history.recorded import RecordedHistory
-from ledger.history.round import Round
 from ledger.history.status import RoundStatus
 from ledger.protocol.encoding import commitment_of, sha256
 from ledger.protocol.types import ClientId, Digest, DropoutReason, IncidentKind, Phase
@@ -22,6 +21,8 @@ from tests.audit.runs import PARAMETERS, Deviation, Run
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from ledger.history.round import Round
 
 
 def history_of(run: Run) -> RecordedHistory:

@@ -68,7 +68,9 @@ async function pageOf(place, signal) {
   }
 }
 
-const failed = (title, detail) => ({ title, crumbs: [], nodes: [failure(title, detail)], hasFailed: true });
+function failed(title, detail) {
+  return { title, crumbs: [], nodes: [failure(title, detail)], hasFailed: true };
+}
 
 /** Put a page in place; one that is brought up to date keeps what was open and where the focus was. */
 function present(page, isLive) {

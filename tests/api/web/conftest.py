@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import httpx
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, BrowserContext, Page
 
 CHROMIUM = Path(os.environ.get("CMFL_CHROMIUM", "/usr/bin/chromium"))
 WAIT_MS = 60_000
@@ -33,18 +33,24 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
+@pytest.fixture(scope="module")
+def context(browser: Browser, client: httpx.Client) -> Iterator[BrowserContext]:
+    """One browser's memory for a module: what never changes is asked for once."""
+    with browser.new_context(base_url=str(client.base_url), reduced_motion="reduce") as context:
+        context.set_default_timeout(WAIT_MS)
+        yield context
+
+
 @pytest.fixture
-def page(browser: Browser, client: httpx.Client) -> Iterator[Page]:
+def page(context: BrowserContext, client: httpx.Client) -> Iterator[Page]:
     """A page whose scripts must not fail, and that may load nothing from elsewhere."""
-    context = browser.new_context(base_url=str(client.base_url), reduced_motion="reduce")
-    context.set_default_timeout(WAIT_MS)
     page = context.new_page()
     faults: list[str] = []
     page.on("pageerror", lambda error: faults.append(str(error)))
     page.on("console", lambda message: _note(faults, message.type, message.text))
     page.on("request", lambda request: _note_foreign(faults, request.url, str(client.base_url)))
     yield page
-    context.close()
+    page.close()
     assert faults == []
 
 

@@ -57,9 +57,7 @@ def test_sentences_of_a_round_are_shown_as_they_are(
     unharmed(page)
 
 
-@pytest.mark.parametrize(
-    "name", HOSTILE, ids=["image", "brackets", "escape", "turned", "link", "long"]
-)
+@pytest.mark.parametrize("name", ["".join(HOSTILE[:5]), HOSTILE[5]], ids=["hostile", "long"])
 def test_a_runs_name_is_text_on_every_page(
     page: Page, client: httpx.Client, root: str, name: str
 ) -> None:
@@ -99,9 +97,7 @@ def test_an_answer_of_another_shape_is_said_not_to_be_shown(page: Page, root: st
     assert "not what this page knows how to show" in page.locator("main").inner_text()
 
 
-@pytest.mark.parametrize(
-    "address", ["#/runs/x/y", "#/nothing", "#/runs/../../etc", "#//elsewhere.example", "#/rounds/1"]
-)
+@pytest.mark.parametrize("address", ["#/runs/x/y", "#/runs/../../etc", "#//elsewhere.example"])
 def test_an_address_that_names_no_view_says_so(page: Page, address: str) -> None:
     show(page, address)
     assert page.locator("main h1").inner_text() == "There is no such page"

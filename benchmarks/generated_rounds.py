@@ -1,0 +1,376 @@
+"""A chain of generated rounds: no contract runs and nobody signs, but every event follows.
+
+Heads, seeds, committees and primaries are computed by the protocol's own functions, so that a
+reader of events takes them for a contract's; a verifier of signatures would not. It costs a small
+part of what real rounds cost, and it can fork. Equal seeds make equal chains.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from eth_abi.abi import encode
+from eth_utils.abi import collapse_if_tuple
+
+from ledger.audit.replay.adoption import adopted, mismatches
+from ledger.chain.addresses import to_canonical
+from ledger.chain.contract import abi
+from ledger.chain.contract.committee_ledger import CommitteeLedger
+from ledger.chain.contract.events import encode_log
+from ledger.chain.ports import Block, Log, NotServedError
+from ledger.protocol import encoding, ledger_state
+from ledger.protocol.consensus import majority
+from ledger.protocol.judgement import sets_of
+from ledger.protocol.ranking import rank
+from ledger.protocol.rounds import deployed
+from ledger.protocol.sampling import sample_trainers
+from ledger.protocol.types import (
+    NO_DIGEST,
+    Address,
+    Beacon,
+    ClientId,
+    Digest,
+    Domain,
+    Form,
+    RegisteredClient,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from types import TracebackType
+
+    from ledger.chain.ports import Receipt, TopicFilter, Transaction
+    from ledger.protocol.ledger_state import Event, LedgerState
+
+ADDRESS = "0x00000000000000000000000000000000000000C1"
+CHAIN_ID = 1_337
+_FIRST_SECOND = 1_700_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How large the deployment is.
+
+    Attributes:
+        clients: K.
+        trainers: n.
+        members: C.
+        rounds: T.
+    """
+
+    clients: int = 12
+    trainers: int = 6
+    members: int = 4
+    rounds: int = 2**31
+
+
+@dataclass(frozen=True, slots=True)
+class Mined:
+    """A block, its logs, and where the deployment stands after it."""
+
+    block: Block
+    logs: tuple[Log, ...]
+    state: LedgerState
+
+
+class GeneratedChain:
+    """A chain that holds one deployment; a `ChainReader`.
+
+    Attributes:
+        chain_id: its id.
+        final: the newest final block; None for the head.
+    """
+
+    chain_id = CHAIN_ID
+
+    def __init__(self, sizes: Sizes = Sizes(), seed: int = 0) -> None:
+        registry = [
+            RegisteredClient(Address((i + 1).to_bytes(20)), 10 + i) for i in range(sizes.clients)
+        ]
+        self._words = tuple(encoding.registry_word(client) for client in registry)
+        fixed = ledger_state.Deployment(
+            config=_digest("configuration", seed),
+            registry=ledger_state.registry_batches(self._words)[0],
+            clients=sizes.clients,
+            trainers=sizes.trainers,
+            members=sizes.members,
+            aggregation_ppm=400_000,
+            form=Form.FIRST,
+            rounds=sizes.rounds,
+            commit_blocks=2,
+            deadline_blocks=6,
+            replies=majority(sizes.members),
+            beacon=Beacon.NONE,
+            model=_digest("model", seed),
+        )
+        state = deployed(fixed, Domain(CHAIN_ID, Address(to_canonical(ADDRESS))))
+        self.final: int | None = None
+        self._rng = np.random.default_rng(seed)
+        genesis = Block(0, _digest("genesis", seed), bytes(32), _FIRST_SECOND)
+        self._blocks = [Mined(genesis, (), state)]
+        self.mine()
+
+    @property
+    def genesis_hash(self) -> bytes:
+        """The hash of block 0."""
+        return self._blocks[0].block.hash
+
+    @property
+    def state(self) -> LedgerState:
+        """Where the deployment stands."""
+        return self._blocks[-1].state
+
+    @property
+    def ledger(self) -> CommitteeLedger:
+        """The contract."""
+        return CommitteeLedger(self, ADDRESS, 1)
+
+    def fork(self, number: int, seed: int) -> GeneratedChain:
+        """Return a chain that has this one's blocks up to a number, and goes its own way.
+
+        Args:
+            number: of the last block that both have.
+            seed: of what follows.
+        """
+        other = GeneratedChain.__new__(GeneratedChain)
+        other._words, other.final = self._words, self.final
+        other._rng = np.random.default_rng(seed)
+        other._blocks = self._blocks[: number + 1]
+        return other
+
+    def register(self) -> None:
+        """Register all clients, which opens round 1."""
+        registered = ledger_state.ClientsRegistered(ClientId(0), self._words)
+        opened = ledger_state.LedgerOpened(NO_DIGEST, NO_DIGEST, (), NO_DIGEST)
+        self.mine(registered, opened)
+
+    def commit(self, share: float = 1.0) -> None:
+        """Let so many of the active clients commit, in one block."""
+        active = [c for c in self._active() if self._rng.random() < share]
+        waiting = [client for client in active if client not in self.state.committed]
+        if waiting:
+            words = tuple(self._new_digest() for _ in waiting)
+            self.mine(ledger_state.UpdatesCommitted(self.state.round, tuple(waiting), words))
+
+    def decide(self) -> None:
+        """End the round with a decision."""
+        self.mine(self._decision())
+
+    def abandon(self) -> None:
+        """End the round without one."""
+        self.mine(ledger_state.RoundAbandoned(self.state.round, (), NO_DIGEST, NO_DIGEST))
+
+    def ban(self) -> None:
+        """Ban a client that is not banned yet, as long as enough are left."""
+        able = [c for c, one in enumerate(self.state.registry) if not one.banned_in]
+        fixed = self.state.deployment
+        if len(able) > fixed.members + fixed.trainers:
+            client = ClientId(able[int(self._rng.integers(len(able)))])
+            self.mine(ledger_state.ClientBanned(self.state.round, client, NO_DIGEST))
+
+    def play(self, rounds: int, *, abandoned: float = 0.02) -> None:
+        """Record so many rounds, of which a share is abandoned.
+
+        Args:
+            rounds: how many.
+            abandoned: how likely each is.
+        """
+        for _ in range(rounds):
+            self.commit()
+            if self._rng.random() < abandoned:
+                self.abandon()
+            else:
+                self.decide()
+
+    def mine(self, *events: Event) -> None:
+        """Make one block with these events, whose fields that follow from others are filled in."""
+        parent = self._blocks[-1]
+        number, state = parent.block.number + 1, parent.state
+        context = ledger_state.BlockContext(number, Digest(parent.block.hash))
+        whole: list[Event] = []
+        for event in events:
+            true: dict[str, Any] = {m.name: m.true for m in mismatches(state, event, context)}
+            true.pop("registry", None)  # no field of the event: it says that all are registered
+            whole.append(replace(event, **true))
+            state = adopted(state, whole[-1], number).state
+        salt = self._rng.bytes(8)
+        block_hash = encoding.sha256(parent.block.hash + salt)
+        time = parent.block.timestamp + int(self._rng.integers(1, 20))
+        logs = tuple(
+            Log(ADDRESS, *encode_log(event), number, block_hash, self._new_digest(), place)
+            for place, event in enumerate(whole)
+        )
+        self._blocks.append(Mined(Block(number, block_hash, parent.block.hash, time), logs, state))
+
+    def _active(self) -> tuple[ClientId, ...]:
+        state, fixed = self.state, self.state.deployment
+        banned = {ClientId(c) for c, o in enumerate(state.registry) if o.is_banned_in(state.round)}
+        excluded = banned.union(state.committee)
+        trainers = sample_trainers(state.seed, fixed.clients, excluded, fixed.trainers)
+        return tuple(sorted({*trainers, *state.committee} - banned))
+
+    def _decision(self) -> ledger_state.RoundDecided:
+        state, fixed = self.state, self.state.deployment
+        trainers = [client for client in self._active() if client not in state.committee]
+        ranking = rank((client, float(self._rng.random())) for client in trainers)
+        accepted, following = sets_of(fixed, ranking, 0)
+        digests = [self._new_digest() for _ in range(6)]
+        places = (1 << fixed.members) - 1
+        return ledger_state.RoundDecided(
+            state.round,
+            ranking,
+            accepted,
+            following,
+            digests[0],
+            digests[1],
+            digests[2],
+            digests[3],
+            0,
+            digests[4],
+            digests[5],
+            NO_DIGEST,
+            (int(self._rng.random() < 0.05), 0),
+            (ClientId(0), ClientId(0)),
+            (int(self._rng.integers(places)), places),
+            NO_DIGEST,
+            NO_DIGEST,
+        )
+
+    def _new_digest(self) -> Digest:
+        return Digest(self._rng.bytes(32))
+
+    def head(self) -> Block:
+        """Return the newest block."""
+        return self._blocks[-1].block
+
+    def block(self, number: int) -> Block:
+        """Return one block.
+
+        Args:
+            number: 0 for genesis, at most the head's.
+
+        Raises:
+            NotServedError: there is no such block.
+        """
+        if not 0 <= number < len(self._blocks):
+            raise NotServedError(f"there is no block {number}")
+        return self._blocks[number].block
+
+    def finalized(self) -> int:
+        """Return the number of the newest final block."""
+        newest = self.head().number
+        return newest if self.final is None else min(self.final, newest)
+
+    def call(self, to: str, data: bytes, block_number: int | None = None) -> bytes:
+        """Return what `deployment` and `state` answer.
+
+        Args:
+            to: the contract.
+            data: the call.
+            block_number: after which block; None for the head.
+
+        Raises:
+            NotServedError: something else is asked for.
+        """
+        state = self._blocks[-1 if block_number is None else block_number].state
+        answers: dict[bytes, tuple[str, tuple[Any, ...]]] = {
+            abi.selector("deployment"): ("deployment", _fixed_values(state)),
+            abi.selector("state"): ("state", _state_values(state)),
+        }
+        if to != ADDRESS or data not in answers:
+            raise NotServedError("this chain answers deployment() and state() of its contract")
+        name, values = answers[data]
+        types = [collapse_if_tuple(entry) for entry in abi.artifact().abi[name]["outputs"]]
+        return encode(types, [values])
+
+    def code(self, address: str) -> bytes:  # noqa: ARG002 - the port's
+        """Return no code: nobody deployed any."""
+        return b""
+
+    def logs(
+        self,
+        address: str | None,
+        topics: Sequence[TopicFilter],
+        from_block: int,
+        to_block: int,
+        limit: int | None = None,
+        *,
+        descending: bool = False,
+    ) -> list[Log]:
+        """Return the logs that match, in the chain's order.
+
+        Args:
+            address: the contract; None for every one.
+            topics: per position a topic, several of which one must match, or None for any.
+            from_block: first block, included.
+            to_block: last block, included.
+            limit: how many at most; None for all.
+            descending: newest first.
+        """
+        if address not in {None, ADDRESS}:
+            return []
+        mined = self._blocks[max(0, from_block) : to_block + 1]
+        found = [log for one in mined for log in one.logs if _matches(log, topics)]
+        return (found[::-1] if descending else found)[:limit]
+
+    def transaction(self, transaction_hash: bytes) -> Transaction:
+        """Refuse: nobody sent any.
+
+        Raises:
+            NotServedError: always.
+        """
+        raise NotServedError(f"no transaction made 0x{transaction_hash.hex()}")
+
+    def receipt(self, transaction_hash: bytes) -> Receipt | None:
+        """Return no receipt: nobody sent a transaction."""
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[GeneratedChain]:
+        """Yield this chain, which moves only when it is told to."""
+        yield self
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _matches(log: Log, topics: Sequence[TopicFilter]) -> bool:
+    for own, asked in zip(log.topics, topics, strict=False):
+        if asked is not None and own not in ([asked] if isinstance(asked, bytes) else asked):
+            return False
+    return len(topics) <= len(log.topics)
+
+
+def _fixed_values(state: LedgerState) -> tuple[Any, ...]:
+    fixed = state.deployment
+    named = {"strategy": int(fixed.form), "block_beacon": fixed.beacon is Beacon.BLOCK}
+    fields = [entry["name"] for entry in abi.output_fields("deployment")]
+    return tuple(named[name] if name in named else getattr(fixed, name) for name in fields)
+
+
+def _state_values(state: LedgerState) -> tuple[Any, ...]:
+    committee = encoding.set_digest(state.committee) if state.committee else NO_DIGEST
+    named = {
+        "stage": int(state.stage),
+        "committee": committee,
+        "registered": len(state.registry),
+    }
+    fields = [entry["name"] for entry in abi.output_fields("state")]
+    return tuple(named[name] if name in named else getattr(state, name) for name in fields)
+
+
+def _digest(what: str, number: int) -> Digest:
+    return encoding.sha256(f"{what} {number}".encode())

@@ -1,0 +1,166 @@
+"""What the index costs: rounds per second to build it, and look-ups in a short and a long one.
+
+`python -m benchmarks.index` indexes 100,000 generated rounds (12 clients, C = 4, n = 6; see
+`generated_rounds.py`: events only, as a contract would log them, no blobs) and asks for rounds,
+pages, clients' histories, counts and digests twice, after 1,000 rounds and at the end. Each
+look-up is a reading of its own, as a request is. Generating the rounds is not counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.generated_rounds import GeneratedChain
+from ledger.blobs.store import MemoryBlobs
+from ledger.history.pages import Span, Walk
+from ledger.history.status import AskedRole
+from ledger.index.database import Database
+from ledger.index.following import catch_up
+from ledger.index.index import Index
+from ledger.index.indexer import Indexer
+from ledger.index.schema import make_schema
+from ledger.index.search import search_page
+from ledger.protocol.types import ClientId
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ledger.index.history import IndexedHistory
+    from ledger.index.index import Reading
+
+SHORT = 1_000
+PLAYED = 2_000
+LOOK_UPS = 400
+PAGE = 50
+RESULTS = Path(__file__).parent / "results"
+Row = dict[str, Any]
+
+
+def main() -> None:
+    """Index a long generated history, look things up in it, print and write down what that took."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=100_000, help="rounds of the long history")
+    parser.add_argument("--index", help="postgresql://..., instead of a new SQLite file")
+    arguments = parser.parse_args()
+    if arguments.rounds <= SHORT:
+        parser.error(f"--rounds must be over {SHORT}")
+    with tempfile.TemporaryDirectory() as folder:
+        rows = _measure(arguments.index or Path(folder) / "index.sqlite", arguments.rounds)
+    table = Table("", *(f"{row['rounds']:,} rounds" for row in rows), title="index")
+    for key in rows[0]:
+        table.add_row(key, *(f"{row[key]:,}" for row in rows))
+    Console().print(table)
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / "index.json").write_text(json.dumps(rows, indent=1) + "\n", "utf-8")
+
+
+def _measure(where: Path | str, length: int) -> list[Row]:
+    """Return the rows of a short and a long history of one deployment."""
+    database = Database(where, read_only=False)
+    make_schema(database)
+    chain = GeneratedChain()
+    chain.register()
+    indexer = Indexer(database, chain.ledger, MemoryBlobs())
+    rows, ended, wall, cpu = [], 0, 0.0, 0.0
+    for target in (SHORT, length):
+        while ended < target:
+            played = min(PLAYED, target - ended)
+            chain.play(played)
+            ended += played
+            wall -= time.perf_counter()
+            cpu -= time.process_time()
+            catch_up(indexer)
+            wall += time.perf_counter()
+            cpu += time.process_time()
+        found = {
+            "rounds": target,
+            "built, rounds/s": round(target / wall),
+            "built, rounds/s of CPU": round(target / cpu),
+        }
+        if isinstance(where, Path):
+            size = sum(f.stat().st_size for f in where.parent.glob(f"{where.name}*"))
+            found["bytes per round"] = round(size / target)
+        rows.append(found | _look_ups(Index(where), chain, target))
+    database.close()
+    return rows
+
+
+def _look_ups(index: Index, chain: GeneratedChain, recorded: int) -> Row:
+    """Return median and 99th percentile, in microseconds, of each look-up at all ages."""
+    rng = np.random.default_rng(1)
+    numbers = rng.integers(1, recorded, LOOK_UPS).tolist()
+    clients = rng.integers(0, 12, LOOK_UPS).tolist()
+    with index.reading() as reading:
+        own = _history(reading, chain)
+        heads = [own.rounds(number, number)[0].end for number in numbers]
+
+    def page(walk: Walk) -> Callable[[int], object]:
+        def asked(_: int) -> object:
+            with index.reading() as reading:
+                return search_page(_history(reading, chain), walk, PAGE, None)
+
+        return asked
+
+    def one_round(place: int) -> object:
+        with index.reading() as reading:
+            return _history(reading, chain).round(numbers[place])
+
+    def of_client(place: int) -> object:
+        client = ClientId(clients[place])
+        with index.reading() as reading:
+            own = _history(reading, chain)
+            found = search_page(own, Walk("rounds", client=client), PAGE, None)
+            return own.parts(client, [one.round for one in found.rounds])
+
+    def of_digest(place: int) -> object:
+        end = heads[place]
+        with index.reading() as reading:
+            return None if end is None else reading.look_up(end.head)
+
+    def counts(_: int) -> object:
+        with index.reading() as reading:
+            return _history(reading, chain).tally()
+
+    first = Walk("rounds", blocks=Span(1, 500))
+    asked: dict[str, Callable[[int], object]] = {
+        "a round": one_round,
+        f"a page of {PAGE} rounds": page(Walk("rounds")),
+        f"{PAGE} rounds of a client": of_client,
+        f"{PAGE} rounds that a client dropped out of": page(
+            Walk("rounds", client=ClientId(1), role=AskedRole.DROPPED_OUT)
+        ),
+        f"{PAGE} rounds of a later view": page(Walk("rounds", view_min=1)),
+        "rounds of 500 old blocks": page(first),
+        "a digest": of_digest,
+        "all counts": counts,
+    }
+    found: Row = {}
+    for name, look_up in asked.items():
+        took = [_microseconds(look_up, place) for place in range(LOOK_UPS)]
+        found[f"{name}, median us"] = round(float(np.median(took)))
+        found[f"{name}, p99 us"] = round(float(np.percentile(took, 99)))
+    index.close()
+    return found
+
+
+def _history(reading: Reading, chain: GeneratedChain) -> IndexedHistory:
+    return reading.history(chain.genesis_hash, chain.ledger.address, MemoryBlobs())
+
+
+def _microseconds(look_up: Callable[[int], object], place: int) -> float:
+    started = time.perf_counter()
+    look_up(place)
+    return (time.perf_counter() - started) * 1e6
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,192 @@
+"""`cmfl index`: the index that the service's lists and look-ups read."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cli.console import AsJson, print_json, print_line, print_table, shortened
+from cli.options import DEFAULT_HOME, Address, ChainId, HomeFolder, RpcUrl, RunName
+from cli.where import Where
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ledger.chain.contract.committee_ledger import CommitteeLedger
+    from ledger.chain.ports import ChainReader
+    from ledger.index.database import Database
+    from ledger.index.index import Coverage
+    from ledger.index.indexer import Progress
+    from ledger.protocol.errors import CmflError
+
+app = typer.Typer(
+    help="The index that lists and look-ups read: built from chain and blobs, never trusted.",
+    no_args_is_help=True,
+)
+
+INDEX_FILE = "index.sqlite"
+IndexAt = Annotated[
+    str | None,
+    typer.Option(
+        "--index",
+        help=f"A file, or postgresql://...; {INDEX_FILE} in the home if not given.",
+        envvar="CMFL_INDEX",
+    ),
+]
+_COLUMNS = ("address", "block", "behind", "rounds", "ended", "compared", "waiting")
+
+
+@app.command("build")
+def build(
+    home: HomeFolder = DEFAULT_HOME,
+    run: RunName = None,
+    index: IndexAt = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Keep up with the chain, until Ctrl-C.")
+    ] = False,
+    address: Address = None,
+    rpc_url: RpcUrl = None,
+    chain_id: ChainId = None,
+) -> None:
+    """Build the index, or go on with it; whoever was killed goes on where it was.
+
+    All runs of the home are indexed if none is named.
+    """
+    from ledger.index.following import catch_up
+    from ledger.index.indexer import Indexer
+
+    where = Where(home, run, address, rpc_url, chain_id)
+    with where.reader() as chain, _writable(where_of(home, index)) as database:
+        ledgers = _ledgers(where, chain)
+        indexers = [Indexer(database, ledger, where.published()) for ledger in ledgers]
+        for indexer in indexers:
+            progress = catch_up(indexer)
+            print_line(_said(indexer.ledger.address, progress))
+        if follow:
+            _follow(indexers)
+
+
+@app.command("status")
+def status(
+    home: HomeFolder = DEFAULT_HOME,
+    index: IndexAt = None,
+    rpc_url: RpcUrl = None,
+    chain_id: ChainId = None,
+    json: AsJson = False,
+) -> None:
+    """Show how far each deployment is indexed, and whether nothing is missing up to there."""
+    from ledger.index.index import Index
+
+    found = Index(where_of(home, index))
+    with found.reading() as reading:
+        covered = reading.coverage()
+    found.close()
+    with Where(home, rpc_url=rpc_url, chain_id=chain_id).reader() as chain:
+        genesis, head = chain.genesis_hash, chain.head().number
+    rows = [_facts(one, head if one.path.chain.genesis == genesis else None) for one in covered]
+    if json:
+        print_json({"deployments": rows})
+        return
+    cells = [
+        [_compared(row[name]) if name == "compared" else shortened(row[name]) for name in _COLUMNS]
+        for row in rows
+    ]
+    print_table("index", _COLUMNS, cells)
+
+
+@app.command("drop")
+def drop(home: HomeFolder = DEFAULT_HOME, index: IndexAt = None) -> None:
+    """Remove the index; chain and blobs have all that it held."""
+    from ledger.index.removal import drop_index
+
+    where = where_of(home, index)
+    is_there = drop_index(where, is_own=where == home / INDEX_FILE)
+    print_line("The index is removed." if is_there else "There was no index.")
+
+
+def where_of(home: Path, index: str | None) -> Path | str:
+    """Return where the index is: a file, or the URL of a server's database.
+
+    Args:
+        home: the folder of chain, blobs and runs.
+        index: as it was given; None or nothing for the home's own.
+    """
+    from pathlib import Path
+
+    if not index:
+        return home / INDEX_FILE
+    return index if "://" in index else Path(index)
+
+
+@contextmanager
+def _writable(where: Path | str) -> Iterator[Database]:
+    from ledger.index.database import Database
+    from ledger.index.schema import make_schema
+
+    database = Database(where, read_only=False)
+    try:
+        make_schema(database)
+        yield database
+    finally:
+        database.close()
+
+
+def _ledgers(where: Where, chain: ChainReader) -> list[CommitteeLedger]:
+    """Return the contracts to index: the named one, or those of all runs of the home."""
+    from ledger.chain.contract.deployment import connect
+    from ledger.chain.contract.manifest import read_run_manifest
+    from ledger.home import Home
+
+    if where.address is not None or where.run is not None:
+        return [where.ledger(chain)]
+    found = Home(where.home).deployed()
+    if not found:
+        return [where.ledger(chain)]  # which says that there is none, and what to do
+    return [connect(chain, read_run_manifest(paths)) for paths in found]
+
+
+def _follow(indexers: list[Any]) -> None:
+    from cli.chain import until_told
+    from cli.console import complain
+    from ledger.index.following import follow
+
+    def told(error: CmflError) -> None:
+        complain(str(error))
+
+    print_line("Follows the chain until Ctrl-C.")
+    with until_told():
+        follow(lambda: indexers, threading.Event(), told=told)
+
+
+def _facts(one: Coverage, head: int | None) -> dict[str, Any]:
+    from ledger.history.facts.words import coded, hexed
+
+    return {
+        "chain": one.path.chain.name,
+        "address": one.path.address,
+        "block": one.block,
+        "final": one.final,
+        "behind": None if head is None else max(0, head - one.block),
+        "rounds": one.rounds,
+        "ended": one.ended,
+        "head": hexed(one.head),
+        "compared": coded(one.compared),
+        "waiting": one.waiting,
+        "rewinds": one.rewinds,
+    }
+
+
+def _compared(code: dict[str, Any]) -> str:
+    return {
+        "not_yet": "not yet compared",
+        "equal": "whole: the contract agrees",
+        "different": "NOT whole: the contract differs",
+    }[code["name"]]
+
+
+def _said(address: str, progress: Progress) -> str:
+    return f"{address}: {progress.rounds} rounds up to block {progress.block}"

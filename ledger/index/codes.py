@@ -1,0 +1,73 @@
+"""The numbers that stand in the tables; they never change their meaning."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from ledger.history.participation import Outcome, Role, Scores
+from ledger.history.status import RoundStatus
+
+STATUS = {RoundStatus.OPEN: 0, RoundStatus.DECIDED: 1, RoundStatus.ABANDONED: 2}
+ROLE = {Role.TRAINER: 1, Role.MEMBER: 2}
+OUTCOME: dict[Outcome | None, int] = {
+    None: 0,
+    Outcome.ACCEPTED: 1,
+    Outcome.NOT_ACCEPTED: 2,
+    Outcome.DROPPED_OUT: 3,
+    Outcome.UNDECIDED: 4,
+}
+SCORES: dict[Scores | None, int] = {
+    None: 0,
+    Scores.COUNTED: 1,
+    Scores.NONE: 2,
+    Scores.REFUSED: 3,
+    Scores.UNKNOWN: 4,
+}
+ROLES = {code: role for role, code in ROLE.items()}
+OUTCOMES = {code: outcome for outcome, code in OUTCOME.items()}
+SCORES_OF = {code: scores for scores, code in SCORES.items()}
+
+NOBODY = -1
+"""What stands for the client of a digest that is nobody's own."""
+
+
+class Document(IntEnum):
+    """How a document that a round's decision may name stands."""
+
+    NONE = 0
+    READ = 1
+    MISSING = 2
+
+
+class Compared(IntEnum):
+    """What the comparison of the index with the contract's own storage came to."""
+
+    NOT_YET = 0
+    EQUAL = 1
+    DIFFERENT = 2
+
+
+class DigestKind(IntEnum):
+    """What a digest or an address is of."""
+
+    CONFIGURATION = 1
+    REGISTRY = 2
+    INITIAL_MODEL = 3
+    SEED = 4
+    COMMITMENT = 5
+    PAYLOAD = 6
+    SCORE_VECTOR = 7
+    BASE = 8
+    MODEL = 9
+    UPDATES_ROOT = 10
+    SCORES_ROOT = 11
+    REVEAL = 12
+    RECORD = 13
+    INCIDENTS = 14
+    RESULT = 15
+    HEAD = 16
+    BLOCK = 17
+    TRANSACTION = 18
+    CONTRACT = 19
+    CLIENT = 20
+    GENESIS = 21

@@ -1,0 +1,245 @@
+"""An index to read from: one transaction for each reading, so that its answers belong together."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlalchemy import bindparam, func, select
+
+from ledger.chain.addresses import checksum, to_canonical
+from ledger.history.paths import ChainPath, DeploymentPath
+from ledger.index.codes import NOBODY, Compared, DigestKind
+from ledger.index.database import Database
+from ledger.index.digests import Place
+from ledger.index.errors import IndexStoreError, NotIndexedError
+from ledger.index.history import IndexedHistory, Remembered
+from ledger.index.reading import deployment_row
+from ledger.index.schema import require_schema
+from ledger.index.tables import CHAIN, CLIENT, DEPLOYMENT, DIGEST, INCOMPLETE, ROUND
+from ledger.protocol.types import Digest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from sqlalchemy import Connection
+
+    from ledger.blobs.store import BlobReader
+    from ledger.chain.contract.committee_ledger import CommitteeLedger
+
+_PLACED = select(CHAIN.c.chain_id, CHAIN.c.genesis, DEPLOYMENT.c.address)
+_DIGESTS = (
+    _PLACED.add_columns(DIGEST.c.kind, DIGEST.c.round, DIGEST.c.client)
+    .select_from(DIGEST)
+    .join(DEPLOYMENT, DEPLOYMENT.c.id == DIGEST.c.deployment)
+    .join(CHAIN, CHAIN.c.id == DEPLOYMENT.c.chain)
+    .where(DIGEST.c.digest == bindparam("digest"))
+    .order_by(DEPLOYMENT.c.id, DIGEST.c.round, DIGEST.c.kind, DIGEST.c.client)
+    .limit(bindparam("most"))
+)
+_CLIENTS = (
+    _PLACED.add_columns(CLIENT.c.client)
+    .select_from(CLIENT)
+    .join(DEPLOYMENT, DEPLOYMENT.c.id == CLIENT.c.deployment)
+    .join(CHAIN, CHAIN.c.id == DEPLOYMENT.c.chain)
+    .where(CLIENT.c.address == bindparam("address"))
+    .order_by(DEPLOYMENT.c.id)
+    .limit(bindparam("most"))
+)
+_CONTRACTS = (
+    _PLACED.select_from(DEPLOYMENT)
+    .join(CHAIN, CHAIN.c.id == DEPLOYMENT.c.chain)
+    .where(DEPLOYMENT.c.address == bindparam("address"))
+    .order_by(DEPLOYMENT.c.id)
+)
+_COVERAGE = (
+    select(DEPLOYMENT, CHAIN.c.chain_id, CHAIN.c.genesis)
+    .join(CHAIN, CHAIN.c.id == DEPLOYMENT.c.chain)
+    .order_by(DEPLOYMENT.c.id)
+)
+_WAITING = (
+    select(func.count()).select_from(ROUND).where(ROUND.c.deployment == bindparam("of"), INCOMPLETE)
+)
+
+MOST_PLACES = 1_000
+"""Places of one digest that are told of: w_1 of a run is that of every run with its settings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How far a deployment is indexed, and whether nothing can be missing up to there.
+
+    Attributes:
+        path: of the deployment.
+        block: up to which the chain is read.
+        final: the newest block of these that cannot be taken back.
+        rounds: that have opened.
+        ended: rounds 1 to here have ended, without a gap.
+        head: the ledger's, recomputed from all events up to the block.
+        compared: whether the contract's own storage agrees.
+        waiting: rounds of which a document is missing.
+        rewinds: how often a fork took blocks back.
+    """
+
+    path: DeploymentPath
+    block: int
+    final: int
+    rounds: int
+    ended: int
+    head: Digest
+    compared: Compared
+    waiting: int
+    rewinds: int
+
+
+class Index:
+    """An index, read-only; safe to share between threads.
+
+    A file that is replaced under it is opened anew: it is known by device and inode.
+    """
+
+    def __init__(self, where: Path | str) -> None:
+        """Open an index.
+
+        Args:
+            where: its SQLite file, or the URL of its PostgreSQL database.
+
+        Raises:
+            IndexStoreError: there is none, or one of another version.
+            ConfigurationError: it is no URL of a database.
+        """
+        self._where = where
+        self._lock = threading.Lock()
+        self._open()
+
+    @contextmanager
+    def reading(self) -> Iterator[Reading]:
+        """Open one reading: what it sees does not move.
+
+        Yields:
+            The reading.
+
+        Raises:
+            IndexStoreError: the index cannot be read.
+        """
+        with self._lock:
+            if self._identity != self._identify():
+                self._database.close()
+                self._open()
+            database, remembered = self._database, self._remembered
+        with database.transaction() as connection:
+            yield Reading(connection, remembered)
+
+    def close(self) -> None:
+        """Give back the connections."""
+        self._database.close()
+
+    def _open(self) -> None:
+        self._database = Database(self._where)
+        try:
+            require_schema(self._database)
+        except IndexStoreError:
+            self._database.close()
+            raise
+        self._identity = self._identify()
+        self._remembered = Remembered()
+
+    def _identify(self) -> tuple[int, int] | None:
+        if isinstance(self._where, str):
+            return None
+        try:
+            status = self._where.stat()
+        except OSError:
+            return None
+        return status.st_dev, status.st_ino
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One reading of an index: its answers belong together."""
+
+    _connection: Connection
+    _remembered: Remembered
+
+    def history(
+        self, genesis: bytes, address: str, blobs: BlobReader, ledger: CommitteeLedger | None = None
+    ) -> IndexedHistory:
+        """Return the history of a deployment.
+
+        Args:
+            genesis: hash of its chain's block 0.
+            address: of its contract.
+            blobs: where its documents are.
+            ledger: the contract, for what only the chain has; None if nobody asks for that.
+
+        Raises:
+            NotIndexedError: nothing of it is indexed.
+        """
+        row = deployment_row(self._connection, genesis, to_canonical(address))
+        if row is None:
+            raise NotIndexedError(
+                f"{address} on the chain that begins with block 0x{genesis.hex()} is not indexed"
+            )
+        return IndexedHistory(self._connection, row, self._remembered, blobs, ledger)
+
+    def look_up(self, digest: bytes, limit: int = MOST_PLACES) -> list[Place]:
+        """Return where a digest, a hash or an address stands, on whatever chain.
+
+        Args:
+            digest: 32 bytes, or the 20 of an address.
+            limit: how many places at most.
+        """
+        if len(digest) == 20:
+            return self._of_address(digest, limit)
+        rows = self._connection.execute(_DIGESTS, {"digest": digest, "most": limit})
+        found = [
+            Place(
+                DigestKind(row.kind),
+                int(row.chain_id),
+                row.genesis,
+                row.address,
+                row.round or None,
+                None if row.client == NOBODY else row.client,
+            )
+            for row in rows
+        ]
+        chains = select(CHAIN.c.chain_id).where(CHAIN.c.genesis == digest)
+        own = self._connection.execute(chains).scalars()
+        return [Place(DigestKind.GENESIS, int(number), digest) for number in own] + found
+
+    def coverage(self) -> list[Coverage]:
+        """Return how far each deployment is indexed."""
+        rows = self._connection.execute(_COVERAGE).mappings().all()
+        return [
+            Coverage(
+                path=DeploymentPath(
+                    ChainPath(int(row["chain_id"]), row["genesis"]), checksum(row["address"])
+                ),
+                block=row["block"],
+                final=row["final"],
+                rounds=row["newest"],
+                ended=row["ended"],
+                head=Digest(row["head"]),
+                compared=Compared(row["compared"]),
+                waiting=self._connection.execute(_WAITING, {"of": row["id"]}).scalar_one(),
+                rewinds=row["rewinds"],
+            )
+            for row in rows
+        ]
+
+    def _of_address(self, address: bytes, limit: int) -> list[Place]:
+        asked = {"address": address}
+        contracts = self._connection.execute(_CONTRACTS, asked)
+        found = [
+            Place(DigestKind.CONTRACT, int(row.chain_id), row.genesis, row.address)
+            for row in contracts
+        ]
+        clients = self._connection.execute(_CLIENTS, asked | {"most": limit})
+        found += [
+            Place(DigestKind.CLIENT, int(row.chain_id), row.genesis, row.address, client=row.client)
+            for row in clients
+        ]
+        return found[:limit]

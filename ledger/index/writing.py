@@ -1,0 +1,255 @@
+"""Writing what was read: rows of rounds, their removal, and the position, all of one deployment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from ledger.index.parts import add_counts, part_of
+from ledger.index.reading import events_of, registry_of
+from ledger.index.rows import COUNTED
+from ledger.index.standing import Standing
+from ledger.index.tables import (
+    BAN,
+    CHECKPOINT,
+    CLIENT,
+    COUNTS,
+    DEPLOYMENT,
+    DIGEST,
+    PARTICIPATION,
+    ROUND,
+    TOLD,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from sqlalchemy import Connection, RowMapping, Table
+
+    from ledger.history.participation import Counts
+    from ledger.index.digests import Entry
+    from ledger.index.rows import Rows
+    from ledger.protocol.ledger_state import Deployment
+    from ledger.protocol.types import Digest, RegisteredClient
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Writes one deployment's rows in an open transaction.
+
+    Attributes:
+        connection: with the transaction.
+        deployment: the deployment's row.
+    """
+
+    connection: Connection
+    deployment: int
+
+    def put(self, rows: Rows) -> None:
+        """Write rounds of which nothing is there yet.
+
+        Args:
+            rows: of rounds.
+        """
+        self._insert(ROUND, rows.rounds)
+        self._insert(TOLD, rows.told)
+        self._insert(PARTICIPATION, rows.parts)
+        self.put_digests(rows.digests)
+        self._count(rows.counts, 1)
+
+    def put_again(self, rows: Rows) -> None:
+        """Write rounds in the place of what is there of them.
+
+        Args:
+            rows: of rounds.
+        """
+        self._uncount(row["round"] for row in rows.rounds)
+        for table in (ROUND, TOLD):
+            self._delete(table, ("round",), rows.rounds)
+        self._delete(PARTICIPATION, ("client", "round"), rows.parts)
+        self.put(rows)
+
+    def put_digests(self, entries: Iterable[Entry]) -> None:
+        """Write where digests stand; what is known already stays."""
+        names = ("digest", "kind", "round", "client")
+        # In the order of the key, which is what a large table is written in fastest.
+        found = [dict(zip(names, entry, strict=True)) for entry in sorted(entries)]
+        self._insert(DIGEST, found, or_ignore=True)
+
+    def put_clients(self, first: int, clients: Sequence[RegisteredClient]) -> None:
+        """Write clients as they are registered, with counts of nothing.
+
+        Args:
+            first: index of the first of them.
+            clients: as registered.
+        """
+        rows = [
+            {"client": at, "address": client.address, "samples": str(client.samples)}
+            for at, client in enumerate(clients, start=first)
+        ]
+        self._insert(CLIENT, rows)
+        self._insert(COUNTS, [{"client": r["client"], **dict.fromkeys(COUNTED, 0)} for r in rows])
+
+    def put_bans(self, bans: Mapping[int, tuple[int, int]]) -> None:
+        """Write bans.
+
+        Args:
+            bans: round and block of each, by client.
+        """
+        rows = [{"client": c, "round": n, "block": b} for c, (n, b) in bans.items()]
+        self._insert(BAN, rows)
+
+    def put_checkpoints(self, blocks: Mapping[int, bytes], final: int) -> None:
+        """Write blocks that were read through; of the final ones only the newest is kept.
+
+        Args:
+            blocks: hashes by number.
+            final: the newest final block.
+        """
+        found = [{"block": number, "hash": found} for number, found in sorted(blocks.items())]
+        self._insert(CHECKPOINT, found, or_ignore=True)
+        own = CHECKPOINT.c.deployment == self.deployment
+        newest = select(CHECKPOINT.c.block).where(own, CHECKPOINT.c.block <= final)
+        kept = self.connection.execute(newest.order_by(CHECKPOINT.c.block.desc()).limit(1)).scalar()
+        if kept is not None:
+            self.connection.execute(delete(CHECKPOINT).where(own, CHECKPOINT.c.block < kept))
+
+    def update(self, **values: object) -> None:
+        """Write the deployment's own row."""
+        chosen = update(DEPLOYMENT).where(DEPLOYMENT.c.id == self.deployment)
+        self.connection.execute(chosen.values(**values))
+
+    def is_at(self, row: RowMapping) -> bool:
+        """Say whether the deployment is where it was read to be; until the end nobody moves it.
+
+        Args:
+            row: of the deployment, as it was read.
+        """
+        chosen = select(DEPLOYMENT.c.block, DEPLOYMENT.c.rewinds)
+        chosen = chosen.where(DEPLOYMENT.c.id == self.deployment).with_for_update()
+        return self.connection.execute(chosen).one() == (row["block"], row["rewinds"])
+
+    def rewind(self, fixed: Deployment, block: int) -> Standing:
+        """Forget all that stands after a block, and the round that was open then.
+
+        Args:
+            fixed: what was fixed at deployment.
+            block: that the chain still has.
+
+        Returns:
+            Where the deployment stands there; its newest round has to be written again.
+        """
+        execute, own = self.connection.execute, self.deployment
+        stays = (ROUND.c.deployment == own, ROUND.c.opened_block <= block)
+        chosen = select(ROUND.c.round).where(*stays).order_by(ROUND.c.round.desc()).limit(1)
+        newest = execute(chosen).scalar()
+        if newest is None:
+            return self._forget_all(fixed)
+        events = events_of(self.connection, own, newest)
+        events.course = [one for one in events.course if one.block_number <= block]
+        if events.ended is not None and events.ended.block_number > block:
+            events.ended = None
+        self._uncount(self._from(newest))
+        self._forget_rounds(newest, fixed.clients)
+        for table in (CHECKPOINT, BAN):
+            columns = table.c
+            execute(delete(table).where(columns.deployment == own, columns.block > block))
+        head = events.head(self._head_after(newest - 1, fixed))
+        return Standing.of(fixed, registry_of(self.connection, own), head, events)
+
+    def _head_after(self, number: int, fixed: Deployment) -> Digest:
+        """Return the head with which a round ended; before the first it is the configuration."""
+        if number == 0:
+            return fixed.config
+        return events_of(self.connection, self.deployment, number).head(fixed.config)
+
+    def _forget_rounds(self, first: int, clients: int) -> None:
+        """Forget all rounds from one on; counts and bans stay."""
+        execute, own = self.connection.execute, self.deployment
+        for table in (ROUND, TOLD, DIGEST):
+            columns = table.c
+            execute(delete(table).where(columns.deployment == own, columns.round >= first))
+        for client in range(clients):
+            of_client = (PARTICIPATION.c.deployment == own, PARTICIPATION.c.client == client)
+            execute(delete(PARTICIPATION).where(*of_client, PARTICIPATION.c.round >= first))
+
+    def _forget_all(self, fixed: Deployment) -> Standing:
+        """Forget a deployment whose first round is not there any more."""
+        for table in (ROUND, TOLD, DIGEST, PARTICIPATION, BAN, COUNTS, CLIENT, CHECKPOINT):
+            columns = table.c
+            self.connection.execute(delete(table).where(columns.deployment == self.deployment))
+        return Standing.at_deployment(fixed)
+
+    def _from(self, number: int) -> list[int]:
+        chosen = select(ROUND.c.round).where(
+            ROUND.c.deployment == self.deployment, ROUND.c.round >= number
+        )
+        return list(self.connection.execute(chosen).scalars())
+
+    def _uncount(self, numbers: Iterable[int]) -> None:
+        """Take back what rounds that have ended were counted with."""
+        found: dict[int, Counts] = {}
+        for number in numbers:
+            ended = select(ROUND.c.ended_block).where(
+                ROUND.c.deployment == self.deployment, ROUND.c.round == number
+            )
+            if self.connection.execute(ended).scalar() is None:
+                continue
+            events = events_of(self.connection, self.deployment, number)
+            clients = (*events.opening.committee, *(events.trainers or ()))
+            chosen = select(PARTICIPATION).where(
+                PARTICIPATION.c.deployment == self.deployment,
+                PARTICIPATION.c.client.in_(clients),
+                PARTICIPATION.c.round == number,
+            )
+            add_counts(found, map(part_of, self.connection.execute(chosen).mappings()))
+        self._count(found, -1)
+
+    def _count(self, counts: Mapping[int, Counts], sign: int) -> None:
+        rows = [
+            {
+                "of": self.deployment,
+                "by": client,
+                **{f"more_{name}": sign * getattr(found, name) for name in COUNTED},
+            }
+            for client, found in sorted(counts.items())
+        ]
+        if rows:
+            self.connection.execute(_COUNT_ON, rows)
+
+    def _insert(self, table: Table, rows: Sequence[Row], *, or_ignore: bool = False) -> None:
+        if not rows:
+            return
+        statement = insert(table)
+        if or_ignore:
+            dialect = self.connection.dialect.name
+            of_dialect = sqlite.insert if dialect == "sqlite" else postgresql.insert
+            statement = of_dialect(table).on_conflict_do_nothing()
+        for row in rows:
+            row["deployment"] = self.deployment
+        compiled = statement.compile(dialect=self.connection.dialect, column_keys=list(rows[0]))
+        order = compiled.positiontup
+        # The values are what the driver takes, and its own loop is twice as fast as SQLAlchemy's.
+        values = rows if order is None else list(map(itemgetter(*order), rows))
+        self.connection.exec_driver_sql(str(compiled), values)
+
+    def _delete(self, table: Table, names: Sequence[str], rows: Iterable[Row]) -> None:
+        found = [{"of": self.deployment, **{f"by_{n}": row[n] for n in names}} for row in rows]
+        if not found:
+            return
+        keys = [table.c[name] == bindparam(f"by_{name}") for name in names]
+        statement = delete(table).where(table.c.deployment == bindparam("of"), *keys)
+        self.connection.execute(statement, found)
+
+
+_COUNT_ON = (
+    update(COUNTS)
+    .where(COUNTS.c.deployment == bindparam("of"), COUNTS.c.client == bindparam("by"))
+    .values({name: COUNTS.c[name] + bindparam(f"more_{name}") for name in COUNTED})
+)
