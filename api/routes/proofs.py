@@ -88,7 +88,8 @@ def proof(
     history = reading.now.history(served)
     require_round(number, history.newest())
     require_client(client, served.fixed.clients)
-    made = make_proof(served.ledger, history.blobs, number, ClientId(client), whole=whole)
+    with reading.now.still(served) as ledger:
+        made = make_proof(ledger, history.blobs, number, ClientId(client), whole=whole)
     reading.verify_unmoved()
     return response_of(request, Encoded(to_json(as_dict(made)), immutable=False))
 
@@ -132,7 +133,8 @@ def _exported(reading: Now, address: str, number: int, *, whole: bool) -> Export
     if not _one_at_a_time.acquire(blocking=False):
         raise ProblemError(BUSY, "another bundle is being made")
     try:
-        return prepare_export(served.ledger, history.blobs, number, whole=whole)
+        with reading.now.still(served) as ledger:
+            return prepare_export(ledger, history.blobs, number, whole=whole)
     except ConfigurationError as error:
         raise ProblemError(ROUND_NOT_FOUND, str(error)) from error
     except BlobError as error:

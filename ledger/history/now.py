@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ledger.blobs.store import FolderBlobs
+from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.history.chain_source import ChainSource
 from ledger.history.deployments import Deployments
 from ledger.history.paths import ChainPath
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ledger.blobs.store import BlobReader
     from ledger.chain.contract.committee_ledger import Snapshot
     from ledger.chain.ports import Block, ChainReader
@@ -110,6 +114,12 @@ class Now:
     def history(self, served: Served) -> RecordedHistory:
         """Return the history of a deployment up to this moment."""
         return served.history(self.blobs, self.block.number, self.final)
+
+    @contextmanager
+    def still(self, served: Served) -> Iterator[CommitteeLedger]:
+        """Open a deployment's contract on one view of the chain, which stays as it is."""
+        with self.chain.snapshot() as view:
+            yield CommitteeLedger(view, served.ledger.address, served.ledger.from_block)
 
     def state(self, served: Served) -> Snapshot:
         """Return the storage of a deployment's contract at this moment."""
