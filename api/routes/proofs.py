@@ -81,8 +81,8 @@ def proof(
 ) -> Response:
     """Prove whether a client's update was used in a round, its rank and weight, or why not.
 
-    Check it on your own side, against a head that you trust or the contract: this service could
-    have made anything up. What cannot be proven is said in it.
+    Nothing of it is verified here: check it on your own side, against a head that you trust or the
+    contract, for this service could have made anything up. What cannot be proven is said in it.
     """
     served = reading.deployment(address)
     history = reading.now.history(served)

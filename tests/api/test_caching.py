@@ -11,6 +11,7 @@ import pytest
 from api.http.encoded import CHANGING, IMMUTABLE, Encoded, is_known
 from api.http.kept import KeptAnswers
 from api.settings import Settings
+from ledger.chain.embedded.chain import EmbeddedChain
 from tests.api.conftest import (
     ROUNDS,
     SETTINGS,
@@ -125,6 +126,8 @@ def test_what_is_kept_is_bounded_and_lets_the_oldest_go() -> None:
 def test_two_homes_share_an_address_and_no_path(tmp_path: Path) -> None:
     """What a browser keeps of one home for a year is never shown for another."""
     one, other = tmp_path / "one", tmp_path / "other"
+    other.mkdir()
+    EmbeddedChain.create(other / "chain.sqlite", chain_id=7).close()
     address = make_run(one, "first", ("protocol.rounds=1",))
     assert make_run(other, "first", ("protocol.rounds=1",)) == address
     with serving(Settings(home=one)) as client:

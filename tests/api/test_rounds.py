@@ -368,8 +368,9 @@ def test_a_round_that_has_not_opened_is_not_found(
 def test_every_link_leads_somewhere(client: httpx.Client, root: str) -> None:
     for path in (root, f"{root}/rounds/1", f"{root}/clients/0"):
         told = read(client, path)
-        for link in (told.get("client") or told)["links"].values():
-            read(client, link)
+        for name, link in (told.get("client") or told)["links"].items():
+            if name != "events":  # which never ends
+                read(client, link)
 
 
 def test_an_address_may_be_written_in_one_case_but_not_with_a_wrong_checksum(

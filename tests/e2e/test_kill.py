@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
     from ledger.chain.contract.manifest import Manifest
 
-KILLS = times(5, 20)
+KILLS = times(6, 20)
 STARTS = times(2, 5)
-ROUNDS = times(45, 120)
+ROUNDS = times(60, 120)
 START_SECONDS = 2.5
 """About how long a process takes from its start to its first round; only spreads the kills."""
 

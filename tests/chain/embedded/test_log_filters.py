@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
@@ -29,19 +30,26 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedChain]:
         yield chain
 
 
-def scanned(
-    chain: EmbeddedChain, address: str | None, topics: list[TopicFilter], first: int, last: int
-) -> list[Log]:
+@cache
+def all_logs(chain: EmbeddedChain) -> list[Log]:
+    """Return what every receipt of the chain holds, which is read once."""
     found: list[Log] = []
     for number in range(chain.head().number + 1):
         for transaction in chain.transactions(chain.header(number)):
             receipt = chain.receipt(bytes(transaction.hash))
             assert receipt is not None
-            found += [log for log in receipt.logs if first <= log.block_number <= last]
+            found += receipt.logs
+    return found
+
+
+def scanned(
+    chain: EmbeddedChain, address: str | None, topics: list[TopicFilter], first: int, last: int
+) -> list[Log]:
     return [
         log
-        for log in found
-        if address in {None, log.address}
+        for log in all_logs(chain)
+        if first <= log.block_number <= last
+        and address in {None, log.address}
         and all(matches(log, number, topic) for number, topic in enumerate(topics))
     ]
 
