@@ -172,11 +172,6 @@ def command_line(*words: object) -> str:
     return shlex.join(str(word) for word in (program, *words))
 
 
-def counted_from_one(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row for people, who count ranks from 1; data and proofs count them from 0."""
-    return row if row["rank"] is None else row | {"rank": row["rank"] + 1}
-
-
 def whole(value: object) -> str:
     """Return a value for people: bytes as 0x-hex, several of them with blanks in between."""
     if isinstance(value, (list, tuple)):

@@ -95,9 +95,10 @@ def full_facts(told: Told) -> Facts:
         told: the round.
     """
     scores, _ = scores_facts(told)
+    committee = committee_facts(told)
     parts = {
         "updates": updates_facts(told)["updates"],
-        **{name: committee_facts(told)[name] for name in ("committee", "next_committee")},
+        **{name: committee[name] for name in ("committee", "next_committee")},
         "aggregation": aggregation_facts(told),
         "scores": scores,
         "votes": votes_facts(told),
