@@ -19,7 +19,7 @@ MAX_DOCUMENT_BYTES = 1_000_000
 MAX_NESTING = 16
 """Maps and lists inside one another; a round's record has six."""
 
-_PLAIN = (bool, int, float, str, bytes, type(None))
+_PLAIN = frozenset({bool, int, float, str, bytes, type(None)})
 
 
 def encode(value: object) -> bytes:
@@ -80,5 +80,7 @@ def _sorted(value: object, depth: int) -> object:
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         return {key: _sorted(value[key], depth - 1) for key in sorted(value)}
     if isinstance(value, (list, tuple)) and kind in {list, tuple}:
+        if _PLAIN.issuperset(map(type, value)):
+            return value
         return [_sorted(item, depth - 1) for item in value]
     raise TypeError(f"{kind.__name__} is not plain data, or a key is not text")

@@ -164,9 +164,10 @@ def judge_omissions(
     named = {signed.scores for signed in record.scores}
     refused = {entry.signed.scores for entry in record.refused}
     pairs = {entry.signed.scores.member for entry in record.refused}
+    clients = record.clients_digest
     for signed in claims:
         scores = signed.scores
-        if scores.base != record.base or scores.clients != record.clients_digest:
+        if scores.base != record.base or scores.clients != clients:
             continue
         is_third = scores.member in pairs and _has_two(record, scores.member)
         if scores not in named and scores not in refused and not is_third:

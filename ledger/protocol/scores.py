@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ledger.protocol.documents.vector import decode_vector
@@ -90,8 +91,10 @@ class DistanceTable:
         return member in self._rows and self._measure.can_score(self._updates[member])
 
 
+@lru_cache(maxsize=256)
 def parse_vector(data: bytes) -> ScoreVector | None:
     """Return the vector behind bytes, None if they are not one (reason 1)."""
+    # All members of a process read the vectors of a round again at every step.
     try:
         return decode_vector(data)
     except EncodingError:

@@ -80,7 +80,10 @@ def grouped(cells: Iterable[CellRow], key: Callable[[CellRow], str]) -> dict[str
 def over_rounds(
     name: str, cells: Sequence[CellRow], of: Callable[[CellRow], Sequence[float | None]]
 ) -> Line:
-    """Return a number over rounds, from 1, at those rounds where some seed has it.
+    """Return a number over rounds, from 1, at those rounds where every seed that got there has it.
+
+    A seed whose model has left the numbers has none from there on: the mean of the others would
+    flatter, and the line ends.
 
     Args:
         name: in the legend.
@@ -90,8 +93,9 @@ def over_rounds(
     series = [of(cell) for cell in cells]
     points = {}
     for place in range(max((len(one) for one in series), default=0)):
-        values = [one[place] for one in series if place < len(one)]
-        points[place + 1.0] = [value for value in values if value is not None]
+        there = [one[place] for one in series if place < len(one)]
+        values = [value for value in there if value is not None]
+        points[place + 1.0] = values if len(values) == len(there) else []
     return line_through(name, points)
 
 

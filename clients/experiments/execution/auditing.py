@@ -2,7 +2,8 @@
 
 That a row's numbers are those of a run is told by the run: it must end with the head that the row
 names, which commits to every decision of it, and come to all else that the row says but seconds.
-That the run itself is true, the audit tells, from chain and blobs alone.
+That the run itself is true, the audit tells, from chain and blobs alone. The configuration and the
+report that are kept beside the row must say what the repeated run and its audit say.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from dataclasses import dataclass
 from json import loads
 from typing import TYPE_CHECKING
 
-from clients.experiments.execution.evidence import evidence_of, on_chain
+from clients.experiments.execution.evidence import evidence_of, on_chain, portable
+from clients.experiments.execution.kept import kept_beside
 from clients.experiments.execution.play import row_of, task_of
-from clients.experiments.execution.tuning import AS_CONFIGURED, factors
+from clients.experiments.execution.tuning import factors
 from clients.experiments.rows import line_of
 from ledger.audit.codes import Outcome
 from ledger.protocol.errors import ConfigurationError
@@ -40,11 +42,13 @@ class Repeated:
         row: what was published.
         again: what it came to now.
         report: of the audit.
+        kept: what the files beside the row say otherwise than the repeated run, in sentences.
     """
 
     row: CellRow
     again: CellRow
     report: AuditReport
+    kept: tuple[str, ...] = ()
 
     @property
     def differing(self) -> tuple[str, ...]:
@@ -63,11 +67,12 @@ class Repeated:
             ("configuration", then.configuration, now.configuration),
             *((name, told[name], found[name]) for name in told if name not in _LEFT_OUT),
         ]
-        return tuple(
+        told_otherwise = (
             f"{name}: {str(old)[:80]}, and now {str(new)[:80]}"
             for name, old, new in pairs
             if old != new
         )
+        return (*told_otherwise, *self.kept)
 
     @property
     def outcome(self) -> Outcome:
@@ -88,8 +93,8 @@ def repeat(
         on_round: called after each round.
 
     Raises:
-        ConfigurationError: there is no such cell or no row of it, it was on no chain, or its
-            experiment has changed since.
+        ConfigurationError: there is no such cell or no row of it, it was on no chain, its
+            experiment has changed since, or the choice of its learning rate is not there.
         CmflError: it cannot be played.
         OSError: the home cannot be written.
     """
@@ -106,10 +111,17 @@ def repeat(
             f"cell {name!r} has changed since its row was written ({row.digest[:10]}, and now "
             f"{cell.digest[:10]}): put the experiment's TOML, preset or data back"
         )
-    chosen = factors(plan, store.rows().choices)
-    cell = cell.at_rate(chosen.get(cell.method.name, AS_CONFIGURED))
+    factor = factors(plan, store.rows().choices).get(cell.method.name)
+    if factor is None:
+        raise ConfigurationError(
+            f"{store.path} has no choice of a learning rate for {cell.method.name}, which cell "
+            f"{name!r} was run with: put the file back as it was published"
+        )
+    cell = cell.at_rate(factor)
     task = task_of(cell, on_round)
     found = on_chain(cell, task, home)
     evidence = evidence_of(cell, found, store.folder)
     again = row_of(cell, found.played, row.seconds, evidence)
-    return Repeated(row, again, found.report)
+    configuration = portable(found.configuration, plan.data)
+    kept = kept_beside(store.out, evidence, configuration, found.report)
+    return Repeated(row, again, found.report, tuple(kept))

@@ -17,13 +17,21 @@ from tests.clients.experiments.made_up import cell
 
 
 def test_rounds_that_no_seed_measured_are_no_points() -> None:
-    cells = [cell("A", 1, (0.2, None, 0.6)), cell("A", 2, (0.4, None, None))]
+    cells = [cell("A", 1, (0.2, None, 0.6)), cell("A", 2, (0.4, None, 0.6))]
     line = over_rounds("A", cells, lambda one: one.accuracy)
     assert line.x == (1.0, 3.0)
     assert line.mean == pytest.approx((0.3, 0.6))
-    # .2 and .4: deviation .1414, over the root of 2; a single seed has no error.
-    assert line.error[0] == pytest.approx(0.1)
-    assert line.error[1] is None
+    # .2 and .4: deviation .1414, over the root of 2.
+    assert line.error == pytest.approx((0.1, 0.0))
+
+
+def test_a_line_ends_where_the_model_of_one_seed_left_the_numbers() -> None:
+    cells = [cell("A", 1, (0.2, 0.5)), cell("A", 2, (0.4, None))]
+    line = over_rounds("A", cells, lambda one: one.accuracy)
+    assert line.x == (1.0,)
+    assert line.mean == pytest.approx((0.3,))
+    (alone,) = over_rounds("A", cells[:1], lambda one: one.accuracy).error[:1]
+    assert alone is None  # a single seed says nothing of its spread
 
 
 def test_a_run_that_was_cut_short_counts_as_far_as_it_went() -> None:

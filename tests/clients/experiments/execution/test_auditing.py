@@ -9,6 +9,7 @@ import pytest
 
 from clients.experiments.execution.auditing import Repeated, repeat
 from clients.experiments.execution.evidence import portable
+from clients.experiments.execution.kept import kept_beside
 from clients.experiments.execution.store import Store
 from ledger.audit.codes import Outcome
 from ledger.home import Home
@@ -18,6 +19,7 @@ from tests.clients.experiments.minis import plan_of
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from clients.experiments.rows import Evidence
     from tests.clients.experiments.execution.conftest import Finished
 
 pytestmark = pytest.mark.xdist_group("experiments")
@@ -42,6 +44,8 @@ def test_an_honest_row_comes_out_again_and_a_changed_one_is_told(
         finished.store.out / evidence.report
     ).read_text("utf-8")
 
+    _alter_what_is_kept(finished.store, found, evidence)
+
     lie = replace(found.row, final=0.99, ledger=replace(evidence, head="0x00"))
     told = Repeated(lie, found.again, found.report)
     assert told.outcome is Outcome.FAILED
@@ -60,6 +64,45 @@ def test_an_honest_row_comes_out_again_and_a_changed_one_is_told(
         change = {name: "other"}
         other = replace(found.row, ledger=replace(evidence, **change))
         assert Repeated(other, found.again, found.report).differing[0].startswith(f"{name}: other")
+
+
+def _alter_what_is_kept(store: Store, found: Repeated, evidence: Evidence) -> None:
+    """Change each kept file, and look that it is told; then put it back."""
+    kept_toml, kept_json = store.out / evidence.configuration, store.out / evidence.report
+    text = kept_toml.read_text("utf-8")
+
+    def told() -> list[str]:
+        return kept_beside(store.out, evidence, text, found.report)
+
+    assert told() == []
+    for path, old, new, said in (
+        (kept_toml, "learning_rate = ", "learning_rate = 7", "training: {"),
+        (kept_toml, "workers = 1", "workers = 2", None),  # changes no result
+        (
+            kept_json,
+            '"outcome": "passed"',
+            '"outcome": "failed"',
+            "outcome: failed, and now passed",
+        ),
+        (
+            kept_json,
+            '"genesis_hash": "0x',
+            '"genesis_hash": "0xff',
+            "deployment: genesis_hash: 0xff",
+        ),
+        (kept_json, "{", "[", "cannot be read: JSONDecodeError"),
+        (kept_toml, "[protocol]", "[protocol", "cannot be read: TOMLDecodeError"),
+    ):
+        before = path.read_text("utf-8")
+        assert old in before
+        path.write_text(before.replace(old, new, 1), "utf-8")
+        said_now = told()
+        path.write_text(before, "utf-8")
+        assert [said in line for line in said_now] == [True] if said else said_now == []
+    moved = kept_json.rename(f"{kept_json}.away")
+    assert told() == ["report.json beside the row cannot be read: FileNotFoundError"]
+    moved.rename(kept_json)
+    assert Repeated(found.row, found.again, found.report, ("x",)).outcome is Outcome.FAILED
 
 
 @pytest.mark.parametrize(
@@ -86,6 +129,16 @@ def test_a_cell_without_a_row_or_of_another_version_is_refused(
         repeat(changed, finished.store, CELL, tmp_path / "home", lambda: None)
     with pytest.raises(ConfigurationError, match="has no row of cell"):
         repeat(finished.plan, Store(tmp_path, "mini"), CELL, tmp_path / "home", lambda: None)
+
+
+def test_a_row_without_the_choice_of_its_rate_is_refused(
+    finished: Finished, tmp_path: Path
+) -> None:
+    alone = Store(tmp_path, "mini")
+    lines = finished.store.path.read_text("utf-8").splitlines(keepends=True)
+    alone.path.write_text("".join(one for one in lines if '"row": "choice"' not in one), "utf-8")
+    with pytest.raises(ConfigurationError, match="no choice of a learning rate for CMFL-I"):
+        repeat(finished.plan, alone, CELL, tmp_path / "home", lambda: None)
 
 
 def test_a_configuration_that_is_kept_names_no_folder_of_this_machine(tmp_path: Path) -> None:

@@ -1,0 +1,79 @@
+"""The files that are kept beside a row, held against the run played again and its audit."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from typing import TYPE_CHECKING, Any
+
+from ledger.home import read_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from clients.experiments.rows import Evidence
+    from ledger.audit.report import AuditReport
+
+MAX_KEPT_BYTES = 1 << 24
+"""Of a kept report or configuration; they take some ten kilobytes."""
+
+_REPORTED = ("outcome", "rounds", "findings")
+"""What a report says in every version of its form, beside the deployment's facts."""
+
+
+def kept_beside(
+    out: Path, evidence: Evidence, configuration: str, report: AuditReport
+) -> list[str]:
+    """Return what the files that are kept beside a row say otherwise than the run does.
+
+    The section `machine` may differ, which changes no result; of a report that is kept in an older
+    form, what both forms know is compared.
+
+    Args:
+        out: folder of the rows.
+        evidence: where the files are, as it was found by playing the cell again.
+        configuration: of the run, as it would be kept.
+        report: of its audit.
+
+    Returns:
+        A sentence for each difference; a file that is missing or unreadable is one.
+    """
+    told: list[str] = []
+    kept = _parsed(out / evidence.configuration, tomllib.loads, told)
+    if kept is not None:
+        now = tomllib.loads(configuration)
+        told += _differing(evidence.configuration, kept, now, (kept.keys() | now) - {"machine"})
+    kept = _parsed(out / evidence.report, json.loads, told)
+    if kept is not None:
+        now = json.loads(json.dumps(report.as_dict()))
+        told += _differing(evidence.report, kept, now, _REPORTED)
+        parts = [one.get("deployment") for one in (kept, now)]
+        then, found = (one if isinstance(one, dict) else {} for one in parts)
+        names = then.keys() & found if then else found.keys()
+        told += _differing(f"{evidence.report}: deployment", then, found, names)
+    return told
+
+
+def _parsed(path: Path, parse: Callable[[str], Any], told: list[str]) -> dict[str, Any] | None:
+    """Return the document of a file, or say in `told` why there is none."""
+    try:
+        data = read_file(path, MAX_KEPT_BYTES)
+        value = parse(data.decode()) if len(data) <= MAX_KEPT_BYTES else None
+    except (OSError, ValueError, RecursionError) as error:
+        told.append(f"{path.name} beside the row cannot be read: {type(error).__name__}")
+        return None
+    if not isinstance(value, dict):
+        told.append(f"{path.name} beside the row is no document of at most {MAX_KEPT_BYTES} bytes")
+        return None
+    return value
+
+
+def _differing(
+    where: str, kept: dict[str, Any], now: dict[str, Any], names: Iterable[str]
+) -> list[str]:
+    return [
+        f"{where}: {name}: {str(kept.get(name))[:80]}, and now {str(now.get(name))[:80]}"
+        for name in sorted(names)
+        if kept.get(name) != now.get(name)
+    ]
