@@ -165,5 +165,6 @@ def _short(size: float) -> str:
     """Return a size short enough to stand beside others: 36, 31k, 1.2M."""
     for unit, factor in (("M", 1e6), ("k", 1e3)):
         if size >= factor:
-            return f"{size / factor:.2g}{unit}"
+            shown = size / factor
+            return f"{shown:.0f}{unit}" if shown >= 10 else f"{shown:.2g}{unit}"
     return f"{size:g}"
