@@ -16,10 +16,11 @@ from clients.adversaries.data.registry import DATA_ATTACKS
 from clients.adversaries.faults import MemberFault, TrainerFault
 from clients.adversaries.registry import ATTACKS
 from clients.adversaries.updates.attack import AttackParameters
-from clients.datasets.registry import verify_choice
+from clients.datasets.registry import data_set_named, verify_choice
 from clients.first_fault import first_fault
 from clients.local_sgd import LocalTraining
 from clients.models.registry import verify_name
+from clients.of_setting import of_setting
 from clients.sections import (
     DataSection,
     EvaluationSection,
@@ -175,8 +176,11 @@ def _require_names(configuration: Configuration) -> None:
     Raises:
         ConfigurationError: names the value and what is known.
     """
+    with of_setting("data.name"):
+        data_set_named(configuration.data.name)
     verify_choice(configuration.data.choice())
-    verify_name(configuration.model.name)
+    with of_setting("model.name"):
+        verify_name(configuration.model.name)
     _require_malice(configuration.malice, configuration.attack_parameters())
     machine = configuration.machine
     if machine.ray_address is not None and machine.engine != "ray":

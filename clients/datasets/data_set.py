@@ -94,11 +94,13 @@ class DataSet:
         """
         if self.bundled is not None:
             if path is not None:
-                raise ConfigurationError(f"data set {self.name!r} is bundled and takes no path")
+                raise ConfigurationError(
+                    f"data.path = {path}: data set {self.name!r} is bundled and takes no path"
+                )
             return self.bundled()
         if path is None:
             raise ConfigurationError(
-                f"data set {self.name!r} needs the path of its files, data.path"
+                f"data.path is not set: data set {self.name!r} needs the path of its files"
             )
         layout = layout_of(path)
         for known in self.formats:

@@ -14,6 +14,7 @@ from clients.datasets.registry import data_digest, load_dataset
 from clients.keys import simulated_signers
 from clients.models.checking import check_model
 from clients.models.registry import model_named
+from clients.of_setting import of_setting
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.types import ClientId, RegisteredClient
@@ -99,18 +100,21 @@ def populate(configuration: Configuration) -> Population:
     data_attack = DATA_ATTACKS.get(malice.attack or "")
     data = clean
     if data_attack is not None:
-        data = poisoned(clean, malicious, data_attack, configuration.attack_parameters(), seed)
+        with of_setting("malice.attack"):
+            data = poisoned(clean, malicious, data_attack, configuration.attack_parameters(), seed)
     honest = [client for client in range(clients) if client not in set(attackers)]
-    members = assign_faults(
-        honest,
-        {MemberFault(name): count for name, count in sorted(malice.members.items())},
-        named_stream(seed, "member faults"),
-    )
-    trainers = assign_faults(
-        [client for client in honest if client not in members],
-        {TrainerFault(name): count for name, count in sorted(malice.trainers.items())},
-        named_stream(seed, "trainer faults"),
-    )
+    with of_setting("malice.members"):
+        members = assign_faults(
+            honest,
+            {MemberFault(name): count for name, count in sorted(malice.members.items())},
+            named_stream(seed, "member faults"),
+        )
+    with of_setting("malice.trainers"):
+        trainers = assign_faults(
+            [client for client in honest if client not in members],
+            {TrainerFault(name): count for name, count in sorted(malice.trainers.items())},
+            named_stream(seed, "trainer faults"),
+        )
     return Population(
         signers=simulated_signers(seed, clients),
         data=data,

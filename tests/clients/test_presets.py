@@ -149,7 +149,7 @@ def test_without_data_the_file_that_is_missing_is_named(preset: str) -> None:
 def test_without_data_no_run_begins(tmp_path: Path) -> None:
     home = tmp_path / "home"
     said = refusal("run", "--preset", "paper-sent140", "--home", home)
-    assert "data set 'sent140' needs the path of its files, data.path" in said
+    assert "data.path is not set: data set 'sent140' needs the path of its files" in said
     assert not home.exists()
 
 

@@ -11,7 +11,7 @@ from clients.configuration import load
 from clients.runs.opening import in_memory
 from ledger.audit.audit import audit
 from ledger.audit.codes import Outcome
-from ledger.audit.report import readable
+from ledger.audit.readable import readable
 from ledger.protocol.errors import ParametersError
 from ledger.protocol.rules import registry
 from ledger.protocol.rules.reference.rule import ReferenceRule, Travel

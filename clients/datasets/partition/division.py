@@ -72,8 +72,8 @@ def require_enough(samples: int, clients: int, minimum: int = 1) -> None:
         raise ConfigurationError(f"protocol.clients = {clients}: at least 1 is needed")
     if clients * minimum > samples:
         raise ConfigurationError(
-            f"more clients than data: {clients} clients with at least {minimum} training "
-            f"sample(s) each, but there are {samples} training samples"
+            f"protocol.clients = {clients}: more clients than data: {clients} clients with at "
+            f"least {minimum} training sample(s) each, but there are {samples} training samples"
         )
 
 

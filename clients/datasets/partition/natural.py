@@ -42,10 +42,10 @@ class NaturalPartition(Partition):
             )
         if not 1 <= clients <= len(pool.owners):
             raise ConfigurationError(
-                f"more clients than data: {clients} clients, but {pool.source} has "
-                f"{len(pool.owners)} {pool.owned_by}"
+                f"protocol.clients = {clients}: more clients than data: {clients} clients, but "
+                f"{pool.source} has {len(pool.owners)} {pool.owned_by}"
                 if clients > len(pool.owners)
-                else f"clients = {clients}: at least 1 is needed"
+                else f"protocol.clients = {clients}: at least 1 is needed"
             )
         held = np.bincount(pool.owner[pool.train], minlength=len(pool.owners))
         require_trained(held, pool.owners, pool.owned_by, pool.source)

@@ -39,6 +39,7 @@ def partition_of(values: Mapping[str, Any], *, has_owners: bool) -> Partition:
     name = values.get("name", "natural" if has_owners else "dirichlet")
     if name not in PARTITIONS:
         raise ConfigurationError(
-            f"unknown partition {str(name)[:80]!r}; known are {', '.join(PARTITIONS)}"
+            f"data.partition.name: unknown partition {str(name)[:80]!r}; known are "
+            f"{', '.join(PARTITIONS)}"
         )
     return parsed(PARTITIONS[name], values, "data.partition")
