@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
+from _pytest.nodeid import coerce_node_id
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
@@ -23,6 +24,39 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("repeatable")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None, None, None]:
+    """Let one process run all tests of a module that share what the module makes: made once."""
+    for item in items:
+        module = item.nodeid.partition("::")[0]
+        if item.get_closest_marker("xdist_group") is None and _shares(item, module):
+            item.add_marker(pytest.mark.xdist_group(module))
+    yield
+    if getattr(config.option, "loadgroup", False):
+        for item in items:
+            _name_group(item)
+
+
+def _name_group(item: pytest.Item) -> None:
+    """Let the id of a test end with its group, by which xdist sends it to a process.
+
+    pytest-xdist 3.8 writes it into an attribute that pytest 9.2 does not read any more.
+    """
+    mark = item.get_closest_marker("xdist_group")
+    if mark is not None and "@" not in item.nodeid.rpartition("]")[2]:
+        item._id = coerce_node_id(f"{item.nodeid}@{mark.args[0]}")
+
+
+def _shares(item: pytest.Item, module: str) -> bool:
+    """Say whether a test has a fixture that its module defines for all of its tests."""
+    if not isinstance(item, pytest.Function):
+        return False
+    defined = [found[-1] for found in item._fixtureinfo.name2fixturedefs.values() if found]
+    return any(one.scope == "module" and one.baseid == module for one in defined)
 
 
 @pytest.hookimpl(wrapper=True)
