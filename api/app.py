@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
+import anyio.to_thread
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, Response
@@ -14,6 +16,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from api.http import openapi
 from api.http.access import Access
+from api.http.bodies import BoundedBodies
 from api.http.caching import AnswersFromKept
 from api.http.docs_page import HEADERS, docs_page
 from api.http.head import HeadAsGet
@@ -24,9 +27,7 @@ from api.http.problems import (
     CHAIN_NOT_SERVED,
     CHAIN_UNREACHABLE,
     CURSOR_INVALID,
-    MAX_SHOWN,
     REQUEST_INVALID,
-    FieldError,
     Kind,
     ProblemError,
     plain_problem,
@@ -37,42 +38,64 @@ from api.routes import (
     blobs,
     clients,
     deployments,
+    digests,
     events,
     evidence,
     proofs,
     rounds,
     series,
     service,
+    verifications,
     web,
 )
+from api.schemas.problems import MAX_SHOWN, FieldError
+from api.verifications.verifications import Verifications
 from ledger.chain.ports import ChainDamagedError, ChainUnreachableError, NotServedError
 from ledger.history.cursors import CursorError
 from ledger.history.now import Histories
+from ledger.index.beside import IndexBeside
+from ledger.index.keeping import IndexKeeper
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from api.settings import Settings
+    from ledger.history.source import HistoryIndex
 
 _log = logging.getLogger(__name__)
 
 
-def create_app(settings: Settings) -> FastAPI:
+def create_app(
+    settings: Settings,
+    histories_of: Callable[[Settings, HistoryIndex], Histories] = Histories,
+) -> FastAPI:
     """Return the service as an ASGI app; nothing is opened before the first request.
 
     Args:
         settings: where it reads.
+        histories_of: makes what it reads; another for a chain that is in no home.
 
     Returns:
-        The app. It never writes, and takes no lock.
+        The app. It takes no lock of the home's, and writes nothing but reports of verifications.
     """
-    histories = Histories(settings)
+    # None asked for: the home's own is read as soon as somebody has built it.
+    index = IndexBeside(settings.index_at, is_asked_for=settings.index is not None)
+    histories = histories_of(settings, index)
+    keeper = IndexKeeper(settings.index_at, histories) if settings.keeps_index else None
+    verified = Verifications(settings.report_folder, settings.verification_bounds)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        if keeper is not None:
+            keeper.start()
         yield
+        # What goes on beside requests ends before that which it reads.
+        if keeper is not None:
+            await anyio.to_thread.run_sync(keeper.close)
+        await anyio.to_thread.run_sync(verified.close)
         histories.close()
+        index.close()
 
     app = FastAPI(
         title=openapi.TITLE,
@@ -90,17 +113,21 @@ def create_app(settings: Settings) -> FastAPI:
     )
     kept = KeptAnswers()
     app.state.histories, app.state.kept = histories, kept
+    app.state.index = index
     app.state.streams = events.Streams(settings.most_streams)
+    app.state.settings, app.state.verifications = settings, verified
     for routes in (
         service,
         deployments,
         rounds,
         clients,
         evidence,
+        digests,
         series,
         events,
         proofs,
         blobs,
+        verifications,
         web,
     ):
         app.include_router(routes.router)
@@ -110,15 +137,22 @@ def create_app(settings: Settings) -> FastAPI:
     app.include_router(metrics.router())
     # The last is the outermost.
     app.add_middleware(AnswersFromKept, histories=histories, kept=kept)
+    app.add_middleware(BoundedBodies)
+    app.add_middleware(
+        Access,
+        tokens=settings.tokens,
+        per_minute=settings.requests_per_minute,
+        reading_is_open=settings.reading_is_open,
+    )
+    # Outside of who may ask: a browser asks beforehand without its token, and reads refusals.
     if settings.allowed_origins:
         app.add_middleware(
             CORSMiddleware,
             allow_origins=settings.allowed_origins,
-            allow_methods=("GET", "HEAD"),
-            allow_headers=("Authorization", "If-None-Match", "Last-Event-ID"),
-            expose_headers=("ETag", "X-As-Of-Block"),
+            allow_methods=("GET", "HEAD", "POST", "DELETE"),
+            allow_headers=("Authorization", "Content-Type", "If-None-Match", "Last-Event-ID"),
+            expose_headers=("ETag", "Link", "Location", "X-As-Of-Block"),
         )
-    app.add_middleware(Access, tokens=settings.tokens, per_minute=settings.requests_per_minute)
     app.add_middleware(HeadAsGet)
     app.add_middleware(Observed, metrics=metrics, logs=settings.logs_requests)
     app.add_middleware(SafeHeaders)
@@ -163,7 +197,10 @@ def _add_errors(app: FastAPI, settings: Settings) -> None:
 
     @app.exception_handler(HTTPException)
     async def http_error(request: Request, error: HTTPException) -> Response:
-        detail = {404: "there is nothing at this path", 405: "only GET is answered here"}
+        if error.status_code == HTTPStatus.BAD_REQUEST:
+            # What FastAPI says of a body that is not even UTF-8.
+            return problem(request, REQUEST_INVALID, "body: must be JSON in UTF-8")
+        detail = {404: "there is nothing at this path", 405: "this method is not answered here"}
         told = detail.get(error.status_code, str(error.detail))
         return plain_problem(request, error.status_code, told, error.headers)
 

@@ -14,9 +14,9 @@ from api.http.problems import (
     DEPLOYMENT_NOT_FOUND,
     REQUEST_INVALID,
     ROUND_NOT_FOUND,
-    FieldError,
     ProblemError,
 )
+from api.schemas.problems import FieldError
 from ledger.chain.addresses import checksum, to_canonical
 from ledger.history.facts.words import hexed
 from ledger.protocol.errors import ChainError

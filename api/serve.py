@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from api.app import create_app
+from ledger.index.database import Database
+from ledger.index.index import Index
+from ledger.index.schema import make_schema
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from api.routes.events import Streams
     from api.settings import Settings
 
 MAX_CONCURRENT = 512
@@ -35,9 +39,11 @@ def serve(
 
     Raises:
         ConfigurationError: there is no such home, or the address cannot be listened on.
+        IndexStoreError: the index that is asked for cannot be read, or not be made.
     """
     if not settings.home.is_dir():
         raise ConfigurationError(f"there is no home at {settings.home}")
+    require_index(settings)
     with listening_socket(host, port) as listener:
         if on_listening is not None:
             on_listening(url_of(listener))
@@ -46,21 +52,61 @@ def serve(
             server_for(settings).run(sockets=[listener])
 
 
+def require_index(settings: Settings) -> None:
+    """Accept the index that a service is to read, and make it if the service is to keep it.
+
+    Args:
+        settings: where it is; the home's own is not missed.
+
+    Raises:
+        IndexStoreError: it cannot be read, or not be made.
+        ConfigurationError: it is no URL of a database.
+    """
+    if settings.keeps_index:
+        database = Database(settings.index_at, read_only=False)
+        try:
+            make_schema(database)
+        finally:
+            database.close()
+    if settings.keeps_index or settings.index is not None:
+        Index(settings.index_at).close()
+
+
 def server_for(settings: Settings) -> uvicorn.Server:
     """Return a server that has not started yet, with bounds on what a client may hold."""
-    return uvicorn.Server(
+    app = create_app(settings)
+    return _Server(
         uvicorn.Config(
-            create_app(settings),
+            app,
             ws="none",
             http="h11",
             log_level="warning",
             server_header=False,
-            proxy_headers=False,
+            proxy_headers=bool(settings.trusted_proxies),
+            forwarded_allow_ips=[str(network) for network in settings.trusted_proxies],
             limit_concurrency=MAX_CONCURRENT,
             h11_max_incomplete_event_size=MAX_HEADER_BYTES,
             timeout_graceful_shutdown=5,
-        )
+        ),
+        app.state.streams,
     )
+
+
+class _Server(uvicorn.Server):
+    """Ends streams when it ends: else it would wait for readers that never leave."""
+
+    def __init__(self, config: uvicorn.Config, streams: Streams) -> None:
+        super().__init__(config)
+        self._streams = streams
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take no more connections, and end in order what goes on.
+
+        Args:
+            sockets: that it listens on.
+        """
+        self._streams.are_ending = True
+        await super().shutdown(sockets)
 
 
 def listening_socket(host: str, port: int) -> socket.socket:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from api.verifications.bounds import VerificationBounds
 from ledger.blobs.store import MAX_BLOB_BYTES
-from ledger.home import Home
+from ledger.home import Home, index_place
 
 
 class Settings(BaseModel):
-    """Where one service reads; nothing here lets it write.
+    """Where one service reads, who may ask it, and where it keeps its own reports.
 
     Attributes:
         home: of the runs: `chain.sqlite`, `blobs/` and `runs/<name>/deployment.json`.
@@ -26,7 +28,15 @@ class Settings(BaseModel):
         allowed_origins: whose pages may read the answers in a browser; this service's own may.
         requests_per_minute: of one address; None for no limit.
         logs_requests: whether each has its line on standard error.
+        index: where lists are read while it stands at the head: a file of SQLite, or the URL of a
+            PostgreSQL database; None for the home's own, if there is one.
+        keeps_index: whether a thread of the service writes it, so that it follows the chain.
         most_streams: of events that are open at once.
+        reading_is_open: tokens are only asked for where work is begun.
+        trusted_proxies: whose word counts for the address that a request comes from.
+        verifications: whether audits are run on request.
+        reports: the folder of their reports; None for `verifications/` in the home.
+        verification_bounds: how much they may take.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -42,7 +52,14 @@ class Settings(BaseModel):
     allowed_origins: tuple[Annotated[str, Field(pattern=r"^https?://[^/*\s]+$")], ...] = ()
     requests_per_minute: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     logs_requests: bool = False
+    index: Annotated[str, Field(min_length=1, max_length=2_000)] | None = None
+    keeps_index: bool = False
     most_streams: Annotated[int, Field(ge=1, le=10_000)] = 64
+    reading_is_open: bool = False
+    trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
+    verifications: bool = True
+    reports: Path | None = None
+    verification_bounds: VerificationBounds = VerificationBounds()
 
     @model_validator(mode="after")
     def _names_the_nodes_chain(self) -> Self:
@@ -59,6 +76,16 @@ class Settings(BaseModel):
     def blob_folder(self) -> Path:
         """The content-addressed store."""
         return Home(self.home).blobs if self.blobs is None else self.blobs
+
+    @property
+    def report_folder(self) -> Path:
+        """Where reports of verifications are kept."""
+        return Home(self.home).verifications if self.reports is None else self.reports
+
+    @property
+    def index_at(self) -> Path | str:
+        """Where the index is, or may be one day."""
+        return index_place(Home(self.home), self.index)
 
     @property
     def runs(self) -> Path:

@@ -7,9 +7,8 @@ part of what real rounds cost, and it can fork. Equal seeds make equal chains.
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from eth_abi.abi import encode
@@ -20,9 +19,11 @@ from ledger.chain.addresses import to_canonical
 from ledger.chain.contract import abi
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.contract.events import encode_log
+from ledger.chain.held import HeldChain, has_topics
 from ledger.chain.ports import Block, Log, NotServedError
 from ledger.protocol import encoding, ledger_state
 from ledger.protocol.consensus import majority
+from ledger.protocol.documents.record import RoundRecord, UsableUpdate, encode_record
 from ledger.protocol.judgement import sets_of
 from ledger.protocol.ranking import rank
 from ledger.protocol.rounds import deployed
@@ -36,12 +37,14 @@ from ledger.protocol.types import (
     Domain,
     Form,
     RegisteredClient,
+    Scores,
+    SignedScores,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from types import TracebackType
+    from collections.abc import Sequence
 
+    from ledger.blobs.store import BlobStore
     from ledger.chain.ports import Receipt, TopicFilter, Transaction
     from ledger.protocol.ledger_state import Event, LedgerState
 
@@ -76,23 +79,24 @@ class Mined:
     state: LedgerState
 
 
-class GeneratedChain:
+class GeneratedChain(HeldChain):
     """A chain that holds one deployment; a `ChainReader`.
 
     Attributes:
         chain_id: its id.
         final: the newest final block; None for the head.
+        published: where records of decided rounds go; None to have them missing.
     """
 
     chain_id = CHAIN_ID
 
-    def __init__(self, sizes: Sizes = Sizes(), seed: int = 0) -> None:
+    def __init__(self, sizes: Sizes = Sizes(), seed: int = 0, config: Digest | None = None) -> None:
         registry = [
             RegisteredClient(Address((i + 1).to_bytes(20)), 10 + i) for i in range(sizes.clients)
         ]
         self._words = tuple(encoding.registry_word(client) for client in registry)
         fixed = ledger_state.Deployment(
-            config=_digest("configuration", seed),
+            config=config or _digest("configuration", seed),
             registry=ledger_state.registry_batches(self._words)[0],
             clients=sizes.clients,
             trainers=sizes.trainers,
@@ -108,6 +112,7 @@ class GeneratedChain:
         )
         state = deployed(fixed, Domain(CHAIN_ID, Address(to_canonical(ADDRESS))))
         self.final: int | None = None
+        self.published: BlobStore | None = None
         self._rng = np.random.default_rng(seed)
         genesis = Block(0, _digest("genesis", seed), bytes(32), _FIRST_SECOND)
         self._blocks = [Mined(genesis, (), state)]
@@ -137,6 +142,7 @@ class GeneratedChain:
         """
         other = GeneratedChain.__new__(GeneratedChain)
         other._words, other.final = self._words, self.final
+        other.published = self.published
         other._rng = np.random.default_rng(seed)
         other._blocks = self._blocks[: number + 1]
         return other
@@ -218,6 +224,8 @@ class GeneratedChain:
         ranking = rank((client, float(self._rng.random())) for client in trainers)
         accepted, following = sets_of(fixed, ranking, 0)
         digests = [self._new_digest() for _ in range(6)]
+        if self.published is not None:
+            digests[5] = self._published_record(self.published, trainers, digests[0])
         places = (1 << fixed.members) - 1
         return ledger_state.RoundDecided(
             state.round,
@@ -238,6 +246,23 @@ class GeneratedChain:
             NO_DIGEST,
             NO_DIGEST,
         )
+
+    def _published_record(
+        self, published: BlobStore, trainers: list[ClientId], base: Digest
+    ) -> Digest:
+        """Publish a record in which every client's update is usable and all scores count."""
+        state = self.state
+        clients = tuple(sorted({*trainers, *state.committee}))
+        updates = tuple(UsableUpdate(client, self._new_digest()) for client in clients)
+        ranked = encoding.set_digest(clients)
+        scores = tuple(
+            SignedScores(
+                Scores(state.round, member, base, ranked, self._new_digest()), self._rng.bytes(65)
+            )
+            for member in sorted(state.committee)
+        )
+        record = RoundRecord(state.round, base, updates, (), scores, ())
+        return published.put(encode_record(record))
 
     def _new_digest(self) -> Digest:
         return Digest(self._rng.bytes(32))
@@ -313,7 +338,7 @@ class GeneratedChain:
         if address not in {None, ADDRESS}:
             return []
         mined = self._blocks[max(0, from_block) : to_block + 1]
-        found = [log for one in mined for log in one.logs if _matches(log, topics)]
+        found = [log for one in mined for log in one.logs if has_topics(log, topics)]
         return (found[::-1] if descending else found)[:limit]
 
     def transaction(self, transaction_hash: bytes) -> Transaction:
@@ -326,32 +351,6 @@ class GeneratedChain:
 
     def receipt(self, transaction_hash: bytes) -> Receipt | None:
         """Return no receipt: nobody sent a transaction."""
-
-    @contextlib.contextmanager
-    def snapshot(self) -> Iterator[GeneratedChain]:
-        """Yield this chain, which moves only when it is told to."""
-        yield self
-
-    def close(self) -> None:
-        """Nothing is held."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-
-def _matches(log: Log, topics: Sequence[TopicFilter]) -> bool:
-    for own, asked in zip(log.topics, topics, strict=False):
-        if asked is not None and own not in ([asked] if isinstance(asked, bytes) else asked):
-            return False
-    return len(topics) <= len(log.topics)
 
 
 def _fixed_values(state: LedgerState) -> tuple[Any, ...]:

@@ -1,9 +1,11 @@
 """What the index costs: rounds per second to build it, and look-ups in a short and a long one.
 
 `python -m benchmarks.index` indexes 100,000 generated rounds (12 clients, C = 4, n = 6; see
-`generated_rounds.py`: events only, as a contract would log them, no blobs) and asks for rounds,
-pages, clients' histories, counts and digests twice, after 1,000 rounds and at the end. Each
-look-up is a reading of its own, as a request is. Generating the rounds is not counted.
+`generated_rounds.py`: events as a contract would log them, and records; nobody signs) and asks for
+rounds, pages, clients' histories, counts and digests twice, after 1,000 rounds and at the end. Each
+look-up is a reading of its own, as a request is. Generating the rounds is not counted. Then the
+service is asked by wrk, with 16 connections (`served_rounds.py`). `--rounds 2000 --seconds 1` is a
+quick look.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.generated_rounds import GeneratedChain
+from benchmarks.served_rounds import served_rows
 from ledger.blobs.store import MemoryBlobs
 from ledger.history.pages import Span, Walk
 from ledger.history.status import AskedRole
@@ -29,7 +32,10 @@ from ledger.index.index import Index
 from ledger.index.indexer import Indexer
 from ledger.index.schema import make_schema
 from ledger.index.search import search_page
-from ledger.protocol.types import ClientId
+from ledger.protocol.documents.run import RunDocument, encode_run
+from ledger.protocol.encoding import sha256
+from ledger.protocol.parameters import Parameters
+from ledger.protocol.types import Address, ClientId, RegisteredClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,32 +50,50 @@ PAGE = 50
 RESULTS = Path(__file__).parent / "results"
 Row = dict[str, Any]
 
+CONFIGURATION = RunDocument(
+    Parameters(12, 833_333, 400_000, 400_000, 2**31, 1, commit_blocks=2, deadline_blocks=6),
+    tuple(RegisteredClient(Address((i + 1).to_bytes(20)), 10 + i) for i in range(12)),
+    sha256(b"model 0"),
+    (("w", (1,)),),
+    {},
+)
+"""What the generated rounds are rounds of: a proof begins with it."""
+
 
 def main() -> None:
     """Index a long generated history, look things up in it, print and write down what that took."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=100_000, help="rounds of the long history")
     parser.add_argument("--index", help="postgresql://..., instead of a new SQLite file")
+    parser.add_argument("--seconds", type=float, default=10, help="of requests of each kind")
     arguments = parser.parse_args()
     if arguments.rounds <= SHORT:
         parser.error(f"--rounds must be over {SHORT}")
     with tempfile.TemporaryDirectory() as folder:
-        rows = _measure(arguments.index or Path(folder) / "index.sqlite", arguments.rounds)
+        home = Path(folder)
+        where = arguments.index or home / "index.sqlite"
+        rows = _measure(where, arguments.rounds, home, arguments.seconds)
     table = Table("", *(f"{row['rounds']:,} rounds" for row in rows), title="index")
     for key in rows[0]:
-        table.add_row(key, *(f"{row[key]:,}" for row in rows))
+        table.add_row(key, *(_shown(row.get(key, "")) for row in rows))
     Console().print(table)
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "index.json").write_text(json.dumps(rows, indent=1) + "\n", "utf-8")
 
 
-def _measure(where: Path | str, length: int) -> list[Row]:
+def _shown(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int | float) else str(value)
+
+
+def _measure(where: Path | str, length: int, home: Path, seconds: float) -> list[Row]:
     """Return the rows of a short and a long history of one deployment."""
     database = Database(where, read_only=False)
     make_schema(database)
-    chain = GeneratedChain()
+    blobs = MemoryBlobs()
+    chain = GeneratedChain(config=blobs.put(encode_run(CONFIGURATION)))
+    chain.published = blobs
     chain.register()
-    indexer = Indexer(database, chain.ledger, MemoryBlobs())
+    indexer = Indexer(database, chain.ledger, blobs)
     rows, ended, wall, cpu = [], 0, 0.0, 0.0
     for target in (SHORT, length):
         while ended < target:
@@ -89,7 +113,8 @@ def _measure(where: Path | str, length: int) -> list[Row]:
         if isinstance(where, Path):
             size = sum(f.stat().st_size for f in where.parent.glob(f"{where.name}*"))
             found["bytes per round"] = round(size / target)
-        rows.append(found | _look_ups(Index(where), chain, target))
+        found |= _look_ups(Index(where), chain, target)
+        rows.append(found | served_rows(chain, home, str(where), seconds))
     database.close()
     return rows
 
@@ -119,7 +144,7 @@ def _look_ups(index: Index, chain: GeneratedChain, recorded: int) -> Row:
         with index.reading() as reading:
             own = _history(reading, chain)
             found = search_page(own, Walk("rounds", client=client), PAGE, None)
-            return own.parts(client, [one.round for one in found.rounds])
+            return own.parts(client, found.rounds)
 
     def of_digest(place: int) -> object:
         end = heads[place]
@@ -153,7 +178,8 @@ def _look_ups(index: Index, chain: GeneratedChain, recorded: int) -> Row:
 
 
 def _history(reading: Reading, chain: GeneratedChain) -> IndexedHistory:
-    return reading.history(chain.genesis_hash, chain.ledger.address, MemoryBlobs())
+    blobs = chain.published or MemoryBlobs()
+    return reading.history(chain.genesis_hash, chain.ledger.address, blobs)
 
 
 def _microseconds(look_up: Callable[[int], object], place: int) -> float:

@@ -20,11 +20,11 @@ from cli import (
     chain,
     clients,
     data,
-    demo,
     deploy,
     doctor,
     experiment,
     export,
+    find,
     index,
     model,
     rounds,
@@ -37,6 +37,7 @@ from cli import (
 )
 from cli.codes import FAULT, INTERRUPTED, WRONG, InterruptedCommand
 from cli.console import complain, print_line
+from cli.demo.command import demo
 from cli.log import shown_as_lines
 from cli.streams import unprinted
 from cli.verbosity import Verbosity
@@ -71,6 +72,7 @@ app.add_typer(rounds.app, name="rounds")
 app.add_typer(clients.app, name="clients")
 app.add_typer(data.app, name="data")
 app.add_typer(model.app, name="model")
+app.command("find")(find.find)
 app.command("audit")(audit.audit)
 app.add_typer(verify.app, name="verify")
 app.add_typer(export.app, name="export")
@@ -80,7 +82,7 @@ app.add_typer(chain.app, name="chain")
 app.command("doctor")(doctor.doctor)
 app.add_typer(experiment.app, name="experiment")
 app.command("settings")(settings.settings)
-app.command("demo")(demo.demo)
+app.command("demo")(demo)
 
 
 def _print_version(value: bool) -> None:

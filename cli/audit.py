@@ -9,9 +9,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli.afar import API_SECONDS, Afar
 from cli.codes import FAILED, INCOMPLETE, WRONG
 from cli.console import AsJson, complain, print_json, print_line, progress
-from cli.options import DEFAULT_HOME, Address, ChainId, Head, HomeFolder, RpcUrl, RunName
+from cli.options import (
+    DEFAULT_HOME,
+    Address,
+    Api,
+    ApiTimeout,
+    ApiTokenFile,
+    BlobsAt,
+    ChainId,
+    Head,
+    HomeFolder,
+    RpcUrl,
+    RunName,
+)
 from cli.where import Where
 from ledger.protocol.errors import ConfigurationError
 
@@ -30,10 +43,10 @@ def audit(
     address: Address = None,
     rpc_url: RpcUrl = None,
     chain_id: ChainId = None,
-    blobs: Annotated[
-        str | None,
-        typer.Option("--blobs", help="Where the blobs are, a URL or a folder; else in the home."),
-    ] = None,
+    blobs: BlobsAt = None,
+    api: Api = None,
+    api_token_file: ApiTokenFile = None,
+    api_timeout: ApiTimeout = API_SECONDS,
     head: Head = None,
     strict: Annotated[
         bool,
@@ -65,15 +78,19 @@ def audit(
 
     Exit code 0: everything was checked and is true. 1: the record contradicts itself. 3: nothing
     contradicts, but something could not be checked, such as a round whose blobs are gone. With
-    --rpc-url, --address and --blobs nothing of the home is needed. With --since the blobs of rounds
-    that an earlier audit has checked are not read again, and the report says so.
+    --rpc-url, --address and --blobs nothing of the home is needed. With --api the blobs come from a
+    service, which is trusted for nothing: each is compared with its digest, and one that is not to
+    be had is named. With --since the blobs of rounds that an earlier audit has checked are not read
+    again, and the report says so.
     """
     from ledger.audit.codes import Outcome
-    from ledger.audit.report import readable
+    from ledger.audit.readable import readable
 
     if report is not None:
         _require_writable(report)
-    where = Where(home, run, address, rpc_url, chain_id, blobs)
+    afar = Afar.of(api, api_token_file, api_timeout)
+    where = Where(home, run, address, rpc_url, chain_id, blobs, afar)
+    where.require_chain_of_its_own()
     earlier = None if since is None else _earlier(since)
     result = _audited(where, _Wish(head, strict, earlier, jobs))
     if json:
@@ -169,10 +186,10 @@ def _require_writable(path: Path) -> None:
 
 def _written(path: Path, result: AuditReport) -> bool:
     """Write the report; say so on standard error if that fails, because the verdict stands."""
-    import json as json_module
+    from ledger.audit.earlier import report_bytes
 
     try:
-        path.write_text(json_module.dumps(result.as_dict(), indent=1) + "\n", encoding="utf-8")
+        path.write_bytes(report_bytes(result))
     except OSError as error:
         complain(f"--report {path}: {error.strerror}: the report is not there, or not whole")
         return False

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from cli.afar import Afar
 from cli.console import (
     AsCsv,
     AsJson,
@@ -18,9 +19,12 @@ from cli.console import (
     print_table,
     shortened,
 )
+from cli.history import history_of
 from cli.options import (
     DEFAULT_HOME,
     Address,
+    Api,
+    ApiTokenFile,
     ChainId,
     Cursor,
     HomeFolder,
@@ -30,8 +34,6 @@ from cli.options import (
 )
 from cli.where import Where
 from ledger.history.status import Order
-from ledger.protocol.errors import ConfigurationError
-from ledger.protocol.types import ClientId
 
 app = typer.Typer(help="Who is registered, and what each client did.", no_args_is_help=True)
 
@@ -50,6 +52,8 @@ def list_clients(
     address: Address = None,
     rpc_url: RpcUrl = None,
     chain_id: ChainId = None,
+    api: Api = None,
+    api_token_file: ApiTokenFile = None,
     json: AsJson = False,
     csv: AsCsv = False,
 ) -> None:
@@ -57,11 +61,9 @@ def list_clients(
 
     A ban counts from the round after the one in which it was recorded.
     """
-    from ledger.history.facts.clients import clients_facts
-
-    where = Where(home, run, address, rpc_url, chain_id)
-    with where.reader() as chain:
-        facts = clients_facts(where.history(chain), limit, cursor)
+    where = Where(home, run, address, rpc_url, chain_id, afar=Afar.of(api, api_token_file))
+    with history_of(where) as history:
+        facts = history.clients(limit, cursor)
     if json:
         print_json(facts)
         return
@@ -87,16 +89,14 @@ def show(
     address: Address = None,
     rpc_url: RpcUrl = None,
     chain_id: ChainId = None,
+    api: Api = None,
+    api_token_file: ApiTokenFile = None,
     json: AsJson = False,
 ) -> None:
     """Show one client: its address and samples, and what it did so far."""
-    from ledger.history.facts.clients import client_facts
-
-    where = Where(home, run, address, rpc_url, chain_id)
-    with where.reader() as chain:
-        history = where.history(chain)
-        _require_registered(client, len(history.registered()))
-        facts = client_facts(history, ClientId(client))
+    where = Where(home, run, address, rpc_url, chain_id, afar=Afar.of(api, api_token_file))
+    with history_of(where) as history:
+        facts = history.client(client)
     if json:
         print_json(facts)
         return
@@ -116,21 +116,16 @@ def rounds(
     address: Address = None,
     rpc_url: RpcUrl = None,
     chain_id: ChainId = None,
+    api: Api = None,
+    api_token_file: ApiTokenFile = None,
     json: AsJson = False,
     csv: AsCsv = False,
 ) -> None:
     """Show one client's rounds: where it ranked, when it was accepted, when it served and voted."""
-    from ledger.history.facts.clients import client_rounds_facts
-    from ledger.history.pages import Walk, read_page
-
-    where = Where(home, run, address, rpc_url, chain_id)
-    with where.reader() as chain:
-        history = where.history(chain)
-        _require_registered(client, len(history.registered()))
-        order = Order.OLDEST if oldest else Order.NEWEST
-        walk = Walk("client rounds", order, client=ClientId(client))
-        page = read_page(history, walk, limit, cursor)
-        facts = client_rounds_facts(history, ClientId(client), page)
+    where = Where(home, run, address, rpc_url, chain_id, afar=Afar.of(api, api_token_file))
+    order = Order.OLDEST if oldest else Order.NEWEST
+    with history_of(where) as history:
+        facts = history.client_rounds(client, order, limit, cursor)
     if json:
         print_json(facts)
         return
@@ -141,16 +136,6 @@ def rounds(
     print_table(f"rounds of client {client}", _ROUND, rows)
     if facts["next_cursor"] is not None:
         print_line(f"More: --cursor {facts['next_cursor']}")
-
-
-def _require_registered(client: int, registered: int) -> None:
-    """Refuse a client that is not registered.
-
-    Raises:
-        ConfigurationError: names it.
-    """
-    if client >= registered:
-        raise ConfigurationError(f"client {client}: there are {registered} clients, from 0")
 
 
 def _cell(row: dict[str, Any], column: str) -> object:

@@ -83,6 +83,31 @@ def print_line(line: str = "", *, bold: bool = False) -> None:
     _console().print(Text(_shown(line), style="bold" if bold else ""))
 
 
+def print_prose(text: str) -> None:
+    """Print sentences for people: on a terminal they fold at words, elsewhere nowhere.
+
+    Digests, links and whatever else is one word stay whole, to be copied.
+
+    Args:
+        text: one paragraph; what it is indented by, all of its lines are.
+    """
+    if not sys.stdout.isatty():
+        print_line(text)
+        return
+    import textwrap
+
+    indent = " " * (len(text) - len(text.lstrip(" ")))
+    lines = textwrap.wrap(
+        text,
+        max(shutil.get_terminal_size().columns, 20),
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    for line in lines or [""]:
+        print_line(line)
+
+
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print a table; numbers stand to the right, and text in cells is only text."""
     from rich.table import Table

@@ -223,7 +223,7 @@ def audit(
 def _tell(found: Repeated, *, as_json: bool) -> None:
     """Print what became of a repeated cell, and end with its exit code."""
     from ledger.audit.codes import Outcome
-    from ledger.audit.report import readable
+    from ledger.audit.readable import readable
 
     if as_json:
         told = {"differing": found.differing, "report": found.report.as_dict()}

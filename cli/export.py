@@ -3,15 +3,35 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli.afar import API_SECONDS, Afar
 from cli.console import AsJson, print_json, print_line
-from cli.options import DEFAULT_HOME, Address, ChainId, HomeFolder, RpcUrl, RunName
-from cli.verify import Blobs, RoundNumber, opened_ledger
+from cli.fetched import fetched_bundle, fetched_proof
+from cli.options import (
+    DEFAULT_HOME,
+    Address,
+    Api,
+    ApiTimeout,
+    ApiTokenFile,
+    BlobsAt,
+    ChainId,
+    HomeFolder,
+    RpcUrl,
+    RunName,
+)
+from cli.verify import RoundNumber, opened_ledger
 from cli.where import Where
 from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from ledger.audit.bundles.verification import RoundVerification
+    from ledger.audit.proofs.proof import ClientProof
+    from ledger.protocol.types import ClientId
+
+_AS_SENT = "as the service sent it, and not checked yet: cmfl verify {} does"
 
 app = typer.Typer(help="Write a proof or a round into one file.", no_args_is_help=True)
 
@@ -27,22 +47,38 @@ def bundle(
     rpc_url: RpcUrl = None,
     address: Address = None,
     chain_id: ChainId = None,
-    blobs: Blobs = None,
+    blobs: BlobsAt = None,
+    api: Api = None,
+    api_token_file: ApiTokenFile = None,
+    api_timeout: ApiTimeout = API_SECONDS,
     json: AsJson = False,
 ) -> None:
-    """Write all that checking one round needs into a file, for cmfl verify bundle."""
+    """Write all that checking one round needs into a file, for cmfl verify bundle.
+
+    It is checked on the way, but for one that comes from a service.
+    """
+    afar = Afar.of(api, api_token_file, api_timeout)
+    where = Where(home, run, address, rpc_url, chain_id, blobs, afar)
+    try:
+        found = _written(where, round_number, out) if afar is None else None
+        if afar is not None:
+            with fetched_bundle(where, round_number, out.parent, whole=True) as (file, _, _):
+                file.replace(out)
+    except OSError as error:
+        raise ConfigurationError(f"--out {out}: {error.strerror}") from error
+    if json:
+        outcome = None if found is None else str(found.outcome)
+        print_json({"file": str(out), "round": round_number, "outcome": outcome})
+        return
+    print_line(f"{out}: {_AS_SENT.format('bundle FILE') if found is None else found.sentence}")
+
+
+def _written(where: Where, round_number: int, out: Path) -> RoundVerification:
+    """Write the bundle of a round on a chain that is read here; return what checking it came to."""
     from ledger.audit.bundles.maker import export_bundle
 
-    where = Where(home, run, address, rpc_url, chain_id, blobs)
     with opened_ledger(where) as ledger:
-        try:
-            found = export_bundle(ledger, where.published(), round_number, out)
-        except OSError as error:
-            raise ConfigurationError(f"--out {out}: {error.strerror}") from error
-    if json:
-        print_json({"file": str(out), "round": round_number, "outcome": str(found.outcome)})
-        return
-    print_line(f"{out}: {found.sentence}")
+        return export_bundle(ledger, where.published(), round_number, out)
 
 
 @app.command("proof")
@@ -57,20 +93,36 @@ def proof(
     rpc_url: RpcUrl = None,
     address: Address = None,
     chain_id: ChainId = None,
-    blobs: Blobs = None,
+    blobs: BlobsAt = None,
+    api: Api = None,
+    api_token_file: ApiTokenFile = None,
+    api_timeout: ApiTimeout = API_SECONDS,
 ) -> None:
     """Write what became of a client in a round into a file, for cmfl verify client --proof."""
-    from ledger.audit.proofs.document import proof_bytes
-    from ledger.audit.proofs.maker import make_proof
     from ledger.audit.proofs.sentences import stated
     from ledger.home import DISK
     from ledger.protocol.types import ClientId
 
-    where, who = Where(home, run, address, rpc_url, chain_id, blobs), ClientId(client_index)
-    with opened_ledger(where) as ledger:
-        made = make_proof(ledger, where.published(), round_number, who, whole=True)
+    afar, who = Afar.of(api, api_token_file, api_timeout), ClientId(client_index)
+    where = Where(home, run, address, rpc_url, chain_id, blobs, afar)
+    if afar is not None:
+        data, _ = fetched_proof(where, round_number, who, whole=True)
+        said = _AS_SENT.format("client --proof FILE")
+    else:
+        data, made = _made(where, round_number, who)
+        said = stated(round_number, who, made.statement)
     try:
-        DISK.write_whole(out, proof_bytes(made))
+        DISK.write_whole(out, data)
     except OSError as error:
         raise ConfigurationError(f"--out {out}: {error.strerror}") from error
-    print_line(f"{out}: {stated(round_number, who, made.statement)}")
+    print_line(f"{out}: {said}")
+
+
+def _made(where: Where, round_number: int, who: ClientId) -> tuple[bytes, ClientProof]:
+    """Return a proof out of chain and blobs, as a file has it and as it is."""
+    from ledger.audit.proofs.document import proof_bytes
+    from ledger.audit.proofs.maker import make_proof
+
+    with opened_ledger(where) as ledger:
+        made = make_proof(ledger, where.published(), round_number, who, whole=True)
+    return proof_bytes(made), made

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.console import AsJson, print_json, print_line, print_table, shortened
-from cli.options import DEFAULT_HOME, Address, ChainId, HomeFolder, RpcUrl, RunName
+from cli.options import DEFAULT_HOME, Address, ChainId, HomeFolder, IndexAt, RpcUrl, RunName
 from cli.where import Where
+from ledger.home import Home, index_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,15 +29,6 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-INDEX_FILE = "index.sqlite"
-IndexAt = Annotated[
-    str | None,
-    typer.Option(
-        "--index",
-        help=f"A file, or postgresql://...; {INDEX_FILE} in the home if not given.",
-        envvar="CMFL_INDEX",
-    ),
-]
 _COLUMNS = ("address", "block", "behind", "rounds", "ended", "compared", "waiting")
 
 
@@ -60,7 +52,7 @@ def build(
     from ledger.index.indexer import Indexer
 
     where = Where(home, run, address, rpc_url, chain_id)
-    with where.reader() as chain, _writable(where_of(home, index)) as database:
+    with where.reader() as chain, _writable(index_place(Home(home), index)) as database:
         ledgers = _ledgers(where, chain)
         indexers = [Indexer(database, ledger, where.published()) for ledger in ledgers]
         for indexer in indexers:
@@ -81,7 +73,7 @@ def status(
     """Show how far each deployment is indexed, and whether nothing is missing up to there."""
     from ledger.index.index import Index
 
-    found = Index(where_of(home, index))
+    found = Index(index_place(Home(home), index))
     with found.reading() as reading:
         covered = reading.coverage()
     found.close()
@@ -103,23 +95,9 @@ def drop(home: HomeFolder = DEFAULT_HOME, index: IndexAt = None) -> None:
     """Remove the index; chain and blobs have all that it held."""
     from ledger.index.removal import drop_index
 
-    where = where_of(home, index)
-    is_there = drop_index(where, is_own=where == home / INDEX_FILE)
+    where = index_place(Home(home), index)
+    is_there = drop_index(where, is_own=where == Home(home).index)
     print_line("The index is removed." if is_there else "There was no index.")
-
-
-def where_of(home: Path, index: str | None) -> Path | str:
-    """Return where the index is: a file, or the URL of a server's database.
-
-    Args:
-        home: the folder of chain, blobs and runs.
-        index: as it was given; None or nothing for the home's own.
-    """
-    from pathlib import Path
-
-    if not index:
-        return home / INDEX_FILE
-    return index if "://" in index else Path(index)
 
 
 @contextmanager
@@ -139,7 +117,6 @@ def _ledgers(where: Where, chain: ChainReader) -> list[CommitteeLedger]:
     """Return the contracts to index: the named one, or those of all runs of the home."""
     from ledger.chain.contract.deployment import connect
     from ledger.chain.contract.manifest import read_run_manifest
-    from ledger.home import Home
 
     if where.address is not None or where.run is not None:
         return [where.ledger(chain)]
@@ -163,19 +140,15 @@ def _follow(indexers: list[Any]) -> None:
 
 
 def _facts(one: Coverage, head: int | None) -> dict[str, Any]:
-    from ledger.history.facts.words import coded, hexed
+    from ledger.history.facts.words import hexed
+    from ledger.index.facts import coverage_facts
 
     return {
         "chain": one.path.chain.name,
         "address": one.path.address,
-        "block": one.block,
+        **coverage_facts(one, head),
         "final": one.final,
-        "behind": None if head is None else max(0, head - one.block),
-        "rounds": one.rounds,
-        "ended": one.ended,
         "head": hexed(one.head),
-        "compared": coded(one.compared),
-        "waiting": one.waiting,
         "rewinds": one.rewinds,
     }
 

@@ -18,6 +18,7 @@ from ledger.protocol.errors import ConfigurationError
 
 KEY_VARIABLE = "CMFL_PRIVATE_KEY"
 URL_VARIABLE = "CMFL_RPC_URL"
+API_TOKEN_VARIABLE = "CMFL_API_TOKEN"  # noqa: S105 - its name
 
 DEFAULT_HOME = Path("cmfl-home")
 DEFAULT_RUN = "run"
@@ -45,6 +46,22 @@ def _chain_id(
     """Forget the variable where no node is named; a typed id is asked of the home's own chain."""
     on_node = context.params.get("rpc_url") is not None
     return value if on_node or _is_typed(context, parameter) else None
+
+
+def _of_a_home(context: typer.Context, parameter: typer.CallbackParam, value: T) -> T:
+    """Refuse an option that names a home where a service is asked."""
+    if context.params.get("api") is not None and _is_typed(context, parameter):
+        raise ConfigurationError(
+            f"{parameter.opts[0]} has no effect with --api: nothing of a home is read then"
+        )
+    return value
+
+
+def _for_a_service(context: typer.Context, parameter: typer.CallbackParam, value: T) -> T:
+    """Refuse an option that only a service needs where none is named."""
+    if context.params.get("api") is None and _is_typed(context, parameter):
+        raise ConfigurationError(f"{parameter.opts[0]} has no effect without --api")
+    return value
 
 
 def _is_given(context: typer.Context, parameter: typer.CallbackParam) -> bool:
@@ -98,7 +115,47 @@ def _head(value: str | None) -> str | None:
 
 
 HomeFolder = Annotated[
-    Path, typer.Option("--home", help="Folder of chain, blobs and runs.", envvar="CMFL_HOME")
+    Path,
+    typer.Option(
+        "--home",
+        help="Folder of chain, blobs and runs.",
+        envvar="CMFL_HOME",
+        callback=_of_a_home,
+    ),
+]
+Api = Annotated[
+    str | None,
+    typer.Option(
+        "--api",
+        help="A service instead of a home: its URL, up to where /v1 begins.",
+        is_eager=True,  # the options below and --home ask whether it is there
+    ),
+]
+ApiTokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--api-token-file",
+        help=f"For --api: the token that the service wants, else {API_TOKEN_VARIABLE} holds it.",
+        callback=_for_a_service,
+    ),
+]
+ApiTimeout = Annotated[
+    int,
+    typer.Option(
+        "--api-timeout",
+        min=1,
+        max=86_400,
+        help="For --api: seconds that one answer, or one blob, may take.",
+        callback=_for_a_service,
+    ),
+]
+BlobsAt = Annotated[
+    str | None,
+    typer.Option(
+        "--blobs",
+        help="Where the blobs are, a URL or a folder; else in the home.",
+        callback=_of_a_home,
+    ),
 ]
 RunName = Annotated[
     str | None,
@@ -186,6 +243,15 @@ Head = Annotated[
         "--head",
         help="A head that an earlier audit printed: the run must pass through it.",
         callback=_head,
+    ),
+]
+
+IndexAt = Annotated[
+    str | None,
+    typer.Option(
+        "--index",
+        help="A file, or postgresql://...; index.sqlite in the home if not given.",
+        envvar="CMFL_INDEX",
     ),
 ]
 

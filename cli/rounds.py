@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cli.afar import Afar
 from cli.console import (
     AsCsv,
     AsJson,
@@ -18,9 +19,12 @@ from cli.console import (
     print_table,
     shortened,
 )
+from cli.history import history_of
 from cli.options import (
     DEFAULT_HOME,
     Address,
+    Api,
+    ApiTokenFile,
     ChainId,
     Cursor,
     HomeFolder,
@@ -34,8 +38,7 @@ from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
-    from ledger.history.facts.words import Facts, Told
-    from ledger.history.recorded import RecordedHistory
+    from ledger.history.facts.words import Facts
 
 app = typer.Typer(help="What is recorded of rounds.", no_args_is_help=True)
 
@@ -74,12 +77,13 @@ def list_rounds(
     address: Address = None,
     rpc_url: RpcUrl = None,
     chain_id: ChainId = None,
+    api: Api = None,
+    api_token_file: ApiTokenFile = None,
     json: AsJson = False,
     csv: AsCsv = False,
 ) -> None:
     """List rounds, newest first."""
-    from ledger.history.facts.rounds import page_facts
-    from ledger.history.pages import Span, Walk, read_page
+    from ledger.history.pages import Span, Walk
 
     if role is not None and client is None:
         raise ConfigurationError("--role needs --client")
@@ -87,12 +91,10 @@ def list_rounds(
     who = None if client is None else ClientId(client)
     spans = Span(since_block, until_block), Span(since, until)
     walk = Walk("rounds", order, status, who, role or AskedRole.ANY, view_min, *spans)
-    where = Where(home, run, address, rpc_url, chain_id)
-    with where.reader() as chain:
-        history = where.history(chain)
-        _require_client(history, client)
-        facts = page_facts(history, read_page(history, walk, limit, cursor), full=full and json)
-        name = history.ledger.address
+    where = Where(home, run, address, rpc_url, chain_id, afar=Afar.of(api, api_token_file))
+    with history_of(where) as history:
+        facts = history.rounds(walk, limit, cursor, full=full and json)
+        name = history.address
     if json:
         print_json(facts)
         return
@@ -114,19 +116,19 @@ def show(
     address: Address = None,
     rpc_url: RpcUrl = None,
     chain_id: ChainId = None,
+    api: Api = None,
+    api_token_file: ApiTokenFile = None,
     json: AsJson = False,
 ) -> None:
     """Show one round: its ranking, its sets, its model. Nothing is verified; cmfl audit does."""
-    from ledger.history.facts.rounds import full_facts
-
-    where = Where(home, run, address, rpc_url, chain_id)
-    with where.reader() as chain:
-        told = _told(where.history(chain), round_number)
-        facts = full_facts(told)
+    where = Where(home, run, address, rpc_url, chain_id, afar=Afar.of(api, api_token_file))
+    with history_of(where) as history:
+        facts = history.round(round_number)
+        gone = [] if json else history.gone(round_number)
     if json:
         print_json(facts)
         return
-    for line in _summary(facts, told):
+    for line in [*_summary(facts), *_left_out(facts), *gone]:
         print_line(line)
     ranked = [entry for entry in facts["parts"]["updates"] if entry["rank"] is not None]
     columns = ("rank", "client", "distance", "accepted", "payload")
@@ -146,51 +148,22 @@ def explain(
     address: Address = None,
     rpc_url: RpcUrl = None,
     chain_id: ChainId = None,
+    api: Api = None,
+    api_token_file: ApiTokenFile = None,
     json: AsJson = False,
 ) -> None:
     """Say in plain words who was accepted or refused and why, who voted, who was elected.
 
     The words say what chain and record say; whether that is true, cmfl audit tells.
     """
-    from ledger.history.facts.rounds import explanation_facts
-
-    where = Where(home, run, address, rpc_url, chain_id)
-    with where.reader() as chain:
-        facts = explanation_facts(_told(where.history(chain), round_number))
+    where = Where(home, run, address, rpc_url, chain_id, afar=Afar.of(api, api_token_file))
+    with history_of(where) as history:
+        facts = history.explanation(round_number)
     if json:
         print_json(facts)
         return
     for line in facts["sentences"]:
         print_line(line)
-
-
-def _told(history: RecordedHistory, round_number: int) -> Told:
-    """Return a round with its documents.
-
-    Raises:
-        ConfigurationError: it has not opened.
-    """
-    from ledger.history.facts.words import Told
-
-    one = history.round(round_number)
-    if one is None:
-        raise ConfigurationError(
-            f"round {round_number} has not opened; the newest of {history.fixed.rounds} is "
-            f"{history.newest()}"
-        )
-    return Told.of(history, one)
-
-
-def _require_client(history: RecordedHistory, client: int | None) -> None:
-    """Refuse a client that is not registered.
-
-    Raises:
-        ConfigurationError: names it.
-    """
-    if client is not None and client >= history.fixed.clients:
-        raise ConfigurationError(
-            f"--client {client}: there are {history.fixed.clients} clients, from 0"
-        )
 
 
 def _row(entry: Facts) -> dict[str, Any]:
@@ -200,12 +173,18 @@ def _row(entry: Facts) -> dict[str, Any]:
     return entry | {"views": views, "block": block}
 
 
-def _summary(facts: Facts, told: Told) -> list[str]:
+def _summary(facts: Facts) -> list[str]:
     """Return a round in lines of a name and a value each."""
-    committee = [member["client"] for member in facts["parts"]["committee"]]
+    members = facts["parts"]["committee"]
+    committee = [member["client"] for member in members]
     following = [member["client"] for member in facts["parts"]["next_committee"]]
-    empty = [one["client"] for one in facts["parts"]["committee"] if one["empty_seat"]]
-    primaries = told.one.decided.primaries if told.one.decided else ()
+    empty = [one["client"] for one in members if one["empty_seat"]]
+    primaries = [
+        one["client"]
+        for phase in ("aggregation", "election")
+        for one in members
+        if phase in one["primary_of"]
+    ]
     named = [
         ("status", facts["status"]),
         ("ended", facts["ended"]["at"] if facts["ended"] else None),
@@ -221,32 +200,35 @@ def _summary(facts: Facts, told: Told) -> list[str]:
         ("primaries", primaries),
         ("head", facts["head"]),
     ]
-    lines = [f"{name:15} {_shown(value)}" for name, value in named if value]
-    return [*lines, *_left_out(told)]
+    return [f"{name:15} {_shown(value)}" for name, value in named if value]
 
 
 def _shown(value: object) -> str:
     return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
-def _left_out(told: Told) -> list[str]:
-    """Return who was left out and why, and whose payloads are gone, in words."""
-    from ledger.history.documents import gone_payloads
-    from ledger.history.explain import explain_gone
+def _left_out(facts: Facts) -> list[str]:
+    """Return who was left out of a decision and why, in words."""
     from ledger.protocol.types import RefusalReason
     from ledger.words import DROPOUTS, REFUSALS
 
-    record = told.documents.record
-    lines = []
-    if record is not None:
-        lines += [
-            f"{'dropout':15} client {dropout.client}: {DROPOUTS[dropout.reason]}"
-            for dropout in record.dropouts
-        ]
-        lines += [
-            f"{'refused scores':15} member {entry.signed.scores.member}: {REFUSALS[entry.reason]}"
-            f"{f' (client {entry.client})' if entry.reason is RefusalReason.FALSE_DISTANCE else ''}"
-            for entry in record.refused
-        ]
-    gone = gone_payloads(told.documents, told.history.blobs)
-    return lines + explain_gone(told.documents, gone)
+    if facts["record"] is None or not facts["record"]["available"]:
+        return []
+    parts = facts["parts"]
+    dropped = {
+        one["client"]: one["reason"]["code"]
+        for one in (*parts["updates"], *parts["committee"])
+        if one["reason"] is not None
+    }
+    # Whatever code a service may tell: one that nobody knows has only its number.
+    lines = [
+        f"{'dropout':15} client {client}: {DROPOUTS.get(code, f'reason {code}')}"
+        for client, code in sorted(dropped.items())
+    ]
+    for claim in parts["scores"]["claims"]:
+        if claim["reason"] is not None:
+            code = claim["reason"]["code"]
+            why = REFUSALS.get(code, f"reason {code}")
+            whom = f" (client {claim['named']})" if code == RefusalReason.FALSE_DISTANCE else ""
+            lines.append(f"{'refused scores':15} member {claim['member']}: {why}{whom}")
+    return lines

@@ -1,6 +1,7 @@
 """`cmfl runs`: what the runs of a home came to, alone and side by side.
 
-Read from the runs' own files, without a chain: this is what they claim, and it is said so.
+Read from the runs' own files: this is what they claim, and it is said so. Of a run that is shown
+alone, the claimed head is held against the chain's.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.codes import WRONG
+from cli.codes import FAILED, WRONG
 from cli.console import (
     AsCsv,
     AsJson,
@@ -22,12 +23,15 @@ from cli.console import (
     shortened,
     whole,
 )
-from cli.options import DEFAULT_HOME, HomeFolder, runs_of_home
+from cli.options import DEFAULT_HOME, ChainId, HomeFolder, RpcUrl, runs_of_home
+from cli.where import Where
 from ledger.home import RUN_NAME, Home, RunPaths
 from ledger.protocol.errors import CmflError, ConfigurationError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from ledger.claims import ClaimedRun
 
 app = typer.Typer(help="Runs of a home: what they came to, side by side.", no_args_is_help=True)
 
@@ -60,7 +64,7 @@ def list_runs(home: HomeFolder = DEFAULT_HOME, json: AsJson = False, csv: AsCsv 
     rows, faults = [], []
     for name in found:
         try:
-            rows.append(_row(Home(home).run(name)))
+            rows.append(_claimed_row(Home(home).run(name)))
         except (CmflError, OSError) as error:
             rows.append(NOWHERE | {"run": name})
             faults.append(error)
@@ -76,19 +80,38 @@ def list_runs(home: HomeFolder = DEFAULT_HOME, json: AsJson = False, csv: AsCsv 
 
 
 @app.command("show")
-def show(name: Name, home: HomeFolder = DEFAULT_HOME, json: AsJson = False) -> None:
-    """Show what one run came to, and the settings that it was begun with."""
-    from ledger.claims import recorded_settings
+def show(
+    name: Name,
+    home: HomeFolder = DEFAULT_HOME,
+    rpc_url: RpcUrl = None,
+    chain_id: ChainId = None,
+    json: AsJson = False,
+) -> None:
+    """Show what one run came to, and the settings that it was begun with.
+
+    The head that its files claim is looked up on the chain; where that has another one, it is said
+    loudly, with exit code 1.
+    """
+    from cli.claimed_head import head_on_chain, sentence_of
+    from ledger.claims import claimed_run, recorded_settings
 
     paths = _run(home, name)
-    row, settings = _row(paths), recorded_settings(paths)
+    claimed = claimed_run(paths)
+    row, settings = _row(paths, claimed), recorded_settings(paths)
+    found = head_on_chain(Where(home, name, rpc_url=rpc_url, chain_id=chain_id), claimed)
     if json:
-        print_json(row | {"settings": settings})
-        return
-    for key, value in row.items():
-        print_line(f"{key.replace('_', ' '):18} {_told(value)}".rstrip())
-    print_line(_verdict(home, row))
-    print_table("settings", ("setting", "value"), list(settings.items()))
+        chain = {"outcome": found.outcome.value, "round": found.round, "head": found.head}
+        print_json(row | {"chain": chain, "settings": settings})
+    else:
+        for key, value in row.items():
+            print_line(f"{key.replace('_', ' '):18} {_told(value)}".rstrip())
+        print_line(_verdict(home, row))
+        if not found.contradicts:
+            print_line(sentence_of(name, found))
+        print_table("settings", ("setting", "value"), list(settings.items()))
+    if found.contradicts:
+        complain(f"WARNING: {sentence_of(name, found)}")
+        raise typer.Exit(FAILED)
 
 
 @app.command("compare")
@@ -99,7 +122,8 @@ def compare(names: Names, home: HomeFolder = DEFAULT_HOME, json: AsJson = False)
     if len(set(names)) < 2:
         raise ConfigurationError(f"runs compare {' '.join(names)}: name two different runs or more")
     paths = [_run(home, name) for name in names]
-    rows, settings = [_row(one) for one in paths], [recorded_settings(one) for one in paths]
+    rows = [_claimed_row(one) for one in paths]
+    settings = [recorded_settings(one) for one in paths]
     keys = sorted({key for one in settings for key in one})
     values = {key: [one.get(key) for one in settings] for key in keys}
     differing = {key: found for key, found in values.items() if len(set(found)) > 1}
@@ -118,18 +142,28 @@ def compare(names: Names, home: HomeFolder = DEFAULT_HOME, json: AsJson = False)
         print_line("All settings are the same.")
 
 
-def _row(paths: RunPaths) -> dict[str, Any]:
-    """Return a run as plain data; configuration and heads are 0x-hex.
+def _claimed_row(paths: RunPaths) -> dict[str, Any]:
+    """Return a run as plain data.
 
     Raises:
         CmflError: one of its files is damaged.
         OSError: one of them cannot be read.
     """
-    from ledger.chain.contract.manifest import settings_digest, was_in_memory
-    from ledger.claims import claimed_run, recorded_settings
+    from ledger.claims import claimed_run
 
-    claimed, settings = claimed_run(paths), recorded_settings(paths)
-    planned = settings.get("protocol.rounds", "")
+    return _row(paths, claimed_run(paths))
+
+
+def _row(paths: RunPaths, claimed: ClaimedRun) -> dict[str, Any]:
+    """Return a run as plain data; configuration and heads are 0x-hex.
+
+    Raises:
+        CmflError: one of its files is damaged.
+    """
+    from ledger.chain.contract.manifest import settings_digest, was_in_memory
+    from ledger.claims import recorded_settings
+
+    planned = recorded_settings(paths).get("protocol.rounds", "")
     return {
         "run": paths.name,
         "ledger": "memory" if not paths.manifest.exists() and was_in_memory(paths) else "chain",

@@ -8,9 +8,23 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from cli.afar import API_SECONDS, Afar
 from cli.codes import FAILED, INCOMPLETE
 from cli.console import AsJson, print_json, print_line
-from cli.options import DEFAULT_HOME, Address, ChainId, Head, HomeFolder, RpcUrl, RunName
+from cli.fetched import fetched_bundle, fetched_proof
+from cli.options import (
+    DEFAULT_HOME,
+    Address,
+    Api,
+    ApiTimeout,
+    ApiTokenFile,
+    BlobsAt,
+    ChainId,
+    Head,
+    HomeFolder,
+    RpcUrl,
+    RunName,
+)
 from cli.where import Where
 from ledger.protocol.errors import ConfigurationError
 
@@ -34,10 +48,6 @@ Proof = Annotated[
     Path | None,
     typer.Option("--proof", help="A proof that somebody sent; else it is made from the home."),
 ]
-Blobs = Annotated[
-    str | None,
-    typer.Option("--blobs", help="Where the blobs are, a URL or a folder; else in the home."),
-]
 
 
 @app.command("client")
@@ -53,21 +63,30 @@ def client(
     rpc_url: RpcUrl = None,
     address: Address = None,
     chain_id: ChainId = None,
-    blobs: Blobs = None,
+    blobs: BlobsAt = None,
+    api: Api = None,
+    api_token_file: ApiTokenFile = None,
+    api_timeout: ApiTimeout = API_SECONDS,
     json: AsJson = False,
 ) -> None:
     """Check what became of a client in a round: was its update used, and why or why not.
 
     A proof is held against --head, a head that was kept, or against the contract on a chain that is
-    trusted: --rpc-url with --address, or the home's own. Exit code 0: proven. 1: the proof is
-    contradicted. 3: something could not be checked.
+    trusted: --rpc-url with --address, or the home's own. With --api a service makes the proof, and
+    is trusted for nothing of it. Exit code 0: proven. 1: the proof is contradicted. 3: something
+    could not be checked.
     """
     from ledger.audit.proofs.verification import verify_proof
     from ledger.protocol.types import ClientId
 
-    where, who = Where(home, run, address, rpc_url, chain_id, blobs), ClientId(client_index)
+    afar, who = Afar.of(api, api_token_file, api_timeout), ClientId(client_index)
+    where = Where(home, run, address, rpc_url, chain_id, blobs, afar)
     if proof is not None:
+        _require_no_service(where, "--proof")
         found, trusted = _sent(proof), _trusted(where, round_number, head)
+    elif afar is not None:
+        trusted = _trusted(where, round_number, head)
+        _, found = fetched_proof(where, round_number, who, whole=head is not None)
     else:
         found, trusted = _made(where, round_number, who, head)
     result = verify_proof(found, round_number, who, trusted)
@@ -86,19 +105,29 @@ def round_(
     rpc_url: RpcUrl = None,
     address: Address = None,
     chain_id: ChainId = None,
-    blobs: Blobs = None,
+    blobs: BlobsAt = None,
+    api: Api = None,
+    api_token_file: ApiTokenFile = None,
+    api_timeout: ApiTimeout = API_SECONDS,
     json: AsJson = False,
 ) -> None:
     """Check one round by the ten steps of an audit, from chain and blobs.
 
-    Exit code 0: everything was checked and is true. 1: a contradiction. 3: something could not be
-    checked.
+    With --api a service sends the round's bundle, which is held against --head or against the
+    contract on a chain that is trusted: --rpc-url with --address. Exit code 0: everything was
+    checked and is true. 1: a contradiction. 3: something could not be checked.
     """
     from ledger.audit.bundles.maker import make_bundle
     from ledger.audit.bundles.verification import verify_bundle
     from ledger.audit.proofs.trust import read_facts
 
-    where = Where(home, run, address, rpc_url, chain_id, blobs)
+    afar = Afar.of(api, api_token_file, api_timeout)
+    where = Where(home, run, address, rpc_url, chain_id, blobs, afar)
+    if afar is not None:
+        trusted_there = _trusted(where, round_number, head)
+        with fetched_bundle(where, round_number, None, whole=head is not None) as (_, sent, parts):
+            result = verify_bundle(sent, parts, trusted_there)
+        _show_round(result, json=json)
     with opened_ledger(where) as ledger:
         bundle = make_bundle(ledger, where.published(), round_number, whole=head is not None)
         trusted = _kept(head) if head is not None else read_facts(ledger, round_number)
@@ -138,7 +167,7 @@ def bundle(
 
 
 def _show_round(result: RoundVerification, *, json: bool) -> NoReturn:
-    from ledger.audit.report import finding_line, step_lines
+    from ledger.audit.readable import finding_line, step_lines
 
     if not json:
         print_line(result.sentence, bold=True)
@@ -204,6 +233,16 @@ def _sent(path: Path) -> ClientProof:
         raise ConfigurationError(f"{path}: {error.strerror}") from error
 
 
+def _require_no_service(where: Where, option: str) -> None:
+    """Refuse a service where a file is given.
+
+    Raises:
+        ConfigurationError: both are.
+    """
+    if where.afar is not None:
+        raise ConfigurationError(f"{option} and --api: give one of them")
+
+
 @contextmanager
 def opened_ledger(where: Where) -> Iterator[CommitteeLedger]:
     """Open the contract on one view of its chain."""
@@ -240,7 +279,8 @@ def _trusted(where: Where, round_number: int, head: str | None) -> Trusted | Non
         return _kept(head)
     if where.rpc_url is not None and where.address is None:
         raise ConfigurationError("--rpc-url needs --address: the contract that is trusted")
-    if where.rpc_url is None and not where.chain_file.exists():
+    is_there = where.afar is None and where.chain_file.exists()
+    if where.rpc_url is None and not is_there:
         return None
     with opened_ledger(where) as ledger:
         return read_facts(ledger, round_number)

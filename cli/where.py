@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from cli.afar import Afar
     from cli.sender import Sender
     from ledger.blobs.store import BlobReader, FolderBlobs
     from ledger.chain.contract.committee_ledger import CommitteeLedger
@@ -41,6 +42,7 @@ class Where:
         rpc_url: of a node, or None for the home's own chain.
         chain_id: that node or home must have.
         blobs_at: URL or folder of the blobs, or None for the home's own.
+        afar: a service that is asked instead of a home; None for the home.
     """
 
     home: Path = DEFAULT_HOME
@@ -49,6 +51,7 @@ class Where:
     rpc_url: str | None = None
     chain_id: int | None = None
     blobs_at: str | None = None
+    afar: Afar | None = None
 
     @property
     def chain_file(self) -> Path:
@@ -59,6 +62,8 @@ class Where:
         """Return where everybody's blobs are read."""
         from ledger.blobs.location import reader_at
 
+        if self.afar is not None:
+            return self.afar.blobs()
         return self.blobs() if self.blobs_at is None else reader_at(self.blobs_at)
 
     def blobs(self) -> FolderBlobs:
@@ -255,6 +260,20 @@ class Where:
             names = ", ".join(run.path.name for run in found)
             raise ConfigurationError(f"name one of the runs in {self.home} with --run: {names}")
         return found[0]
+
+    def require_chain_of_its_own(self) -> None:
+        """Refuse a service without a node beside it: it gives blobs and proofs, but no chain.
+
+        Raises:
+            ConfigurationError: names what is missing.
+        """
+        if self.afar is None:
+            return
+        if self.rpc_url is None or self.address is None:
+            raise ConfigurationError(
+                "--api gives blobs, and no chain: name the chain and the contract that you trust "
+                "with --rpc-url, --chain-id and --address"
+            )
 
     def node_chain_id(self) -> int:
         """Return the id that the node must have.

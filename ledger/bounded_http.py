@@ -4,8 +4,9 @@ httpx speaks HTTP; its own time-outs are for one wait each, so requests run on a
 one deadline covers the look-up of the host's name, a proxy, TLS, sending, the headers and the last
 byte: a server that drips a byte a second holds nobody. (The system's look-up cannot be broken off;
 one that hangs goes on by itself, and the program's end waits for it.) Sizes are counted as they
-come in, and what comes packed is refused. Redirects are not followed, cookies not kept. A server's
-address is shown without user, password, path and query, since any of them may be a key.
+come in, and what comes packed is refused. Redirects are not followed, so that a token goes nowhere
+else, and cookies are not kept. A server's address is shown without user, password, path and query,
+since any of them may be a key.
 """
 
 from __future__ import annotations
@@ -21,13 +22,17 @@ import weakref
 from concurrent.futures import Future
 from dataclasses import dataclass
 from http.cookiejar import CookieJar
-from typing import Any, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import httpx
 
 from ledger.protocol.errors import CmflError
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 _HIGHEST_PORT = 65_535
+_LONGEST = 100
 # One per process: a forked child has its parent's, but not the thread that it runs on.
 _LOOPS: dict[int, asyncio.AbstractEventLoop] = {}
 _OPEN: set[httpx.AsyncClient] = set()
@@ -45,10 +50,17 @@ class TooLargeError(HttpFailureError):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a server said: HTTP's status and the body."""
+    """What a server said.
+
+    Attributes:
+        status: HTTP's.
+        body: the bytes.
+        media_type: what the server says that they are, in lower case and without parameters.
+    """
 
     status: int
     body: bytes
+    media_type: str = ""
 
 
 class HttpServer:
@@ -58,16 +70,19 @@ class HttpServer:
         url: http or https; user and password in it are sent as basic authentication. The
             environment's proxies are used for all but loopback.
         timeout_seconds: for one request, from connecting to the last byte.
+        token: sent as bearer token with every request; None for none.
 
     Attributes:
         shown_url: scheme, host and port.
 
     Raises:
-        ValueError: the URL is none of these, or the environment's proxies are of no use.
+        ValueError: the URL or the token is none of these, or the environment's proxies are of no
+            use.
     """
 
-    def __init__(self, url: str, timeout_seconds: float) -> None:
+    def __init__(self, url: str, timeout_seconds: float, token: str | None = None) -> None:
         self._url = _parsed(url)
+        self._authorization = _authorization(self._url, token)
         self.shown_url = f"{self._url.scheme}://{self._url.netloc.decode('ascii')}"
         self._timeout_seconds = timeout_seconds
         self._clients = {os.getpid(): _new_client(self._url.host)}
@@ -86,6 +101,24 @@ class HttpServer:
             HttpFailureError: there is no whole answer in time.
         """
         return self._ask(httpx.Request("GET", self._below(path)), most_bytes)
+
+    def save(self, path: str, most_bytes: int, file: IO[bytes]) -> Answer:
+        """Write the body of the answer to GET into a file, piece by piece.
+
+        Args:
+            path: below the URL's own, beginning with a slash.
+            most_bytes: how large the body may be.
+            file: opened for writing; what comes of an answer that breaks off stays in it.
+
+        Returns:
+            The answer, whose body is empty where the status is 200.
+
+        Raises:
+            TooLargeError: it is larger.
+            HttpFailureError: there is no whole answer in time.
+            OSError: the file cannot be written.
+        """
+        return self._ask(httpx.Request("GET", self._below(path)), most_bytes, file)
 
     def head(self, path: str) -> int:
         """Return the status of the answer to HEAD.
@@ -119,16 +152,19 @@ class HttpServer:
         below = own.rstrip(b"/") + path.encode("ascii") if path else own
         return self._url.copy_with(raw_path=below + mark + query)
 
-    def _ask(self, request: httpx.Request, most: int) -> Answer:
+    def _ask(self, request: httpx.Request, most: int, file: IO[bytes] | None = None) -> Answer:
         request.headers.update({"Accept-Encoding": "identity", "User-Agent": "cmfl-ledger"})
+        request.headers.update(self._authorization)
         given_up: Future[None] = Future()
         try:
-            answer = self._answer(request, most, given_up)
+            answer = self._answer(request, most, given_up, file)
             return asyncio.run_coroutine_threadsafe(answer, _loop()).result()
         except TimeoutError:
             raise HttpFailureError(
                 f"{self.shown_url}: no whole answer in {self._timeout_seconds:g} s"
             ) from None
+        except _NotWrittenError as error:
+            raise error.why from None
         except (httpx.HTTPError, OSError, ValueError) as error:
             raise HttpFailureError(
                 f"{self.shown_url}: unreachable ({type(error).__name__})"
@@ -137,7 +173,9 @@ class HttpServer:
             # Whoever is interrupted, even before it waits, leaves no request behind.
             given_up.cancel()
 
-    async def _answer(self, request: httpx.Request, most: int, given_up: Future[None]) -> Answer:
+    async def _answer(
+        self, request: httpx.Request, most: int, given_up: Future[None], file: IO[bytes] | None
+    ) -> Answer:
         loop, task = asyncio.get_running_loop(), cast("asyncio.Task[Any]", asyncio.current_task())
         given_up.add_done_callback(lambda _: loop.call_soon_threadsafe(task.cancel))
         opened: list[Any] = []
@@ -146,7 +184,14 @@ class HttpServer:
             async with asyncio.timeout(self._timeout_seconds):
                 response = await self._client().send(request, stream=True)
                 try:
-                    return Answer(response.status_code, await self._body(response, most))
+                    is_wanted = file is not None and response.status_code == httpx.codes.OK
+                    body = bytearray()
+                    take = _writing_to(file) if file is not None and is_wanted else body.extend
+                    await self._read(response, most, take)
+                    media_type, _, _ = response.headers.get("Content-Type", "").partition(";")
+                    return Answer(
+                        response.status_code, bytes(body), media_type.strip().lower()[:_LONGEST]
+                    )
                 finally:
                     await response.aclose()
         except BaseException:
@@ -162,19 +207,20 @@ class HttpServer:
         _OPEN.add(mine)
         return mine
 
-    async def _body(self, response: httpx.Response, most: int) -> bytes:
+    async def _read(
+        self, response: httpx.Response, most: int, take: Callable[[bytes], object]
+    ) -> None:
         encoding = response.headers.get("Content-Encoding", "identity")
         if encoding.lower() not in {"identity", ""}:
             raise HttpFailureError(
                 f"{self.shown_url}: an answer packed as {encoding[:20]!r}, against what was asked"
             )
-        body = bytearray()
+        left = most
         async for piece in response.aiter_raw():
-            # One byte more than allowed tells too much from just enough.
-            body += piece[: most + 1 - len(body)]
-            if len(body) > most:
+            left -= len(piece)
+            if left < 0:
                 raise TooLargeError(f"{self.shown_url}: an answer of over {most} bytes")
-        return bytes(body)
+            take(piece)
 
     def close(self) -> None:
         """Close the connections."""
@@ -193,6 +239,39 @@ class _NoCookies(CookieJar):
             response: it is not even parsed.
             request: without effect.
         """
+
+
+class _NotWrittenError(Exception):
+    """The file is at fault, not the server.
+
+    Attributes:
+        why: what the system says of it.
+    """
+
+    def __init__(self, why: OSError) -> None:
+        super().__init__(str(why))
+        self.why = why
+
+
+def _writing_to(file: IO[bytes]) -> Callable[[bytes], None]:
+    def write(piece: bytes) -> None:
+        try:
+            file.write(piece)
+        except OSError as error:
+            raise _NotWrittenError(error) from error
+
+    return write
+
+
+def _authorization(url: httpx.URL, token: str | None) -> dict[str, str]:
+    if token is None:
+        return {}
+    # The token is not named: it is a key.
+    if not token.isascii() or not token or any(sign <= " " or sign == "\x7f" for sign in token):
+        raise ValueError("the token is not of printable ASCII without blanks")
+    if url.userinfo:
+        raise ValueError("the address has a user or password, and there is a token: give one")
+    return {"Authorization": f"Bearer {token}"}
 
 
 def _parsed(url: str) -> httpx.URL:

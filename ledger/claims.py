@@ -7,22 +7,25 @@ good a model is, and who attacked in a simulation, only the process says that ha
 from __future__ import annotations
 
 import json
-import stat
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ledger.bounded_json import parse_json
 from ledger.bounded_toml import MAX_TOML_BYTES, parse_toml
-from ledger.home import read_text
+from ledger.home import open_file, read_text
 from ledger.protocol.errors import ConfigurationError, EncodingError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from ledger.home import RunPaths
 
 MAX_ROW_BYTES = 1 << 22
 """A row has a line, with an accuracy of each client at most."""
+
+MAX_ANSWERED_BYTES = 1 << 25
+"""Of rows that are read for an answer; who asks must not keep a service busy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,7 @@ class ClaimedRun:
         floor: accuracy of always answering the commonest class; None without a row.
         accepted_attackers: which share of all accepted updates attackers sent; None where none was
             accepted.
+        last_round: after which `head` stands; None without a row.
     """
 
     rounds: int
@@ -64,6 +68,7 @@ class ClaimedRun:
     accuracy: float | None
     floor: float | None
     accepted_attackers: float | None
+    last_round: int | None
 
     @property
     def is_below_floor(self) -> bool | None:
@@ -102,28 +107,46 @@ def claimed_run(paths: RunPaths) -> ClaimedRun:
         accuracy=accuracy,
         floor=None if last is None else last.floor,
         accepted_attackers=malicious / accepted if accepted else None,
+        last_round=None if last is None else last.round,
     )
 
 
-def claimed_rounds(paths: RunPaths) -> Iterator[ClaimedRound]:
+def claims_of(paths: RunPaths, rounds: Collection[int]) -> dict[int, ClaimedRound]:
+    """Return the rows of some rounds, by round.
+
+    Args:
+        paths: of the run.
+        rounds: those that are asked for; a row may be missing.
+
+    Raises:
+        EncodingError: names the line that is no row, or the file has over `MAX_ANSWERED_BYTES`.
+        OSError: the file cannot be read.
+    """
+    rows = claimed_rounds(paths, MAX_ANSWERED_BYTES)
+    return {row.round: row for row in rows if row.round in rounds}
+
+
+def claimed_rounds(paths: RunPaths, most_bytes: int | None = None) -> Iterator[ClaimedRound]:
     """Yield the rows of a run's metrics, one line in memory at a time.
 
     Args:
         paths: of the run.
+        most_bytes: that the file may have; None for any number.
 
     Yields:
         Each row; a last line without an end is one that a run is writing, and is left out.
 
     Raises:
-        EncodingError: names the line that is no row.
-        OSError: the file cannot be read.
+        EncodingError: names the line that is no row, or the file is too large.
+        OSError: the file cannot be read, or is none.
     """
     path, before = paths.metrics, 0
     if not path.exists():
         return
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise EncodingError(f"{path} is no file, but a folder, a pipe or a device")
-    with path.open("rb") as file:
+    with open_file(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if most_bytes is not None and size > most_bytes:
+            raise EncodingError(f"{path} has {size} bytes, more than {most_bytes}")
         number = 0
         while line := file.readline(MAX_ROW_BYTES + 1):
             number += 1

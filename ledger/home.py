@@ -19,6 +19,7 @@ import stat
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ledger.protocol.errors import ConfigurationError
@@ -26,7 +27,6 @@ from ledger.protocol.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
     from io import BufferedReader
-    from pathlib import Path
 
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 WRITING = ".writing-"
@@ -264,6 +264,16 @@ class Home:
         return self.path / "runs"
 
     @property
+    def verifications(self) -> Path:
+        """Reports of audits that a service has run."""
+        return self.path / "verifications"
+
+    @property
+    def index(self) -> Path:
+        """The index of all runs, where there is one; chain and blobs have all that it holds."""
+        return self.path / "index.sqlite"
+
+    @property
     def lock(self) -> Path:
         """What writers hold a share of."""
         return self.path / "home.lock"
@@ -425,3 +435,15 @@ def _sync_descriptor(descriptor: int) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def index_place(home: Home, named: str | None) -> Path | str:
+    """Return where the index of a home is: a file, or the URL of a server's database.
+
+    Args:
+        home: the home.
+        named: by whoever asks; None or nothing for the home's own.
+    """
+    if not named:
+        return home.index
+    return named if "://" in named else Path(named)

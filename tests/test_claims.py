@@ -12,10 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger.claims import (
+    MAX_ANSWERED_BYTES,
     MAX_ROW_BYTES,
     ClaimedRun,
     claimed_rounds,
     claimed_run,
+    claims_of,
     is_below_floor,
     recorded_settings,
 )
@@ -52,12 +54,12 @@ def test_a_run_comes_to_its_last_measured_accuracy_and_to_all_that_was_accepted(
         ROW | {"round": 4, "accuracy": None, "accepted": [], "malicious_accepted": 0},
     )
     found = claimed_run(run_with(tmp_path, *rows))
-    assert found == ClaimedRun(3, "0x01", 0.75, 0.125, 0.5)
+    assert found == ClaimedRun(3, "0x01", 0.75, 0.125, 0.5, 4)
     assert found.is_below_floor is False
 
 
 def test_a_run_without_rows_claims_nothing(tmp_path: Path) -> None:
-    nothing = ClaimedRun(0, None, None, None, None)
+    nothing = ClaimedRun(0, None, None, None, None, None)
     assert claimed_run(RunPaths(tmp_path)) == nothing
     assert claimed_run(run_with(tmp_path, json.dumps(ROW).encode())) == nothing
     assert nothing.is_below_floor is None
@@ -97,8 +99,26 @@ def test_what_is_no_row_is_refused_by_its_line(
 
 def test_a_pipe_in_the_place_of_the_rows_holds_nobody_up(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "metrics.jsonl")
-    with pytest.raises(EncodingError, match="is no file, but a folder, a pipe or a device"):
+    with pytest.raises(OSError, match="is no file, but a folder, a pipe or a device"):
         claimed_run(RunPaths(tmp_path))
+
+
+def test_an_answer_has_only_rows_that_are_asked_for_and_no_file_without_an_end(
+    tmp_path: Path,
+) -> None:
+    later = ROW | {"round": 7, "accuracy": 0.25}
+    paths = run_with(tmp_path, ROW, later)
+    found = claims_of(paths, {2, 7, 9})
+    assert {number: row.accuracy for number, row in found.items()} == {7: 0.25}
+    os.truncate(paths.metrics, MAX_ANSWERED_BYTES + 1)
+    with pytest.raises(EncodingError, match=f"has {MAX_ANSWERED_BYTES + 1} bytes, more than"):
+        claims_of(paths, {7})
+    assert next(claimed_rounds(paths)).round == 1, "whoever has the time may read all of it"
+    for device in ("/dev/zero", "/dev/stdin"):
+        paths.metrics.unlink()
+        paths.metrics.symlink_to(device)
+        with pytest.raises(OSError, match=r"it is no file|No such device"):
+            claims_of(paths, {7})
 
 
 DAMAGED = st.dictionaries(st.sampled_from(list(ROW)), st.none() | st.integers() | st.floats()).map(

@@ -33,9 +33,10 @@ def docs_page(document: dict[str, Any]) -> str:
     body = "".join(
         f"<h2>{escape(tag['name'])}</h2><p>{_prose(tag['description'])}</p>"
         + "".join(
-            _operation(path, methods["get"])
-            for path, methods in document["paths"].items()
-            if tag["name"] in methods["get"]["tags"]
+            _operation(method, path, operation)
+            for path, operations in document["paths"].items()
+            for method, operation in operations.items()
+            if tag["name"] in operation["tags"]
         )
         for tag in document["tags"]
     )
@@ -48,7 +49,7 @@ def docs_page(document: dict[str, Any]) -> str:
     )
 
 
-def _operation(path: str, operation: dict[str, Any]) -> str:
+def _operation(method: str, path: str, operation: dict[str, Any]) -> str:
     rows = "".join(
         f"<tr><td><code>{escape(one['name'])}</code><td>{escape(one['in'])}"
         f"<td>{_prose(one.get('description', ''))}</tr>"
@@ -58,10 +59,12 @@ def _operation(path: str, operation: dict[str, Any]) -> str:
         f"<tr><td>{escape(status)}<td>{escape(answer['description'])}</tr>"
         for status, answer in operation["responses"].items()
     )
-    answered = operation["responses"]["200"]["content"]
+    success = min(operation["responses"])
+    answered = operation["responses"][success]["content"]
     example = answered.get("application/json", {}).get("example", ", ".join(answered))
     return (
-        f"<h3>{escape(operation['summary'])}</h3><p><code>GET {escape(path)}</code></p>"
+        f"<h3>{escape(operation['summary'])}</h3>"
+        f"<p><code>{method.upper()} {escape(path)}</code></p>"
         f"<p>{_prose(operation.get('description', ''))}</p>"
         f"<table>{rows}</table><table>{answers}</table>"
         f"<details><summary>Example</summary><pre>{escape(json.dumps(example, indent=1))}</pre>"

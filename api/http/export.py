@@ -54,6 +54,17 @@ MEDIA_TYPES = {
     Format.PARQUET: "application/vnd.apache.parquet",
 }
 
+EXPORTED: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "a page, or the whole list",
+        "content": {
+            kind.partition(";")[0]: {"schema": {"type": "string", "format": "binary"}}
+            for kind in MEDIA_TYPES.values()
+        },
+    }
+}
+"""What OpenAPI says of a list that is answered in any format."""
+
 
 def exported(
     reading: Reading, table: Table, kind: Format, page: Callable[[str | None], Facts]

@@ -6,18 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi.openapi.utils import get_openapi
 
-from api.http.problems import MEDIA_TYPE, FieldError, Problem
+from api.http.declared import problem_examples
+from api.schemas.problems import FieldError, Problem
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
 TITLE = "CMFL ledger"
-DESCRIPTION = """Read-only view of committee-based federated learning, as a chain records it.
+DESCRIPTION = """View of committee-based federated learning, as a chain records it.
 
 Every answer is read as of one block and names it in `as_of`. What the chain says was enforced by
 the contract. What a round's record says (payload digests, dropouts' reasons, score claims) is what
 the committee's majority voted for, and what its incidents say is the word of whoever sent the
-decision. Nothing of it is verified by this service: `cmfl audit` does that.
+decision. Nothing of it is verified by this service as it tells it: `cmfl audit` does that, and
+`verifications` run the same audit here, for whoever trusts it.
 
 A round that ended in a final block never changes: its answers name the block that ended it and
 carry a strong ETag and `Cache-Control: immutable`. All other answers are `no-cache` with a weak
@@ -31,6 +33,7 @@ TAGS = [
     {"name": "clients", "description": "Who takes part."},
     {"name": "proofs", "description": "What a caller checks without trusting this service."},
     {"name": "blobs", "description": "The documents, updates and models themselves."},
+    {"name": "verifications", "description": "Audits that this service runs on request."},
 ]
 
 
@@ -55,17 +58,17 @@ def document(app: FastAPI) -> dict[str, Any]:
     for schema in schemas.values():
         if "enum" in schema:
             schema.setdefault("examples", schema["enum"][:1])
-    for path in made["paths"].values():
-        for operation in path.values():
+    for operations in made["paths"].values():
+        for operation in operations.values():
             for answer in operation["responses"].values():
                 _add_example(answer, schemas)
+    made["components"]["examples"] = problem_examples()
     return made
 
 
 def _add_example(answer: dict[str, Any], schemas: dict[str, Any]) -> None:
     """Show the schema's example at the endpoint too."""
-    for media_type in ("application/json", MEDIA_TYPE):
-        content = answer.get("content", {}).get(media_type)
-        if content is not None and "$ref" in content.get("schema", {}):
-            name = content["schema"]["$ref"].rpartition("/")[2]
-            content["example"] = schemas[name]["examples"][0]
+    content = answer.get("content", {}).get("application/json")
+    if content is not None and "$ref" in content.get("schema", {}):
+        name = content["schema"]["$ref"].rpartition("/")[2]
+        content["example"] = schemas[name]["examples"][0]

@@ -8,45 +8,17 @@ from __future__ import annotations
 
 import http
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from fastapi.responses import Response
-from pydantic import Field
 
-from api.schemas.words import Schema
+from api.schemas.problems import MAX_ERRORS, MAX_SHOWN, MEDIA_TYPE, FieldError, Problem
 from ledger.protocol.errors import CmflError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from starlette.requests import Request
-
-MEDIA_TYPE = "application/problem+json"
-MAX_SHOWN = 300
-MAX_ERRORS = 20
-
-
-class FieldError(Schema):
-    """One value of the request that was refused."""
-
-    place: Annotated[str, Field(max_length=20, examples=["query"])]
-    name: Annotated[str, Field(max_length=100, examples=["limit"])]
-    detail: Annotated[
-        str, Field(max_length=MAX_SHOWN, examples=["Input should be less than or equal to 100"])
-    ]
-
-
-class Problem(Schema):
-    """An error (RFC 9457)."""
-
-    type: Annotated[str, Field(examples=["urn:cmfl:problem:request-invalid"])]
-    title: Annotated[str, Field(examples=["The request is not valid"])]
-    status: Annotated[int, Field(ge=400, le=599, examples=[422])]
-    detail: Annotated[str, Field(examples=["query limit: Input should be at most 100"])]
-    instance: Annotated[str, Field(examples=["/v1/chains"])]
-    errors: Annotated[tuple[FieldError, ...] | None, Field(description="of an invalid request")] = (
-        None
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +36,22 @@ CURSOR_INVALID = Kind("cursor-invalid", 400, "The cursor is not one of this quer
 DEPLOYMENT_NOT_FOUND = Kind("deployment-not-found", 404, "There is no such deployment")
 ROUND_NOT_FOUND = Kind("round-not-found", 404, "The round has not opened")
 CLIENT_NOT_FOUND = Kind("client-not-found", 404, "There is no such client")
+INDEX_NEEDED = Kind("index-needed", 501, "This takes an index")
 VOTES_NOT_FOUND = Kind("votes-not-found", 404, "The signatures are not in the ledger's call data")
 FORMAT_NOT_SERVED = Kind("format-not-served", 406, "This format is not written here")
 BLOB_NOT_FOUND = Kind("blob-not-found", 404, "There is no such blob")
 BLOB_DAMAGED = Kind("blob-damaged", 503, "The blob cannot be given")
 STREAMS_EXHAUSTED = Kind("streams-exhausted", 503, "There are too many streams")
 BUSY = Kind("busy", 503, "Somebody else is being served")
+VERIFICATION_NOT_FOUND = Kind("verification-not-found", 404, "There is no such verification")
+REPORT_NOT_FOUND = Kind("report-not-found", 404, "There is no such report")
+VERIFICATION_REFUSED = Kind("verification-refused", 403, "Who asks may not begin verifications")
+VERIFICATION_RUNNING = Kind("verification-running", 409, "The deployment is being verified")
+VERIFICATION_OVER = Kind("verification-over", 409, "The verification is over")
+EARLIER_REPORT_REFUSED = Kind("earlier-report-refused", 409, "The earlier one is none to build on")
+QUEUE_FULL = Kind("queue-full", 503, "Too many verifications wait")
+REPORTS_UNAVAILABLE = Kind("reports-unavailable", 503, "Reports cannot be kept or read")
+BODY_TOO_LARGE = Kind("body-too-large", 413, "The request's body is too large")
 TOKEN_NEEDED = Kind("token-needed", 401, "A token is needed")
 RATE_EXCEEDED = Kind("rate-exceeded", 429, "Too many requests")
 CHAIN_UNREACHABLE = Kind("chain-unreachable", 503, "The chain cannot be read")

@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Depends, Path, Query, Request
 from fastapi.routing import APIRoute
 from pydantic import BeforeValidator
 
-from api.http.problems import MEDIA_TYPE, REQUEST_INVALID, FieldError, ProblemError
+from api.http.problems import REQUEST_INVALID, ProblemError
 from api.reading import NowRead, Reading
+from api.schemas.problems import FieldError
 from ledger.history.cursors import MAX_CURSOR
 from ledger.history.pages import Span
 from ledger.history.paths import CHAIN_NAME
@@ -204,27 +205,3 @@ def _known(dependant: Dependant) -> set[str]:
     """Return the query parameters of an endpoint and of what it depends on."""
     own = {field.alias for field in dependant.query_params}
     return own.union(*(_known(inner) for inner in dependant.dependencies))
-
-
-def declared(**problems: str) -> dict[int | str, dict[str, Any]]:
-    """Return OpenAPI's declaration of the problems that an endpoint answers with.
-
-    Args:
-        problems: description by status, as `_404="..."`.
-    """
-    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    return {
-        cast("int | str", int(status.removeprefix("_"))): {
-            "description": description,
-            "content": content,
-        }
-        for status, description in problems.items()
-    }
-
-
-NOT_SERVED = "what the chain must hold is not served: a node hides or alters it"
-UNAVAILABLE = "the chain is unreachable, damaged or being reorganised"
-INVALID = "a value is malformed or out of range, or a parameter unknown"
-NOT_MODIFIED: dict[int | str, dict[str, Any]] = {
-    304: {"description": "what If-None-Match names is still right"}
-}

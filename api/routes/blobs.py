@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import APIRouter, Depends, Path, Request, Response
 from fastapi.responses import StreamingResponse
 
+from api.http.declared import ASKED, declared
 from api.http.encoded import IMMUTABLE, is_known
 from api.http.problems import BLOB_DAMAGED, BLOB_NOT_FOUND, ProblemError
-from api.http.routing import INVALID, NOT_MODIFIED, declared, refuse_unknown
+from api.http.routing import refuse_unknown
 from api.reading import histories_of
 from ledger.protocol.errors import BlobError, BlobMissingError
 from ledger.protocol.types import Digest
@@ -41,21 +42,21 @@ Prefix = Annotated[
         examples=["5c"],
     ),
 ]
-_ANSWERS = (
-    NOT_MODIFIED
-    | declared(_404="there is no such blob here", _422=INVALID, _503="the blob is damaged here")
-    | {
-        200: {
-            "description": "the blob's bytes",
-            "content": {
-                "application/octet-stream": {"schema": {"type": "string", "format": "binary"}}
-            },
-        }
+_ANSWERS = declared(*ASKED, BLOB_NOT_FOUND, BLOB_DAMAGED) | {
+    200: {
+        "description": "the blob's bytes",
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
     }
+}
+
+
+@router.get(
+    "/{digest}",
+    summary="A blob",
+    operation_id="read_blob",
+    responses=_ANSWERS,
+    response_class=StreamingResponse,
 )
-
-
-@router.get("/{digest}", summary="A blob", responses=_ANSWERS, response_class=StreamingResponse)
 def blob(request: Request, digest: Sha256) -> Response:
     """Give a blob's bytes: a payload, a model, a score vector, a record, a configuration.
 
@@ -68,6 +69,7 @@ def blob(request: Request, digest: Sha256) -> Response:
 @router.get(
     "/{prefix}/{digest}",
     summary="A blob, as in a folder of blobs",
+    operation_id="read_blob_in_folder",
     responses=_ANSWERS,
     response_class=StreamingResponse,
 )

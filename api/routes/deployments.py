@@ -5,14 +5,10 @@ from __future__ import annotations
 from fastapi import APIRouter, Depends, Request, Response
 
 from api.http.caching import respond
+from api.http.declared import OF_DEPLOYMENT, OF_DEPLOYMENTS, declared
 from api.http.routing import (
-    INVALID,
-    NOT_MODIFIED,
-    NOT_SERVED,
-    UNAVAILABLE,
     Address,
     Now,
-    declared,
     refuse_unknown,
 )
 from api.schemas.deployments import DeploymentAnswer, DeploymentsAnswer
@@ -28,9 +24,9 @@ router = APIRouter(
 @router.get(
     "",
     summary="All deployments",
+    operation_id="list_deployments",
     response_model=DeploymentsAnswer,
-    responses=NOT_MODIFIED
-    | declared(_404="another chain is served", _422=INVALID, _502=NOT_SERVED, _503=UNAVAILABLE),
+    responses=declared(*OF_DEPLOYMENTS),
 )
 def deployments(request: Request, reading: Now) -> Response:
     """List every deployment whose manifest agrees with the chain, by its run's name."""
@@ -41,11 +37,9 @@ def deployments(request: Request, reading: Now) -> Response:
 @router.get(
     "/{address}",
     summary="One deployment",
+    operation_id="read_deployment",
     response_model=DeploymentAnswer,
-    responses=NOT_MODIFIED
-    | declared(
-        _404="no such deployment is served", _422=INVALID, _502=NOT_SERVED, _503=UNAVAILABLE
-    ),
+    responses=declared(*OF_DEPLOYMENT),
 )
 def deployment(request: Request, reading: Now, address: Address) -> Response:
     """Tell what a deployment has fixed and where its contract stands.

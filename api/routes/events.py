@@ -11,14 +11,11 @@ from fastapi import APIRouter, Depends, Header, Request
 from pydantic_core import to_json
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
+from api.http.declared import OF_DEPLOYMENT, declared
 from api.http.problems import STREAMS_EXHAUSTED, ProblemError
 from api.http.routing import (
-    INVALID,
-    NOT_SERVED,
-    UNAVAILABLE,
     Address,
     Now,
-    declared,
     refuse_unknown,
 )
 from api.reading import Reading, histories_of
@@ -51,11 +48,16 @@ LastEventId = Annotated[
 
 
 class Streams:
-    """How many streams are open at once."""
+    """How many streams are open at once.
+
+    Attributes:
+        are_ending: the service ends, and no stream goes on.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._open = 0
+        self.are_ending = False
 
     @contextmanager
     def one_more(self) -> Iterator[None]:
@@ -79,10 +81,9 @@ class Streams:
 @router.get(
     "",
     summary="What happens, as it happens",
+    operation_id="follow_rounds",
     response_class=EventSourceResponse,
-    responses=declared(
-        _404="no such deployment is served", _422=INVALID, _502=NOT_SERVED, _503=UNAVAILABLE
-    )
+    responses=declared(*OF_DEPLOYMENT, STREAMS_EXHAUSTED, tagged=False)
     | {
         200: {
             "description": "events `round_opened` and `round_ended` with a round's line, "
@@ -110,7 +111,7 @@ async def events(
 
     async def told() -> AsyncIterator[ServerSentEvent]:
         with streams.one_more():
-            while True:
+            while not streams.are_ending:
                 for event in await anyio.to_thread.run_sync(_look, histories, address, follower):
                     yield ServerSentEvent(
                         data=to_json(event.facts).decode(),

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from fastapi import APIRouter, Depends, Request, Response
 
 from api.http.caching import respond
+from api.http.declared import OF_PAGE, declared
+from api.http.problems import CLIENT_NOT_FOUND
 from api.http.routing import (
-    INVALID,
-    NOT_MODIFIED,
-    NOT_SERVED,
-    UNAVAILABLE,
     Address,
     ClientFilter,
     Now,
     OrderQuery,
     Paged,
-    declared,
     refuse_unknown,
 )
 from api.reading import require_client
 from api.schemas.evidence import EvidenceAnswer
 from ledger.history.facts.evidence import evidence_facts
-from ledger.history.pages import Walk, read_page
+from ledger.history.pages import Walk
 from ledger.history.status import Order
 from ledger.protocol.types import ClientId
+
+if TYPE_CHECKING:
+    from ledger.history.facts.words import Facts
+    from ledger.history.source import HistorySource
 
 router = APIRouter(
     prefix="/v1/chains/{chain}/deployments/{address}/evidence",
@@ -35,15 +38,9 @@ router = APIRouter(
 @router.get(
     "",
     summary="What is held against clients",
+    operation_id="list_evidence",
     response_model=EvidenceAnswer,
-    responses=NOT_MODIFIED
-    | declared(
-        _400="the cursor is cut, altered or another query's",
-        _404="no such deployment is served, or the client is not registered",
-        _422=INVALID,
-        _502=NOT_SERVED,
-        _503=UNAVAILABLE,
-    ),
+    responses=declared(*OF_PAGE, CLIENT_NOT_FOUND),
 )
 def evidence(
     request: Request,
@@ -63,7 +60,11 @@ def evidence(
     served = reading.deployment(address)
     if client is not None:
         require_client(client, served.fixed.clients)
-    history = reading.now.history(served)
-    found = read_page(history, Walk("evidence", order), page.limit, page.cursor)
     against = None if client is None else ClientId(client)
-    return respond(request, reading, evidence_facts(history, found, against))
+    walk = Walk("evidence", order)
+
+    def read(history: HistorySource) -> Facts:
+        found = history.page(walk, page.limit, page.cursor)
+        return evidence_facts(history, found, against)
+
+    return respond(request, reading, reading.now.listed(served, read))

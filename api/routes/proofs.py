@@ -10,18 +10,20 @@ from fastapi.responses import StreamingResponse
 from pydantic_core import to_json
 
 from api.http.caching import response_of
+from api.http.declared import OF_ROUND, declared
 from api.http.encoded import Encoded
-from api.http.problems import BLOB_NOT_FOUND, BUSY, ROUND_NOT_FOUND, ProblemError
+from api.http.problems import (
+    BLOB_NOT_FOUND,
+    BUSY,
+    CLIENT_NOT_FOUND,
+    ROUND_NOT_FOUND,
+    ProblemError,
+)
 from api.http.routing import (
-    INVALID,
-    NOT_MODIFIED,
-    NOT_SERVED,
-    UNAVAILABLE,
     Address,
     ClientIndex,
     Now,
     RoundIndex,
-    declared,
     refuse_unknown,
 )
 from api.reading import require_client, require_round
@@ -43,12 +45,6 @@ router = APIRouter(
     dependencies=[Depends(refuse_unknown)],
 )
 _one_at_a_time = threading.Lock()
-_PROBLEMS = declared(
-    _404="no such deployment, round or client, or a blob that the bundle needs is not here",
-    _422=INVALID,
-    _502=NOT_SERVED,
-    _503=UNAVAILABLE,
-)
 
 Whole = Annotated[
     bool,
@@ -62,8 +58,8 @@ Whole = Annotated[
 @router.get(
     "/proof/{client}",
     summary="What became of a client, as a proof",
-    responses=NOT_MODIFIED
-    | _PROBLEMS
+    operation_id="read_proof",
+    responses=declared(*OF_ROUND, CLIENT_NOT_FOUND)
     | {
         200: {
             "description": "a document `cmfl-client-proof`, for `cmfl verify client --proof FILE`",
@@ -97,8 +93,9 @@ def proof(
 @router.get(
     "/bundle",
     summary="A whole round as one file",
+    operation_id="read_bundle",
     response_class=StreamingResponse,
-    responses=_PROBLEMS
+    responses=declared(*OF_ROUND, BLOB_NOT_FOUND, BUSY, tagged=False)
     | {
         200: {
             "description": "a tar file, for `cmfl verify bundle FILE`",

@@ -9,14 +9,16 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BeforeValidator
 
 from api.http.caching import respond
-from api.http.export import PAGE, Format, FormatQuery, exported
-from api.http.problems import VOTES_NOT_FOUND, ProblemError
+from api.http.declared import OF_PAGE, OF_ROUND, declared
+from api.http.export import EXPORTED, PAGE, Format, FormatQuery, exported
+from api.http.problems import (
+    CLIENT_NOT_FOUND,
+    FORMAT_NOT_SERVED,
+    VOTES_NOT_FOUND,
+    ProblemError,
+)
 from api.http.routing import (
-    INVALID,
     MAX_INDEX,
-    NOT_MODIFIED,
-    NOT_SERVED,
-    UNAVAILABLE,
     Address,
     AskedOf,
     Now,
@@ -24,7 +26,6 @@ from api.http.routing import (
     Paged,
     RoundIndex,
     Within,
-    declared,
     refuse_unknown,
     whole_number,
 )
@@ -48,7 +49,7 @@ from ledger.history.facts.tables import ROUNDS
 from ledger.history.facts.updates import updates_facts
 from ledger.history.facts.votes import votes_facts
 from ledger.history.facts.words import Told
-from ledger.history.pages import Walk, read_page
+from ledger.history.pages import Walk
 from ledger.history.status import Order, RoundStatus
 
 if TYPE_CHECKING:
@@ -61,12 +62,7 @@ router = APIRouter(
     tags=["rounds"],
     dependencies=[Depends(refuse_unknown)],
 )
-_PROBLEMS = NOT_MODIFIED | declared(
-    _404="no such deployment is served, or the round has not opened",
-    _422=INVALID,
-    _502=NOT_SERVED,
-    _503=UNAVAILABLE,
-)
+_PROBLEMS = declared(*OF_ROUND)
 
 
 def _walk(
@@ -135,16 +131,9 @@ Viewed = Annotated[View, Depends(_view)]
 @router.get(
     "",
     summary="Rounds, page by page",
+    operation_id="list_rounds",
     response_model=RoundsAnswer,
-    responses=NOT_MODIFIED
-    | declared(
-        _400="the cursor is cut, altered or another query's",
-        _404="no such deployment is served, or the filter's client is not registered",
-        _406="the format is not written here",
-        _422=INVALID,
-        _502=NOT_SERVED,
-        _503=UNAVAILABLE,
-    ),
+    responses=EXPORTED | declared(*OF_PAGE, CLIENT_NOT_FOUND, FORMAT_NOT_SERVED),
 )
 def rounds(
     request: Request,
@@ -164,21 +153,21 @@ def rounds(
     served = reading.deployment(address)
     if walk.client is not None:
         require_client(walk.client, served.fixed.clients)
-    history = reading.now.history(served)
-    if format is not Format.JSON:
-        return exported(
-            reading,
-            ROUNDS,
-            format,
-            lambda cursor: page_facts(history, read_page(history, walk, PAGE, cursor)),
+
+    def read(limit: int, cursor: str | None, *, full: bool) -> Facts:
+        return reading.now.listed(
+            served, lambda told: page_facts(told, told.page(walk, limit, cursor), full=full)
         )
-    found = read_page(history, walk, page.limit, page.cursor)
-    return respond(request, reading, page_facts(history, found, full=full))
+
+    if format is not Format.JSON:
+        return exported(reading, ROUNDS, format, lambda cursor: read(PAGE, cursor, full=False))
+    return respond(request, reading, read(page.limit, page.cursor, full=full))
 
 
 @router.get(
     "/{number}",
     summary="One round",
+    operation_id="read_round",
     response_model=RoundAnswer,
     responses=_PROBLEMS,
 )
@@ -203,6 +192,7 @@ def one_round(
 @router.get(
     "/{number}/explanation",
     summary="One round in plain words",
+    operation_id="explain_round",
     response_model=ExplanationAnswer,
     responses=_PROBLEMS,
 )
@@ -218,6 +208,7 @@ def explanation(request: Request, view: Viewed) -> Response:
 @router.get(
     "/{number}/updates",
     summary="What became of each trainer's update",
+    operation_id="read_updates",
     response_model=UpdatesAnswer,
     responses=_PROBLEMS,
 )
@@ -234,6 +225,7 @@ def updates(request: Request, view: Viewed) -> Response:
 @router.get(
     "/{number}/scores",
     summary="The members' signed score claims",
+    operation_id="read_scores",
     response_model=ScoresAnswer,
     responses=_PROBLEMS,
 )
@@ -255,8 +247,9 @@ def scores(
 @router.get(
     "/{number}/votes",
     summary="Both certificates, with all signatures",
+    operation_id="read_votes",
     response_model=VotesAnswer,
-    responses=_PROBLEMS,
+    responses=declared(*OF_ROUND, VOTES_NOT_FOUND),
 )
 def votes(request: Request, view: Viewed) -> Response:
     """Tell who voted, from the call data of `decide`, and what is said to have gone wrong before.
@@ -270,6 +263,7 @@ def votes(request: Request, view: Viewed) -> Response:
 @router.get(
     "/{number}/committee",
     summary="The committee and the next one",
+    operation_id="read_committee",
     response_model=CommitteeAnswer,
     responses=_PROBLEMS,
 )
@@ -285,6 +279,7 @@ def committee(request: Request, view: Viewed) -> Response:
 @router.get(
     "/{number}/aggregation",
     summary="What was aggregated",
+    operation_id="read_aggregation",
     response_model=AggregationAnswer,
     responses=_PROBLEMS,
 )

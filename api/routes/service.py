@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Depends, Request, Response
 
 from api.http.caching import respond
-from api.http.routing import (
-    INVALID,
-    NOT_MODIFIED,
-    NOT_SERVED,
-    UNAVAILABLE,
-    declared,
-    refuse_unknown,
-)
+from api.http.declared import OF_CHAIN, declared
+from api.http.problems import REQUEST_INVALID
+from api.http.routing import refuse_unknown
 from api.reading import NowRead  # noqa: TC001 - FastAPI reads it
 from api.schemas.service import ChainsAnswer, Health, Ready, StatusAnswer
 from ledger.chain.contract import abi
 from ledger.history.facts.chains import chain_facts, head_facts
 from ledger.history.facts.deployments import standing_facts
+from ledger.index.facts import index_facts, indexed_facts
 from ledger.protocol.encoding import PROTOCOL_VERSION
+
+if TYPE_CHECKING:
+    from ledger.index.beside import IndexBeside
 
 router = APIRouter(tags=["service"], dependencies=[Depends(refuse_unknown)])
 
@@ -28,8 +28,9 @@ router = APIRouter(tags=["service"], dependencies=[Depends(refuse_unknown)])
 @router.get(
     "/health",
     summary="Is the process up",
+    operation_id="check_health",
     response_model=Health,
-    responses=declared(_422=INVALID),
+    responses=declared(REQUEST_INVALID, tagged=False),
 )
 def health() -> Response:
     """Answer whenever the process can; says nothing of the chain."""
@@ -41,8 +42,9 @@ def health() -> Response:
 @router.get(
     "/ready",
     summary="Can the chain be read",
+    operation_id="check_readiness",
     response_model=Ready,
-    responses=declared(_422=INVALID, _502=NOT_SERVED, _503=UNAVAILABLE),
+    responses=declared(*OF_CHAIN, tagged=False),
 )
 def ready(reading: NowRead) -> Response:
     """Answer 503 until the chain can be read: the service may start before the first run."""
@@ -53,17 +55,24 @@ def ready(reading: NowRead) -> Response:
 @router.get(
     "/v1/status",
     summary="Chain, deployments and versions",
+    operation_id="read_status",
     response_model=StatusAnswer,
-    responses=NOT_MODIFIED | declared(_422=INVALID, _502=NOT_SERVED, _503=UNAVAILABLE),
+    responses=declared(*OF_CHAIN),
 )
 def status(request: Request, reading: NowRead) -> Response:
     """Tell the chain's head, where each deployment stands, and which manifests are refused."""
     now = reading.now
     served, refused = now.deployments()
+    beside: IndexBeside = request.app.state.index
+    indexed = indexed_facts(beside, now, served)
     facts = {
         "chain": head_facts(now),
-        "deployments": [standing_facts(now, each) for each in served],
+        "deployments": [
+            standing_facts(now, each) | {"index": found}
+            for each, found in zip(served, indexed, strict=True)
+        ],
         "refused": [{"manifest": one.manifest, "reason": one.reason} for one in refused],
+        "index": index_facts(beside, is_kept=request.app.state.settings.keeps_index),
         "versions": {
             "package": package_version(),
             "protocol": PROTOCOL_VERSION,
@@ -76,8 +85,9 @@ def status(request: Request, reading: NowRead) -> Response:
 @router.get(
     "/v1/chains",
     summary="The chains that are served",
+    operation_id="list_chains",
     response_model=ChainsAnswer,
-    responses=NOT_MODIFIED | declared(_422=INVALID, _502=NOT_SERVED, _503=UNAVAILABLE),
+    responses=declared(*OF_CHAIN),
 )
 def chains(request: Request, reading: NowRead) -> Response:
     """List the chains by the names that stand in all paths below them.

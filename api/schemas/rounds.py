@@ -416,9 +416,24 @@ class AggregationAnswer(RoundPart, AggregationBody):
     record: RecordPointer | None
 
 
+class CommitmentEntry(Schema):
+    """A commitment that a round took."""
+
+    client: Client
+    commitment: Annotated[Digest32, Field(description="keccak256(client ‖ payload digest)")]
+    block: Annotated[BlockNumber, Field(description="that holds it")]
+
+
 class RoundParts(Schema):
     """All parts of a round but the score vectors."""
 
+    commitments: Annotated[
+        tuple[CommitmentEntry, ...],
+        Field(
+            description="in the chain's order, also of clients that are not active and after the "
+            "closing block: the base follows from those up to that block, the head from all"
+        ),
+    ]
     updates: tuple[UpdateEntry, ...]
     committee: tuple[CommitteeMember, ...]
     next_committee: tuple[MemberEntry, ...]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -41,6 +41,11 @@ class SeriesAnswer(Answer):
     committee: Annotated[
         tuple[tuple[Client, ...], ...], Field(description="S_c of each round, by places")
     ]
-    claimed: Annotated[
-        Claimed | None, Field(description="null where the run's files are not at hand")
+    claims: Annotated[
+        Literal["read", "absent", "unreadable"],
+        Field(
+            description="whether the run's own files were read; unreadable ones are damaged, "
+            "larger than 32 MiB, or no files"
+        ),
     ]
+    claimed: Annotated[Claimed | None, Field(description="null unless they were read")]

@@ -9,6 +9,7 @@ from pydantic import Field
 from api.schemas.words import (
     Answer,
     BlockNumber,
+    Count,
     Digest32,
     Eip55,
     Links,
@@ -17,7 +18,10 @@ from api.schemas.words import (
     Schema,
     Uint,
     UnixTime,
+    name_of,
+    one_of,
 )
+from ledger.index.codes import Compared
 
 
 class Health(Schema):
@@ -56,6 +60,47 @@ class ChainsAnswer(Answer):
     chains: tuple[Chain, ...]
 
 
+class ComparedWhat(Schema):
+    """What the index's comparison with the contract's own storage came to."""
+
+    code: Annotated[int, one_of(int(code) for code in Compared)]
+    name: Annotated[str, one_of(name_of(code) for code in Compared)]
+
+
+class IndexedDeployment(Schema):
+    """How far a deployment is indexed."""
+
+    block: Annotated[BlockNumber, Field(description="up to which the chain is read")]
+    behind: Annotated[Count, Field(description="blocks that are still to be read; 0 at the head")]
+    rounds: Annotated[Count, Field(description="rounds that have opened by then")]
+    ended: Annotated[Count, Field(description="rounds 1 to here have ended, without a gap")]
+    compared: Annotated[
+        ComparedWhat,
+        Field(description="whether the contract's storage agrees, so that nothing is missing"),
+    ]
+    waiting: Annotated[Count, Field(description="rounds of which a document is missing")]
+    used: Annotated[
+        bool,
+        Field(description="whether lists come from it now; else from the chain", examples=[True]),
+    ]
+
+
+class IndexStatus(Schema):
+    """The index beside the chain."""
+
+    state: Annotated[
+        Literal["none", "read", "left_alone"],
+        Field(
+            description="`left_alone`: it could not be read a moment ago, the service's log says "
+            "why, and lists come from the chain"
+        ),
+    ]
+    kept: Annotated[
+        bool,
+        Field(description="whether this service keeps it at the head itself", examples=[False]),
+    ]
+
+
 class DeploymentStatus(Schema):
     """Where one deployment stands."""
 
@@ -64,6 +109,9 @@ class DeploymentStatus(Schema):
     stage: Literal["open", "registering", "finished"]
     round: Annotated[int, Field(ge=0, description="0 before the first", examples=[2])]
     rounds: RoundNumber
+    index: Annotated[
+        IndexedDeployment | None, Field(description="null where no index holds anything of it")
+    ]
     links: Links
 
 
@@ -91,4 +139,5 @@ class StatusAnswer(Answer):
     chain: ChainHead
     deployments: tuple[DeploymentStatus, ...]
     refused: tuple[RefusedManifest, ...]
+    index: IndexStatus
     versions: Versions

@@ -6,6 +6,7 @@ which every reader parses to the same float64, and beside it its bit pattern as 
 
 from __future__ import annotations
 
+from enum import Enum
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -52,6 +53,8 @@ def _type_example(kind: Any) -> Any:
         return arguments[0]
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         return example_of(kind)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return next(iter(kind)).value
     raise TypeError(f"{kind} has no example")
 
 

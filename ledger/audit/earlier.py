@@ -7,6 +7,7 @@ the report. A report is signed by nobody: who builds on it trusts it, and the ne
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from ledger.protocol.types import Digest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ledger.audit.report import AuditReport
     from ledger.chain.contract.committee_ledger import CommitteeLedger
 
 MAX_REPORT_BYTES = 64_000_000
@@ -113,6 +115,15 @@ class Brought:
 
     head: Digest | None
     earlier: EarlierAudit | None
+
+
+def report_bytes(report: AuditReport) -> bytes:
+    """Return a report as the file that an auditor keeps, and that a later audit builds on.
+
+    Args:
+        report: of an audit.
+    """
+    return (json.dumps(report.as_dict(), indent=1) + "\n").encode()
 
 
 def read_report(data: bytes) -> EarlierAudit:

@@ -1,7 +1,7 @@
 """What an audit found, as plain data: ten steps with their outcomes, and who was caught at what.
 
-Codes and numbers are compared, sentences are made from them when they are read: the CLI prints
-`readable`, the API sends `as_dict`.
+Codes and numbers are compared, sentences are made from them when they are read: `readable` makes
+lines of them for people, `as_dict` data for programs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from ledger.audit.codes import (
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from collections.abc import Set as AbstractSet
 
     from ledger.protocol.ledger_state import StatementKind
     from ledger.protocol.types import ClientId, DropoutReason, Phase, RefusalReason
@@ -61,7 +60,7 @@ class Contradiction:
         """All of it as one sentence."""
         said, so = sentences.recorded_and_true(self.fact, self.subject, self.recorded, self.true)
         who = "" if self.fact in sentences.KEPT else "the record says that "
-        return f"{_whom(self.round, self.clients)}{who}{said}; in truth {so}"
+        return f"{sentences.whom(self.round, self.clients)}{who}{said}; in truth {so}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain data for JSON."""
@@ -98,7 +97,7 @@ class Missing:
     def sentence(self) -> str:
         """All of it as one sentence."""
         what = sentences.missing(self.need, self.subject, self.detail)
-        return f"{_whom(self.round, self.clients)}{what}"
+        return f"{sentences.whom(self.round, self.clients)}{what}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain data for JSON."""
@@ -361,123 +360,3 @@ class AuditReport:
             "finding_counts": dict(self.finding_counts),
             "counts": dict(self.counts),
         }
-
-
-def readable(report: AuditReport) -> list[str]:
-    """Return a report as lines of text, without anything that could be markup.
-
-    Args:
-        report: of an audit.
-
-    Returns:
-        Deployment, steps, findings and the outcome, without trailing newlines.
-    """
-    facts = report.deployment
-    lines = [
-        f"Audit of {facts['address']} on chain {facts['chain_id']}, {report.rounds} rounds",
-        f"configuration {facts['config']}",
-        f"as of block   {facts['head_block']}, {facts['head_block_hash']}",
-        f"head          {facts['head']}",
-        "",
-    ]
-    if report.kept is not None:
-        lines += [report.kept.sentence, ""]
-    if report.built_on is not None:
-        lines += [report.built_on.sentence, ""]
-    for step in report.steps:
-        lines += step_lines(step)
-    lines += _finding_lines(
-        report, "Who was caught at what, or failed to deliver:", set(FindingKind) - REMARKS
-    )
-    lines += _finding_lines(report, "What nobody can tell true or false any more:", REMARKS)
-    if facts["final_head"]:
-        lines += ["", f"To keep: cmfl audit --head {facts['final_head']}"]
-    else:
-        lines += ["", "Nothing to keep: no block that was read is known to be final"]
-    return [*lines, "", _verdict(report)]
-
-
-def _whom(round_number: int | None, clients: tuple[ClientId, ...]) -> str:
-    """Return the round and the clients that a sentence is about."""
-    who = [f"round {round_number}"] if round_number is not None else []
-    if clients:
-        who.append(f"client{'s' * (len(clients) > 1)} {sentences.listed(clients)}")
-    return f"{', '.join(who)}: " if who else ""
-
-
-def step_lines(step: StepReport) -> list[str]:
-    """Return one of the ten steps as lines of text.
-
-    Args:
-        step: as it ended.
-    """
-    lines = [f"{step.number:2d} {step.title:<36} {step.outcome}"]
-    if step.contradiction is not None:
-        lines.append(f"     {step.contradiction.sentence}")
-        if step.contradictions > 1:
-            lines.append(f"     and {step.contradictions - 1} more contradictions")
-    lines += [f"     not checkable: {what.sentence}" for what in step.missing[:5]]
-    if step.missing_count > 5:
-        lines.append(f"     and {step.missing_count - 5} more things that could not be checked")
-    return lines
-
-
-def _finding_lines(report: AuditReport, title: str, kinds: AbstractSet[FindingKind]) -> list[str]:
-    """Return the first findings of some kinds under a title, and how many more there are."""
-    counts = {kind: n for kind in sorted(kinds) if (n := report.finding_counts.get(str(kind), 0))}
-    if not counts:
-        return []
-    found = [finding for finding in report.findings if finding.kind in kinds][:MOST_NAMED]
-    lines = ["", title, *(f"  {finding_line(finding)}" for finding in found)]
-    rest = sum(counts.values()) - len(found)
-    if rest > 0:
-        named = ", ".join(f"{n} {kind}" for kind, n in counts.items())
-        lines.append(f"  ... and {rest} more; in all {named}")
-    return lines
-
-
-def finding_line(finding: Finding) -> str:
-    """Return a finding as one line of text.
-
-    Args:
-        finding: who was caught at what.
-    """
-    evidence = f" ({' '.join(finding.evidence)})"
-    return (
-        f"{_whom(finding.round, finding.clients) or 'the run: '}{finding.kind}"
-        f"{'' if finding.proven else ' (not proven)'}: {finding.sentence}"
-        f"{evidence if finding.evidence else ''}"
-    )
-
-
-def _verdict(report: AuditReport) -> str:
-    if report.outcome is Outcome.PASSED:
-        return _passed(report)
-    failed = _numbers(report, StepOutcome.FAILED)
-    if failed:
-        one = len(failed) == 1
-        steps = f"step {failed[0]} contradicts" if one else f"steps {', '.join(failed)} contradict"
-        return f"FAILED: {steps} the record"
-    lacking = _numbers(report, StepOutcome.NOT_CHECKABLE)
-    if not lacking:
-        remarks = f"{report.remarks} remark{'s' * (report.remarks > 1)}"
-        return f"INCOMPLETE: strictly, {remarks} can be told neither true nor false"
-    one = len(lacking) == 1
-    lack = f"step {lacking[0]} lacks" if one else f"steps {', '.join(lacking)} lack"
-    return f"INCOMPLETE: nothing contradicts, but {lack} what to check by"
-
-
-def _passed(report: AuditReport) -> str:
-    if report.built_on is None:
-        return f"PASSED: all ten steps hold for all {report.rounds} rounds"
-    trusted = report.built_on.rounds
-    if trusted == report.rounds:
-        return "PASSED: nothing has ended since the earlier audit, which this one trusts"
-    return (
-        f"PASSED: all ten steps hold for rounds {trusted + 1} to {report.rounds}, on an earlier "
-        f"audit, which this one trusts"
-    )
-
-
-def _numbers(report: AuditReport, outcome: StepOutcome) -> list[str]:
-    return [str(int(step.number)) for step in report.steps if step.outcome is outcome]

@@ -16,6 +16,8 @@ from ledger.words import DROPOUTS, PHASES, REFUSALS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ledger.protocol.types import ClientId
+
 MOST_CHARACTERS = 300
 """Of a text that others wrote, a sentence holds no more."""
 
@@ -320,7 +322,15 @@ def where(round_number: int, phase: int, view: int) -> str:
         return f" in round {round_number}"
     # Two votes for a phase that does not exist are two votes as well.
     known = {int(one): name for one, name in PHASES.items()}
-    return f" in view {view} of {known.get(phase, f'phase {phase}')} of round {round_number}"
+    return f" in view {view + 1} of {known.get(phase, f'phase {phase}')} of round {round_number}"
+
+
+def whom(round_number: int | None, clients: tuple[ClientId, ...]) -> str:
+    """Return the round and the clients that a sentence is about; empty where it is about none."""
+    who = [f"round {round_number}"] if round_number is not None else []
+    if clients:
+        who.append(f"client{'s' * (len(clients) > 1)} {listed(clients)}")
+    return f"{', '.join(who)}: " if who else ""
 
 
 def listed(values: Sequence[int], most: int = 20) -> str:

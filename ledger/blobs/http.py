@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ledger.blobs.store import MAX_BLOB_BYTES
 from ledger.bounded_http import HttpFailureError, HttpServer
@@ -12,7 +12,11 @@ from ledger.protocol.errors import BlobError, BlobMissingError, BlobUnreachableE
 from ledger.protocol.payload import Payload
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ledger.protocol.types import Digest
+
+T = TypeVar("T")
 
 _ABSENT = {HTTPStatus.NOT_FOUND, HTTPStatus.GONE}
 
@@ -26,14 +30,26 @@ class HttpBlobs:
     Args:
         url: of the folder, http or https.
         timeout_seconds: for one blob, from connecting to the last byte.
+        token: that the server wants to see; None for none.
+        most_failures: after so many blobs in a row without a whole answer the server is asked no
+            more, so that one which stalls holds nobody for as long as there are blobs; None to ask
+            for ever.
 
     Raises:
-        BlobError: the URL is none.
+        BlobError: the URL or the token is none.
     """
 
-    def __init__(self, url: str, timeout_seconds: float = 60.0) -> None:
+    def __init__(
+        self,
+        url: str,
+        timeout_seconds: float = 60.0,
+        token: str | None = None,
+        most_failures: int | None = None,
+    ) -> None:
+        self._most_failures = most_failures
+        self._failures = 0
         try:
-            self._server = HttpServer(url, timeout_seconds)
+            self._server = HttpServer(url, timeout_seconds, token)
         except ValueError as error:
             raise BlobError(f"the blobs' URL: {error}") from None
 
@@ -66,25 +82,40 @@ class HttpBlobs:
         Raises:
             BlobUnreachableError: that cannot be told.
         """
+        status = self._asked(digest, lambda: self._server.head(_path(digest)))
         try:
-            self._verify_status(digest, self._server.head(_path(digest)))
+            self._verify_status(digest, status)
         except BlobMissingError:
             return False
-        except HttpFailureError as error:
-            raise BlobUnreachableError(f"blob {digest.hex()} cannot be read: {error}") from None
         return True
 
     def _verified(self, digest: Digest, limit: int) -> bytes:
-        try:
-            answer = self._server.get(_path(digest), limit)
-        except HttpFailureError as error:
-            raise BlobUnreachableError(f"blob {digest.hex()} cannot be read: {error}") from None
+        answer = self._asked(digest, lambda: self._server.get(_path(digest), limit))
         self._verify_status(digest, answer.status)
         if sha256(answer.body) != digest:
             raise BlobUnreachableError(
                 f"blob {digest.hex()} cannot be read: {self._server.shown_url} gives other bytes"
             )
         return answer.body
+
+    def _asked(self, digest: Digest, ask: Callable[[], T]) -> T:
+        """Return what the server answers, and count how often it did not.
+
+        Raises:
+            BlobUnreachableError: there is no whole answer, or there was none too often.
+        """
+        if self._most_failures is not None and self._failures >= self._most_failures:
+            raise BlobUnreachableError(
+                f"blob {digest.hex()} was not asked for: {self._server.shown_url} gave no whole "
+                f"answer {self._most_failures} times in a row"
+            )
+        try:
+            found = ask()
+        except HttpFailureError as error:
+            self._failures += 1
+            raise BlobUnreachableError(f"blob {digest.hex()} cannot be read: {error}") from None
+        self._failures = 0
+        return found
 
     def _verify_status(self, digest: Digest, status: int) -> None:
         if status in _ABSENT:

@@ -16,10 +16,9 @@ from ledger.chain.contract.deployment import connect
 from ledger.chain.contract.manifest import read_manifest, read_run_manifest
 from ledger.chain.contract.possible import require_possible_sizes
 from ledger.chain.ports import ChainDamagedError, ChainUnreachableError
-from ledger.claims import claimed_rounds
 from ledger.history.recorded import Kept, RecordedHistory
 from ledger.home import RUN_NAME, RunPaths
-from ledger.protocol.errors import CmflError, EncodingError
+from ledger.protocol.errors import CmflError
 from ledger.protocol.ledger_state import Stage
 
 if TYPE_CHECKING:
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from ledger.chain.contract.committee_ledger import CommitteeLedger, Snapshot
     from ledger.chain.contract.manifest import Manifest
     from ledger.chain.ports import ChainReader
-    from ledger.claims import ClaimedRound
     from ledger.history.places import Places
     from ledger.protocol.ledger_state import Deployment
 
@@ -67,15 +65,6 @@ class Served:
         return RecordedHistory(
             self.ledger, self.fixed, blobs, block_number, final_block, self._kept
         )
-
-    def claimed(self) -> list[ClaimedRound] | None:
-        """Return what the run's own files claim of its rounds, None where they are not at hand."""
-        if self.folder is None:
-            return None
-        try:
-            return list(claimed_rounds(self.folder))
-        except (EncodingError, OSError):
-            return None
 
     def state(self, block_number: int, final_block: int) -> Snapshot:
         """Return the contract's storage.

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ledger.blobs.store import FolderBlobs
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.history.chain_source import ChainSource
 from ledger.history.deployments import Deployments
 from ledger.history.paths import ChainPath
+from ledger.history.source import SourceUnusableError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from ledger.blobs.store import BlobReader
     from ledger.chain.contract.committee_ledger import Snapshot
@@ -21,14 +22,18 @@ if TYPE_CHECKING:
     from ledger.history.deployments import Refused, Served
     from ledger.history.places import Places
     from ledger.history.recorded import RecordedHistory
+    from ledger.history.source import HistoryIndex, HistorySource
+
+T = TypeVar("T")
 
 
 class Histories:
     """All that one service reads; safe to share between threads."""
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: Places, index: HistoryIndex | None = None) -> None:
         self._source = ChainSource(places)
         self._deployments = Deployments(places)
+        self._index = index
         self.blobs = FolderBlobs(places.blob_folder)
         self.largest_blob = places.largest_blob_bytes
 
@@ -40,7 +45,8 @@ class Histories:
         """
         chain, opened = self._source.chain()
         block = chain.head()
-        return Now(chain, opened, block, chain.finalized(), self._deployments, self.blobs)
+        final = chain.finalized()
+        return Now(chain, opened, block, final, self._deployments, self.blobs, self._index)
 
     def opened(self) -> OpenedChain | None:
         """Return which chain would be read, at once; None if it is not open yet."""
@@ -86,6 +92,7 @@ class Now:
     final: int
     _deployments: Deployments
     blobs: BlobReader
+    _index: HistoryIndex | None = None
 
     @property
     def path(self) -> ChainPath:
@@ -114,6 +121,23 @@ class Now:
     def history(self, served: Served) -> RecordedHistory:
         """Return the history of a deployment up to this moment."""
         return served.history(self.blobs, self.block.number, self.final)
+
+    def listed(self, served: Served, tell: Callable[[HistorySource], T]) -> T:
+        """Return what is told of a deployment up to this moment, the same whoever tells it.
+
+        Args:
+            served: the deployment.
+            tell: asked of the index where it stands at this block, else of the chain; asked again
+                of the chain where the index fails in the middle.
+        """
+        if self._index is not None:
+            try:
+                with self._index.history(served.ledger, self.blobs, self.block) as history:
+                    if history is not None:
+                        return tell(history)
+            except SourceUnusableError as error:
+                self._index.failed(error)
+        return tell(self.history(served))
 
     @contextmanager
     def still(self, served: Served) -> Iterator[CommitteeLedger]:

@@ -8,6 +8,7 @@ that open or end during a walk neither repeat nor hide one.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from ledger.history.cursors import decode_cursor, encode_cursor
@@ -16,6 +17,8 @@ from ledger.history.participation import Scores, participation_of
 from ledger.history.status import AskedRole, Order
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from ledger.history.round import Round
     from ledger.history.source import HistorySource
     from ledger.history.status import RoundStatus
@@ -101,10 +104,10 @@ class Walk:
         """
         if self.client is not None and self.role in _DRAWING:
             return max(1, min(SCANNED, _DRAWN // clients))
-        return limit if self._is_of_all else SCANNED
+        return limit if self.is_of_all else SCANNED
 
     @property
-    def _is_of_all(self) -> bool:
+    def is_of_all(self) -> bool:
         """Whether every round matches."""
         nobody = self.status is None and self.client is None and not self.view_min
         return nobody and self.blocks.is_whole and self.times.is_whole
@@ -175,8 +178,78 @@ class RoundPage:
     next_cursor: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The rounds that one page looks at, at most.
+
+    Attributes:
+        start: the first of them in the walk's order.
+        end: the last.
+        newest: the newest round that has opened, at least 1.
+        scope: what a cursor is bound to.
+        is_down: whether the walk goes from newer rounds to older ones.
+    """
+
+    start: int
+    end: int
+    newest: int
+    scope: str
+    is_down: bool
+
+    @property
+    def first(self) -> int:
+        """The least number among them."""
+        return min(self.start, self.end)
+
+    @property
+    def last(self) -> int:
+        """The greatest."""
+        return max(self.start, self.end)
+
+    def page(self, found: Sequence[Round], limit: int) -> RoundPage:
+        """Return the page of the rounds that were found in it.
+
+        Args:
+            found: the first that match, in the walk's order, no more than fit.
+            limit: how many fit; nothing behind the last that fits was looked at.
+        """
+        until = found[-1].round if found and len(found) == limit else self.end
+        following = until - 1 if self.is_down else until + 1
+        goes_on = 1 <= following <= self.newest
+        onward = encode_cursor(following, self.scope) if goes_on else None
+        return RoundPage(tuple(found), abs(until - self.start) + 1, onward)
+
+
+EMPTY = RoundPage((), 0, None)
+"""The page of a deployment in which no round has opened."""
+
+
+def window_of(history: HistorySource, walk: Walk, limit: int, cursor: str | None) -> Window | None:
+    """Return which rounds a page looks at; None if none has opened.
+
+    Args:
+        history: of the deployment.
+        walk: which rounds, in which order.
+        limit: how many the page holds at most.
+        cursor: where it begins; None for the beginning.
+
+    Raises:
+        CursorError: the cursor is not one of this walk's.
+    """
+    newest, is_down = history.newest(), walk.order is Order.NEWEST
+    scope = walk.scope(history)
+    start = newest if is_down else 1
+    if cursor is not None:
+        start = decode_cursor(cursor, scope, newest, first=1)
+    if newest == 0:
+        return None
+    width = walk.width(limit, history.fixed.clients)
+    end = max(1, start - width + 1) if is_down else min(newest, start + width - 1)
+    return Window(start, end, newest, scope, is_down)
+
+
 def read_page(history: HistorySource, walk: Walk, limit: int, cursor: str | None) -> RoundPage:
-    """Return one page of rounds.
+    """Return one page of rounds, each of which is looked at.
 
     Args:
         history: of the deployment.
@@ -188,24 +261,13 @@ def read_page(history: HistorySource, walk: Walk, limit: int, cursor: str | None
         CursorError: the cursor is not one of this walk's.
         ChainError: the rounds cannot be read.
     """
-    newest, down = history.newest(), walk.order is Order.NEWEST
-    start = newest if down else 1
-    if cursor is not None:
-        start = decode_cursor(cursor, walk.scope(history), newest, first=1)
-    if newest == 0:
-        return RoundPage((), 0, None)
-    width = walk.width(limit, history.fixed.clients)
-    end = max(1, start - width + 1) if down else min(newest, start + width - 1)
-    read = history.rounds(min(start, end), max(start, end))
-    found: list[Round] = []
-    scanned = 0
-    for one in reversed(read) if down else read:
-        if len(found) == limit:
-            break
-        scanned += 1
-        if walk.matches(history, one):
-            found.append(one)
-    following = start - scanned if down else start + scanned
-    goes_on = 1 <= following <= newest
-    onward = encode_cursor(following, walk.scope(history)) if goes_on else None
-    return RoundPage(tuple(found), scanned, onward)
+    window = window_of(history, walk, limit, cursor)
+    if window is None:
+        return EMPTY
+    read = history.rounds(window.first, window.last)
+    matching = (one for one in _in_order(read, window) if walk.matches(history, one))
+    return window.page(list(islice(matching, limit)), limit)
+
+
+def _in_order(rounds: list[Round], window: Window) -> Iterable[Round]:
+    return reversed(rounds) if window.is_down else rounds

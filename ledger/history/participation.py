@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING
 from ledger.protocol.types import ClientId, DropoutReason, Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from ledger.history.documents import Documents
     from ledger.history.round import Round
     from ledger.protocol.documents.incidents import Incident
-    from ledger.protocol.documents.record import RefusedScores
+    from ledger.protocol.documents.record import RefusedScores, RoundRecord
     from ledger.protocol.types import Digest
 
 
@@ -110,8 +110,9 @@ def participation_of(one: Round, documents: Documents, client: ClientId) -> Part
         client: its index.
     """
     if client in one.committee:
-        return _member(one, documents, client)
-    return _trainer(one, documents, client) if client in one.trainers else None
+        place = one.committee.index(client)
+        return _Sources.of(one, documents).member(place, client)
+    return _Sources.of(one, documents).trainer(client) if client in one.trainers else None
 
 
 def participations(one: Round, documents: Documents) -> list[Participation]:
@@ -121,85 +122,144 @@ def participations(one: Round, documents: Documents) -> list[Participation]:
         one: the round.
         documents: its documents.
     """
-    trainers = [_trainer(one, documents, client) for client in one.trainers]
-    return trainers + [_member(one, documents, client) for client in one.committee]
+    sources = _Sources.of(one, documents)
+    return sources.trainers() + sources.members()
 
 
-def _trainer(one: Round, documents: Documents, client: ClientId) -> Participation:
-    rank, bits = one.places.get(client, (None, None))
-    dropped = one.decided is not None and rank is None
-    if dropped:
-        outcome = Outcome.DROPPED_OUT
-    elif one.decided is None:
-        outcome = Outcome.UNDECIDED
-    else:
-        accepted = client in one.decided.accepted
-        outcome = Outcome.ACCEPTED if accepted else Outcome.NOT_ACCEPTED
-    committed, commitment, banned = _on_chain(one, client)
-    return Participation(
-        client,
-        Role.TRAINER,
-        committed=committed,
-        commitment=commitment,
-        payload=documents.payloads.get(client),
-        outcome=outcome,
-        rank=rank,
-        distance_bits=bits,
-        dropout=_dropout(documents, client, committed=committed) if dropped else None,
-        banned=banned,
-    )
+def trainers_of(one: Round, documents: Documents) -> list[Participation]:
+    """Return what every trainer did in a round, ascending.
+
+    Args:
+        one: the round.
+        documents: its documents.
+    """
+    return _Sources.of(one, documents).trainers()
 
 
-def _member(one: Round, documents: Documents, client: ClientId) -> Participation:
-    place, decided = one.committee.index(client), one.decided
-    committed, commitment, banned = _on_chain(one, client)
-    scores, refused = _scores(documents, client)
-    phases = tuple(zip(Phase, decided.primaries, decided.signers, strict=True)) if decided else ()
-    primary_of = tuple(phase for phase, primary, _ in phases if primary == client)
-    replied = [phase for phase, _, signers in phases if signers >> place & 1]
-    return Participation(
-        client,
-        Role.MEMBER,
-        place=place,
-        empty_seat=one.registry[client].is_banned_in(one.round),
-        committed=committed,
-        commitment=commitment,
-        payload=documents.payloads.get(client),
-        dropout=_dropout(documents, client, committed=committed) if decided else None,
-        scores=scores,
-        refused=refused,
-        voted=tuple(phase for phase in Phase if phase in replied or phase in primary_of),
-        primary_of=primary_of,
-        incidents=tuple(i for i in documents.told_incidents if i.member == client),
-        banned=banned,
-    )
+def members_of(one: Round, documents: Documents) -> list[Participation]:
+    """Return what every member did in a round, by places.
+
+    Args:
+        one: the round.
+        documents: its documents.
+    """
+    return _Sources.of(one, documents).members()
 
 
-def _on_chain(one: Round, client: ClientId) -> tuple[bool | None, Digest | None, bool]:
-    if one.course is None:
-        return None, None, False
-    return client in one.counted, one.commitments.get(client), client in one.banned
+@dataclass(frozen=True, slots=True)
+class _Sources:
+    """What chain and documents tell of a round, by client."""
+
+    one: Round
+    committed: frozenset[ClientId] | None
+    commitments: Mapping[ClientId, Digest]
+    banned: frozenset[ClientId]
+    accepted: frozenset[ClientId]
+    phases: tuple[tuple[Phase, ClientId, int], ...]
+    record: RoundRecord | None
+    payloads: Mapping[ClientId, Digest]
+    dropouts: Mapping[ClientId, DropoutReason]
+    scored: frozenset[ClientId]
+    refused: tuple[RefusedScores, ...]
+    incidents: tuple[Incident, ...]
+
+    @staticmethod
+    def of(one: Round, documents: Documents) -> _Sources:
+        """Return them; a round without its course tells nothing of commitments and bans."""
+        decided, record, is_read = one.decided, documents.record, one.course is not None
+        phases = zip(_PHASES, decided.primaries, decided.signers, strict=True) if decided else ()
+        scores = () if record is None else record.scores
+        return _Sources(
+            one=one,
+            committed=one.counted if is_read else None,
+            commitments=one.commitments if is_read else {},
+            banned=frozenset(one.banned if is_read else ()),
+            accepted=frozenset(decided.accepted if decided else ()),
+            phases=tuple(phases),
+            record=record,
+            payloads=documents.payloads,
+            dropouts={} if record is None else {d.client: d.reason for d in record.dropouts},
+            scored=frozenset(signed.scores.member for signed in scores),
+            refused=() if record is None else record.refused,
+            incidents=documents.told_incidents,
+        )
+
+    def trainers(self) -> list[Participation]:
+        """Return what every trainer did, ascending."""
+        return [self.trainer(client) for client in self.one.trainers]
+
+    def members(self) -> list[Participation]:
+        """Return what every member did, by places."""
+        return [self.member(place, client) for place, client in enumerate(self.one.committee)]
+
+    def trainer(self, client: ClientId) -> Participation:
+        """Return what a trainer did."""
+        rank, bits = self.one.places.get(client, (None, None))
+        committed = self._has_committed(client)
+        outcome = self._outcome(client, rank)
+        is_out = outcome is Outcome.DROPPED_OUT
+        return Participation(
+            client,
+            Role.TRAINER,
+            committed=committed,
+            commitment=self.commitments.get(client),
+            payload=self.payloads.get(client),
+            outcome=outcome,
+            rank=rank,
+            distance_bits=bits,
+            dropout=self._dropout(client, committed=committed) if is_out else None,
+            banned=client in self.banned,
+        )
+
+    def member(self, place: int, client: ClientId) -> Participation:
+        """Return what a member did."""
+        committed = self._has_committed(client)
+        scores, refused = self._scores(client)
+        primary_of = tuple(phase for phase, primary, _ in self.phases if primary == client)
+        replied = [phase for phase, _, signers in self.phases if signers >> place & 1]
+        return Participation(
+            client,
+            Role.MEMBER,
+            place=place,
+            empty_seat=self.one.registry[client].is_banned_in(self.one.round),
+            committed=committed,
+            commitment=self.commitments.get(client),
+            payload=self.payloads.get(client),
+            dropout=self._dropout(client, committed=committed) if self.one.decided else None,
+            scores=scores,
+            refused=refused,
+            voted=tuple(phase for phase in _PHASES if phase in replied or phase in primary_of),
+            primary_of=primary_of,
+            incidents=tuple(i for i in self.incidents if i.member == client),
+            banned=client in self.banned,
+        )
+
+    def _has_committed(self, client: ClientId) -> bool | None:
+        return None if self.committed is None else client in self.committed
+
+    def _outcome(self, client: ClientId, rank: int | None) -> Outcome:
+        if self.one.decided is None:
+            return Outcome.UNDECIDED
+        if rank is None:
+            return Outcome.DROPPED_OUT
+        return Outcome.ACCEPTED if client in self.accepted else Outcome.NOT_ACCEPTED
+
+    def _dropout(self, client: ClientId, *, committed: bool | None) -> DropoutReason | None:
+        """Return why a client has no usable update: by the record, or for want of a word."""
+        if self.record is not None:
+            return self.dropouts.get(client)
+        return DropoutReason.NO_COMMITMENT if committed is False else None
+
+    def _scores(self, member: ClientId) -> tuple[Scores, tuple[RefusedScores, ...]]:
+        if self.record is None:
+            return Scores.UNKNOWN, ()
+        refused = tuple(one for one in self.refused if one.signed.scores.member == member)
+        if refused:
+            return Scores.REFUSED, refused
+        return (Scores.COUNTED if member in self.scored else Scores.NONE), ()
 
 
-def _dropout(
-    documents: Documents, client: ClientId, *, committed: bool | None
-) -> DropoutReason | None:
-    """Return why a client has no usable update: by the record, or for want of a word in time."""
-    if documents.record is not None:
-        told = [one.reason for one in documents.record.dropouts if one.client == client]
-        return told[0] if told else None
-    return DropoutReason.NO_COMMITMENT if committed is False else None
-
-
-def _scores(documents: Documents, member: ClientId) -> tuple[Scores, tuple[RefusedScores, ...]]:
-    record = documents.record
-    if record is None:
-        return Scores.UNKNOWN, ()
-    refused = tuple(one for one in record.refused if one.signed.scores.member == member)
-    if refused:
-        return Scores.REFUSED, refused
-    counted = any(signed.scores.member == member for signed in record.scores)
-    return (Scores.COUNTED if counted else Scores.NONE), ()
+_PHASES = tuple(Phase)
 
 
 @dataclass(slots=True)

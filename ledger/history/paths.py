@@ -52,7 +52,7 @@ class DeploymentPath:
 
     def links(self) -> dict[str, str]:
         """Return the paths of what belongs to it, by name."""
-        parts = ("rounds", "clients", "evidence", "series", "events")
+        parts = ("rounds", "clients", "evidence", "series", "events", "verifications")
         return {"self": str(self)} | {part: f"{self}/{part}" for part in parts}
 
     def round_links(self, number: int) -> dict[str, str]:

@@ -8,24 +8,40 @@ from typing import TYPE_CHECKING
 
 from ledger.chain.contract.calls import DecideCall, ReportCall
 from ledger.chain.ports import NotServedError
+from ledger.history.digests import (
+    KnownDigests,
+    digests_of_deployment,
+    digests_of_events,
+    digests_of_round,
+    in_order,
+)
 from ledger.history.documents import Documents, read_documents
 from ledger.history.folding import Past
-from ledger.history.participation import Tally, lacks_record
+from ledger.history.pages import read_page
+from ledger.history.participation import Tally, lacks_record, participation_of
 from ledger.history.paths import ChainPath, DeploymentPath
+from ledger.history.source import TooLongError
 from ledger.protocol.inputs import registry_with_bans
+from ledger.protocol.ledger_state import ClientsRegistered, LedgerOpened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ledger.blobs.store import BlobReader
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.chain.contract.events import Recorded
+    from ledger.history.digests import Entry, Occurrence
+    from ledger.history.pages import RoundPage, Walk
+    from ledger.history.participation import Participation
     from ledger.history.round import Round
     from ledger.protocol.ledger_state import Deployment, EquivocationReport
-    from ledger.protocol.types import RegisteredClient
+    from ledger.protocol.types import ClientId, Digest, RegisteredClient
 
 TALLIED_AT_ONCE = 200
 """Rounds that are read at once while clients' counts are made."""
+
+MOST_LOOKED_THROUGH = 256
+"""Rounds that are read through for a digest; a longer history takes an index."""
 
 
 @dataclass(slots=True)
@@ -37,12 +53,14 @@ class Kept:
         tally: the counts over the first rounds, those that have ended in final blocks.
         counted: how many these are.
         without_record: those among them that `tally` leaves out: their record may come back.
+        digests: of the first rounds of which nothing is missing.
     """
 
     registry: tuple[RegisteredClient, ...] = ()
     tally: Tally | None = None
     counted: int = 0
     without_record: list[int] = field(default_factory=list)
+    digests: KnownDigests = field(default_factory=KnownDigests, repr=False)
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
 
@@ -96,6 +114,73 @@ class RecordedHistory:
     def rounds(self, first: int, last: int) -> list[Round]:
         """Return the rounds of a range by their openings and ends, ascending."""
         return self._past.some(first, last)
+
+    def some(self, numbers: Iterable[int]) -> list[Round]:
+        """Return some rounds by their openings and ends, ascending."""
+        return [one for number in numbers for one in self.rounds(number, number)]
+
+    def page(self, walk: Walk, limit: int, cursor: str | None) -> RoundPage:
+        """Return one page of rounds."""
+        return read_page(self, walk, limit, cursor)
+
+    def parts(self, client: ClientId, rounds: Sequence[Round]) -> list[Participation]:
+        """Return what a client was and did in some rounds, in their order.
+
+        Raises:
+            ValueError: it took no part in one of them.
+        """
+        found = []
+        for line in rounds:
+            one = self.round(line.round) or line
+            part = participation_of(one, self.documents(one), client)
+            if part is None:
+                raise ValueError(f"client {client} took no part in round {line.round}")
+            found.append(part)
+        return found
+
+    def occurrences(self, digest: Digest, first: int, limit: int) -> list[Occurrence]:
+        """Return where a digest stands, by reading all rounds through.
+
+        Raises:
+            TooLongError: there are too many for that.
+        """
+        newest, known = self.newest(), self.kept.digests
+        if newest > MOST_LOOKED_THROUGH:
+            raise TooLongError(
+                f"{newest} rounds are too many to look a digest up without an index: "
+                f"{MOST_LOOKED_THROUGH} are read through at most; cmfl index build makes one"
+            )
+        with known.lock:
+            entries = {entry for entry in self._unfinished(newest) if entry[0] == digest}
+            entries |= known.entries.get(digest, set())
+        return in_order(entries)[first : first + limit]
+
+    def _unfinished(self, newest: int) -> Iterator[Entry]:
+        """Yield the digests that may change still; what cannot is added to what is known."""
+        known = self.kept.digests
+        yield from self._digests_of_registration()
+        for number in range(known.rounds + 1, newest + 1):
+            one = self.round(number)
+            assert one is not None, "it has opened"
+            documents = self.documents(one)
+            events = self.ledger.round_events(number, self.to_block)
+            entries = list(digests_of_round(one, documents, events))
+            is_final = one.ended is not None and one.ended.block_number <= self.final
+            is_whole = documents.has_incidents and not lacks_record(one, documents)
+            if is_final and is_whole and number == known.rounds + 1:
+                known.add(entries)
+            else:
+                yield from entries
+
+    def _digests_of_registration(self) -> Iterator[Entry]:
+        opening = self.ledger.opening(1, self.to_block)
+        until = self.to_block if opening is None else opening.opened_block
+        events = self.ledger.events(self.ledger.from_block, until)
+        kinds = (ClientsRegistered, LedgerOpened)
+        registered = [one for one in events if isinstance(one.event, kinds)]
+        if registered:
+            yield from digests_of_deployment(self.fixed)
+        yield from digests_of_events(registered, 0)
 
     def documents(self, one: Round) -> Documents:
         """Return the documents that a round's decision names."""

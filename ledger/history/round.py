@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from ledger.history.status import RoundStatus
-from ledger.protocol.closing import closing_of
+from ledger.protocol.closing import closing_block
 from ledger.protocol.encoding import word_client
 from ledger.protocol.inputs import Participants, Sizes, participants_of
 from ledger.protocol.ledger_state import ClientBanned, RoundAbandoned, RoundDecided
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from ledger.chain.contract.events import Recorded
     from ledger.protocol.closing import MinedCommitment
     from ledger.protocol.types import ClientId, Digest, RegisteredClient
-
-_ANY_BLOCK = 2**63
-"""After every closing block: a window that is still open is told by what it has taken so far."""
 
 
 class RoundSizes(Sizes, Protocol):
@@ -134,23 +131,24 @@ class Round:
         """The bans that were recorded in the round's course."""
         return self._read.bans
 
+    @property
+    def mined(self) -> tuple[MinedCommitment, ...]:
+        """The commitments that it took, in the chain's order."""
+        return self._read.commitments
+
     @cached_property
     def commitments(self) -> dict[ClientId, Digest]:
         """Each client's commitment on the chain, also where it has no effect."""
-        return {mined.client: mined.commitment for mined in self._read.commitments}
+        return {mined.client: mined.commitment for mined in self.mined}
 
     @cached_property
     def counted(self) -> frozenset[ClientId]:
         """The active clients whose commitment counts: it came by the closing block."""
-        closing = closing_of(
-            self.opening.opened_block,
-            self.sizes.commit_blocks,
-            self.participants.expected,
-            _ANY_BLOCK,
-            self._read.commitments,
-        )
-        came = closing.commitments if closing is not None else {}
-        return self.participants.expected.intersection(came)
+        expected = self.participants.expected
+        # A window that is still open is told by what it has taken so far.
+        window = self.opening.opened_block + self.sizes.commit_blocks
+        last = closing_block(window, expected, self.mined)
+        return expected.intersection(m.client for m in self.mined if m.block <= last)
 
     @cached_property
     def places(self) -> dict[ClientId, tuple[int, int]]:

@@ -4,16 +4,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from ledger.protocol.errors import CmflError
+
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from contextlib import AbstractContextManager
+
     from ledger.blobs.store import BlobReader
     from ledger.chain.contract.calls import DecideCall
+    from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.chain.contract.events import Recorded
+    from ledger.chain.ports import Block
+    from ledger.history.digests import Occurrence
     from ledger.history.documents import Documents
-    from ledger.history.participation import Tally
+    from ledger.history.pages import RoundPage, Walk
+    from ledger.history.participation import Participation, Tally
     from ledger.history.paths import DeploymentPath
     from ledger.history.round import Round
     from ledger.protocol.ledger_state import Deployment, EquivocationReport
-    from ledger.protocol.types import RegisteredClient
+    from ledger.protocol.types import ClientId, Digest, RegisteredClient
+
+
+class SourceUnusableError(CmflError):
+    """What stands beside a chain cannot be read, or contradicts itself: the chain tells then."""
+
+
+class TooLongError(CmflError):
+    """A history is too long for what is asked of it without an index."""
 
 
 class HistorySource(Protocol):
@@ -52,6 +69,48 @@ class HistorySource(Protocol):
             last: its last round, one that has opened.
         """
 
+    def some(self, numbers: Iterable[int]) -> list[Round]:
+        """Return some rounds by their openings and ends, ascending.
+
+        Args:
+            numbers: of rounds that have opened, ascending.
+        """
+
+    def page(self, walk: Walk, limit: int, cursor: str | None) -> RoundPage:
+        """Return one page of rounds, the same whoever gives it.
+
+        Args:
+            walk: which rounds, in which order.
+            limit: how many at most.
+            cursor: where the page begins; None for the beginning.
+
+        Raises:
+            CursorError: the cursor is not one of this walk's.
+        """
+
+    def parts(self, client: ClientId, rounds: Sequence[Round]) -> list[Participation]:
+        """Return what a client was and did in some rounds, in their order.
+
+        Args:
+            client: its index.
+            rounds: those of a page, in each of which it took part.
+
+        Raises:
+            ValueError: it took no part in one of them.
+        """
+
+    def occurrences(self, digest: Digest, first: int, limit: int) -> list[Occurrence]:
+        """Return where a digest stands: the deployment first, then ascending by round.
+
+        Args:
+            digest: any 32 bytes.
+            first: how many places are passed over.
+            limit: how many are told at most.
+
+        Raises:
+            TooLongError: that takes an index.
+        """
+
     def documents(self, one: Round) -> Documents:
         """Return the documents that a round's decision names."""
 
@@ -83,4 +142,32 @@ class HistorySource(Protocol):
         Returns:
             None if the transaction was not sent to the contract, but to an account with code of
             its own that called it: the signatures are then not to be had.
+        """
+
+
+class HistoryIndex(Protocol):
+    """An index of histories that may stand beside a chain; safe to share between threads."""
+
+    def history(
+        self, ledger: CommitteeLedger, blobs: BlobReader, block: Block
+    ) -> AbstractContextManager[HistorySource | None]:
+        """Open the history of a deployment as of one block.
+
+        Args:
+            ledger: the contract, for what only the chain has.
+            blobs: where the documents are.
+            block: as of which; another block of this number is another.
+
+        Returns:
+            The history; None where the index does not stand at this block, or is not used.
+
+        Raises:
+            SourceUnusableError: the index cannot be read; also within the context.
+        """
+
+    def failed(self, error: SourceUnusableError) -> None:
+        """Take note that the index could not be used, so that it is left alone for a while.
+
+        Args:
+            error: why.
         """

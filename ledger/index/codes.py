@@ -27,9 +27,6 @@ ROLES = {code: role for role, code in ROLE.items()}
 OUTCOMES = {code: outcome for outcome, code in OUTCOME.items()}
 SCORES_OF = {code: scores for scores, code in SCORES.items()}
 
-NOBODY = -1
-"""What stands for the client of a digest that is nobody's own."""
-
 
 class Document(IntEnum):
     """How a document that a round's decision may name stands."""
@@ -45,29 +42,3 @@ class Compared(IntEnum):
     NOT_YET = 0
     EQUAL = 1
     DIFFERENT = 2
-
-
-class DigestKind(IntEnum):
-    """What a digest or an address is of."""
-
-    CONFIGURATION = 1
-    REGISTRY = 2
-    INITIAL_MODEL = 3
-    SEED = 4
-    COMMITMENT = 5
-    PAYLOAD = 6
-    SCORE_VECTOR = 7
-    BASE = 8
-    MODEL = 9
-    UPDATES_ROOT = 10
-    SCORES_ROOT = 11
-    REVEAL = 12
-    RECORD = 13
-    INCIDENTS = 14
-    RESULT = 15
-    HEAD = 16
-    BLOCK = 17
-    TRANSACTION = 18
-    CONTRACT = 19
-    CLIENT = 20
-    GENESIS = 21

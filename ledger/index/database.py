@@ -45,18 +45,22 @@ class Database:
         path: of the SQLite file; None for a server.
     """
 
-    def __init__(self, where: Path | str, *, read_only: bool = True) -> None:
+    def __init__(
+        self, where: Path | str, *, read_only: bool = True, waits_seconds: float = BUSY_SECONDS
+    ) -> None:
         """Prepare to open a database; nothing is opened yet.
 
         Args:
             where: an SQLite file, or the URL of a PostgreSQL database.
             read_only: whether nothing may be written.
+            waits_seconds: how long a question may wait for a lock, or for a free connection.
 
         Raises:
             ConfigurationError: the URL is none of such a database.
             IndexMissingError: there is no such file, and nothing may be written.
         """
         self.read_only = read_only
+        self._waits_seconds = waits_seconds
         self.path = where if isinstance(where, Path) else None
         self._engine = self._of_file(where) if isinstance(where, Path) else self._of_url(where)
 
@@ -112,10 +116,16 @@ class Database:
 
         def connect() -> sqlite3.Connection:
             return sqlite3.connect(
-                uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+                uri,
+                uri=True,
+                timeout=self._waits_seconds,
+                isolation_level=None,
+                check_same_thread=False,
             )
 
-        engine = create_engine("sqlite://", creator=connect, poolclass=QueuePool)
+        engine = create_engine(
+            "sqlite://", creator=connect, poolclass=QueuePool, pool_timeout=self._waits_seconds
+        )
         event.listen(engine, "connect", self._set_up)
         begin = "BEGIN" if self.read_only else "BEGIN IMMEDIATE"
         event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin))
@@ -133,22 +143,27 @@ class Database:
             )
         parsed = parsed.set(drivername="postgresql+psycopg")
         self.shown = parsed.render_as_string(hide_password=True)
-        is_kept = "on" if self.read_only else "off"
+        options = "-c default_transaction_read_only=off"
+        if self.read_only:
+            options = (
+                "-c default_transaction_read_only=on "
+                f"-c lock_timeout={round(1000 * self._waits_seconds)}"
+            )
         try:
             return create_engine(
                 parsed,
                 isolation_level="REPEATABLE READ",
                 pool_pre_ping=True,
-                connect_args={
-                    "connect_timeout": CONNECT_SECONDS,
-                    "options": f"-c default_transaction_read_only={is_kept}",
-                },
+                pool_timeout=self._waits_seconds,
+                connect_args={"connect_timeout": CONNECT_SECONDS, "options": options},
             )
         except (NoSuchModuleError, ArgumentError) as error:
             raise ConfigurationError(f"{self.shown}: {error}") from error
 
     def _set_up(self, connection: sqlite3.Connection, _record: object) -> None:
-        if not self.read_only:
+        if self.read_only:
+            connection.execute("PRAGMA query_only = ON")
+        else:
             connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         connection.execute("PRAGMA trusted_schema = OFF")

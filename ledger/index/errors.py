@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ledger.protocol.errors import CmflError
+from ledger.history.source import SourceUnusableError
 
 
-class IndexStoreError(CmflError):
+class IndexStoreError(SourceUnusableError):
     """The index cannot be used; deleting it loses nothing, for it is built from the chain."""
 
 
@@ -27,6 +27,10 @@ class IndexUnreachableError(IndexStoreError):
 
 class IndexBusyError(IndexStoreError):
     """Another process writes to the index, and did not come to an end in time."""
+
+
+class IndexStaleError(IndexStoreError):
+    """What the index holds was right, and is to be read again."""
 
 
 class NotIndexedError(IndexStoreError):

@@ -9,20 +9,22 @@ from sqlalchemy import bindparam, func, select
 
 from ledger.chain.addresses import checksum
 from ledger.chain.ports import NotServedError
+from ledger.history.digests import Occurrence
 from ledger.history.documents import Documents, read_documents
-from ledger.history.participation import Counts, Tally
+from ledger.history.participation import Counts, Tally, participation_of
 from ledger.history.paths import ChainPath, DeploymentPath
 from ledger.history.recorded import RecordedHistory
-from ledger.index.codes import Document
-from ledger.index.errors import NotIndexedError
+from ledger.index.codes import Compared, Document
+from ledger.index.errors import IndexDamagedError, IndexStaleError, NotIndexedError
 from ledger.index.packing import unpack_fixed
 from ledger.index.parts import part_of
 from ledger.index.reading import events_of, lines_between, lines_of, registry_of
-from ledger.index.rows import COUNTED
-from ledger.index.tables import COUNTS, INCOMPLETE, PARTICIPATION, ROUND
+from ledger.index.rows import COUNTED, standing_of
+from ledger.index.search import search_page
+from ledger.index.tables import CHECKPOINT, COUNTS, DIGEST, INCOMPLETE, PARTICIPATION, ROUND
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from sqlalchemy import Connection, RowMapping
 
@@ -30,11 +32,13 @@ if TYPE_CHECKING:
     from ledger.chain.contract.calls import DecideCall
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.chain.contract.events import Recorded
+    from ledger.chain.ports import Block
+    from ledger.history.pages import RoundPage, Walk
     from ledger.history.participation import Participation
     from ledger.history.round import Round
     from ledger.index.standing import Events
     from ledger.protocol.ledger_state import Deployment, EquivocationReport
-    from ledger.protocol.types import ClientId, RegisteredClient
+    from ledger.protocol.types import ClientId, Digest, RegisteredClient
 
 _COUNTS = (
     select(*(COUNTS.c[name] for name in COUNTED))
@@ -47,15 +51,41 @@ _MISSING = (
     # The first condition is that of the index, word for word.
     .where(ROUND.c.deployment == bindparam("of"), INCOMPLETE, ROUND.c.record == Document.MISSING)
 )
-_PARTS = select(PARTICIPATION).where(
-    PARTICIPATION.c.deployment == bindparam("of"),
-    PARTICIPATION.c.client == bindparam("by"),
-    PARTICIPATION.c.round.in_(bindparam("numbers", expanding=True)),
+_PARTS = (
+    select(PARTICIPATION, ROUND.c.record, ROUND.c.incidents)
+    .join(
+        ROUND,
+        (ROUND.c.deployment == PARTICIPATION.c.deployment)
+        & (ROUND.c.round == PARTICIPATION.c.round),
+    )
+    .where(
+        PARTICIPATION.c.deployment == bindparam("of"),
+        PARTICIPATION.c.client == bindparam("by"),
+        PARTICIPATION.c.round.in_(bindparam("numbers", expanding=True)),
+    )
+)
+_WAITING = (
+    select(ROUND.c.round, ROUND.c.record, ROUND.c.incidents)
+    .where(ROUND.c.deployment == bindparam("of"), INCOMPLETE)
+    .order_by(ROUND.c.round.desc())
+    .limit(bindparam("most"))
+)
+_PLACES = (
+    select(DIGEST.c.kind, DIGEST.c.round, DIGEST.c.client)
+    .where(DIGEST.c.deployment == bindparam("of"), DIGEST.c.digest == bindparam("digest"))
+    .order_by(DIGEST.c.round, DIGEST.c.kind, DIGEST.c.client)
+    .offset(bindparam("first"))
+    .limit(bindparam("most"))
+)
+_HASH = select(CHECKPOINT.c.hash).where(
+    CHECKPOINT.c.deployment == bindparam("of"), CHECKPOINT.c.block == bindparam("number")
 )
 _TIME = select(ROUND.c.ended_time).where(
     ROUND.c.deployment == bindparam("of"), ROUND.c.ended_block == bindparam("number")
 )
 
+MOST_WAITING = 64
+"""Rounds whose missing documents are looked for before counts are told; the newest of them."""
 
 _Registry: TypeAlias = "tuple[tuple[int, ...], tuple[RegisteredClient, ...]]"
 
@@ -130,6 +160,17 @@ class IndexedHistory:
         """The block up to which it tells."""
         return int(self.row["block"])
 
+    def stands_at(self, block: Block) -> bool:
+        """Say whether it tells of this very block, and the contract has not contradicted it.
+
+        Args:
+            block: of the chain; after a fork another block has its number.
+        """
+        if block.number != self.block or self.row["compared"] == Compared.DIFFERENT:
+            return False
+        found = self.connection.execute(_HASH, {"of": self.row["id"], "number": block.number})
+        return found.scalar() == block.hash
+
     def newest(self) -> int:
         """Return the number of the newest round that has opened, 0 before the first."""
         return int(self.row["newest"])
@@ -156,22 +197,48 @@ class IndexedHistory:
         """Return some rounds by their openings and ends, ascending.
 
         Args:
-            numbers: of rounds that have opened.
+            numbers: of rounds that have opened, ascending.
         """
         return self._lines(lines_of(self.connection, self.row["id"], numbers))
 
-    def parts(self, client: ClientId, numbers: Iterable[int]) -> dict[int, Participation]:
-        """Return what a client was and did in some rounds, by their numbers.
+    def page(self, walk: Walk, limit: int, cursor: str | None) -> RoundPage:
+        """Return one page of rounds."""
+        return search_page(self, walk, limit, cursor)
 
-        The documents are those that were there when the rounds were indexed.
+    def parts(self, client: ClientId, rounds: Sequence[Round]) -> list[Participation]:
+        """Return what a client was and did in some rounds, in their order.
 
-        Args:
-            client: its index.
-            numbers: of rounds; those that it took no part in are left out.
+        What was read of a document is told as long as the document is there.
+
+        Raises:
+            ValueError: it took no part in one of them.
         """
-        asked = {"of": self.row["id"], "by": client, "numbers": list(numbers)}
-        rows = self.connection.execute(_PARTS, asked).mappings()
-        return {row["round"]: part_of(row) for row in rows}
+        numbers = [one.round for one in rounds]
+        asked = {"of": self.row["id"], "by": client, "numbers": numbers}
+        rows = {row["round"]: row for row in self.connection.execute(_PARTS, asked).mappings()}
+        found = []
+        for line in rounds:
+            row = rows.get(line.round)
+            part = part_of(row) if row and self._is_as_read(line, row) else None
+            part = part or self._part_now(line.round, client)
+            if part is None:
+                raise ValueError(f"client {client} took no part in round {line.round}")
+            found.append(part)
+        return found
+
+    def occurrences(self, digest: Digest, first: int, limit: int) -> list[Occurrence]:
+        """Return where a digest stands: the deployment first, then ascending by round.
+
+        Raises:
+            IndexDamagedError: it is of no kind that there is.
+        """
+        self._require_no_news()
+        asked = {"of": self.row["id"], "digest": digest, "first": first, "most": limit}
+        rows = self.connection.execute(_PLACES, asked).all()
+        try:
+            return [Occurrence.of(*row) for row in rows]
+        except ValueError as error:
+            raise IndexDamagedError(f"the index holds a digest of no kind: {error}") from error
 
     def documents(self, one: Round) -> Documents:
         """Return the documents that a round's decision names."""
@@ -183,6 +250,7 @@ class IndexedHistory:
 
     def tally(self) -> Tally:
         """Return every client's counts over the rounds that have ended."""
+        self._require_no_news()
         rows = self.connection.execute(_COUNTS, {"of": self.row["id"]})
         found = [Counts(*row) for row in rows]
         # Who is not registered yet has done nothing.
@@ -215,6 +283,36 @@ class IndexedHistory:
     def ban_report(self, recorded: Recorded) -> EquivocationReport | None:
         """Return the two statements that a ban rests on, from the chain."""
         return self._recorded().ban_report(recorded)
+
+    def _is_as_read(self, one: Round, row: RowMapping) -> bool:
+        """Say whether the documents of a round are there, as they were when it was indexed."""
+        decided = one.decided
+        if decided is None:
+            return True
+        if Document.MISSING in {row["record"], row["incidents"]}:
+            return False
+        digests = [decided.record]
+        if row["incidents"] == Document.READ:
+            digests.append(decided.incidents)
+        return all(map(self.blobs.has, digests))
+
+    def _part_now(self, number: int, client: ClientId) -> Participation | None:
+        one = self.round(number)
+        return None if one is None else participation_of(one, self.documents(one), client)
+
+    def _require_no_news(self) -> None:
+        """Refuse counts and digests while a document is there that was missing before.
+
+        Raises:
+            IndexStaleError: one has come, and is not indexed yet.
+        """
+        asked = {"of": self.row["id"], "most": MOST_WAITING}
+        waiting = {row.round: row for row in self.connection.execute(_WAITING, asked)}
+        for one in self.some(waiting) if waiting else ():
+            row = waiting[one.round]
+            documents = self.documents(one)
+            if standing_of(documents, is_decided=True) != (row.record, row.incidents):
+                raise IndexStaleError(f"a document of round {one.round} has come meanwhile")
 
     def _recorded(self) -> RecordedHistory:
         if self._ledger is None:

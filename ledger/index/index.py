@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from sqlalchemy import bindparam, func, select
 
 from ledger.chain.addresses import checksum, to_canonical
+from ledger.history.digests import NOBODY, DigestKind
 from ledger.history.paths import ChainPath, DeploymentPath
-from ledger.index.codes import NOBODY, Compared, DigestKind
-from ledger.index.database import Database
+from ledger.index.codes import Compared
+from ledger.index.database import BUSY_SECONDS, Database
 from ledger.index.digests import Place
 from ledger.index.errors import IndexStoreError, NotIndexedError
 from ledger.index.history import IndexedHistory, Remembered
@@ -101,17 +102,19 @@ class Index:
     A file that is replaced under it is opened anew: it is known by device and inode.
     """
 
-    def __init__(self, where: Path | str) -> None:
+    def __init__(self, where: Path | str, *, waits_seconds: float = BUSY_SECONDS) -> None:
         """Open an index.
 
         Args:
             where: its SQLite file, or the URL of its PostgreSQL database.
+            waits_seconds: how long a question may wait for the database.
 
         Raises:
             IndexStoreError: there is none, or one of another version.
             ConfigurationError: it is no URL of a database.
         """
         self._where = where
+        self._waits_seconds = waits_seconds
         self._lock = threading.Lock()
         self._open()
 
@@ -138,7 +141,7 @@ class Index:
         self._database.close()
 
     def _open(self) -> None:
-        self._database = Database(self._where)
+        self._database = Database(self._where, waits_seconds=self._waits_seconds)
         try:
             require_schema(self._database)
         except IndexStoreError:

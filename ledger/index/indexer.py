@@ -16,9 +16,9 @@ from ledger.chain.addresses import to_canonical
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.contract.possible import require_possible_sizes
 from ledger.chain.ports import NotServedError
+from ledger.history.digests import digests_of_deployment, digests_of_events
 from ledger.index.codes import Compared
 from ledger.index.comparison import LARGEST, compared
-from ledger.index.digests import digests_of_deployment, digests_of_events
 from ledger.index.forks import taken_back_to
 from ledger.index.gathering import Gathered
 from ledger.index.late import LateDocuments

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ledger.history.participation import Counts, Participation
 from ledger.index.codes import OUTCOME, OUTCOMES, ROLE, ROLES, SCORES, SCORES_OF
+from ledger.index.errors import IndexDamagedError
 from ledger.index.packing import pack_plain, unpack_plain
 from ledger.protocol.documents.incidents import Incidents, decode_incidents, encode_incidents
 from ledger.protocol.documents.record import RefusedScores
@@ -69,8 +70,19 @@ def part_of(row: RowMapping) -> Participation:
         row: of the table of participations.
 
     Raises:
-        IndexDamagedError: what is packed in it is nothing that was written.
+        IndexDamagedError: it is nothing that was written.
     """
+    try:
+        return _part(row)
+    except (KeyError, ValueError) as error:
+        raise IndexDamagedError(
+            f"the index holds a part of client {row['client']} in round {row['round']} that is "
+            f"nothing it has written ({type(error).__name__} {error!s:.60}): drop it and build it "
+            "again"
+        ) from error
+
+
+def _part(row: RowMapping) -> Participation:
     refused: tuple[RefusedScores, ...] = ()
     incidents: tuple[Incident, ...] = ()
     if row["told"] is not None:
@@ -107,12 +119,15 @@ def add_counts(found: dict[int, Counts], parts: Iterable[Participation]) -> None
         found.setdefault(part.client, Counts()).add(part)
 
 
-def _bits(phases: Iterable[Phase]) -> int:
-    return sum(1 << (phase - 1) for phase in phases)
+def _bits(phases: tuple[Phase, ...]) -> int:
+    return _BITS[phases]
 
 
 def _phases(bits: int) -> tuple[Phase, ...]:
     return tuple(phase for phase in Phase if bits >> (phase - 1) & 1)
+
+
+_BITS = {_phases(bits): bits for bits in range(1 << len(Phase))}
 
 
 def _from_refused(entry: RefusedScores) -> list[object]:

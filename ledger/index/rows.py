@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
+from ledger.history.digests import digests_of_round
 from ledger.history.documents import read_documents
 from ledger.history.participation import Counts, participations
 from ledger.index.codes import STATUS, Document
-from ledger.index.digests import digests_of_round
 from ledger.index.packing import pack_events, pack_opening
 from ledger.index.parts import add_counts, row_of
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from ledger.blobs.store import BlobReader
     from ledger.chain.contract.events import Recorded
+    from ledger.history.digests import Entry
     from ledger.history.documents import Documents
-    from ledger.index.digests import Entry
     from ledger.index.standing import Events
     from ledger.protocol.ledger_state import Deployment
     from ledger.protocol.types import RegisteredClient

@@ -1,26 +1,25 @@
-"""One page of a walk over rounds, found by the tables' indexes: full while there is more.
+"""One page of a walk over rounds, found by narrow rows: what does not match is not read.
 
-It takes the cursors of `ledger.history.pages` and gives such, and finds the same rounds; it only
-passes over what does not match without looking at it.
+A page looks at the same rounds as `ledger.history.pages.read_page` does, and so has the same
+rounds, the same count and the same cursor: who walks may go from one to the other at any page.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 
-from ledger.history.cursors import decode_cursor, encode_cursor
-from ledger.history.pages import RoundPage
-from ledger.history.participation import Outcome, Role
-from ledger.history.status import AskedRole, Order
-from ledger.index.codes import OUTCOME, ROLE, STATUS
-from ledger.index.tables import LATE_VIEW, PARTICIPATION, REFUSED, ROUND
+from ledger.history.pages import EMPTY, window_of
+from ledger.history.participation import Outcome, Role, Scores
+from ledger.history.status import AskedRole
+from ledger.index.codes import OUTCOME, ROLE, SCORES, STATUS
+from ledger.index.errors import IndexDamagedError
+from ledger.index.tables import PARTICIPATION, ROUND
 
 if TYPE_CHECKING:
-    from sqlalchemy import Select
-
-    from ledger.history.pages import Span, Walk
+    from ledger.history.pages import RoundPage, Span, Walk, Window
+    from ledger.history.round import Round
     from ledger.index.history import IndexedHistory
 
 _OUTCOMES = {
@@ -45,26 +44,33 @@ def search_page(history: IndexedHistory, walk: Walk, limit: int, cursor: str | N
 
     Raises:
         CursorError: the cursor is not one of this walk's.
-        IndexStoreError: the index cannot be read.
+        IndexDamagedError: what the tables found does not match, or is not there.
     """
-    newest, down = history.newest(), walk.order is Order.NEWEST
-    start = newest if down else 1
-    if cursor is not None:
-        start = decode_cursor(cursor, walk.scope(history), newest, first=1)
-    numbers = _numbers(history, walk, start, limit + 1)
-    following = numbers[limit] if len(numbers) > limit else None
-    found = history.some(numbers[:limit])
-    if following is not None:
-        scanned = abs(following - start)
+    window = window_of(history, walk, limit, cursor)
+    if window is None:
+        return EMPTY
+    if walk.is_of_all:
+        found = history.rounds(window.first, window.last)
+    elif walk.role is AskedRole.REFUSED and walk.client is not None:
+        # Whether scores were refused is the record's word, which may have come or gone since.
+        found = [one for one in _lines(history, walk, window) if walk.matches(history, one)]
     else:
-        scanned = start if down else newest - start + 1
-    onward = None if following is None else encode_cursor(following, walk.scope(history))
-    return RoundPage(tuple(reversed(found) if down else found), scanned, onward)
+        found = _lines(history, walk, window, limit)
+        _require_matching(history, walk, found)
+    ordered = found[::-1] if window.is_down else found
+    return window.page(ordered[:limit], limit)
 
 
-def _numbers(history: IndexedHistory, walk: Walk, start: int, limit: int) -> list[int]:
-    """Return the numbers of the first rounds that match, in the walk's order."""
-    down, own = walk.order is Order.NEWEST, history.row["id"]
+def _lines(
+    history: IndexedHistory, walk: Walk, window: Window, limit: int | None = None
+) -> list[Round]:
+    """Return the first rounds of a window that the tables find, ascending."""
+    numbers = _numbers(history, walk, window, limit)
+    return history.some(numbers) if numbers else []
+
+
+def _numbers(history: IndexedHistory, walk: Walk, window: Window, limit: int | None) -> list[int]:
+    own = history.row["id"]
     of_rounds = _of_rounds(walk)
     if walk.client is None:
         column = ROUND.c.round
@@ -79,12 +85,23 @@ def _numbers(history: IndexedHistory, walk: Walk, start: int, limit: int) -> lis
         if of_rounds:
             same = (ROUND.c.deployment == own) & (ROUND.c.round == column)
             chosen = chosen.join(ROUND, same).where(*of_rounds)
-    span = _span(history, walk)
-    if span is not None:
-        chosen = chosen.where(column.between(*span))
-    chosen = chosen.where(column <= start if down else column >= start)
-    chosen = chosen.order_by(column.desc() if down else column).limit(limit)
+    chosen = chosen.where(column.between(window.first, window.last))
+    chosen = chosen.order_by(column.desc() if window.is_down else column).limit(limit)
     return list(history.connection.execute(chosen).scalars())
+
+
+def _require_matching(history: IndexedHistory, walk: Walk, found: list[Round]) -> None:
+    """Accept rounds that match by what the events tell of them, which is kept apart from the rows.
+
+    Raises:
+        IndexDamagedError: one does not.
+    """
+    for one in found:
+        if not walk.matches(history, one):
+            raise IndexDamagedError(
+                f"the index finds round {one.round} by a row that contradicts its events: drop it "
+                "and build it again"
+            )
 
 
 def _of_rounds(walk: Walk) -> list[Any]:
@@ -92,9 +109,9 @@ def _of_rounds(walk: Walk) -> list[Any]:
     if walk.status is not None:
         found.append(ROUND.c.status == STATUS[walk.status])
     if walk.view_min:
-        found += [LATE_VIEW, ROUND.c.view >= walk.view_min]
-    found += _within(ROUND.c.ended_block, walk.blocks) + _within(ROUND.c.ended_time, walk.times)
-    return found
+        found.append(ROUND.c.view >= walk.view_min)
+    found += _within(ROUND.c.ended_block, walk.blocks)
+    return found + _within(ROUND.c.ended_time, walk.times)
 
 
 def _of_role(role: AskedRole) -> list[Any]:
@@ -106,7 +123,7 @@ def _of_role(role: AskedRole) -> list[Any]:
         case AskedRole.TRAINED:
             found.append(columns.role == ROLE[Role.TRAINER])
         case AskedRole.REFUSED:
-            found.append(REFUSED)
+            found.append(columns.scores.in_((SCORES[Scores.REFUSED], SCORES[Scores.UNKNOWN])))
         case AskedRole.SERVED:
             found.append(columns.empty_seat.is_(False))
         case AskedRole.VOTED:
@@ -122,22 +139,4 @@ def _within(column: Any, span: Span) -> list[Any]:
         found.append(column >= span.first)
     if span.last is not None:
         found.append(column <= span.last)
-    return found
-
-
-def _span(history: IndexedHistory, walk: Walk) -> tuple[int, int] | None:
-    """Return the first and the last round that ended within the walk's blocks or times.
-
-    Later rounds end later, so that all that match lie between them; without this, the walk would
-    begin at its own end of the history and go through all that lies before the span.
-    """
-    own, found = ROUND.c.deployment == history.row["id"], None
-    for column, span in ((ROUND.c.ended_block, walk.blocks), (ROUND.c.ended_time, walk.times)):
-        if span.is_whole:
-            continue
-        bounds: Select[Any] = select(func.min(ROUND.c.round), func.max(ROUND.c.round))
-        first, last = history.connection.execute(bounds.where(own, *_within(column, span))).one()
-        if first is None:
-            return 1, 0
-        found = (first, last) if found is None else (max(first, found[0]), min(last, found[1]))
     return found

@@ -26,8 +26,6 @@ METADATA = MetaData()
 
 INCOMPLETE = text("(record = 2 OR incidents = 2)")
 """Rounds that lack a document; with this condition, word for word, an index finds them."""
-REFUSED = text("scores = 3")
-LATE_VIEW = text("view > 0")
 
 CHAIN = Table(
     "chain",
@@ -109,16 +107,7 @@ ROUND = Table(
     Column("ended_time", BigInteger),
     Column("record", SmallInteger, nullable=False),
     Column("incidents", SmallInteger, nullable=False),
-    Index("round_by_status", "deployment", "status", "round"),
     Index("round_by_block", "deployment", "ended_block", "round"),
-    Index("round_by_time", "deployment", "ended_time", "round"),
-    Index(
-        "round_by_view",
-        "deployment",
-        "round",
-        sqlite_where=LATE_VIEW,
-        postgresql_where=LATE_VIEW,
-    ),
     Index(
         "round_incomplete",
         "deployment",
@@ -128,7 +117,11 @@ ROUND = Table(
     ),
     sqlite_with_rowid=False,
 )
-"""What rounds are looked for by."""
+"""What rounds are looked for by.
+
+A page looks at a bounded range of rounds, which is a range of the key: more indexes would find
+nothing faster, and each would have to be written.
+"""
 
 TOLD = Table(
     "told",
@@ -164,15 +157,6 @@ PARTICIPATION = Table(
     Column("payload", LargeBinary),
     # Refused scores and incidents, packed; few have any.
     Column("told", LargeBinary),
-    Index("participation_by_outcome", "deployment", "client", "outcome", "round"),
-    Index(
-        "participation_by_refusal",
-        "deployment",
-        "client",
-        "round",
-        sqlite_where=REFUSED,
-        postgresql_where=REFUSED,
-    ),
     sqlite_with_rowid=False,
 )
 """What each client was and did in each round, by client, so that its history is one range."""

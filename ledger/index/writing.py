@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, RowMapping, Table
 
+    from ledger.history.digests import Entry
     from ledger.history.participation import Counts
-    from ledger.index.digests import Entry
     from ledger.index.rows import Rows
     from ledger.protocol.ledger_state import Deployment
     from ledger.protocol.types import Digest, RegisteredClient
@@ -59,7 +59,7 @@ class Writer:
         """
         self._insert(ROUND, rows.rounds)
         self._insert(TOLD, rows.told)
-        self._insert(PARTICIPATION, rows.parts)
+        self._insert(PARTICIPATION, sorted(rows.parts, key=itemgetter("client", "round")))
         self.put_digests(rows.digests)
         self._count(rows.counts, 1)
 
@@ -77,10 +77,10 @@ class Writer:
 
     def put_digests(self, entries: Iterable[Entry]) -> None:
         """Write where digests stand; what is known already stays."""
-        names = ("digest", "kind", "round", "client")
         # In the order of the key, which is what a large table is written in fastest.
-        found = [dict(zip(names, entry, strict=True)) for entry in sorted(entries)]
-        self._insert(DIGEST, found, or_ignore=True)
+        own, found = self.deployment, sorted(entries)
+        rows = [(digest, own, int(kind), number, of) for digest, kind, number, of in found]
+        self._insert_tuples(DIGEST, _DIGESTS, rows, or_ignore=True)
 
     def put_clients(self, first: int, clients: Sequence[RegisteredClient]) -> None:
         """Write clients as they are registered, with counts of nothing.
@@ -226,18 +226,33 @@ class Writer:
     def _insert(self, table: Table, rows: Sequence[Row], *, or_ignore: bool = False) -> None:
         if not rows:
             return
+        for row in rows:
+            row["deployment"] = self.deployment
+        names = tuple(column.name for column in table.columns if column.name in rows[0])
+        tuples = list(map(itemgetter(*names), rows))
+        self._insert_tuples(table, names, tuples, or_ignore=or_ignore)
+
+    def _insert_tuples(
+        self,
+        table: Table,
+        names: tuple[str, ...],
+        rows: Sequence[tuple[Any, ...]],
+        *,
+        or_ignore: bool,
+    ) -> None:
+        """Insert rows of values in the order of their columns' names, which is the table's."""
+        if not rows:
+            return
         statement = insert(table)
         if or_ignore:
             dialect = self.connection.dialect.name
             of_dialect = sqlite.insert if dialect == "sqlite" else postgresql.insert
             statement = of_dialect(table).on_conflict_do_nothing()
-        for row in rows:
-            row["deployment"] = self.deployment
-        compiled = statement.compile(dialect=self.connection.dialect, column_keys=list(rows[0]))
-        order = compiled.positiontup
+        compiled = statement.compile(dialect=self.connection.dialect, column_keys=list(names))
         # The values are what the driver takes, and its own loop is twice as fast as SQLAlchemy's.
-        values = rows if order is None else list(map(itemgetter(*order), rows))
-        self.connection.exec_driver_sql(str(compiled), values)
+        by_name = compiled.positiontup is None
+        values = [dict(zip(names, row, strict=True)) for row in rows] if by_name else rows
+        self.connection.exec_driver_sql(str(compiled), list(values))
 
     def _delete(self, table: Table, names: Sequence[str], rows: Iterable[Row]) -> None:
         found = [{"of": self.deployment, **{f"by_{n}": row[n] for n in names}} for row in rows]
@@ -248,6 +263,7 @@ class Writer:
         self.connection.execute(statement, found)
 
 
+_DIGESTS = tuple(column.name for column in DIGEST.columns)
 _COUNT_ON = (
     update(COUNTS)
     .where(COUNTS.c.deployment == bindparam("of"), COUNTS.c.client == bindparam("by"))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ledger.protocol.encoding import commitments_chain
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from ledger.protocol.types import ClientId, Digest
 
@@ -65,14 +65,29 @@ def closing_of(
     Returns:
         Closing block, base and the commitments that count.
     """
-    last = opened_block + commit_blocks
-    missing = set(expected)
-    for mined in commitments:
-        missing.discard(mined.client)
-        if not missing:
-            last = min(last, mined.block)
-            break
+    last = closing_block(opened_block + commit_blocks, expected, commitments)
     if last > final_block:
         return None
     counted = [(mined.client, mined.commitment) for mined in commitments if mined.block <= last]
     return Closing(last, commitments_chain(counted), dict(counted))
+
+
+def closing_block(
+    last: int, expected: Collection[ClientId], commitments: Iterable[MinedCommitment]
+) -> int:
+    """Return the block in which a round's inputs end, as far as these commitments tell.
+
+    Args:
+        last: the window's last block.
+        expected: the active clients that were not banned when the round opened.
+        commitments: of the round, in chain order.
+
+    Returns:
+        The block with the commitment of the last active client, or the window's last.
+    """
+    missing = set(expected)
+    for mined in commitments:
+        missing.discard(mined.client)
+        if not missing:
+            return min(last, mined.block)
+    return last

@@ -7,6 +7,7 @@
     ├── ConsensusError           the committee could not agree in this round
     ├── ChainError               the chain is unreachable, damaged, locked or another one
     ├── BlobError                a blob is missing, damaged or too large
+    ├── ServiceError             a service is unreachable, refuses, or answers what cannot be
     ├── JournalError             a vote journal cannot be read or written: nothing may be signed
     ├── ConfigurationError       a configuration file or command-line setting is wrong
     └── Refusal                  the ledger refuses a transaction; `reason` is the contract's own
@@ -63,6 +64,10 @@ class BlobMissingError(BlobError):
 
 class BlobUnreachableError(BlobError):
     """Whether the store holds a blob cannot be told: it does not answer, or cannot be read."""
+
+
+class ServiceError(CmflError):
+    """A service is unreachable, refuses a request, or answers with what cannot be an answer."""
 
 
 class JournalError(CmflError):

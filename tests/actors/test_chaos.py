@@ -10,14 +10,14 @@ from tests.faults import times
 
 
 def test_an_honest_key_signs_one_vote_a_slot_and_is_never_banned() -> None:
-    examples = times(50, 400)
+    examples = times(30, 400)
     run_state_machine_as_test(
         Chaos, settings=settings(max_examples=examples, stateful_step_count=50)
     )
 
 
 def test_after_any_chaos_a_round_ends_once_everything_is_delivered() -> None:
-    examples = times(25, 200)
+    examples = times(15, 200)
     run_state_machine_as_test(
         ChaosThenCalm, settings=settings(max_examples=examples, stateful_step_count=40)
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from contextlib import contextmanager
@@ -21,6 +22,8 @@ from ledger.chain.embedded.chain import EmbeddedChain
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    import uvicorn
 
 ROUNDS = 9
 CLIENTS, TRAINERS, MEMBERS = 14, 7, 5
@@ -60,6 +63,12 @@ def make_run(home: Path, name: str, settings: tuple[str, ...] = ()) -> str:
 
 @contextmanager
 def serving(settings: Settings) -> Iterator[httpx.Client]:
+    with running(settings) as (client, _):
+        yield client
+
+
+@contextmanager
+def running(settings: Settings) -> Iterator[tuple[httpx.Client, uvicorn.Server]]:
     server = server_for(settings)
     with listening_socket("127.0.0.1", 0) as listener:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
@@ -69,7 +78,7 @@ def serving(settings: Settings) -> Iterator[httpx.Client]:
                 assert thread.is_alive(), "the server did not start"
                 time.sleep(0.005)
             with httpx.Client(base_url=url_of(listener), trust_env=False) as client:
-                yield client
+                yield client, server
         finally:
             server.should_exit = True
             thread.join()
@@ -88,14 +97,35 @@ def address(home: Path) -> str:
 
 
 @pytest.fixture(scope="session")
-def client(home: Path) -> Iterator[httpx.Client]:
-    with serving(Settings(home=home)) as client:
+def kept_reports(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the service keeps reports; nobody writes to the home."""
+    return tmp_path_factory.mktemp("reports")
+
+
+@pytest.fixture(scope="session")
+def client(home: Path, kept_reports: Path) -> Iterator[httpx.Client]:
+    with serving(Settings(home=home, reports=kept_reports)) as client:
         yield client
 
 
 @pytest.fixture(scope="session")
 def root(client: httpx.Client, address: str) -> str:
     return root_of(client, address)
+
+
+@pytest.fixture(scope="session")
+def verified(client: httpx.Client, root: str) -> dict[str, Any]:
+    """One verification of the home's run, for all tests, as it stands at its end."""
+    begun = client.post(f"{root}/verifications", json={})
+    assert begun.status_code == 202, begun.text
+    path = begun.headers["location"]
+    again = client.post(f"{root}/verifications", json={})
+    refused(again, 409, "verification-running")
+    assert again.headers["link"] == f'<{path}>; rel="related"'
+    with client.stream("GET", f"{path}/events", timeout=300) as stream:
+        told = [line.removeprefix("data: ") for line in stream.iter_lines() if "data: " in line]
+    assert [json.loads(line)["state"] for line in told][-1] == "finished"
+    return dict(json.loads(told[-1]))
 
 
 def deployments_path(http: httpx.Client) -> str:

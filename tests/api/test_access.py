@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     import httpx
 
+PROXY = (ip_network("127.0.0.1/32"),)
 TOKEN = "a token that this test has made up"
 
 
@@ -55,14 +57,34 @@ def test_nobody_asks_oftener_than_the_rate(home: Path) -> None:
         refused(answers[-1], 429, "rate-exceeded")
         assert 1 <= int(answers[-1].headers["retry-after"]) <= 120
         assert client.get("/health").status_code == 200
+        assert client.get("/dashboard/js/main.js").status_code == 200, "a page has dozens of files"
+
+
+def test_behind_a_proxy_the_rate_is_of_whoever_asked_it(home: Path) -> None:
+    one, other = {"X-Forwarded-For": "192.0.2.1"}, {"X-Forwarded-For": "192.0.2.2"}
+    network = {"X-Forwarded-For": "2001:db8::1"}, {"X-Forwarded-For": "2001:db8::2"}
+    made_up = {"X-Forwarded-For": "198.51.100.9, 192.0.2.1"}  # the proxy adds what it sees
+    with serving(Settings(home=home, requests_per_minute=1, trusted_proxies=PROXY)) as client:
+        asked = [one, other, one, made_up, *network, {}, {}]
+        found = [client.get("/v1/chains", headers=headers).status_code for headers in asked]
+    assert found == [200, 200, 429, 429, 200, 429, 200, 429]
+    with serving(Settings(home=home, requests_per_minute=1)) as client:
+        found = [client.get("/v1/chains", headers=headers).status_code for headers in (one, other)]
+    assert found == [200, 429], "whoever asks directly cannot call itself by another name"
 
 
 def test_only_a_named_origin_may_read_the_answers(home: Path) -> None:
-    with serving(Settings(home=home, allowed_origins=("https://audit.example",))) as client:
+    with serving(
+        Settings(home=home, allowed_origins=("https://audit.example",), tokens=(TOKEN,))
+    ) as client:
+        client.headers["Authorization"] = f"Bearer {TOKEN}"
         named = client.get("/v1/chains", headers={"Origin": "https://audit.example"})
         assert named.headers["access-control-allow-origin"] == "https://audit.example"
         other = client.get("/v1/chains", headers={"Origin": "https://other.example"})
         assert "access-control-allow-origin" not in other.headers
+        asking = {"Origin": "https://audit.example", "Access-Control-Request-Method": "POST"}
+        assert client.options("/v1/chains", headers=asking).status_code == 200, "has no token yet"
+        refused(client.get("/v1/chains", headers={"Authorization": "none"}), 401, "token-needed")
 
 
 @pytest.mark.parametrize(
@@ -72,6 +94,8 @@ def test_only_a_named_origin_may_read_the_answers(home: Path) -> None:
         {"allowed_origins": ("*",)},
         {"allowed_origins": ("https://a.example/path",)},
         {"requests_per_minute": 0},
+        {"trusted_proxies": ("*",)},
+        {"trusted_proxies": ("192.0.2.1/8",)},
     ],
 )
 def test_settings_that_would_open_the_door_are_refused(home: Path, settings: object) -> None:

@@ -46,7 +46,7 @@ def paths(root: str) -> list[str]:
     return ["/v1/status", "/v1/chains", root.rpartition("/")[0], root, *rounds, *lists, *clients]
 
 
-@settings(max_examples=times(4, 400))
+@settings(max_examples=times(2, 400))
 @given(told=lies)
 @example(told=[Lie("LedgerOpened", "hide")])
 @example(told=[Lie("ClientsRegistered", "hide")])

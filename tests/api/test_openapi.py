@@ -2,66 +2,111 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pydantic import BaseModel
 
 from api.app import create_app
-from api.http.problems import MEDIA_TYPE, FieldError, Problem
-from api.schemas import clients, deployments, evidence, rounds, series, service, words
+from api.document import text
+from api.http import problems
+from api.http.declared import DETAILS
+from api.http.problems import Kind
+from api.schemas import (
+    clients,
+    deployments,
+    digests,
+    evidence,
+    rounds,
+    series,
+    service,
+    verifications,
+    words,
+)
+from api.schemas.problems import MEDIA_TYPE, FieldError, Problem
 from api.schemas.words import Schema, example_of
 from api.settings import Settings
 from ledger.protocol.rules import registry
 from ledger.protocol.types import DropoutReason, Form, IncidentKind, RefusalReason
+from tests.api.conftest import refused
 
 if TYPE_CHECKING:
     from enum import IntEnum
-    from pathlib import Path
 
     import httpx
 
 ANSWERS = {
     kind.__name__: kind
-    for module in (words, clients, deployments, evidence, rounds, series, service)
+    for module in (
+        *(words, clients, deployments, digests, evidence, rounds, series, service),
+        verifications,
+    )
     for kind in vars(module).values()
     if isinstance(kind, type) and issubclass(kind, Schema)
 } | {"Problem": Problem, "FieldError": FieldError}
 
 
-NO_JSON = ("/events", "/{digest}", "/bundle", "/proof/{client}")
+NO_JSON = (
+    "/events",
+    "/blobs/{digest}",
+    "/{prefix}/{digest}",
+    "/bundle",
+    "/proof/{client}",
+    "/report",
+)
 """Paths that answer with a stream or with bytes."""
 
 
 @pytest.fixture(scope="module")
-def document(client: httpx.Client) -> dict[str, Any]:
-    answer = client.get("/openapi.json")
-    assert answer.status_code == 200
-    return dict(answer.json())
+def document() -> dict[str, Any]:
+    return dict(json.loads(text()))
+
+
+def operations(document: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
+    """Return all endpoints: method, path, and what is said of them."""
+    return [
+        (method, path, operation)
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+    ]
+
+
+def name_of(schema: dict[str, Any]) -> str:
+    return str(schema["$ref"].rpartition("/")[2])
+
+
+def test_the_file_is_what_the_service_says(client: httpx.Client, document: dict[str, Any]) -> None:
+    """A client is made of the file: `python -m api.document > docs/openapi.json` writes it."""
+    file = json.loads(Path("docs/openapi.json").read_bytes())
+    assert file == document
+    assert client.get("/openapi.json", timeout=60).json() == document
 
 
 def test_every_endpoint_of_the_issue_is_there(document: dict[str, Any]) -> None:
-    chain = "/v1/chains/{chain}/deployments"
-    deployment = f"{chain}/{{address}}"
-    one = f"{deployment}/rounds/{{number}}"
-    parts = ("updates", "scores", "votes", "committee", "aggregation", "explanation")
-    assert set(document["paths"]) == {
-        *("/health", "/ready", "/v1/status", "/v1/chains", chain, deployment),
-        *(f"{deployment}/rounds", one, *(f"{one}/{part}" for part in parts)),
-        *(f"{deployment}/clients", f"{deployment}/clients/{{number}}"),
-        f"{deployment}/clients/{{number}}/rounds",
-        *(f"{one}/proof/{{client}}", f"{one}/bundle"),
-        *(f"{deployment}/{part}" for part in ("evidence", "series", "events")),
-        *("/v1/blobs/{digest}", "/v1/blobs/{prefix}/{digest}"),
+    assert document["openapi"].startswith("3.1")
+    ids = {operation["operationId"] for _, _, operation in operations(document)}
+    assert ids == {
+        *("check_health", "check_readiness", "read_status", "list_chains"),
+        *("list_deployments", "read_deployment", "read_series", "list_evidence", "find_digest"),
+        *("list_rounds", "read_round", "explain_round", "read_updates", "read_scores"),
+        *("read_votes", "read_committee", "read_aggregation", "read_proof", "read_bundle"),
+        *("list_clients", "read_client", "list_client_rounds", "follow_rounds"),
+        *("read_blob", "read_blob_in_folder"),
+        *("list_verifications", "begin_verification", "read_verification"),
+        *("cancel_verification", "read_report", "follow_verification"),
     }
+    assert len(ids) == len(operations(document))
 
 
-def test_everything_only_reads_and_is_described(document: dict[str, Any]) -> None:
+def test_all_but_verifications_only_read_and_everything_is_described(
+    document: dict[str, Any],
+) -> None:
     tags = {tag["name"] for tag in document["tags"]}
-    for path, methods in document["paths"].items():
-        assert set(methods) == {"get"}, path
-        operation = methods["get"]
+    for method, path, operation in operations(document):
+        assert method == "get" or "/verifications" in path
         assert operation["summary"]
         assert operation["description"]
         assert set(operation["tags"]) <= tags
@@ -71,8 +116,8 @@ def test_everything_only_reads_and_is_described(document: dict[str, Any]) -> Non
 
 def test_every_number_in_a_request_has_its_bounds(document: dict[str, Any]) -> None:
     numbers = 0
-    for path, methods in document["paths"].items():
-        for parameter in methods["get"].get("parameters", []):
+    for _, path, operation in operations(document):
+        for parameter in operation.get("parameters", []):
             schema = parameter["schema"]
             kinds = [one for one in schema.get("anyOf", [schema]) if one.get("type") == "integer"]
             for kind in kinds:
@@ -82,17 +127,70 @@ def test_every_number_in_a_request_has_its_bounds(document: dict[str, Any]) -> N
 
 
 def test_every_answer_has_an_example_that_its_schema_accepts(document: dict[str, Any]) -> None:
-    for path, methods in document["paths"].items():
-        for status, answer in methods["get"]["responses"].items():
-            if status == "304":
+    for _, path, operation in operations(document):
+        for status, answer in operation["responses"].items():
+            if status in {"204", "304"} or (status == "200" and path.endswith(NO_JSON)):
                 continue
-            media_type = "application/json" if status == "200" else MEDIA_TYPE
-            content = answer["content"]
-            if status == "200" and path.endswith(NO_JSON):
+            media_type = "application/json" if status.startswith("2") else MEDIA_TYPE
+            content = answer["content"][media_type]
+            if status.startswith("2"):
+                ANSWERS[name_of(content["schema"])].model_validate(content["example"])
                 continue
-            assert set(content) == {media_type}, (path, status)
-            name = content[media_type]["schema"]["$ref"].rpartition("/")[2]
-            ANSWERS[name].model_validate(content[media_type]["example"])
+            assert set(answer["content"]) == {media_type}, (path, status)
+            for name, example in content["examples"].items():
+                assert example == {"$ref": f"#/components/examples/{name}"}
+                told = Problem.model_validate(document["components"]["examples"][name]["value"])
+                assert told.type == f"urn:cmfl:problem:{name}"
+                assert told.status == int(status)
+
+
+def test_every_kind_of_problem_has_an_example_and_is_declared_somewhere(
+    document: dict[str, Any],
+) -> None:
+    kinds = {kind for kind in vars(problems).values() if isinstance(kind, Kind)}
+    assert set(DETAILS) == kinds
+    assert set(document["components"]["examples"]) == {kind.name for kind in kinds}
+    declared = {
+        name
+        for _, _, operation in operations(document)
+        for answer in operation["responses"].values()
+        for name in answer.get("content", {}).get(MEDIA_TYPE, {}).get("examples", {})
+    }
+    assert declared == {kind.name for kind in kinds}
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/v1/chains?limit=101", None),
+        ("/v1/chains/5-1f1f1f1f/deployments", problems.CHAIN_NOT_FOUND),
+        ("{root}/rounds?limit=101", problems.REQUEST_INVALID),
+        ("{root}/rounds?cursor=AQAAAAKHGfi3lW8gD0c", problems.CURSOR_INVALID),
+        ("{root}/rounds/77", problems.ROUND_NOT_FOUND),
+        ("{root}/clients/99", problems.CLIENT_NOT_FOUND),
+        ("/v1/blobs/" + "5c" * 32, problems.BLOB_NOT_FOUND),
+    ],
+)
+def test_examples_say_what_the_service_says(
+    client: httpx.Client, root: str, path: str, kind: Kind | None
+) -> None:
+    told = client.get(path.format(root=root)).json()
+    if kind is None:
+        assert told["detail"] == "query limit is no parameter here"
+        return
+    assert told["type"] == f"urn:cmfl:problem:{kind.name}"
+
+    def without_values(sentence: str) -> str:
+        return re.sub(r"[0-9]+(-[0-9a-f]{8})?", "N", sentence)
+
+    assert without_values(told["detail"]) == without_values(DETAILS[kind])
+
+
+def test_a_body_that_is_no_text_is_an_invalid_request(client: httpx.Client, root: str) -> None:
+    headers = {"Content-Type": "application/json"}
+    answer = client.post(f"{root}/verifications", content=b"\x06\x80z", headers=headers)
+    told = refused(answer, 422, "request-invalid")
+    assert told["detail"] == "body: must be JSON in UTF-8"
 
 
 def test_every_schema_has_an_example_that_it_accepts(document: dict[str, Any]) -> None:
@@ -138,20 +236,20 @@ def test_rules_are_those_of_the_registry(document: dict[str, Any]) -> None:
 
 def test_whatever_is_not_verified_is_said_not_to_be(document: dict[str, Any]) -> None:
     assert "Nothing of it is verified by this service" in document["info"]["description"]
-    for path, methods in document["paths"].items():
+    for _, path, operation in operations(document):
         if "/rounds" in path and not path.endswith(("/clients/{number}/rounds", "/bundle")):
-            assert "verified here" in " ".join(methods["get"]["description"].split()), path
+            assert "verified here" in " ".join(operation["description"].split()), path
 
 
 def test_problems_are_declared_wherever_they_come_from(document: dict[str, Any]) -> None:
-    for path, methods in document["paths"].items():
-        declared = set(methods["get"]["responses"])
+    for _, path, operation in operations(document):
+        declared = set(operation["responses"])
         assert "422" in declared
-        assert ("503" in declared) == (path != "/health")
+        assert ({"401", "429", "503"} <= declared) == (path != "/health")
         assert ("404" in declared) == ("{" in path)
-        parameters = {parameter["name"] for parameter in methods["get"].get("parameters", [])}
+        parameters = {parameter["name"] for parameter in operation.get("parameters", [])}
         assert ("400" in declared) == ("cursor" in parameters)
-        assert "HTTPValidationError" not in str(methods)
+        assert "HTTPValidationError" not in str(operation)
 
 
 def test_answers_are_what_their_schemas_say(
@@ -159,15 +257,13 @@ def test_answers_are_what_their_schemas_say(
 ) -> None:
     chain = root.split("/")[3]
     address = root.rpartition("/")[2]
-    for path, methods in document["paths"].items():
-        if path.endswith(NO_JSON):
+    for method, path, operation in operations(document):
+        if path.endswith((*NO_JSON, "/{name}")) or method != "get":
             continue
-        answer = client.get(
-            path.replace("{chain}", chain).replace("{address}", address).replace("{number}", "2")
-        )
-        content = methods["get"]["responses"]["200"]["content"]["application/json"]
-        name = content["schema"]["$ref"].rpartition("/")[2]
-        ANSWERS[name].model_validate_json(answer.content)
+        asked = path.replace("{chain}", chain).replace("{address}", address)
+        answer = client.get(asked.replace("{number}", "2").replace("{digest}", "5c" * 32))
+        content = operation["responses"]["200"]["content"]["application/json"]
+        ANSWERS[name_of(content["schema"])].model_validate_json(answer.content)
 
 
 def test_an_example_needs_every_field_to_have_one() -> None:

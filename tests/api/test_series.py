@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from api.settings import Settings
+from ledger.claims import MAX_ANSWERED_BYTES, MAX_ROW_BYTES
 from ledger.history.facts.series import MOST_POINTS, told_rounds
 from tests.api.conftest import ROUNDS, deployments, read, serving
 
@@ -35,14 +37,45 @@ def test_accuracy_is_a_claim_of_the_runs_own_files(home: Path, tmp_path: Path) -
     rows = [json.loads(line) for line in metrics.read_text("utf-8").splitlines()]
     with serving(Settings(home=copy)) as client:
         path = f"{deployments(client)[0]['links']['self']}/series"
-        claimed = read(client, path)["claimed"]
+        told = read(client, path)
+        claimed = told["claimed"]
+        assert told["claims"] == "read"
         assert claimed["accuracy"] == [row["accuracy"] for row in rows]
         assert claimed["floor"] == [row["floor"] for row in rows]
-        metrics.write_text("{}\n", "utf-8")
-        assert read(client, path)["claimed"] is None, "what is no row claims nothing"
+        for damage in (no_row, endless_line, too_large, a_pipe, a_device):
+            metrics.unlink()
+            damage(metrics)
+            told = read(client, path)
+            assert (told["claims"], told["claimed"]) == ("unreadable", None), damage.__name__
+            assert told["round"] == list(range(1, ROUNDS + 1)), "the chain's own columns stay"
+        metrics.unlink()
+        metrics.with_name("elsewhere").write_text(f"{json.dumps(rows[0])}\n", "utf-8")
+        metrics.symlink_to("elsewhere")
+        assert read(client, path)["claimed"]["accuracy"][0] == rows[0]["accuracy"]
         metrics.unlink()
         claimed = read(client, path)["claimed"]
         assert claimed["accuracy"] == [None] * ROUNDS
+
+
+def no_row(metrics: Path) -> None:
+    metrics.write_text("{}\n", "utf-8")
+
+
+def endless_line(metrics: Path) -> None:
+    metrics.write_bytes(b" " * (MAX_ROW_BYTES + 1))
+
+
+def too_large(metrics: Path) -> None:
+    metrics.touch()
+    os.truncate(metrics, MAX_ANSWERED_BYTES + 1)
+
+
+def a_pipe(metrics: Path) -> None:
+    os.mkfifo(metrics)
+
+
+def a_device(metrics: Path) -> None:
+    metrics.symlink_to("/dev/zero")
 
 
 def test_a_long_run_is_told_by_every_so_many_th_round_and_the_last() -> None:

@@ -11,7 +11,7 @@ import pytest
 from ledger.audit.audit import audit
 from ledger.audit.codes import Count, FindingKind, Outcome, Step, StepOutcome
 from ledger.audit.execution.conduct import AuditProgress, Conduct
-from ledger.audit.report import AuditReport, Finding, readable
+from ledger.audit.readable import readable
 from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.machine.accounts import TEST_KEYS
 from ledger.chain.rpc.chain import RpcChain
@@ -29,6 +29,8 @@ from tests.contracts.relay import RelayedLedger
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from ledger.audit.report import AuditReport, Finding
 
 
 def found(report: AuditReport, kind: FindingKind) -> list[Finding]:
@@ -111,7 +113,7 @@ def test_a_report_is_plain_data_and_readable(honest: Run) -> None:
     proposal = next(f for f in data["findings"] if f["kind"] == "wrong proposal")
     assert proposal["place"] == {"round": 2, "phase": 1, "view": 0}
     assert proposal["sentence"] == (
-        "it signed a wrong request in view 0 of the aggregation of round 2"
+        "it signed a wrong request in view 1 of the aggregation of round 2"
     )
     text = "\n".join(readable(report))
     assert "10 nothing missing in between" in text
@@ -235,8 +237,8 @@ def test_a_ban_says_what_was_signed_twice(tmp_path: Path, phase: int) -> None:
     assert (ban.proven, len(ban.evidence)) == (True, 3)
     says = {
         0: "two different score vectors in round 1",
-        2: "two different replies in view 0 of the election of round 1",
-        7: "two different replies in view 0 of phase 7 of round 1",
+        2: "two different replies in view 1 of the election of round 1",
+        7: "two different replies in view 1 of phase 7 of round 1",
     }
     assert ban.sentence == f"it was banned for {says[phase]}"
 

@@ -14,7 +14,7 @@ import pytest
 
 from ledger.audit.audit import audit
 from ledger.audit.codes import Fact, FindingKind, Outcome, Step, StepOutcome
-from ledger.audit.report import readable
+from ledger.audit.readable import readable
 from ledger.protocol.documents.record import RoundRecord, encode_record
 from ledger.protocol.encoding import sha256
 from ledger.protocol.types import ClientId, DropoutReason, RefusalReason

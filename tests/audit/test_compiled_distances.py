@@ -11,7 +11,7 @@ import pytest
 from ledger.audit.audit import audit
 from ledger.audit.codes import Outcome, Step
 from ledger.audit.execution.conduct import Conduct
-from ledger.audit.report import readable
+from ledger.audit.readable import readable
 from ledger.distances import machine_code
 from ledger.protocol.rules.distance.rule import plain_distances
 from ledger.protocol.rules.registry import DISTANCES

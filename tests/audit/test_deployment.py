@@ -9,7 +9,7 @@ import pytest
 
 from ledger.audit.audit import audit
 from ledger.audit.codes import Fact, Outcome, Step, StepOutcome
-from ledger.audit.report import readable
+from ledger.audit.readable import readable
 from ledger.blobs.store import MemoryBlobs
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.contract.deployment import creation_data, deployment_for

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ledger.audit.audit import audit
 from ledger.audit.codes import BlobKind, Count, Fact, FindingKind, Outcome, Step, StepOutcome
 from ledger.audit.earlier import MAX_REPORT_BYTES, EarlierReportError, read_report
-from ledger.audit.report import readable
+from ledger.audit.readable import readable
 from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.protocol.encoding import sha256

@@ -9,7 +9,7 @@ import pytest
 
 from ledger.audit.audit import audit
 from ledger.audit.codes import BlobKind, Count, Fact, FindingKind, Outcome, Step
-from ledger.audit.report import readable
+from ledger.audit.readable import readable
 from ledger.audit.sentences import hexed
 from ledger.blobs.store import MemoryBlobs
 from ledger.chain.contract.deployment import connect

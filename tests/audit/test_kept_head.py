@@ -12,7 +12,7 @@ import pytest
 from ledger.audit.audit import audit
 from ledger.audit.codes import Fact, Need, Outcome, Step
 from ledger.audit.execution.conduct import AuditProgress, Conduct
-from ledger.audit.report import readable
+from ledger.audit.readable import readable
 from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.ports import ChainDamagedError

@@ -11,7 +11,7 @@ from clients.runs.opening import opened
 from clients.runs.recorded import manifest_of
 from ledger.audit.audit import audit
 from ledger.audit.codes import FindingKind, Outcome
-from ledger.audit.report import readable
+from ledger.audit.readable import readable
 from ledger.blobs.store import FolderBlobs
 from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.chain import EmbeddedChain

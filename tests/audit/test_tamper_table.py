@@ -20,7 +20,7 @@ from eth_hash.auto import keccak
 
 from ledger.audit.audit import audit
 from ledger.audit.codes import BlobKind, Outcome
-from ledger.audit.report import readable
+from ledger.audit.readable import readable
 from ledger.blobs.store import MemoryBlobs
 from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.reader import EmbeddedReader

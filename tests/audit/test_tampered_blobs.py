@@ -9,7 +9,7 @@ import pytest
 
 from ledger.audit.audit import audit
 from ledger.audit.codes import BlobKind, Fact, FindingKind, Need, Outcome, Step, StepOutcome
-from ledger.audit.report import readable
+from ledger.audit.readable import readable
 from ledger.blobs.store import MAX_BLOB_BYTES, MemoryBlobs
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.documents.run import encode_run

@@ -15,7 +15,8 @@ from eth_abi.abi import decode, encode
 from ledger.audit.audit import audit
 from ledger.audit.codes import BlobKind, FindingKind, Need, Outcome, Step, StepOutcome
 from ledger.audit.findings import AuditLog
-from ledger.audit.report import MOST_FINDINGS, MOST_NAMED, Finding, Missing, readable
+from ledger.audit.readable import readable
+from ledger.audit.report import MOST_FINDINGS, MOST_NAMED, Finding, Missing
 from ledger.blobs.store import MemoryBlobs
 from ledger.chain.contract import abi
 from ledger.chain.contract.calls import decode_call, encode_call

@@ -11,7 +11,7 @@ import pytest
 from ledger.audit.audit import audit
 from ledger.audit.codes import Fact, FindingKind, Need, Outcome, Step, StepOutcome
 from ledger.audit.execution.conduct import Conduct
-from ledger.audit.report import readable
+from ledger.audit.readable import readable
 from ledger.audit.sentences import why
 from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.judgement import score_updates, usable_clients

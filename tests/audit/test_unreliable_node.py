@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ledger.audit.audit import audit
 from ledger.audit.codes import FindingKind, Need, Outcome, Step, StepOutcome
 from ledger.audit.execution.conduct import AuditProgress, Conduct
-from ledger.audit.report import readable
+from ledger.audit.readable import readable
 from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerWriter
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.chain.ports import TransactionRevertedError

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ledger.chain.ports import (
-    Block,
-    ChainReader,
-    ChainUnreachableError,
-    Log,
-    NotServedError,
-    Receipt,
-    Transaction,
-)
+from ledger.chain.ports import ChainUnreachableError, NotServedError
+from tests.audit.passed_on import PassedOn
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Iterator, Sequence
-    from types import TracebackType
+    from collections.abc import Callable, Sequence
 
-    from ledger.chain.ports import TopicFilter
+    from ledger.chain.ports import ChainReader, Transaction
 
 T = TypeVar("T")
 ERRORS = (
@@ -33,7 +24,7 @@ ERRORS = (
 
 
 @dataclass
-class UnreliableNode:
+class UnreliableNode(PassedOn):
     """A chain behind a node that nobody would choose.
 
     Attributes:
@@ -60,70 +51,18 @@ class UnreliableNode:
     branch: int = 0
 
     @property
-    def chain_id(self) -> int:
-        return self.branches[0].chain_id
-
-    @property
-    def genesis_hash(self) -> bytes:
-        return self.branches[0].genesis_hash
-
-    def head(self) -> Block:
-        return self._answer("head", lambda chain: chain.head())
-
-    def block(self, number: int) -> Block:
-        return self._answer("block", lambda chain: chain.block(number))
+    def true(self) -> ChainReader:
+        return self.branches[0]
 
     def finalized(self) -> int:
-        return self._answer("finalized", lambda _chain: self.final)
-
-    def call(self, to: str, data: bytes, block_number: int | None = None) -> bytes:
-        return self._answer("call", lambda chain: chain.call(to, data, block_number))
-
-    def code(self, address: str) -> bytes:
-        return self._answer("code", lambda chain: chain.code(address))
-
-    def logs(
-        self,
-        address: str | None,
-        topics: Sequence[TopicFilter],
-        from_block: int,
-        to_block: int,
-        limit: int | None = None,
-        *,
-        descending: bool = False,
-    ) -> list[Log]:
-        bounds = (from_block, to_block, limit)
-        return self._answer(
-            "logs", lambda chain: chain.logs(address, topics, *bounds, descending=descending)
-        )
+        return self.passed("finalized", lambda _chain: self.final)
 
     def transaction(self, transaction_hash: bytes) -> Transaction:
         if self.dropped.setdefault(transaction_hash, self.chance.random() < self.lost):
             raise NotServedError("the node has no transaction of this hash")
-        return self._answer("transaction", lambda chain: chain.transaction(transaction_hash))
+        return super().transaction(transaction_hash)
 
-    def receipt(self, transaction_hash: bytes) -> Receipt | None:
-        return self._answer("receipt", lambda chain: chain.receipt(transaction_hash))
-
-    @contextlib.contextmanager
-    def snapshot(self) -> Iterator[UnreliableNode]:
-        yield self
-
-    def close(self) -> None:
-        """The branches stay open."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def _answer(self, name: str, ask: Callable[[ChainReader], T]) -> T:
+    def passed(self, name: str, ask: Callable[[ChainReader], T]) -> T:
         self.is_gone = self.is_gone or self.chance.random() < self.leaving
         if self.is_gone:
             raise ChainUnreachableError("the node does not answer")

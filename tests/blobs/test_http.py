@@ -142,3 +142,22 @@ def test_a_place_that_may_hold_a_secret_is_not_repeated(text: str) -> None:
     with pytest.raises(BlobError, match="no folder here") as caught:
         reader_at(text)
     assert "SECRET" not in str(caught.value)
+
+
+def test_a_server_that_never_answers_is_not_asked_for_ever() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        blobs = HttpBlobs(url, timeout_seconds=0.05, most_failures=2)
+        for _ in range(2):
+            with pytest.raises(BlobUnreachableError, match="no whole answer in"):
+                blobs.get(sha256(b"any"))
+        with pytest.raises(BlobUnreachableError, match="gave no whole answer 2 times in a row"):
+            blobs.get(sha256(b"any"))
+        blobs.close()
+
+
+def test_a_token_that_no_header_can_hold_is_refused_and_not_shown() -> None:
+    for token, url in (("a b", "http://x"), ("a\r\nb", "http://x"), ("ab", "http://u:p@x")):
+        with pytest.raises(BlobError) as refused:
+            HttpBlobs(url, token=token)
+        assert token not in str(refused.value)

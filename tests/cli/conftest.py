@@ -17,8 +17,10 @@ import pytest
 from cli import application, progress_lines
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
+    import httpx
     from _pytest.mark import MarkDecorator
 
 SHARED: MarkDecorator = pytest.mark.xdist_group("cli")
@@ -117,6 +119,29 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("cli") / "home"
     succeeds("run", "--preset", "smoke", "--home", path, *settings_of(*SETTINGS), "--json")
     return path
+
+
+@pytest.fixture(scope="session")
+def service(home: Path) -> Iterator[httpx.Client]:
+    """Return the real service over the shared home."""
+    from api.settings import Settings
+    from tests.api.conftest import serving
+
+    with serving(Settings(home=home)) as http:
+        yield http
+
+
+@pytest.fixture(scope="session")
+def report(home: Path) -> dict[str, Any]:
+    """Return the audit of the shared home."""
+    found: dict[str, Any] = succeeds("audit", "--home", home, "--jobs", 1, "--json").json
+    return found
+
+
+@pytest.fixture(scope="session")
+def head(report: dict[str, Any]) -> str:
+    """Return the head that the audit of the shared home tells to keep."""
+    return str(report["deployment"]["final_head"])
 
 
 @pytest.fixture

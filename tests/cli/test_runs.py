@@ -65,13 +65,46 @@ def test_a_run_is_listed_with_what_its_rows_come_to(home: Path) -> None:
 def test_a_run_is_shown_with_its_settings(home: Path) -> None:
     found = succeeds("runs", "show", "run", "--home", home, "--json").json
     (row,) = succeeds("runs", "list", "--home", home, "--json").json
-    settings = found.pop("settings")
+    settings, chain = found.pop("settings"), found.pop("chain")
     assert found == row
+    assert chain == {"outcome": "matches", "round": ROUNDS, "head": row["head"]}
     assert (settings["protocol.clients"], settings["malice.members.silent"]) == ("14", "2")
     assert settings["data.name"] == '"digits"'
     people = succeeds("runs", "show", "run", "--home", home).out
     assert f"audit --home {home} --run run proves" in people
     assert "malice.members.silent" in people
+
+
+def test_a_head_that_the_chain_does_not_have_is_said_loudly(copy: Path) -> None:
+    show = ("runs", "show", "run", "--home", copy)
+    rows = rows_of(copy)
+    true, forged = rows[-1]["head"], f"0x{'5c' * 32}"
+    write_rows(copy, [*rows[:-1], rows[-1] | {"head": forged}])
+    result = cmfl(*show)
+    assert result.code == 1
+    assert f"WARNING: run claims head {forged} after round {ROUNDS}" in result.err
+    assert f"and the chain has {true}" in result.err
+    result = cmfl(*show, "--json")
+    assert (result.code, result.json["head"]) == (1, forged)
+    assert result.json["chain"] == {"outcome": "differs", "round": ROUNDS, "head": true}
+
+    write_rows(copy, [*rows, rows[-1] | {"round": ROUNDS + 1, "head": forged}])
+    result = cmfl(*show, "--json")
+    assert (result.code, result.json["chain"]["outcome"]) == (1, "missing")
+    assert "on the chain that round has not ended: " in result.err
+
+    write_rows(copy, rows[:-1])
+    assert succeeds(*show, "--json").json["chain"]["outcome"] == "matches", "a round not yet noted"
+    write_rows(copy, [])
+    assert succeeds(*show, "--json").json["chain"]["outcome"] == "unclaimed"
+
+
+def test_a_chain_that_is_not_here_is_not_asked(two: Path) -> None:
+    shown = succeeds("runs", "show", "attacked", "--home", two)
+    assert "attacked: it ran on the memory ledger, so no chain has its head" in shown.out
+    (two / "chain.sqlite").unlink()
+    found = succeeds("runs", "show", "run", "--home", two, "--json").json
+    assert found["chain"] == {"outcome": "not_asked", "round": ROUNDS, "head": None}
 
 
 def test_runs_side_by_side_show_what_differs(two: Path) -> None:

@@ -1,4 +1,7 @@
-"""What `cmfl ... --json` prints is what the service answers, but for the block it speaks of."""
+"""What `cmfl ... --json` prints, of a home or by `--api`, is what the service answers.
+
+But for the block that it speaks of.
+"""
 
 from __future__ import annotations
 
@@ -6,63 +9,81 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from api.settings import Settings
-from tests.api.conftest import deployments, read, serving
+from tests.api.conftest import deployments, read
 from tests.cli.conftest import ROUNDS, SHARED, succeeds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
+
+    import httpx
 
 pytestmark = SHARED
 
 
 @pytest.fixture(scope="module")
-def answered(home: Path) -> Iterator[Callable[..., dict[str, Any]]]:
-    with serving(Settings(home=home)) as http:
-        root = deployments(http)[0]["links"]["self"]
+def answered(service: httpx.Client) -> Callable[..., dict[str, Any]]:
+    root = deployments(service)[0]["links"]["self"]
 
-        def answer(path: str, **query: Any) -> dict[str, Any]:
-            told = read(http, f"{root}/{path}", **query)
-            assert told.pop("as_of")
-            return dict(told)
+    def answer(path: str, **query: Any) -> dict[str, Any]:
+        told = read(service, f"{root}/{path}", **query)
+        assert told.pop("as_of")
+        return dict(told)
 
-        yield answer
+    return answer
 
 
-def test_a_list_of_rounds(home: Path, answered: Callable[..., dict[str, Any]]) -> None:
-    listed = ("rounds", "list", "--home", home, "--json")
-    assert succeeds(*listed).json == answered("rounds")
-    assert succeeds(*listed, "--full").json == answered("rounds", full="true")
+@pytest.fixture(scope="module")
+def printed(home: Path, service: httpx.Client) -> Callable[..., dict[str, Any]]:
+    """Return what a command prints of the home, which must be what it prints by `--api`."""
+
+    def both(*arguments: object) -> dict[str, Any]:
+        own: dict[str, Any] = succeeds(*arguments, "--home", home, "--json").json
+        assert succeeds(*arguments, "--api", service.base_url, "--json").json == own
+        return own
+
+    return both
+
+
+def test_a_list_of_rounds(
+    printed: Callable[..., dict[str, Any]], answered: Callable[..., dict[str, Any]]
+) -> None:
+    listed = ("rounds", "list")
+    assert printed(*listed) == answered("rounds")
+    assert printed(*listed, "--full") == answered("rounds", full="true")
     first = answered("rounds", order="oldest", limit=2)
-    assert succeeds(*listed, "--oldest", "--limit", 2).json == first
+    assert printed(*listed, "--oldest", "--limit", 2) == first
     onward = {"order": "oldest", "limit": 2, "cursor": first["next_cursor"]}
     following = ("--oldest", "--limit", 2, "--cursor", first["next_cursor"])
-    assert succeeds(*listed, *following).json == answered("rounds", **onward)
-    for role in ("any", "trained", "served", "accepted"):
-        asked = answered("rounds", client=1, role=role, status="decided")
-        given = ("--client", 1, "--role", role, "--status", "decided")
-        assert succeeds(*listed, *given).json == asked
+    assert printed(*listed, *following) == answered("rounds", **onward)
+    asked = answered("rounds", client=1, role="served", status="decided")
+    assert printed(*listed, "--client", 1, "--role", "served", "--status", "decided") == asked
 
 
 @pytest.mark.parametrize("number", range(1, ROUNDS + 1))
-def test_a_round(home: Path, answered: Callable[..., dict[str, Any]], number: int) -> None:
-    shown = succeeds("rounds", "show", number, "--home", home, "--json").json
+def test_a_round(
+    printed: Callable[..., dict[str, Any]], answered: Callable[..., dict[str, Any]], number: int
+) -> None:
+    shown = printed("rounds", "show", number)
     assert shown == answered(f"rounds/{number}", full="true")
-    told = succeeds("rounds", "explain", number, "--home", home, "--json").json
-    assert told == answered(f"rounds/{number}/explanation")
+    assert printed("rounds", "explain", number) == answered(f"rounds/{number}/explanation")
     for part in ("updates", "committee", "aggregation", "scores", "votes"):
         own = answered(f"rounds/{number}/{part}")
         where = shown["parts"] if part in {"updates", "committee"} else shown["parts"][part]
         assert {name: where[name] for name in own.keys() & where.keys()}.items() <= own.items()
 
 
-def test_clients(home: Path, answered: Callable[..., dict[str, Any]]) -> None:
-    listed = ("clients", "list", "--home", home, "--json")
-    assert succeeds(*listed, "--limit", 100).json == answered("clients", limit=100)
-    assert succeeds(*listed, "--limit", 3).json == answered("clients", limit=3)
+def test_a_digest(home: Path, answered: Callable[..., dict[str, Any]]) -> None:
+    record = answered("rounds/1")["record"]["digest"]
+    found = succeeds("find", record, "--home", home, "--json").json
+    assert found == answered(f"digests/{record}")
+    assert [one["round"] for one in found["items"]] == [1]
+
+
+def test_clients(
+    printed: Callable[..., dict[str, Any]], answered: Callable[..., dict[str, Any]]
+) -> None:
+    assert printed("clients", "list", "--limit", 3) == answered("clients", limit=3)
     for client in (0, 13):
-        shown = succeeds("clients", "show", client, "--home", home, "--json").json
-        assert shown == answered(f"clients/{client}")
-        rounds = succeeds("clients", "rounds", client, "--home", home, "--json").json
-        assert rounds == answered(f"clients/{client}/rounds")
+        assert printed("clients", "show", client) == answered(f"clients/{client}")
+        assert printed("clients", "rounds", client) == answered(f"clients/{client}/rounds")

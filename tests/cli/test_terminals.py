@@ -17,7 +17,7 @@ import pytest
 import typer
 
 from cli import sender
-from cli.console import complain, print_csv, print_line, print_table
+from cli.console import complain, print_csv, print_line, print_prose, print_table
 from ledger.protocol.errors import ConfigurationError
 from tests.cli.conftest import SHARED, refusal, succeeds
 from tests.e2e.sessions import PATIENCE_SECONDS
@@ -73,6 +73,23 @@ def test_text_folds_at_words_and_numbers_and_digests_never() -> None:
     assert "│ 0x12345678…abcdef │" in text
     words = set(text.replace("│", " ").replace("┃", " ").split())
     assert {"trained", "three", "rounds", "nothing", "samples", "address"} <= words
+
+
+def test_sentences_fold_at_words_and_what_is_to_be_copied_stays_whole() -> None:
+    digest = f"0x{'5c' * 32}"
+    text = f"  The head after round 7 is {digest}, and eleven-twelfths agree."
+    lines = shown(40, "utf-8", lambda: print_prose(text)).splitlines()
+    assert lines == [
+        "  The head after round 7 is",
+        f"  {digest},",
+        "  and eleven-twelfths agree.",
+    ]
+    piped = io.StringIO()
+    with redirect_stdout(piped):
+        print_prose(text)
+    assert piped.getvalue() == f"{text}\n"
+    assert shown(40, "utf-8", lambda: print_prose("")) == "\n"
+    assert "\x1b" not in shown(40, "utf-8", lambda: print_prose("a \x1b[31m b"))
 
 
 def test_a_table_wider_than_the_terminal_is_a_block_for_each_row() -> None:

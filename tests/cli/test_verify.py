@@ -30,11 +30,6 @@ def used(home: Path) -> tuple[int, int]:
 
 
 @pytest.fixture(scope="module")
-def head(home: Path) -> str:
-    return str(succeeds("audit", "--home", home, "--json").json["deployment"]["final_head"])
-
-
-@pytest.fixture(scope="module")
 def sent(
     home: Path, used: tuple[int, int], tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, Path]:

@@ -240,7 +240,7 @@ def test_a_banned_client_is_never_drawn_again(chain: EmbeddedChain) -> None:
     ("shape", "banned"),
     [
         (Shape(clients=6, trainers=3, members=3, beacon=Beacon.BLOCK), 4),
-        (Shape(clients=320, trainers=160, members=160), 161),
+        (Shape(clients=232, trainers=116, members=116), 117),
     ],
 )
 def test_ends_when_no_committee_can_be_drawn(

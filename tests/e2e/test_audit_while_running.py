@@ -12,7 +12,7 @@ import pytest
 
 from ledger.audit.audit import audit
 from ledger.audit.codes import Outcome
-from ledger.audit.report import readable
+from ledger.audit.readable import readable
 from ledger.blobs.store import FolderBlobs
 from ledger.chain.contract.deployment import connect
 from ledger.chain.contract.manifest import read_manifest

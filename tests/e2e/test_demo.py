@@ -14,7 +14,8 @@ from unittest.mock import patch
 
 import pytest
 
-from cli.demo import MOST_PORTS, Work, _steps, free_port
+from cli.demo.runs import Work, steps_of
+from cli.demo.service import MOST_PORTS, free_port
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.protocol.errors import ConfigurationError
 from tests.e2e.sessions import PATIENCE_SECONDS, start
@@ -59,11 +60,12 @@ def test_the_demo_runs_audits_compares_and_serves(tmp_path: Path) -> None:
     assert "PASSED: all ten steps hold for all 2 rounds" in ended.stdout
     assert "12 of 12 runs on the ledger pass their audit." in ended.stdout
     assert f"REST service at http://127.0.0.1:{port} answered: 6 deployments." in ended.stdout
+    assert f"  http://127.0.0.1:{port}/dashboard/#/runs/" in ended.stdout
     assert not left_over.exists(), "a demo's own folder is made anew"
 
 
 def test_the_readme_counts_the_rounds_that_the_demo_counts() -> None:
-    steps = _steps(seeds=4, rounds=40)
+    steps = steps_of(seeds=4, rounds=40)
     assert steps == {Work.RECORDED: 960, Work.AVERAGED: 640, Work.AUDITED: 24}
     readme = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
     assert f"make demo    # {steps[Work.RECORDED]} rounds" in readme
@@ -77,7 +79,7 @@ def test_a_demo_takes_the_next_port_that_is_free() -> None:
         found = free_port(port)
         assert port < found < port + MOST_PORTS
         with (
-            patch("cli.demo.port_is_taken", lambda _: True),
+            patch("cli.demo.service.port_is_taken", lambda _: True),
             pytest.raises(ConfigurationError, match=f"--port {port}: somebody listens there"),
         ):
             free_port(port)

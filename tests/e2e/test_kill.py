@@ -13,7 +13,7 @@ from clients.runs.opening import opened
 from clients.runs.recorded import manifest_of
 from ledger.audit.audit import audit
 from ledger.audit.codes import Outcome
-from ledger.audit.report import readable
+from ledger.audit.readable import readable
 from ledger.blobs.store import FolderBlobs, MemoryBlobs
 from ledger.chain.contract.deployment import connect
 from ledger.chain.contract.manifest import read_manifest
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
     from ledger.chain.contract.manifest import Manifest
 
-KILLS = times(6, 20)
-STARTS = times(2, 5)
-ROUNDS = times(60, 120)
+KILLS = times(5, 20)
+STARTS = times(1, 5)
+ROUNDS = times(30, 120)
 START_SECONDS = 2.5
 """About how long a process takes from its start to its first round; only spreads the kills."""
 

@@ -10,10 +10,11 @@ from ledger.blobs.store import MemoryBlobs
 from ledger.chain.contract.committee_ledger import RoundOpening
 from ledger.chain.ports import NotServedError
 from ledger.history.documents import Documents, gone_payloads, read_documents, read_run
+from ledger.history.facts.commitments import commitments_facts
 from ledger.history.participation import Outcome, Role, Scores, participation_of, participations
 from ledger.history.recorded import RecordedHistory
 from ledger.history.status import RoundStatus
-from ledger.protocol.encoding import commitment_of, sha256
+from ledger.protocol.encoding import commitment_of, commitments_chain, sha256
 from ledger.protocol.types import ClientId, Digest, DropoutReason, IncidentKind, Phase
 from tests.audit.blobs import ChangedBlobs
 from tests.audit.forged_chain import forged
@@ -83,6 +84,20 @@ def test_tells_an_open_round_and_none_that_has_not_opened(tmp_path: Path) -> Non
         assert one is not None
         assert (one.status, one.ended, history.newest()) == (RoundStatus.OPEN, None, 1)
         assert history.round(2) is None
+
+
+def test_every_commitment_is_told_and_the_base_is_where_the_closing_block_cuts(honest: Run) -> None:
+    # In round 2 a bystander commits in time, and another one after the closing block.
+    one, _ = round_of(honest, 2)
+    told = commitments_facts(one)
+    blocks = [entry["block"] for entry in told]
+    assert blocks[:-1] == [blocks[0]] * (len(told) - 1)
+    assert blocks[-1] > blocks[0], "the last word came late"
+    assert len(told) == len(one.counted) + 2
+    words = [(ClientId(e["client"]), Digest(bytes.fromhex(e["commitment"][2:]))) for e in told]
+    assert one.decided is not None
+    assert commitments_chain(words[:-1]) == one.decided.base
+    assert not {client for client, _ in words[-2:]} & one.counted
 
 
 def test_there_is_no_round_after_the_last(honest: Run) -> None:

@@ -31,6 +31,7 @@ from ledger.index.indexer import Indexer
 from ledger.index.search import search_page
 from tests.audit.blobs import ChangedBlobs
 from tests.audit.forged_chain import ForgedChain, forged
+from tests.faults import times
 from tests.index.conftest import NOBODYS_BLOBS, SMALL, content, generated, indexed, made
 
 if TYPE_CHECKING:
@@ -228,7 +229,7 @@ class IndexMachine(RuleBasedStateMachine):
 
 
 TestAnyOrder = IndexMachine.TestCase
-TestAnyOrder.settings = settings(max_examples=8, stateful_step_count=12)
+TestAnyOrder.settings = settings(max_examples=times(4, 200), stateful_step_count=12)
 
 
 def test_a_fork_takes_back_rounds_and_nothing_final(database: Database) -> None:
@@ -334,7 +335,7 @@ import sys
 from pathlib import Path
 from ledger.index.database import Database
 from tests.index.conftest import generated, indexed, NOBODYS_BLOBS
-chain = generated(25)
+chain = generated(12)
 print("begins", flush=True)
 while True:
     indexed(Database(Path(sys.argv[1]), read_only=False), chain.ledger, NOBODYS_BLOBS, 1)
@@ -348,7 +349,7 @@ def test_goes_on_where_it_was_killed(database: Database, empty_index: Path, tmp_
         assert process.stdout.readline() == "begins\n"
         time.sleep(0.15)
         process.send_signal(signal.SIGKILL)
-    chain = generated(25)
+    chain = generated(12)
     indexed(database, chain.ledger)
     alone = Database(shutil.copy(empty_index, tmp_path / "alone.sqlite"), read_only=False)
     indexed(alone, chain.ledger)

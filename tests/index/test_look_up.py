@@ -5,14 +5,23 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
+import pytest
+from sqlalchemy import select
+
+from ledger.history.digests import DigestKind
+from ledger.history.facts.digests import digest_facts
 from ledger.history.recorded import RecordedHistory
-from ledger.index.codes import DigestKind
+from ledger.history.source import TooLongError
+from ledger.index.index import Index
+from ledger.index.tables import DIGEST
 from ledger.protocol.encoding import first_seed, sha256
 from ledger.protocol.ledger_state import UpdatesCommitted
-from ledger.protocol.types import NO_DIGEST
+from ledger.protocol.types import NO_DIGEST, Digest
+from tests.index.conftest import NOBODYS_BLOBS, indexed
 
 if TYPE_CHECKING:
-    from ledger.index.index import Index
+    from ledger.index.database import Database
+    from ledger.index.history import IndexedHistory
     from tests.audit.runs import Run
 
 
@@ -95,3 +104,52 @@ def test_no_more_than_asked_for(honest_index: Index, honest: Run) -> None:
     event = honest.outcome(2)
     with honest_index.reading() as reading:
         assert reading.look_up(event.model, 0) == []
+
+
+def test_the_index_finds_every_digest_where_reading_all_rounds_finds_it(
+    honest: Run, history: IndexedHistory
+) -> None:
+    true = RecordedHistory.of(honest.ledger, honest.blobs)
+    rows = history.connection.execute(select(DIGEST.c.digest)).scalars().all()
+    assert len(rows) > 100
+    found = 0
+    for digest in map(Digest, {*rows, bytes(32)}):
+        places = true.occurrences(digest, 0, 100)
+        assert history.occurrences(digest, 0, 100) == places
+        found += len(places)
+    assert found == len(rows), "there is none that only one of them knows"
+    assert true.kept.digests.rounds == true.newest(), "final rounds are read through once"
+
+
+def test_a_digest_that_stands_everywhere_is_told_page_by_page(
+    honest: Run, database: Database
+) -> None:
+    """Whoever publishes the same bytes again and again makes a long list, but no long answer."""
+    indexed(database, honest.ledger, NOBODYS_BLOBS)
+    same = Digest(bytes(range(32)))
+    with database.transaction() as connection:
+        connection.exec_driver_sql(
+            "INSERT INTO digest WITH RECURSIVE n(i) AS (SELECT 1 UNION SELECT i + 1 FROM n "
+            "WHERE i < 5000) SELECT ?, 1, 6, i, i % 7 FROM n",
+            (same,),
+        )
+    index = Index(database.path or "")
+    with index.reading() as reading:
+        own = reading.history(honest.chain.genesis_hash, honest.ledger.address, NOBODYS_BLOBS)
+        cursor, rounds = None, list[int]()
+        while True:
+            facts = digest_facts(own, same, 1_000, cursor)
+            assert len(facts["items"]) <= 1_000
+            rounds += [one["round"] for one in facts["items"]]
+            cursor = facts["next_cursor"]
+            if cursor is None:
+                break
+    assert rounds == list(range(1, 5_001))
+    index.close()
+
+
+def test_a_long_history_takes_an_index(honest: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ledger.history.recorded.MOST_LOOKED_THROUGH", 4)
+    history = RecordedHistory.of(honest.ledger, honest.blobs)
+    with pytest.raises(TooLongError, match=r"5 rounds are too many .* cmfl index build makes one"):
+        history.occurrences(honest.outcome(1).model, 0, 1)

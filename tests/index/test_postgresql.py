@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
 from sqlalchemy import create_engine, insert, text
 
 from ledger.history.pages import Walk, read_page
@@ -15,7 +17,7 @@ from ledger.index.errors import IndexSchemaError, IndexUnreachableError
 from ledger.index.index import Index
 from ledger.index.removal import drop_index
 from ledger.index.search import search_page
-from ledger.index.tables import CHAIN
+from ledger.index.tables import CHAIN, METADATA
 from ledger.protocol.types import ClientId
 from tests.index.conftest import NOBODYS_BLOBS, content, generated, indexed, made
 from tests.index.postgresql import server
@@ -62,7 +64,7 @@ def test_has_the_content_that_sqlite_has(where: str, database: Database, honest:
         found = reading.history(honest.chain.genesis_hash, honest.ledger.address, honest.blobs)
         assert found.rounds(1, 5) == true.rounds(1, 5)
         assert found.tally() == true.tally()
-        for role in AskedRole:
+        for role in (AskedRole.TRAINED, AskedRole.REFUSED, AskedRole.VOTED):
             walk = Walk("rounds", client=ClientId(3), role=role, view_min=0)
             assert search_page(found, walk, 9, None) == read_page(true, walk, 9, None)
         assert len(reading.look_up(honest.outcome(1).model)) == 1
@@ -95,6 +97,7 @@ def test_a_role_that_may_only_select_can_serve(where: str) -> None:
     chain = generated(2)
     indexed(writer, chain.ledger)
     with writer.transaction() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
         connection.execute(text("CREATE ROLE cmfl_reader LOGIN"))
         connection.execute(text("GRANT SELECT ON ALL TABLES IN SCHEMA public TO cmfl_reader"))
     user = where.partition("@")[0]
@@ -103,6 +106,7 @@ def test_a_role_that_may_only_select_can_serve(where: str) -> None:
     with index.reading() as reading:
         found = reading.history(chain.genesis_hash, chain.ledger.address, NOBODYS_BLOBS)
         assert found.newest() == 3
+        assert found.stands_at(chain.head())
     index.close()
     for each in (Database(as_reader), Database(own), Database(as_reader, read_only=False)):
         refused = pytest.raises(IndexUnreachableError, match=r"read-only|permission denied")

@@ -24,6 +24,7 @@ from ledger.index.errors import NotIndexedError
 from ledger.index.index import Index
 from ledger.index.search import search_page
 from ledger.protocol.types import ClientId
+from tests.faults import times
 from tests.index.conftest import NOBODYS_BLOBS, generated, indexed
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def test_parts_come_back_as_they_were(history: IndexedHistory, recorded: Recorde
         one = recorded.round(number)
         assert one is not None
         for part in participations(one, recorded.documents(one)):
-            assert history.parts(part.client, [number]) == {number: part}
+            assert history.parts(part.client, [one]) == [part]
             refused += len(part.refused)
             incidents += len(part.incidents)
     assert refused, "a refusal is packed with its signature"
@@ -132,12 +133,12 @@ def test_times_are_those_of_blocks_that_ended_rounds(
 def test_a_clients_rounds_are_found(
     history: IndexedHistory, recorded: RecordedHistory, role: AskedRole
 ) -> None:
-    for order, client in itertools.product(Order, map(ClientId, range(0, 14, 3))):
+    for order, client in itertools.product(Order, map(ClientId, (0, 7, 12))):
         walk = Walk("rounds", order, client=client, role=role)
         true = read_page(recorded, walk, 10, None)
         assert read_page(history, walk, 10, None) == true
         found = search_page(history, walk, 10, None)
-        assert found == true
+        assert found == history.page(walk, 10, None) == recorded.page(walk, 10, None) == true
         expected = client_rounds_facts(recorded, client, found)
         assert client_rounds_facts(history, client, found) == expected
 
@@ -148,7 +149,7 @@ SPANS = st.one_of(
 )
 
 
-@settings(max_examples=25)
+@settings(max_examples=times(15, 1_000))
 @given(
     order=st.sampled_from(Order),
     status=st.none() | st.sampled_from(RoundStatus),
@@ -169,13 +170,9 @@ def test_every_walk_finds_the_same_rounds_page_by_page(
     assert page_facts(own, read_page(own, walk, limit, None)) == page_facts(
         true, read_page(true, walk, limit, None)
     )
-    expected = [one for page in pages(read_page, true, walk, limit) for one in page.rounds]
-    found = list(pages(search_page, own, walk, limit))
-    assert [one for page in found for one in page.rounds] == expected
-    assert all(len(page.rounds) == limit for page in found[:-1]), (
-        "a page is full while there is more"
-    )
-    assert sum(page.scanned for page in found) == own.newest()
+    expected = list(pages(read_page, true, walk, limit))
+    assert list(pages(search_page, own, walk, limit)) == expected, "with the same cursors"
+    assert sum(page.scanned for page in expected) == own.newest()
 
 
 def pages(read: Any, history: HistorySource, walk: Walk, limit: int) -> Iterator[Any]:

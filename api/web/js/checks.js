@@ -17,7 +17,7 @@ export const OPEN = "open";
 export function roundChecks(round, before, contract) {
   if (round.status === "open") return [];
   const made = round.status === "decided" ? decided(round, contract) : [];
-  return [...made, nextSeed(round, contract), head(round, before)];
+  return [committed(round, contract), ...made, nextSeed(round, contract), head(round, before)];
 }
 
 /** Return whether a client's commitment is that of the payload which the record names. */
@@ -76,6 +76,7 @@ function decided(round, contract) {
     check("model", round.model, () => aggregation.model),
     when(recorded, "scored_set", scores.clients_digest, () => digests.setDigest(scores.clients)),
     ...commitments([...updates, ...committee]),
+    check("commitments", round.base, () => digests.commitmentsDigest(countedOf(round, contract))),
   ];
   if (certificates.length === 2) {
     made.push(
@@ -89,6 +90,30 @@ function decided(round, contract) {
     made.push(open("aggregation_vote", null), open("election_vote", null));
   }
   return made;
+}
+
+/** Return whether the list of commitments is what is shown of each client, and how many count. */
+function committed(round, contract) {
+  return check("committed", String(round.committed), () => {
+    const { commitments: given, updates, committee } = round.parts;
+    const words = new Map(given.map((one) => [one.client, one.commitment]));
+    const counted = new Set(countedOf(round, contract).map((one) => one.client));
+    const parts = [...updates, ...committee];
+    const agree = parts.every((part) =>
+      part.commitment === (words.get(part.client) ?? null) && part.committed === counted.has(part.client),
+    );
+    return agree ? String(parts.filter((part) => counted.has(part.client)).length) : null;
+  });
+}
+
+/** Return the commitments up to the closing block: the one with the last active client's, or the
+ * window's last. */
+function countedOf(round, contract) {
+  const { commitments: given, updates, committee } = round.parts;
+  const missing = new Set([...updates, ...committee.filter((one) => !one.empty_seat)].map((one) => one.client));
+  const closing = given.find(({ client }) => missing.delete(client) && missing.size === 0);
+  const last = Math.min(round.opened_block + contract.commit_blocks, closing?.block ?? Infinity);
+  return given.filter((one) => one.block <= last);
 }
 
 function commitments(parts) {
@@ -121,32 +146,21 @@ function nextSeed(round, contract) {
  * Bans move the head where they fall, before the round's end or, after the last round, behind it.
  */
 function head(round, before) {
-  const commitments = commitmentsAtEnd(round);
   const isDecided = round.status === "decided";
   const certificates = round.parts.votes.certificates;
-  if (before === null || commitments === null || (isDecided && certificates?.length !== 2)) {
-    return open("head", round.head);
-  }
-  const ends = [...round.banned.keys(), round.banned.length].map((bans) => {
-    const start = round.banned
-      .slice(0, bans)
-      .reduce((now, client) => digests.headAfterBan(now, round.round, client), before);
+  if (before === null || (isDecided && certificates?.length !== 2)) return open("head", round.head);
+  return check("head", round.head, () => {
+    const commitments = digests.commitmentsDigest(round.parts.commitments);
     const next = digests.setDigest(round.parts.next_committee.map((member) => member.client));
-    if (!isDecided) return digests.headAfterNothing(start, round.round, round.seed, commitments, next);
-    return decidedHead(round, start, commitments, certificates, next);
+    const ends = [...round.banned.keys(), round.banned.length].map((bans) => {
+      const start = round.banned
+        .slice(0, bans)
+        .reduce((now, client) => digests.headAfterBan(now, round.round, client), before);
+      if (!isDecided) return digests.headAfterNothing(start, round.round, round.seed, commitments, next);
+      return decidedHead(round, start, commitments, certificates, next);
+    });
+    return ends.find((end) => end === round.head) ?? ends.at(-1);
   });
-  const found = ends.find((end) => end === round.head) ?? ends.at(-1);
-  return check("head", round.head, () => found);
-}
-
-/** Return the commitments digest at the round's end; null where the answer does not tell it.
- *
- * It is the base unless somebody committed after the closing block.
- */
-function commitmentsAtEnd(round) {
-  if (round.commitments) return round.commitments;
-  const parts = [...round.parts.updates, ...round.parts.committee];
-  return parts.some((part) => part.commitment && !part.committed) ? null : round.base;
 }
 
 function decidedHead(round, start, commitments, certificates, next) {

@@ -31,6 +31,10 @@ export const rankingDigest = (words) => keccak(...array(words));
 /** Return the commitment that a payload opens. */
 export const commitmentOf = (client, payload) => keccak(uint(client, 4), bytesOf(payload));
 
+/** Return the digest of commitments, in the chain's order. */
+export const commitmentsDigest = (given) =>
+  given.reduce((now, { client, commitment }) => keccak(bytesOf(now), uint(client, 4), bytesOf(commitment)), NONE);
+
 /** Return a client's leaf among the updates. */
 export const updateLeaf = ({ client, payload, rank, distance_bits: bits, outcome }) =>
   leaf(word(client), bytesOf(payload), word(rank), word(bits), word(outcome === "accepted" ? 1 : 0));

@@ -6,6 +6,7 @@ import { watch } from "./live.js";
 import { failure, fillGlossary, say, showTerms } from "./parts.js";
 import { placeOf, withQuery } from "./places.js";
 import { Refused } from "./rest.js";
+import { tokenForm } from "./token.js";
 import { client, clients } from "./views/clients.js";
 import { compare } from "./views/compare.js";
 import { deployments } from "./views/deployments.js";
@@ -62,14 +63,17 @@ async function pageOf(place, signal) {
     return await VIEWS[place.view](place, signal);
   } catch (error) {
     if (signal.aborted) return null;
-    if (error instanceof Refused) return failed(error.title, error.message);
+    if (error instanceof Refused) {
+      const asking = error.status === 401 ? tokenForm(() => go()) : null;
+      return failed(error.title, error.message, asking);
+    }
     console.error("This page cannot be shown:", error);
     return failed("This page cannot be shown", "The service's answer is not what this page knows how to show.");
   }
 }
 
-function failed(title, detail) {
-  return { title, crumbs: [], nodes: [failure(title, detail)], hasFailed: true };
+function failed(title, detail, ...more) {
+  return { title, crumbs: [], nodes: [failure(title, detail), ...more], hasFailed: true };
 }
 
 /** Put a page in place; one that is brought up to date keeps what was open and where the focus was. */

@@ -1,5 +1,7 @@
 // Asking the service; its problems (RFC 9457) as errors.
 
+import { credentials } from "./token.js";
+
 const LONGEST_WAIT_MS = 30_000;
 const MOST_PAGES = 200;
 
@@ -13,22 +15,29 @@ export class Refused extends Error {
 }
 
 /** Return an answer's JSON. */
-export async function read(path, signal) {
+export const read = (path, signal) => asked("GET", path, undefined, signal);
+
+/** Ask for something to be done; return the answer's JSON. */
+export const send = (method, path, body, signal) => asked(method, path, body, signal);
+
+async function asked(method, path, body, signal) {
   const limit = AbortSignal.timeout(LONGEST_WAIT_MS);
   const either = signal ? AbortSignal.any([signal, limit]) : limit;
   let answer;
   try {
-    answer = await fetch(path, { headers: { Accept: "application/json" }, signal: either });
+    const content = body === undefined ? {} : { "Content-Type": "application/json" };
+    const headers = { Accept: "application/json", ...content, ...credentials() };
+    answer = await fetch(path, { method, headers, body: body && JSON.stringify(body), signal: either });
   } catch (error) {
     if (signal?.aborted) throw error;
     throw new Refused(0, "The service does not answer", `nothing came from ${path}`);
   }
-  const body = await json(answer);
+  const told = await json(answer);
   if (!answer.ok) {
-    throw new Refused(answer.status, body?.title ?? "Refused", body?.detail ?? `status ${answer.status}`);
+    throw new Refused(answer.status, told?.title ?? "Refused", told?.detail ?? `status ${answer.status}`);
   }
-  if (body === null) throw new Refused(answer.status, "No answer", `${path} did not answer with JSON`);
-  return body;
+  if (told === null) throw new Refused(answer.status, "No answer", `${path} did not answer with JSON`);
+  return told;
 }
 
 /** Return an answer's JSON; null where there is nothing at the path. */
@@ -65,7 +74,10 @@ export async function readList(path, name, query, most, signal) {
 export function features() {
   known ??= read("/openapi.json").then(
     (document) => new Set(Object.keys(document.paths)),
-    () => new Set(),
+    () => {
+      known = null; // it may answer once it is shown a token
+      return new Set();
+    },
   );
   return known;
 }

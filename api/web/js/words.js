@@ -52,6 +52,8 @@ export const CHECKS = {
   model: ["New model", "the round and its aggregation name the same model"],
   scored_set: ["Scored clients", "the list of scored clients hashes to the digest that members signed"],
   commitment: ["Commitment of client", "the payload's digest opens the commitment on the chain"],
+  committed: ["Number of commitments", "those listed by the closing block are the ones shown as committed"],
+  commitments: ["Commitments that count", "those up to the closing block, in the chain's order, hash to the base"],
   aggregation_vote: ["Vote on the accepted set", "the certificate is for the accepted clients shown"],
   election_vote: ["Vote on the next committee", "the certificate is for the next committee shown"],
   voted_result: ["Result in a certificate", "the certificate is for the result that follows from what is shown"],
@@ -111,6 +113,31 @@ export const STEPS = [
   "the model, bit for bit",
   "nothing missing in between",
 ];
+
+/** How a verification stands, and why one has no verdict. */
+export const VERIFICATION_STATES = {
+  waiting: "Waits for another to end.",
+  running: "Goes on. What is not marked is no pass before the end.",
+  finished: "Finished",
+  cancelled: "No verdict: it was cancelled.",
+  stopped: "No verdict, stopped",
+  interrupted: "No verdict, interrupted",
+};
+export const WHY_NO_VERDICT = {
+  memory: "it needs more memory than it may have.",
+  cpu_seconds: "it needs more processor time than it may have.",
+  seconds: "it took longer than it may.",
+  chain: "the chain could not be opened.",
+  earlier_report: "the earlier report is none to build on.",
+  fault: "a fault of the service, whose log tells more.",
+  worker_ended: "its process was ended from outside.",
+  service_ended: "the service ended before it.",
+};
+export const PERMISSIONS = {
+  token_needed: "To begin one, show a token that this service knows.",
+  this_machine_only: "No token is set here, so only who sits at the service's own machine may begin one.",
+  off: "This service is set to run none.",
+};
 
 /** Return a code's word; one that is new here as it is. */
 export const wordFor = (words, code) => (Object.hasOwn(words, code) ? words[code] : code);

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Never, Self
+from typing import TYPE_CHECKING, Never
 
+from ledger.chain.held import HeldChain, has_topics
 from ledger.chain.ports import NotServedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from types import TracebackType
+    from collections.abc import Sequence
 
     from ledger.audit.bundles.bundle import RoundBundle
-    from ledger.chain.ports import Block, ChainReader, Log, Receipt, TopicFilter, Transaction
+    from ledger.chain.ports import Block, Log, Receipt, TopicFilter, Transaction
 
 
-class BundleChain:
+class BundleChain(HeldChain):
     """The chain that a bundle tells of; what it does not hold is not served."""
 
     def __init__(self, bundle: RoundBundle) -> None:
@@ -67,7 +66,7 @@ class BundleChain:
             for log in self._bundle.logs
             if from_block <= log.block_number <= to_block
             and address in {None, log.address}
-            and _matches(log, topics)
+            and has_topics(log, topics)
         ]
         return (found[::-1] if descending else found)[:limit]
 
@@ -92,35 +91,6 @@ class BundleChain:
     def code(self, address: str) -> bytes:
         """Refuse: a bundle has no state."""
         _not_served(f"the code at {address}")
-
-    @contextmanager
-    def snapshot(self) -> Iterator[ChainReader]:
-        """Open a view of the bundle, which does not move."""
-        yield self
-
-    def close(self) -> None:
-        """Nothing is held here."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-
-def _matches(log: Log, topics: Sequence[TopicFilter]) -> bool:
-    if len(topics) > len(log.topics):
-        return False
-    for wanted, topic in zip(topics, log.topics, strict=False):
-        allowed = [wanted] if isinstance(wanted, bytes) else wanted
-        if allowed is not None and topic not in allowed:
-            return False
-    return True
 
 
 def _not_served(what: str) -> Never:

@@ -18,6 +18,7 @@ from eth_utils.abi import (
     get_abi_output_types,
 )
 
+from ledger.chain.contract.words import decode_words
 from ledger.chain.ports import NotServedError
 from ledger.protocol.errors import ChainError
 from ledger.protocol.keccak import keccak
@@ -137,15 +138,12 @@ def event_fields(event: str, topics: tuple[bytes, ...], data: bytes) -> dict[str
     Raises:
         ChainError: the log does not decode.
     """
-    inputs = artifact().abi[event]["inputs"]
-    indexed = [entry for entry in inputs if entry["indexed"]]
-    plain = [entry for entry in inputs if not entry["indexed"]]
+    (indexed, indexed_types), (_, names, types) = _indexed(event), event_layout(event)
     if len(topics) != len(indexed) + 1:
         raise ChainError(f"a log of {event} has {len(topics)} topics")
-    values = _decode([collapse_if_tuple(entry) for entry in plain], data, event)
-    found = {entry["name"]: value for entry, value in zip(plain, values, strict=True)}
-    for entry, word in zip(indexed, topics[1:], strict=True):
-        found[entry["name"]] = _decode([entry["type"]], word, event)[0]
+    found = dict(zip(names, _values(types, data, event), strict=True))
+    for name, kind, word in zip(indexed, indexed_types, topics[1:], strict=True):
+        found[name] = _values(kind, word, event)[0]
     return found
 
 
@@ -156,6 +154,13 @@ def event_layout(event: str) -> tuple[tuple[str, ...], tuple[str, ...], tuple[st
     indexed = tuple(entry["name"] for entry in inputs if entry["indexed"])
     plain = [entry for entry in inputs if not entry["indexed"]]
     return indexed, tuple(e["name"] for e in plain), tuple(map(collapse_if_tuple, plain))
+
+
+@lru_cache(maxsize=16)
+def _indexed(event: str) -> tuple[tuple[str, ...], tuple[tuple[str], ...]]:
+    """Return the names of an event's indexed fields, and the type of each as a list of one."""
+    indexed = [entry for entry in artifact().abi[event]["inputs"] if entry["indexed"]]
+    return tuple(e["name"] for e in indexed), tuple((e["type"],) for e in indexed)
 
 
 def revert_reason(data: bytes) -> str | None:
@@ -175,6 +180,11 @@ def _types(name: str) -> tuple[str, ...]:
 
 def _inputs(name: str) -> list[str]:
     return list(_types(name))
+
+
+def _values(types: tuple[str, ...], data: bytes, what: str) -> tuple[Any, ...]:
+    found = decode_words(types, data)
+    return _decode(list(types), data, what) if found is None else found
 
 
 def _decode(types: list[str], data: bytes, what: str) -> tuple[Any, ...]:

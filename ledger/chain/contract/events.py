@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from eth_abi.abi import encode
@@ -42,8 +43,7 @@ def decode_log(log: Log) -> Recorded:
     Raises:
         ChainError: the log is none of the contract's events.
     """
-    known = {abi.topic(name): name for name in _BUILD}
-    name = known.get(log.topics[0]) if log.topics else None
+    name = _names().get(log.topics[0]) if log.topics else None
     if name is None:
         raise ChainError(f"block {log.block_number} holds a log of no known event")
     event = _BUILD[name](abi.event_fields(name, log.topics, log.data))
@@ -56,6 +56,12 @@ def encode_log(event: ledger_state.Event) -> tuple[tuple[bytes, ...], bytes]:
     indexed, plain, types = abi.event_layout(name)
     topics = (abi.topic(name), *(getattr(event, field).to_bytes(32) for field in indexed))
     return topics, encode(types, [_logged(event, field) for field in plain])
+
+
+@cache
+def _names() -> dict[bytes, str]:
+    """Return the names of the events by their first topics."""
+    return {abi.topic(name): name for name in _BUILD}
 
 
 def _logged(event: ledger_state.Event, name: str) -> object:

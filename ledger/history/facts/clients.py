@@ -10,12 +10,11 @@ from ledger.history.cursors import decode_cursor, encode_cursor
 from ledger.history.facts.committee import duties
 from ledger.history.facts.updates import placed
 from ledger.history.facts.words import coded, ended_facts, hexed_or_none
-from ledger.history.participation import participation_of
 
 if TYPE_CHECKING:
     from ledger.history.facts.words import Facts
     from ledger.history.pages import RoundPage
-    from ledger.history.participation import Tally
+    from ledger.history.participation import Participation, Tally
     from ledger.history.round import Round
     from ledger.history.source import HistorySource
     from ledger.protocol.types import ClientId, RegisteredClient
@@ -61,8 +60,9 @@ def client_rounds_facts(history: HistorySource, client: ClientId, page: RoundPag
         client: its index.
         page: rounds that it took part in.
     """
+    parts = zip(page.rounds, history.parts(client, page.rounds), strict=True)
     return {
-        "rounds": [_part(history, client, one) for one in page.rounds],
+        "rounds": [_part(history, *both) for both in parts],
         "scanned": page.scanned,
         "next_cursor": page.next_cursor,
     }
@@ -87,11 +87,7 @@ def _entry(
     }
 
 
-def _part(history: HistorySource, client: ClientId, one: Round) -> Facts:
-    read = history.round(one.round) or one
-    part = participation_of(read, history.documents(read), client)
-    if part is None:
-        raise ValueError(f"client {client} took no part in round {one.round}")
+def _part(history: HistorySource, one: Round, part: Participation) -> Facts:
     return {
         "round": one.round,
         "status": one.status.value,

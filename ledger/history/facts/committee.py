@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ledger.history.facts.words import coded, hexed_or_none, phase_name
-from ledger.history.participation import participation_of
+from ledger.history.participation import members_of
 from ledger.protocol.types import RefusalReason
 
 if TYPE_CHECKING:
@@ -20,11 +20,9 @@ def committee_facts(told: Told) -> Facts:
     Args:
         told: the round.
     """
-    one, documents = told.one, told.documents
-    parts = [participation_of(one, documents, client) for client in one.committee]
-    following = one.end.next_committee if one.end else ()
+    following = told.one.end.next_committee if told.one.end else ()
     return told.heading() | {
-        "committee": [_member(told, part) for part in parts if part is not None],
+        "committee": [_member(told, part) for part in members_of(told.one, told.documents)],
         "next_committee": [
             {"place": place, "client": client, "address": told.address(client)}
             for place, client in enumerate(following)

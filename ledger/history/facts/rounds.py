@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ledger.history.documents import gone_payloads, read_run
 from ledger.history.explain import explain_gone, explain_round
 from ledger.history.facts.aggregation import aggregation_facts
+from ledger.history.facts.commitments import commitments_facts
 from ledger.history.facts.committee import committee_facts
 from ledger.history.facts.scores import scores_facts
 from ledger.history.facts.updates import updates_facts
@@ -97,6 +98,7 @@ def full_facts(told: Told) -> Facts:
     scores, _ = scores_facts(told)
     committee = committee_facts(told)
     parts = {
+        "commitments": commitments_facts(told.one),
         "updates": updates_facts(told)["updates"],
         **{name: committee[name] for name in ("committee", "next_committee")},
         "aggregation": aggregation_facts(told),

@@ -6,29 +6,44 @@ beside the rounds as a claim, with the accuracy of always answering the commones
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from ledger.claims import claims_of
+from ledger.protocol.errors import EncodingError
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from ledger.claims import ClaimedRound
     from ledger.history.facts.words import Facts
     from ledger.history.round import Round
+    from ledger.history.source import HistorySource
+    from ledger.home import RunPaths
 
 MOST_POINTS = 2_000
 """Rounds in one answer; of more every so many-th is told, and the last."""
 
 
-def series_facts(rounds: Iterable[Round], claimed: Iterable[ClaimedRound] | None) -> Facts:
+class Claims(StrEnum):
+    """Whether a run's own files were read."""
+
+    READ = "read"
+    ABSENT = "absent"
+    """They are not in this home."""
+    UNREADABLE = "unreadable"
+    """They are damaged, too large, or no files."""
+
+
+def series_facts(rounds: Iterable[Round], folder: RunPaths | None) -> Facts:
     """Return a run's rounds as columns of equal length.
 
     Args:
         rounds: ascending, by their openings and ends.
-        claimed: the rows of the run's metrics; None where they are not at hand.
+        folder: of the run, for what it claims; None where it is not at hand.
     """
     points = list(rounds)
-    rows = {} if claimed is None else {row.round: row for row in claimed}
-    known = [rows.get(one.round) for one in points]
+    claims, rows = _claims(points, folder)
     return {
         "round": [one.round for one in points],
         "status": [one.status.value for one in points],
@@ -36,15 +51,43 @@ def series_facts(rounds: Iterable[Round], claimed: Iterable[ClaimedRound] | None
         "accepted": [len(one.decided.accepted) if one.decided else None for one in points],
         "views": [list(one.decided.views) if one.decided else None for one in points],
         "committee": [list(one.committee) for one in points],
-        "claimed": None
-        if claimed is None
-        else {
-            "accuracy": [None if row is None else row.accuracy for row in known],
-            "floor": [None if row is None else row.floor for row in known],
-            "malicious_accepted": [
-                None if row is None else row.malicious_accepted for row in known
-            ],
-        },
+        "claims": claims.value,
+        "claimed": _columns([rows.get(one.round) for one in points])
+        if claims is Claims.READ
+        else None,
+    }
+
+
+def curve_of(history: HistorySource) -> list[Round]:
+    """Return the rounds that a curve shows, ascending, by their openings and ends.
+
+    Args:
+        history: of the deployment.
+    """
+    told = told_rounds(history.newest())
+    is_whole = len(told) == history.newest()
+    if is_whole:
+        return history.rounds(1, len(told)) if told else []
+    return history.some(told)
+
+
+def _claims(
+    points: Sequence[Round], folder: RunPaths | None
+) -> tuple[Claims, dict[int, ClaimedRound]]:
+    """Return what a run's files claim of some rounds, and whether they could be read."""
+    if folder is None:
+        return Claims.ABSENT, {}
+    try:
+        return Claims.READ, claims_of(folder, {one.round for one in points})
+    except (EncodingError, OSError):
+        return Claims.UNREADABLE, {}
+
+
+def _columns(rows: Sequence[ClaimedRound | None]) -> Facts:
+    return {
+        "accuracy": [None if row is None else row.accuracy for row in rows],
+        "floor": [None if row is None else row.floor for row in rows],
+        "malicious_accepted": [None if row is None else row.malicious_accepted for row in rows],
     }
 
 

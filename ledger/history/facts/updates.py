@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ledger.history.facts.words import coded, finite, hexed_or_none
-from ledger.history.participation import participation_of
+from ledger.history.participation import trainers_of
 from ledger.protocol.encoding import float_from_bits
 
 if TYPE_CHECKING:
@@ -19,9 +19,7 @@ def updates_facts(told: Told) -> Facts:
     Args:
         told: the round.
     """
-    one, documents = told.one, told.documents
-    parts = [participation_of(one, documents, client) for client in one.trainers]
-    entries = [_entry(part) for part in parts if part is not None]
+    entries = [_entry(part) for part in trainers_of(told.one, told.documents)]
     return told.heading() | {"updates": entries, "record": told.record()}
 
 

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ledger.history.facts.rounds import full_facts
+from ledger.history.facts.words import Told
+from ledger.history.recorded import RecordedHistory
 from ledger.protocol import encoding, merkle
 from ledger.protocol.types import ClientId, Digest
 from tests.api.conftest import ROUNDS, read, rounds_that_are
@@ -15,6 +18,8 @@ from tests.api.web.conftest import run_address, show
 if TYPE_CHECKING:
     import httpx
     from playwright.sync_api import Page, Route
+
+    from tests.audit.runs import Run
 
 pytestmark = pytest.mark.xdist_group("web")
 
@@ -62,6 +67,29 @@ def test_every_recomputed_value_of_a_real_run_matches(
     assert {"head", "result", "updates_root", "scores_root", "commitment", "next_seed"} <= seen
 
 
+def test_strays_late_words_bans_and_abandonment_make_nothing_red(page: Page, honest: Run) -> None:
+    history = RecordedHistory.of(honest.ledger, honest.blobs)
+    fixed = history.fixed
+    contract = {
+        "beacon": fixed.beacon.value,
+        "commit_blocks": fixed.commit_blocks,
+        "replies": fixed.replies,
+    }
+    before = f"0x{fixed.config.hex()}"
+    show(page, "#/words")
+    for number in range(1, fixed.rounds + 1):
+        one = history.round(number)
+        assert one is not None
+        told = full_facts(Told.of(history, one))
+        checks = page.evaluate(CHECKED, [told, before, contract])
+        wrong = [one for one in checks if one["outcome"] != "matches"]
+        assert wrong == [], f"round {number}"
+        before = told["head"]
+        if number == 2:
+            came = [one["client"] for one in told["parts"]["commitments"]]
+            assert len(came) == told["committed"] + 2, "one stray in time, and one that is late"
+
+
 def test_whatever_is_altered_in_an_answer_differs(
     page: Page, client: httpx.Client, root: str
 ) -> None:
@@ -83,6 +111,8 @@ def test_whatever_is_altered_in_an_answer_differs(
         ["parts", "scores", "claims", 0, "member"],
         ["parts", "votes", "certificates", 1, "view"],
         ["parts", "next_committee", 0, "client"],
+        *(["parts", "commitments", 0, name] for name in ("client", "commitment", "block")),
+        ["committed"],
         *(
             ["parts", "votes", "certificates", phase, name]
             for phase in (0, 1)

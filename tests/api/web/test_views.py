@@ -65,7 +65,8 @@ def rows(page: Page, caption: str) -> list[list[str]]:
     ]
 
 
-@pytest.mark.parametrize("name", list(PAGES)[:: times(3, 1)])
+@pytest.mark.usefixtures("verified")
+@pytest.mark.parametrize("name", list(PAGES)[:: -times(4, 1)])
 def test_a_page_can_be_seen_heard_and_held(
     page: Page, client: httpx.Client, root: str, decided: int, name: str
 ) -> None:

@@ -19,7 +19,7 @@ from ledger.audit.audit import audit
 from ledger.audit.codes import BlobKind, FindingKind, Outcome, Step
 from ledger.audit.execution import pool
 from ledger.audit.execution.conduct import Conduct, Workers
-from ledger.audit.report import readable
+from ledger.audit.readable import readable
 from ledger.blobs.store import FolderBlobs
 from ledger.processes import WorkerEndedError
 from ledger.protocol.ledger_state import RoundDecided

@@ -80,6 +80,7 @@ def topic_lists() -> list[list[TopicFilter]]:
     return [TOPICS0, TOPICS1, TOPICS2]
 
 
+@cache
 def deployed(chain: EmbeddedChain, block: int) -> str:
     [transaction] = chain.transactions(chain.header(block))
     receipt = chain.receipt(bytes(transaction.hash))

@@ -3,6 +3,7 @@
 import { MARKS, legend, strip } from "../charts/strip.js";
 import { commitmentCheck } from "../checks.js";
 import { h, told } from "../dom.js";
+import { download } from "../downloads.js";
 import { counted, distance, fromOne, whole } from "../format.js";
 import { badge, digest, facts, figures, section, table, term } from "../parts.js";
 import { deploymentPath, runLink } from "../places.js";
@@ -126,7 +127,8 @@ function roundsOf(path, number, rounds) {
     part.rank === null ? "–" : fromOne(part.rank),
     distance(part.distance),
     endedText(part.ended),
-    part.role === "trainer" ? h("a", { href: runLink(path, `/rounds/${part.round}/clients/${number}`), "aria-label": `Proof for round ${part.round}` }, "proof") : "",
+    h("span", {}, h("a", { href: runLink(path, `/rounds/${part.round}/clients/${number}`), "aria-label": `Proof for round ${part.round}` }, "proof"), " ",
+      part.ended ? download(`${path}/rounds/${part.round}/proof/${number}`, `proof-round-${part.round}-client-${number}.json`, "file", { "aria-label": `Proof for round ${part.round} as a file` }) : null),
   ]);
   return table("Round by round", [["round", "number", "row"], ["stands"], ["role"], ["what it did", "wide"], ["rank", "number"], ["distance", "number"], ["ended"], ["why and proof"]], rows);
 }

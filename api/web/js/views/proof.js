@@ -2,6 +2,7 @@
 
 import { MATCHES, commitmentCheck, roundChecks, updateProof } from "../checks.js";
 import { h } from "../dom.js";
+import { blob, download } from "../downloads.js";
 import { distance, percent, whole } from "../format.js";
 import { command, digest, facts, section, table, term } from "../parts.js";
 import { deploymentPath } from "../places.js";
@@ -47,7 +48,7 @@ function answer(one, client, update, member) {
     ["scores", member.empty_seat ? "empty seat" : member.scores],
     [term("voted"), member.voted.length ? `on the ${member.voted.join(" and the ")}` : "no"],
     ["commitment", digest(member.commitment, "commitment")],
-    [term("payload"), digest(member.payload, "payload")],
+    [term("payload"), blob(member.payload, "payload")],
   ]));
   if (!update) return section("Answer", h("p", { class: "answer" }, `No: client ${client} was neither sampled nor on the committee in this round.`));
   const entry = one.parts.aggregation.accepted.find((accepted) => accepted.client === client);
@@ -59,7 +60,7 @@ function answer(one, client, update, member) {
     entry && [term("weight"), `${entry.weight.numerator} / ${entry.weight.denominator} = ${percent(entry.weight.value)}`],
     [term("committed"), update.committed ? "yes" : "not by the closing block"],
     ["commitment", digest(update.commitment, "commitment")],
-    [term("payload"), digest(update.payload, "payload")],
+    [term("payload"), blob(update.payload, "payload")],
   ]));
 }
 
@@ -85,7 +86,7 @@ function way({ leaf, steps, root }) {
 async function outside(path, number, client) {
   const isThere = await has("/rounds/{number}/proof/{client}");
   return section("Take it with you",
-    isThere ? h("p", {}, h("a", { class: "action", href: `${path}/rounds/${number}/proof/${client}`, download: `proof-round-${number}-client-${client}.json` }, "Download the proof")) : null,
+    isThere ? h("p", {}, download(`${path}/rounds/${number}/proof/${client}`, `proof-round-${number}-client-${client}.json`, "Download the proof", { class: "action" })) : null,
     h("p", {}, "Checked on your side, against a head or a contract that you trust:"),
     command(`cmfl verify client --round ${number} --client ${client}`));
 }

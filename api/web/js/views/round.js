@@ -4,8 +4,9 @@ import { roundChecks } from "../checks.js";
 import { heat, scale } from "../charts/heat.js";
 import { ranking } from "../charts/ranking.js";
 import { h, told } from "../dom.js";
+import { blob, download } from "../downloads.js";
 import { counted, distance, moment, whole } from "../format.js";
-import { digest, facts, figures, more, section, table, term } from "../parts.js";
+import { command, digest, facts, figures, more, section, table, term } from "../parts.js";
 import { deploymentPath } from "../places.js";
 import { asking, read } from "../rest.js";
 import { clientLink, clientLinks, crumbsOf, roundLink, statusBadge } from "../run.js";
@@ -43,6 +44,7 @@ export async function round(place, signal) {
       votes(path, one),
       section("In words", h("ol", { class: "sentences" }, ...explained.sentences.map((line) => h("li", {}, told(line.trim()))))),
       digests(path, one, start),
+      takeAlong(own, number, one),
     ],
   };
 }
@@ -120,6 +122,15 @@ function scoresPart(path, one, { claims, left_out: leftOutClaims }) {
     more("scores", "The same as a table", table("Members' scores, by update", heading, cells)));
 }
 
+/** Return the round as a file, to be checked on the reader's side. */
+function takeAlong(own, number, one) {
+  if (one.status !== "decided") return null;
+  return section("Take it with you",
+    h("p", {}, download(`${own}/bundle`, `round-${number}.bundle.tar`, "Download the round", { class: "action" })),
+    h("p", {}, "One file with all that checking this round needs. On your side, against a head or a contract that you trust:"),
+    command(`cmfl verify bundle round-${number}.bundle.tar`));
+}
+
 function refusal(claim) {
   const why = wordFor(REASONS, claim.reason.name);
   return claim.named === null ? why : `${why}, that to client ${claim.named}`;
@@ -136,14 +147,14 @@ function digests(path, one, start) {
     ["next seed", digest(one.next_seed, "next seed")],
     [term("base"), digest(one.base, "base")],
     ["result of the vote", digest(aggregation.result, "result")],
-    ["new model", digest(one.model, "model")],
+    ["new model", blob(one.model, "model")],
     ["updates root", digest(aggregation.updates_root, "updates root")],
     ["scores root", digest(aggregation.scores_root, "scores root")],
     ["ranking", digest(aggregation.ranking_digest, "ranking")],
     ["accepted set", digest(aggregation.set, "accepted set")],
     ["revealed payloads", digest(one.reveal, "reveal")],
-    [term("record"), digest(one.record?.digest, "record"), one.record?.available === false ? " (its file is missing)" : ""],
-    [term("incidents"), digest(one.incidents?.digest, "incidents"), one.incidents?.available === false ? " (its file is missing)" : ""],
+    [term("record"), blob(one.record?.digest, "record"), one.record?.available === false ? " (its file is missing)" : ""],
+    [term("incidents"), blob(one.incidents?.digest, "incidents"), one.incidents?.available === false ? " (its file is missing)" : ""],
     one.ended && ["transaction", digest(one.ended.transaction, "transaction")],
     one.ended && ["block", digest(one.ended.hash, "block")],
   ]), more("committees", "Committees", facts([

@@ -4,7 +4,7 @@ import { h, told } from "../dom.js";
 import { counted } from "../format.js";
 import { section } from "../parts.js";
 import { runLink } from "../places.js";
-import { has, read, readIfThere, readList } from "../rest.js";
+import { Refused, has, read, readIfThere, readList } from "../rest.js";
 
 const MOST_CLIENTS = 12_288;
 const MOST_ROUNDS = 300;
@@ -63,10 +63,8 @@ async function addressed(address, deployments, signal) {
 }
 
 async function digested(hex, deployments, signal) {
-  if (await has("/digests/{hex}")) {
-    const lists = await Promise.all(deployments.map(async (one) => ({ one, answer: await readIfThere(`${one.links.self}/digests/${hex}`, signal) })));
-    return { hits: lists.flatMap(({ one, answer }) => placesOf(one, answer)), looked: "Looked at every digest that the service knows." };
-  }
+  const known = (await has("/digests/{digest}")) ? await indexed(hex, deployments, signal) : null;
+  if (known !== null) return { hits: known, looked: "Looked at every digest of every run." };
   const hits = [];
   let looked = 0;
   for (const one of deployments) {
@@ -91,11 +89,24 @@ function whatIs(value, hex, name = "") {
   return null;
 }
 
-function placesOf(one, answer) {
-  const places = answer?.found ?? answer?.places ?? answer?.digests ?? [];
-  return places.map((place) => [
-    place.round ? runLink(one.links.self, `/rounds/${place.round}`) : runLink(one.links.self),
-    [told(place.what ?? place.kind?.name ?? place.kind ?? "digest"), place.round ? ` of round ${place.round}` : ""],
-    one.run,
-  ]);
+/** Return where a digest stands in any run; null where one is too long to look through without an index. */
+async function indexed(hex, deployments, signal) {
+  const lists = [];
+  for (const one of deployments) {
+    try {
+      const { found } = await readList(`${one.links.self}/digests/${hex}`, "items", { limit: 100 }, MOST_ROUNDS, signal);
+      lists.push(found.map((item) => hitOf(one, item)));
+    } catch (error) {
+      if (error instanceof Refused && error.status === 501) return null;
+      throw error;
+    }
+  }
+  return lists.flat();
+}
+
+function hitOf(one, { kind, round, client }) {
+  const what = String(kind).replaceAll("_", " ");
+  if (round === null) return [runLink(one.links.self), told(what), one.run];
+  const text = client === null ? `${what} of round ${round}` : `${what} of client ${client} in round ${round}`;
+  return [runLink(one.links.self, client === null ? `/rounds/${round}` : `/rounds/${round}/clients/${client}`), told(text), one.run];
 }

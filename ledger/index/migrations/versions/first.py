@@ -128,16 +128,6 @@ def _participation() -> None:
         sa.PrimaryKeyConstraint("deployment", "client", "round"),
         sqlite_with_rowid=False,
     )
-    op.create_index(
-        "participation_by_outcome", "participation", ["deployment", "client", "outcome", "round"]
-    )
-    op.create_index(
-        "participation_by_refusal",
-        "participation",
-        ["deployment", "client", "round"],
-        sqlite_where=sa.text("scores = 3"),
-        postgresql_where=sa.text("scores = 3"),
-    )
 
 
 def _round() -> None:
@@ -156,15 +146,6 @@ def _round() -> None:
         sqlite_with_rowid=False,
     )
     op.create_index("round_by_block", "round", ["deployment", "ended_block", "round"])
-    op.create_index("round_by_status", "round", ["deployment", "status", "round"])
-    op.create_index("round_by_time", "round", ["deployment", "ended_time", "round"])
-    op.create_index(
-        "round_by_view",
-        "round",
-        ["deployment", "round"],
-        sqlite_where=sa.text("view > 0"),
-        postgresql_where=sa.text("view > 0"),
-    )
     op.create_index(
         "round_incomplete",
         "round",

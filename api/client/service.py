@@ -1,0 +1,101 @@
+"""What a service says of itself, and of the chains and deployments that it serves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from api.client.connection import TIMEOUT_SECONDS, Connection
+from api.client.deployment import RemoteDeployment
+from api.schemas.deployments import DeploymentsAnswer
+from api.schemas.service import ChainsAnswer, StatusAnswer
+from ledger.chain.addresses import checksum, to_canonical
+from ledger.history.paths import CHAIN_NAME
+from ledger.protocol.errors import ServiceError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+
+class Service:
+    """A service behind a URL; give it back with `close`, or use it in a `with`.
+
+    Args:
+        url: http or https, up to where `/v1` begins.
+        token: that the service wants to see; None for none.
+        timeout_seconds: for one answer, from connecting to the last byte.
+
+    Attributes:
+        connection: to it.
+
+    Raises:
+        ServiceError: the URL or the token is none.
+    """
+
+    def __init__(
+        self, url: str, token: str | None = None, timeout_seconds: float = TIMEOUT_SECONDS
+    ) -> None:
+        self.connection = Connection(url, token, timeout_seconds)
+
+    def __enter__(self) -> Self:
+        """Return the service."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the connections."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.connection.close()
+
+    def status(self) -> StatusAnswer:
+        """Return the chain's head, where each deployment stands, and versions."""
+        return self.connection.read(StatusAnswer, "/v1/status")
+
+    def chains(self) -> ChainsAnswer:
+        """Return the chains that are served.
+
+        Raises:
+            ServiceError: there is no answer, or a chain has a name that none can have.
+        """
+        told = self.connection.read(ChainsAnswer, "/v1/chains")
+        for chain in told.chains:
+            _path(chain.name)  # which goes into paths; whatever else a service puts there does not
+        return told
+
+    def deployments(self, chain: str) -> DeploymentsAnswer:
+        """Return the deployments on a chain.
+
+        Args:
+            chain: its name, as `chains` has it.
+        """
+        return self.connection.read(DeploymentsAnswer, f"{_path(chain)}/deployments")
+
+    def deployment(self, chain: str, address: str) -> RemoteDeployment:
+        """Return one deployment, of which nothing is asked yet.
+
+        Args:
+            chain: its name, as `chains` has it.
+            address: of the contract.
+
+        Raises:
+            ChainError: it is no address.
+        """
+        return RemoteDeployment(self.connection, _path(chain), checksum(to_canonical(address)))
+
+
+def _path(chain: str) -> str:
+    """Return a chain's path.
+
+    Raises:
+        ServiceError: the name is none.
+    """
+    if CHAIN_NAME.fullmatch(chain) is None:
+        raise ServiceError(f"{chain!r:.120} is no chain's name: its id and 8 hex digits are")
+    return f"/v1/chains/{chain}"

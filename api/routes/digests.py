@@ -1,0 +1,83 @@
+"""Where any digest of a deployment stands: the way back from `sha256sum` to a round."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import APIRouter, Depends, Path, Request, Response
+
+from api.http.caching import respond
+from api.http.declared import OF_PAGE, declared
+from api.http.problems import INDEX_NEEDED, ProblemError
+from api.http.routing import (
+    Address,
+    Now,
+    Paged,
+    refuse_unknown,
+)
+from api.schemas.digests import DigestAnswer
+from ledger.history.facts.digests import digest_facts
+from ledger.history.source import TooLongError
+from ledger.protocol.types import Digest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from api.reading import Reading
+    from ledger.history.deployments import Served
+    from ledger.history.facts.words import Facts
+    from ledger.history.source import HistorySource
+
+router = APIRouter(
+    prefix="/v1/chains/{chain}/deployments/{address}/digests",
+    tags=["rounds"],
+    dependencies=[Depends(refuse_unknown)],
+)
+
+DigestAsked = Annotated[
+    str,
+    Path(
+        description="64 hex digits in any case, as `sha256sum` prints them, or with 0x before them",
+        pattern=r"^(0x)?[0-9a-fA-F]{64}$",
+        max_length=66,
+        examples=["5c" * 32],
+    ),
+]
+
+
+@router.get(
+    "/{digest}",
+    summary="Where a digest stands",
+    operation_id="find_digest",
+    response_model=DigestAnswer,
+    responses=declared(*OF_PAGE, INDEX_NEEDED),
+)
+def digest(
+    request: Request, reading: Now, address: Address, digest: DigestAsked, page: Paged
+) -> Response:
+    """Tell as what, in which round and for which client a digest or a hash stands on the chain.
+
+    Files (payloads, models, score vectors, records, incidents, the configuration) by their sha256;
+    commitments, seeds, roots, results, heads; hashes of blocks and of transactions. Payloads and
+    score vectors are known from the rounds' records, as far as these are there. A digest that
+    stands nowhere has no places. Without an index, 256 rounds are looked through at most.
+    """
+    served = reading.deployment(address)
+    wanted = Digest(bytes.fromhex(digest.removeprefix("0x")))
+
+    def read(history: HistorySource) -> Facts:
+        return digest_facts(history, wanted, page.limit, page.cursor)
+
+    return respond(request, reading, _listed(reading, served, read))
+
+
+def _listed(reading: Reading, served: Served, read: Callable[[HistorySource], Facts]) -> Facts:
+    """Return what the index or the chain tells.
+
+    Raises:
+        ProblemError: it takes an index, and there is none.
+    """
+    try:
+        return reading.now.listed(served, read)
+    except TooLongError as error:
+        raise ProblemError(INDEX_NEEDED, str(error)) from error

@@ -1,0 +1,52 @@
+"""Answers about where a digest stands."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from api.schemas.words import (
+    Answer,
+    Client,
+    Digest32,
+    Links,
+    NextCursor,
+    RoundNumber,
+    Schema,
+    name_of,
+    one_of,
+)
+from ledger.history.digests import DigestKind
+
+_OF_A_DEPLOYMENT = [
+    kind
+    for kind in DigestKind
+    if kind not in {DigestKind.CONTRACT, DigestKind.CLIENT, DigestKind.GENESIS}
+]
+
+
+class DigestPlace(Schema):
+    """One place where a digest stands."""
+
+    kind: Annotated[
+        str,
+        Field(description="what it is there"),
+        one_of(name_of(kind) for kind in _OF_A_DEPLOYMENT),
+    ]
+    round: Annotated[
+        RoundNumber | None, Field(description="null for what belongs to the deployment")
+    ]
+    client: Annotated[Client | None, Field(description="whose it is; null for nobody's")]
+    links: Links
+
+
+class DigestAnswer(Answer):
+    """A page of the places where a digest stands."""
+
+    digest: Digest32
+    items: Annotated[
+        tuple[DigestPlace, ...],
+        Field(description="the deployment's first, then ascending by round; empty if nowhere"),
+    ]
+    next_cursor: NextCursor

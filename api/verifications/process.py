@@ -1,0 +1,136 @@
+"""The process of one verification, watched from outside: bounds, messages, and how it ended."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict
+
+from api.schemas.verifications import Verdict, VerificationProgress, VerificationState, WhyNoVerdict
+from api.verifications.task import Exit, Message
+from api.verifications.worker import work
+from ledger.audit.earlier import MAX_REPORT_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from multiprocessing.connection import Connection
+
+    from api.verifications.task import Task
+
+LOOK_SECONDS = 0.1
+LEAVE_SECONDS = 5
+"""From its last word to its end; a loaded machine takes long to clean up a process."""
+_WHY = {
+    Exit.FAULT: WhyNoVerdict.FAULT,
+    Exit.MEMORY: WhyNoVerdict.MEMORY,
+    Exit.CHAIN: WhyNoVerdict.CHAIN,
+    Exit.EARLIER_REPORT: WhyNoVerdict.EARLIER_REPORT,
+    -signal.SIGXCPU: WhyNoVerdict.CPU_SECONDS,
+}
+
+
+class Summary(BaseModel):
+    """What of a report stands in answers."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    verdict: Verdict
+    progress: VerificationProgress
+
+
+@dataclass(slots=True)
+class Ended:
+    """How the process of a verification ended.
+
+    Attributes:
+        state: finished only where all of its report has come.
+        why: there is no verdict.
+        summary: verdict and steps, as answers have them.
+        report: the report's bytes.
+    """
+
+    state: VerificationState
+    why: WhyNoVerdict | None = None
+    summary: Summary | None = None
+    report: bytes = b""
+
+
+def carried_out(
+    task: Task,
+    seconds: float,
+    stopped: Callable[[], Ended | None],
+    tell: Callable[[VerificationProgress], None],
+    target: Callable[[Task, Connection], None] = work,
+) -> Ended:
+    """Return how an audit in a process of its own ended; the process is gone by then.
+
+    Args:
+        task: what is audited.
+        seconds: after which it is ended.
+        stopped: asked all the time; says how it ends, if nobody wants it any more.
+        tell: called with its progress.
+        target: what the process does.
+
+    Returns:
+        How it ended.
+
+    Raises:
+        OSError: there can be no process.
+        ValueError: a message is none of ours.
+    """
+    context = multiprocessing.get_context("spawn")
+    messages, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=target, args=(task, theirs), daemon=True)
+    with messages:
+        process.start()
+        theirs.close()
+        ended = None
+        try:
+            ended = _watched(messages, time.monotonic() + seconds, stopped, tell)
+        finally:
+            if ended is None:  # it has hung up, and its exit code is to come
+                process.join(LEAVE_SECONDS)
+            if process.is_alive():
+                process.kill()
+            process.join()
+        return ended or _without_verdict(process.exitcode)
+
+
+def _watched(
+    messages: Connection,
+    deadline: float,
+    stopped: Callable[[], Ended | None],
+    tell: Callable[[VerificationProgress], None],
+) -> Ended | None:
+    """Return how it ended, None where only the process's exit code says so."""
+    summary: Summary | None = None
+    while True:
+        if (end := stopped()) is not None:
+            return end
+        if time.monotonic() >= deadline:
+            return Ended(VerificationState.STOPPED, WhyNoVerdict.SECONDS)
+        if not messages.poll(LOOK_SECONDS):
+            continue
+        try:
+            data = messages.recv_bytes(MAX_REPORT_BYTES + 1)
+        except (EOFError, OSError):
+            return None
+        kind, body = data[:1], data[1:]
+        if kind == Message.PROGRESS:
+            tell(VerificationProgress.model_validate_json(body))
+        elif kind == Message.SUMMARY:
+            summary = Summary.model_validate_json(body)
+        elif summary is not None:
+            return Ended(VerificationState.FINISHED, summary=summary, report=body)
+
+
+def _without_verdict(code: int | None) -> Ended:
+    """Return why a process that has sent no report ended."""
+    why = None if code is None else _WHY.get(code)
+    if why is None:
+        return Ended(VerificationState.INTERRUPTED, WhyNoVerdict.WORKER_ENDED)
+    return Ended(VerificationState.STOPPED, why)

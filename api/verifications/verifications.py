@@ -1,0 +1,305 @@
+"""Verifications of one service: one runs at a time, some wait, and what was found is kept."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from api.schemas.verifications import KeptReport, Verification, VerificationState, WhyNoVerdict
+from api.verifications.process import Ended, carried_out
+from api.verifications.reports import Reports, ReportsError
+from api.verifications.worker import work
+from ledger.history.facts.words import moment
+from ledger.protocol.encoding import sha256
+from ledger.protocol.errors import CmflError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from multiprocessing.connection import Connection
+    from pathlib import Path
+
+    from api.schemas.verifications import EarlierVerification, VerificationProgress
+    from api.verifications.bounds import VerificationBounds
+    from api.verifications.task import Task
+    from ledger.history.paths import DeploymentPath
+
+_log = logging.getLogger(__name__)
+
+
+class AlreadyVerifyingError(CmflError):
+    """A deployment is being verified already.
+
+    Attributes:
+        name: of that verification.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"verification {name} of this deployment is not over")
+        self.name = name
+
+
+class QueueFullError(CmflError):
+    """As many verifications wait as may."""
+
+
+class NotRunningError(CmflError):
+    """A verification that is over cannot be cancelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked of a verification.
+
+    Attributes:
+        path: of the deployment.
+        run: the name of its run.
+        since: the verification that it builds on; None for none.
+        task: what its process does.
+    """
+
+    path: DeploymentPath
+    run: str
+    since: EarlierVerification | None
+    task: Task
+
+
+@dataclass(slots=True)
+class _Live:
+    """A verification that is not over."""
+
+    entry: Verification
+    task: Task
+    is_cancelled: bool = False
+
+
+class Verifications:
+    """Takes, runs and remembers verifications; safe to share between threads.
+
+    Nothing is written, and no thread runs, before the first is begun.
+
+    Args:
+        folder: where reports are kept.
+        bounds: how much they may take.
+        target: what each process does.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        bounds: VerificationBounds,
+        target: Callable[[Task, Connection], None] = work,
+    ) -> None:
+        self.bounds = bounds
+        self._reports = Reports(folder, bounds.kept)
+        self._target = target
+        self._lock = threading.Lock()
+        self._live: dict[str, _Live] = {}
+        self._waiting: deque[str] = deque()
+        self._runner: threading.Thread | None = None
+        self._is_closing = False
+
+    def begin(self, asked: Asked) -> Verification:
+        """Take a verification; it runs as soon as those before it have ended.
+
+        Args:
+            asked: what is wanted.
+
+        Returns:
+            How it stands.
+
+        Raises:
+            AlreadyVerifyingError: one of this deployment is not over.
+            QueueFullError: too many wait.
+            ReportsError: reports cannot be kept.
+        """
+        with self._lock:
+            chain, address = asked.path.chain.name, asked.path.address
+            for live in self._live.values():
+                if (live.entry.chain, live.entry.address) == (chain, address):
+                    raise AlreadyVerifyingError(live.entry.verification)
+            if len(self._live) > self.bounds.waiting:
+                raise QueueFullError(f"{self.bounds.waiting} verifications wait already")
+            if self._is_closing:
+                raise QueueFullError("the service is ending")
+            self._reports.own()
+            entry = _asked_now(asked)
+            self._reports.write(entry)
+            self._reports.forget_oldest()
+            self._live[entry.verification] = _Live(entry, asked.task)
+            self._waiting.append(entry.verification)
+            if self._runner is None:
+                self._runner = threading.Thread(target=self._run_all, name="verifications")
+                self._runner.start()
+            return entry
+
+    def find(self, name: str) -> Verification | None:
+        """Return how a verification stands; None if there is none.
+
+        Args:
+            name: its name.
+        """
+        with self._lock:
+            live = self._live.get(name)
+            return self._reports.find(name) if live is None else live.entry
+
+    def all(self) -> tuple[list[Verification], int]:
+        """Return all verifications, the newest first, and how many files are none."""
+        with self._lock:
+            found, unreadable = self._reports.read()
+            live = {name: one.entry for name, one in self._live.items()}
+        return [live.get(entry.verification, entry) for entry in found], unreadable
+
+    def report(self, entry: Verification) -> bytes | None:
+        """Return a verification's report; None if it has none.
+
+        Args:
+            entry: the verification.
+
+        Raises:
+            ReportsError: it is not what was kept.
+        """
+        return self._reports.report(entry)
+
+    def cancel(self, name: str) -> Verification:
+        """End a verification that waits or runs; it comes to no verdict.
+
+        Args:
+            name: its name.
+
+        Returns:
+            How it stands; its process is ended in a moment.
+
+        Raises:
+            NotRunningError: it is over.
+        """
+        with self._lock:
+            live = self._live.get(name)
+            if live is None:
+                raise NotRunningError(f"verification {name} is over")
+            live.is_cancelled = True
+            if live.entry.state is VerificationState.WAITING:
+                self._waiting.remove(name)
+                self._end(live, Ended(VerificationState.CANCELLED))
+            return live.entry
+
+    def close(self) -> None:
+        """End all that waits and runs, and give the folder back."""
+        with self._lock:
+            self._is_closing = True
+            runner = self._runner
+        if runner is not None:
+            runner.join()
+        with self._lock:
+            self._reports.close()
+
+    def _run_all(self) -> None:
+        while (live := self._next()) is not None:
+            ended = self._run(live)
+            with self._lock:
+                self._end(live, ended)
+
+    def _next(self) -> _Live | None:
+        """Return what runs next; without anything this thread is done."""
+        with self._lock:
+            if self._is_closing:
+                for name in self._waiting:
+                    self._end(
+                        self._live[name],
+                        Ended(VerificationState.INTERRUPTED, WhyNoVerdict.SERVICE_ENDED),
+                    )
+                self._waiting.clear()
+            if not self._waiting:
+                self._runner = None
+                return None
+            live = self._live[self._waiting.popleft()]
+            now = int(time.time())
+            self._change(
+                live, state=VerificationState.RUNNING, begun=now, begun_at=moment(now)["at"]
+            )
+            self._keep(live.entry)
+            return live
+
+    def _run(self, live: _Live) -> Ended:
+        def stopped() -> Ended | None:
+            if live.is_cancelled:
+                return Ended(VerificationState.CANCELLED)
+            if self._is_closing:
+                return Ended(VerificationState.INTERRUPTED, WhyNoVerdict.SERVICE_ENDED)
+            return None
+
+        def tell(progress: VerificationProgress) -> None:
+            with self._lock:
+                self._change(live, progress=progress)
+
+        try:
+            return carried_out(live.task, self.bounds.seconds, stopped, tell, self._target)
+        except (OSError, ValueError):
+            # No process, no memory for one, or a message that is none: the log tells which.
+            _log.exception("verification %s", live.entry.verification)
+            return Ended(VerificationState.STOPPED, WhyNoVerdict.FAULT)
+
+    def _end(self, live: _Live, ended: Ended) -> None:
+        """Note how a verification ended: its report first, then what says that there is one."""
+        name, now = live.entry.verification, int(time.time())
+        changes: dict[str, Any] = {"state": ended.state, "why": ended.why}
+        if ended.summary is not None:
+            changes |= {"verdict": ended.summary.verdict, "progress": ended.summary.progress}
+        if ended.state is VerificationState.FINISHED:
+            digest = f"0x{sha256(ended.report).hex()}"
+            changes["report"] = KeptReport(sha256=digest, bytes=len(ended.report))
+            try:
+                self._reports.write_report(name, ended.report)
+            except ReportsError:
+                _log.exception("verification %s", name)
+                changes = {"state": VerificationState.STOPPED, "why": WhyNoVerdict.FAULT}
+        self._change(live, ended=now, ended_at=moment(now)["at"], **changes)
+        self._keep(live.entry)
+        del self._live[name]
+
+    def _keep(self, entry: Verification) -> None:
+        try:
+            self._reports.write(entry)
+        except ReportsError:
+            # The file still says that it is not over: for whoever reads it, it was interrupted.
+            _log.exception("verification %s", entry.verification)
+
+    def _change(self, live: _Live, **changes: Any) -> None:
+        changes["sequence"] = live.entry.sequence + 1
+        live.entry = live.entry.model_copy(update=changes)
+
+
+def _asked_now(asked: Asked) -> Verification:
+    clock = datetime.now(UTC)
+    now = int(clock.timestamp())
+    stamp = f"{clock:%Y%m%dT%H%M%S}{clock.microsecond // 1000:03d}Z"
+    name = f"{stamp}-{secrets.token_hex(4)}"
+    path = f"{asked.path}/verifications/{name}"
+    head = asked.task.head
+    return Verification(
+        verification=name,
+        chain=asked.path.chain.name,
+        address=asked.path.address,
+        run=asked.run,
+        state=VerificationState.WAITING,
+        why=None,
+        sequence=1,
+        asked=now,
+        asked_at=moment(now)["at"],
+        begun=None,
+        begun_at=None,
+        ended=None,
+        ended_at=None,
+        strict=asked.task.strict,
+        kept_head=None if head is None else f"0x{head.hex()}",
+        since=asked.since,
+        progress=None,
+        verdict=None,
+        report=None,
+        links={"self": path, "events": f"{path}/events", "report": f"{path}/report"},
+    )

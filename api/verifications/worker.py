@@ -1,0 +1,145 @@
+"""One audit in a process of its own; what it finds goes back as bytes."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from api.verifications.task import Message, exit_codes, limit
+from ledger.audit.audit import audit
+from ledger.audit.earlier import read_report, report_bytes
+from ledger.audit.execution.conduct import Conduct
+from ledger.blobs.store import FolderBlobs
+from ledger.chain.contract.committee_ledger import CommitteeLedger
+from ledger.chain.embedded.reader import EmbeddedReader
+from ledger.distances.fast import fast_distances
+from ledger.processes import follow_parent
+from ledger.protocol.types import Digest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from multiprocessing.connection import Connection
+
+    from api.verifications.task import Task
+    from ledger.audit.execution.conduct import AuditProgress
+    from ledger.audit.report import AuditReport
+    from ledger.chain.ports import ChainReader
+
+SECONDS_BETWEEN = 0.2
+"""Of progress that is told, so that a short round costs no message."""
+
+
+def work(task: Task, out: Connection) -> None:
+    """Audit, and tell how it goes and what it comes to: all that the process does.
+
+    Args:
+        task: what is audited.
+        out: where messages go.
+
+    Raises:
+        SystemExit: there is no verdict; its code says why.
+    """
+    follow_parent()
+    limit(task.memory_bytes, task.cpu_seconds)
+    with exit_codes():
+        report = audited(task, _Telling(out).tell)
+        out.send_bytes(Message.SUMMARY + json.dumps(summary_of(report)).encode())
+        out.send_bytes(Message.REPORT + report_bytes(report))
+
+
+def audited(task: Task, tell: Callable[[AuditProgress], None]) -> AuditReport:
+    """Return what an audit finds, of its own view of chain and blobs.
+
+    Args:
+        task: what is audited.
+        tell: called after each round.
+
+    Raises:
+        ChainError: the chain is not there, or another one.
+        EarlierReportError: the earlier report is none to build on.
+        MemoryError: the audit needs more than it may have.
+    """
+    earlier = None if task.earlier is None else read_report(task.earlier)
+    with _chain(task) as chain:
+        return audit(
+            CommitteeLedger(chain, task.address, task.from_block),
+            FolderBlobs(task.blob_folder),
+            Conduct(progress=tell, distances=fast_distances(1)),
+            head=None if task.head is None else Digest(task.head),
+            strict=task.strict,
+            earlier=earlier,
+        )
+
+
+def summary_of(report: AuditReport) -> dict[str, Any]:
+    """Return verdict and steps of a report, as answers have them.
+
+    Args:
+        report: of an audit.
+    """
+    facts = report.deployment
+    named = {
+        int(client)
+        for step in report.steps
+        if step.contradiction is not None
+        for client in step.contradiction.clients
+    }
+    verdict = {
+        "outcome": str(report.outcome),
+        "rounds": report.rounds,
+        "whole": report.built_on is None,
+        "block": facts["head_block"],
+        "block_hash": facts["head_block_hash"] or None,
+        "head": facts["head"] or None,
+        "final_head": facts["final_head"] or None,
+        "remarks": report.remarks,
+        "named": sorted(named),
+    }
+    steps = [
+        {
+            "number": int(step.number),
+            "outcome": str(step.outcome),
+            "contradictions": step.contradictions,
+            "missing_count": step.missing_count,
+        }
+        for step in report.steps
+    ]
+    return {
+        "verdict": verdict,
+        "progress": {"done": report.rounds, "total": report.rounds, "steps": steps},
+    }
+
+
+class _Telling:
+    """Sends progress, the first at once and then not too often."""
+
+    def __init__(self, out: Connection) -> None:
+        self._out = out
+        self._next = 0.0
+
+    def tell(self, now: AuditProgress) -> None:
+        clock = time.monotonic()
+        if clock >= self._next or now.done == now.total:
+            self._next = clock + SECONDS_BETWEEN
+            self._out.send_bytes(Message.PROGRESS + json.dumps(now.as_dict()).encode())
+
+
+@contextmanager
+def _chain(task: Task) -> Iterator[ChainReader]:
+    """Open the chain that a task names, and no other."""
+    if task.rpc_url is None:
+        with EmbeddedReader.open(
+            task.chain_file, chain_id=task.chain_id, genesis_hash=task.genesis
+        ) as file:
+            yield file
+        return
+    # A file needs none of what speaks to nodes, which takes a second to load.
+    from ledger.chain.rpc.reader import RpcReader, RpcSettings  # noqa: PLC0415
+
+    patience = RpcSettings(request_timeout_seconds=task.rpc_timeout_seconds)
+    with RpcReader(
+        task.rpc_url, chain_id=task.chain_id, genesis_hash=task.genesis, settings=patience
+    ) as node:
+        yield node

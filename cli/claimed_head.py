@@ -1,0 +1,112 @@
+"""The head that a run's files claim, beside the one that the chain has after the same round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from ledger.home import Home
+
+if TYPE_CHECKING:
+    from cli.where import Where
+    from ledger.claims import ClaimedRun
+
+
+class HeadOutcome(StrEnum):
+    """What the chain says to a claimed head."""
+
+    MATCHES = "matches"
+    DIFFERS = "differs"
+    MISSING = "missing"
+    """The round has not ended on the chain."""
+    UNCLAIMED = "unclaimed"
+    IN_MEMORY = "in_memory"
+    """The run was on the memory ledger, of which no chain holds anything."""
+    NOT_ASKED = "not_asked"
+    """The run is on a node's chain, and no node was named."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeadOnChain:
+    """What the chain says to a claimed head.
+
+    Attributes:
+        outcome: whether it has the same one.
+        round: after which both stand; None if nothing is claimed.
+        claimed: by the run's files, 0x-hex; None if nothing is.
+        head: that the chain has, 0x-hex; None if it has none, or was not asked.
+    """
+
+    outcome: HeadOutcome
+    round: int | None
+    claimed: str | None
+    head: str | None = None
+
+    @property
+    def contradicts(self) -> bool:
+        """Whether the run's files are not of what the chain has recorded."""
+        return self.outcome in {HeadOutcome.DIFFERS, HeadOutcome.MISSING}
+
+
+def head_on_chain(where: Where, claimed: ClaimedRun) -> HeadOnChain:
+    """Return what the chain says to the last head that a run claims.
+
+    Args:
+        where: a run that is there, and the chain.
+        claimed: by its files.
+
+    Raises:
+        ChainError: the chain is damaged or unreachable, or the contract is not the run's.
+    """
+    from ledger.chain.contract.manifest import read_run_manifest, was_in_memory
+
+    paths = Home(where.home).run(where.run or "")
+    number = claimed.last_round
+    if number is None:
+        return HeadOnChain(HeadOutcome.UNCLAIMED, None, None)
+    if not paths.manifest.exists() and was_in_memory(paths):
+        return HeadOnChain(HeadOutcome.IN_MEMORY, number, claimed.head)
+    unasked = HeadOnChain(HeadOutcome.NOT_ASKED, number, claimed.head)
+    if where.rpc_url is None and not where.chain_file.exists():
+        return unasked
+    with where.reader() as chain:
+        if where.rpc_url is None and read_run_manifest(paths).chain_id != chain.chain_id:
+            return unasked
+        history = where.history(chain)
+        ended = history.rounds(number, number) if 0 < number <= history.newest() else []
+    end = ended[0].end if ended else None
+    if end is None:
+        return HeadOnChain(HeadOutcome.MISSING, number, claimed.head)
+    head = f"0x{end.head.hex()}"
+    same = HeadOutcome.MATCHES if head == claimed.head else HeadOutcome.DIFFERS
+    return HeadOnChain(same, number, claimed.head, head)
+
+
+def sentence_of(run: str, found: HeadOnChain) -> str:
+    """Return what a comparison came to, for people.
+
+    Args:
+        run: its name.
+        found: the comparison.
+    """
+    after = f"after round {found.round}"
+    match found.outcome:
+        case HeadOutcome.MATCHES:
+            return f"{run}: the chain has the claimed head {after}"
+        case HeadOutcome.DIFFERS:
+            return (
+                f"{run} claims head {found.claimed} {after}, and the chain has {found.head}: its "
+                f"files were altered, or are not of this chain"
+            )
+        case HeadOutcome.MISSING:
+            return (
+                f"{run} claims head {found.claimed} {after}, and on the chain that round has not "
+                f"ended: its files were altered, or the chain has lost its end"
+            )
+        case HeadOutcome.UNCLAIMED:
+            return f"{run}: no round has ended, so no head is claimed"
+        case HeadOutcome.IN_MEMORY:
+            return f"{run}: it ran on the memory ledger, so no chain has its head"
+        case HeadOutcome.NOT_ASKED:
+            return f"{run}: it is on a node's chain, which was not asked: --rpc-url names the node"

@@ -1,0 +1,138 @@
+"""The typed client: what the service answers as its own schemas, and every failure named."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from api.client.connection import ServiceProblemError
+from api.client.queries import Paging, RoundFilter
+from api.client.service import Service
+from ledger.audit.proofs.document import read_proof
+from ledger.history.status import AskedRole, Order, RoundStatus
+from ledger.protocol.errors import ServiceError
+from tests.api.conftest import CLIENTS, ROUNDS, read
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import httpx
+
+    from api.client.deployment import RemoteDeployment
+
+
+@pytest.fixture(scope="module")
+def service(client: httpx.Client) -> Iterator[Service]:
+    with Service(str(client.base_url)) as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+def deployment(service: Service, address: str) -> RemoteDeployment:
+    (chain,) = service.chains().chains
+    return service.deployment(chain.name, address.lower())
+
+
+def test_every_answer_is_the_services_own(
+    client: httpx.Client, root: str, service: Service, deployment: RemoteDeployment
+) -> None:
+    decided = deployment.rounds(RoundFilter(status=RoundStatus.DECIDED)).rounds[0].round
+    one = f"{root}/rounds/{decided}"
+    for told, path in (
+        (service.status(), "/v1/status"),
+        (service.deployments(root.split("/")[3]), root.rpartition("/")[0]),
+        (deployment.whole(), root),
+        (deployment.rounds(), f"{root}/rounds"),
+        (deployment.rounds(full=True), f"{root}/rounds?full=true"),
+        (deployment.round(decided), one),
+        (deployment.round(decided, full=True), f"{one}?full=true"),
+        (deployment.explanation(decided), f"{one}/explanation"),
+        (deployment.updates(decided), f"{one}/updates"),
+        (deployment.scores(decided, vectors=True), f"{one}/scores?include=vectors"),
+        (deployment.votes(decided), f"{one}/votes"),
+        (deployment.committee(decided), f"{one}/committee"),
+        (deployment.aggregation(decided), f"{one}/aggregation"),
+        (deployment.clients(Paging(3)), f"{root}/clients?limit=3"),
+        (deployment.client(7), f"{root}/clients/7"),
+        (deployment.client_rounds(7), f"{root}/clients/7/rounds"),
+        (deployment.evidence(), f"{root}/evidence"),
+        (deployment.series(), f"{root}/series"),
+    ):
+        assert told.model_dump(mode="json") == client.get(path).json(), path
+
+
+def test_filters_and_pages_are_asked_for_by_name(
+    client: httpx.Client, root: str, deployment: RemoteDeployment
+) -> None:
+    oldest = Paging(2, order=Order.OLDEST)
+    first = deployment.rounds(paging=oldest)
+    assert [one.round for one in first.rounds] == [1, 2]
+    onward = deployment.rounds(paging=Paging(2, first.next_cursor, Order.OLDEST))
+    assert [one.round for one in onward.rounds] == [3, 4]
+    only = RoundFilter(client=3, role=AskedRole.SERVED, view_min=0, since_block=1, until=2**32 - 1)
+    found = [one.round for one in deployment.rounds(only).rounds]
+    asked = read(client, f"{root}/rounds", client=3, role="served", since_block=1)
+    assert found == [one["round"] for one in asked["rounds"]]
+
+
+def test_proofs_and_bundles_come_as_bytes_to_be_checked(deployment: RemoteDeployment) -> None:
+    proof = read_proof(deployment.proof(1, 3, whole=True))
+    assert (proof.round, proof.client, proof.is_whole) == (1, 3, True)
+    file = io.BytesIO()
+    deployment.save_bundle(1, file)
+    assert file.getvalue().startswith(b"bundle.json\0")
+
+
+def test_a_refusal_is_an_error_with_url_status_title_and_detail(
+    deployment: RemoteDeployment,
+) -> None:
+    with pytest.raises(ServiceProblemError) as refused:
+        deployment.round(77)
+    assert refused.value.status == 404
+    assert refused.value.type == "urn:cmfl:problem:round-not-found"
+    assert str(refused.value).endswith(
+        f"/rounds/77: 404 The round has not opened: round 77 has not opened; the newest is {ROUNDS}"
+    )
+    with pytest.raises(ServiceProblemError, match=f"404 There is no such client: .* {CLIENTS}"):
+        deployment.proof(1, 99)
+    file = io.BytesIO()
+    with pytest.raises(ServiceProblemError, match="404"):
+        deployment.save_bundle(77, file)
+    assert file.getvalue() == b""
+
+
+def test_no_foreign_text_gets_into_a_path(service: Service, address: str) -> None:
+    for name in ("../..", "1-5c5c5c5c/../x", "1-5C5C5C5C", ""):
+        with pytest.raises(ServiceError, match="is no chain's name"):
+            service.deployment(name, address)
+
+
+def test_an_answer_of_another_round_or_client_is_none(
+    deployment: RemoteDeployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, who = deployment.round(2), deployment.client(2)
+    monkeypatch.setattr(
+        "api.client.connection.Connection.read",
+        lambda _, kind, *__: who if kind is type(who) else other,
+    )
+    with pytest.raises(ServiceError, match="answers of round 2, not of round 1"):
+        deployment.round(1)
+    with pytest.raises(ServiceError, match="answers of client 2, not of client 1"):
+        deployment.client(1)
+
+
+@pytest.mark.parametrize("url", ["ftp://x", "http://x/?key=1", "http://x/#y", "http://x y", "x"])
+def test_what_is_no_url_is_refused(url: str) -> None:
+    with pytest.raises(ServiceError, match="the service's URL: "):
+        Service(url)
+
+
+def test_it_needs_no_server_no_database_and_no_torch() -> None:
+    heavy = {"fastapi", "starlette", "uvicorn", "sqlalchemy", "alembic", "torch", "web3", "eth"}
+    code = f"import sys, api.client.service; print(sorted({heavy!r} & set(sys.modules)))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    assert found.stdout == "[]\n"

@@ -1,0 +1,250 @@
+"""With an index beside the chain, lists are the same to the byte; without a good one, too."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from api.settings import Settings
+from clients.runs.recorded import manifest_of
+from ledger.blobs.store import FolderBlobs
+from ledger.chain.contract.deployment import connect
+from ledger.chain.embedded.reader import EmbeddedReader
+from ledger.history.facts.clients import clients_facts
+from ledger.history.facts.rounds import page_facts
+from ledger.history.now import Histories
+from ledger.history.pages import Walk
+from ledger.history.status import AskedRole
+from ledger.index.beside import IndexBeside, IndexState
+from ledger.index.database import Database
+from tests.api.conftest import CLIENTS, ROUNDS, read, serving
+from tests.index.conftest import generated, indexed, made
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import httpx
+
+    from ledger.history.facts.words import Facts
+    from ledger.history.source import HistorySource
+
+Spoil = Callable[[Path], None]
+
+
+@pytest.fixture(scope="module")
+def index_file(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The index of the whole run, to copy."""
+    path = tmp_path_factory.mktemp("beside") / "index.sqlite"
+    database = made(path)
+    with EmbeddedReader.open(home / "chain.sqlite") as chain:
+        indexed(database, connect(chain, manifest_of(home, "first")), FolderBlobs(home / "blobs"))
+    database.close()
+    return path
+
+
+@pytest.fixture(scope="module")
+def beside(home: Path, index_file: Path) -> Iterator[httpx.Client]:
+    with serving(Settings(home=home, index=str(index_file))) as client:
+        yield client
+
+
+LISTS = [
+    *(
+        f"rounds?order={order}&limit={limit}"
+        for order in ("newest", "oldest")
+        for limit in (4, 100)
+    ),
+    *(f"rounds?status={status}" for status in ("decided", "abandoned", "open")),
+    *(
+        f"rounds?client={client}&role={role}&limit=2"
+        for client, role in enumerate(role for role in AskedRole if role is not AskedRole.REFUSED)
+    ),
+    *(f"rounds?client={client}&role=refused" for client in range(0, CLIENTS, 3)),
+    "rounds?view_min=1",
+    "rounds?since_block=20&until_block=40&order=oldest",
+    "rounds?since=1&until=4000000000",
+    "rounds?full=true&limit=3",
+    "rounds?format=csv",
+    "clients?limit=5",
+    "clients?format=jsonl",
+    "clients/3",
+    *(f"clients/{client}/rounds?limit=4" for client in range(0, CLIENTS, 2)),
+    "clients/1/rounds?format=csv",
+    "evidence?limit=100",
+    "evidence?client=2&limit=100",
+    "series",
+]
+
+
+def test_every_list_is_the_same_to_the_byte(
+    client: httpx.Client, beside: httpx.Client, root: str
+) -> None:
+    assert read(beside, "/v1/status")["index"] == {"state": "read", "kept": False}
+    model = read(client, root)["contract"]["initial_model"]
+    followed = 0
+    for asked in [*LISTS, f"digests/{model}", f"digests/{model}?limit=1"]:
+        path: str | None = f"{root}/{asked}"
+        while path is not None:
+            true, found = client.get(path), beside.get(path)
+            assert true.status_code == found.status_code == 200, path
+            assert found.content == true.content, path
+            assert found.headers.get("etag") == true.headers.get("etag")
+            cursor = "format=" not in path and true.json().get("next_cursor")
+            path = f"{root}/{asked}&cursor={cursor}" if cursor else None
+            followed += path is not None
+    assert followed > 10, "cursors of the one are those of the other"
+    for refused in ("rounds?cursor=AQ", "clients/14", "clients/99/rounds", "rounds?client=14"):
+        true, found = client.get(f"{root}/{refused}"), beside.get(f"{root}/{refused}")
+        assert (found.status_code, found.content) == (true.status_code, true.content)
+        assert true.status_code in {400, 404}
+
+
+def test_status_says_how_far_the_index_is(
+    client: httpx.Client, beside: httpx.Client, root: str
+) -> None:
+    told = read(beside, "/v1/status")
+    (one,) = told["deployments"]
+    assert one["index"] == {
+        "block": told["as_of"]["number"],
+        "behind": 0,
+        "rounds": ROUNDS,
+        "ended": ROUNDS,
+        "compared": {"code": 1, "name": "equal"},
+        "waiting": 0,
+        "used": True,
+    }
+    bare = read(client, "/v1/status")
+    assert bare["index"] == {"state": "none", "kept": False}
+    assert bare["deployments"][0]["index"] is None
+
+
+def told_by(history: HistorySource) -> list[Facts]:
+    walks = [Walk("rounds"), Walk("rounds", view_min=1)]
+    pages = [page_facts(history, history.page(walk, 4, None)) for walk in walks]
+    return [*pages, clients_facts(history, 5, None)]
+
+
+def damaged(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xa5" * (path.stat().st_size - 4096))
+
+
+def altered(path: Path) -> None:
+    """The file is whole, but its rows contradict each other."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE round SET view = 3 WHERE round = 2")
+
+
+def of_an_older_program(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE alembic_version SET version_num = '0'")
+
+
+def of_another_chain(path: Path) -> None:
+    path.unlink()
+    database = made(path)
+    indexed(database, generated(2).ledger)
+    database.close()
+
+
+def behind(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE deployment SET block = block - 1")
+
+
+def of_another_fork(path: Path) -> None:
+    """The block has the head's number, and another hash."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE checkpoint SET hash = zeroblob(32)")
+
+
+def contradicted(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE deployment SET compared = 2, newest = 3")
+
+
+def text(path: Path) -> None:
+    path.write_text("no database at all\n" * 999)
+
+
+def missing(path: Path) -> None:
+    path.unlink()
+
+
+@pytest.mark.parametrize("spoil", [damaged, altered, of_an_older_program, text, missing])
+def test_an_index_that_fails_is_left_alone_and_the_chain_tells(
+    home: Path, index_file: Path, tmp_path: Path, spoil: Spoil, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = Path(shutil.copy(index_file, tmp_path / "index.sqlite"))
+    beside = IndexBeside(path)
+    histories = Histories(Settings(home=home), beside)
+    now = histories.now()
+    (served,), _ = now.deployments()
+    assert now.listed(served, told_by) == told_by(now.history(served))
+    assert caplog.messages == []
+    beside.close()
+    spoil(path)
+    for _ in range(2):
+        assert now.listed(served, told_by) == told_by(now.history(served))
+    assert beside.standing() is IndexState.LEFT_ALONE
+    assert beside.coverage() == []
+    (said,) = caplog.messages
+    assert said.startswith("lists come from the chain, for the index cannot be read: ")
+    histories.close()
+
+
+@pytest.mark.parametrize("spoil", [of_another_chain, behind, of_another_fork, contradicted])
+def test_an_index_that_stands_elsewhere_is_not_asked(
+    home: Path, index_file: Path, tmp_path: Path, spoil: Spoil, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = Path(shutil.copy(index_file, tmp_path / "index.sqlite"))
+    spoil(path)
+    beside = IndexBeside(path)
+    histories = Histories(Settings(home=home), beside)
+    now = histories.now()
+    (served,), _ = now.deployments()
+    with beside.history(served.ledger, now.blobs, now.block) as history:
+        assert history is None
+    assert now.listed(served, told_by) == told_by(now.history(served))
+    assert (beside.standing(), caplog.messages) == (IndexState.READ, [])
+    beside.close()
+    histories.close()
+
+
+def test_a_locked_index_is_not_waited_for(home: Path, index_file: Path, tmp_path: Path) -> None:
+    path = Path(shutil.copy(index_file, tmp_path / "index.sqlite"))
+    beside = IndexBeside(path)
+    histories = Histories(Settings(home=home), beside)
+    now = histories.now()
+    (served,), _ = now.deployments()
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        other.execute("BEGIN EXCLUSIVE")
+        begun = time.monotonic()
+        assert now.listed(served, told_by) == told_by(now.history(served))
+        assert time.monotonic() - begun < 10
+        assert beside.standing() is IndexState.LEFT_ALONE
+    beside.close()
+    histories.close()
+
+
+def test_the_service_keeps_its_index_if_told_to(home: Path, tmp_path: Path) -> None:
+    path = tmp_path / "index.sqlite"
+    with serving(Settings(home=home, index=str(path), keeps_index=True)) as client:
+        deadline = time.monotonic() + 60
+        while not ((one := read(client, "/v1/status")["deployments"][0]["index"]) and one["used"]):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        assert read(client, "/v1/status")["index"]["kept"]
+    database = Database(path)
+    with database.transaction() as connection:
+        assert connection.exec_driver_sql("SELECT max(round) FROM round").scalar() == ROUNDS
+    database.close()

@@ -1,0 +1,72 @@
+"""A chain in front of others: every read is passed on by one method, which may do what it likes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, TypeVar
+
+from ledger.chain.held import HeldChain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ledger.chain.ports import Block, ChainReader, Log, Receipt, TopicFilter, Transaction
+
+T = TypeVar("T")
+
+
+class PassedOn(HeldChain, ABC):
+    """A `ChainReader` whose answers are other chains'; those stay open when it is closed."""
+
+    @property
+    @abstractmethod
+    def true(self) -> ChainReader:
+        """The chain that gives it its name."""
+
+    @abstractmethod
+    def passed(self, name: str, ask: Callable[[ChainReader], T]) -> T:
+        """Return an answer to a call of this name."""
+
+    @property
+    def chain_id(self) -> int:
+        return self.true.chain_id
+
+    @property
+    def genesis_hash(self) -> bytes:
+        return self.true.genesis_hash
+
+    def head(self) -> Block:
+        return self.passed("head", lambda chain: chain.head())
+
+    def block(self, number: int) -> Block:
+        return self.passed("block", lambda chain: chain.block(number))
+
+    def finalized(self) -> int:
+        return self.passed("finalized", lambda chain: chain.finalized())
+
+    def call(self, to: str, data: bytes, block_number: int | None = None) -> bytes:
+        return self.passed("call", lambda chain: chain.call(to, data, block_number))
+
+    def code(self, address: str) -> bytes:
+        return self.passed("code", lambda chain: chain.code(address))
+
+    def logs(
+        self,
+        address: str | None,
+        topics: Sequence[TopicFilter],
+        from_block: int,
+        to_block: int,
+        limit: int | None = None,
+        *,
+        descending: bool = False,
+    ) -> list[Log]:
+        bounds = (from_block, to_block, limit)
+        return self.passed(
+            "logs", lambda chain: chain.logs(address, topics, *bounds, descending=descending)
+        )
+
+    def transaction(self, transaction_hash: bytes) -> Transaction:
+        return self.passed("transaction", lambda chain: chain.transaction(transaction_hash))
+
+    def receipt(self, transaction_hash: bytes) -> Receipt | None:
+        return self.passed("receipt", lambda chain: chain.receipt(transaction_hash))

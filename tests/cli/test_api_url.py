@@ -1,0 +1,169 @@
+"""`--api URL`: a service tells what a home tells, and what it proves is held against one's own."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from api.settings import Settings
+from ledger.chain.embedded.reader import EmbeddedReader
+from ledger.chain.rpc.served.server import RpcServer
+from tests.api.conftest import deployments, serving
+from tests.cli.conftest import SHARED, cmfl, first_decided, refusal, succeeds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import httpx
+
+pytestmark = SHARED
+
+TOKEN = "a-token-that-this-test-has-made-up"
+
+
+@pytest.fixture(scope="module")
+def api(service: httpx.Client) -> tuple[str, str]:
+    return "--api", str(service.base_url)
+
+
+@pytest.fixture(scope="module")
+def kept(head: str) -> tuple[str, str]:
+    return "--head", head
+
+
+@pytest.fixture(scope="module")
+def node(home: Path, service: httpx.Client) -> Iterator[tuple[object, ...]]:
+    """Return the options that name a node with the home's chain, and the contract there."""
+    with EmbeddedReader.open(home / "chain.sqlite") as chain, RpcServer(chain) as server:
+        address = deployments(service)[0]["address"]
+        yield "--rpc-url", server.url, "--chain-id", chain.chain_id, "--address", address
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ("rounds", "list", "--status", "decided", "--since-block", 3, "--until", 2**32 - 1),
+        ("rounds", "show", 1),
+        ("clients", "show", 13),
+        ("clients", "rounds", 3, "--oldest", "--limit", 1),
+    ],
+    ids=lambda asked: " ".join(map(str, asked)),
+)
+def test_people_read_of_a_service_what_they_read_of_a_home(
+    home: Path, api: tuple[str, str], asked: tuple[object, ...]
+) -> None:
+    afar, own = succeeds(*asked, *api), succeeds(*asked, "--home", home)
+    assert sorted(afar.out.splitlines()) == sorted(own.out.splitlines())
+
+
+def test_a_list_that_is_longer_than_a_page_is_read_page_by_page(
+    home: Path, api: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("api.client.queries.MOST_ENTRIES", 4)
+    for asked in (("clients", "list", "--limit", 13), ("rounds", "list", "--limit", 5)):
+        whole = succeeds(*asked, "--home", home, "--json").json
+        paged = succeeds(*asked, *api, "--json").json
+        assert paged[asked[0]] == whole[asked[0]]
+        assert paged["next_cursor"] == whole["next_cursor"]
+
+
+def test_a_proof_from_a_service_is_held_against_a_head_or_a_contract_or_nothing(
+    home: Path, api: tuple[str, str], kept: tuple[str, str], node: tuple[object, ...]
+) -> None:
+    number = first_decided(home)
+    asked = ("verify", "client", "--round", number, "--client", 3)
+    own = succeeds(*asked, "--home", home).out.splitlines()[0]
+    for trusted in (kept, node):
+        assert succeeds(*asked, *api, *trusted).out.splitlines()[0] == own
+    nothing = cmfl(*asked, *api)
+    assert nothing.code == 3
+    assert nothing.out.startswith("NOT PROVEN: ")
+    assert "neither a head nor a contract is trusted" in nothing.out
+    assert cmfl(*asked, *api, "--head", "0x" + "5c" * 32).code == 3
+
+
+def test_a_round_from_a_service_is_held_against_a_head_or_a_contract_or_nothing(
+    home: Path, api: tuple[str, str], kept: tuple[str, str], node: tuple[object, ...]
+) -> None:
+    number = first_decided(home)
+    for trusted in (kept, node):
+        assert succeeds("verify", "round", number, *api, *trusted).out.startswith("PASSED: ")
+    assert cmfl("verify", "round", number, *api).code == 3
+
+
+def test_what_a_service_sends_is_kept_in_files_that_others_can_check(
+    home: Path, api: tuple[str, str], kept: tuple[str, str], tmp_path: Path
+) -> None:
+    number, proof, bundle = first_decided(home), tmp_path / "proof", tmp_path / "bundle"
+    asked = ("--round", number, *api)
+    said = succeeds("export", "bundle", *asked, "--out", bundle)
+    assert "not checked yet: cmfl verify bundle FILE does" in said.out
+    succeeds("export", "proof", *asked, "--client", 3, "--out", proof)
+    assert {path.name for path in tmp_path.iterdir()} == {"proof", "bundle"}
+    nowhere = ("--home", tmp_path)
+    assert succeeds("verify", "bundle", bundle, *kept, *nowhere).out.startswith("PASSED: ")
+    assert json.loads(proof.read_bytes())["client"] == 3
+    gone = tmp_path / "no" / "bundle"
+    assert "--out" in refusal("export", "bundle", *asked, "--out", gone)
+
+
+def test_an_audit_takes_the_chain_from_a_node_and_the_blobs_from_a_service(
+    report: dict[str, Any], api: tuple[str, str], node: tuple[object, ...]
+) -> None:
+    afar = succeeds("audit", *api, *node, "--jobs", 1, "--json").json
+    assert afar["outcome"] == "passed"
+    assert afar["counts"] == report["counts"]
+    assert "name the chain and the contract that you trust" in refusal("audit", *api)
+
+
+def test_a_token_is_shown_to_the_service_and_to_nobody_else(
+    home: Path, tmp_path: Path, node: tuple[object, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "token"
+    file.write_text(f"{TOKEN}\n")
+    with serving(Settings(home=home, tokens=(TOKEN,))) as http:
+        api = ("--api", str(http.base_url))
+        refused = refusal("rounds", "list", *api)
+        assert "/v1/chains: 401 A token is needed" in refused
+        succeeds("rounds", "list", *api, "--api-token-file", file)
+        monkeypatch.setenv("CMFL_API_TOKEN", TOKEN)
+        succeeds("clients", "show", 1, *api)
+        monkeypatch.setenv("CMFL_API_TOKEN", f"wrong-{TOKEN}")
+        said = refusal("verify", "round", 1, *api, *node)
+        assert "401" in said
+        assert TOKEN not in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--api", "ftp://x"], "not an http or https URL"),
+        (["--api", "http://127.0.0.1:9/?key=1"], "has a query"),
+        (["--api", "http://127.0.0.1:9"], "http://127.0.0.1:9: unreachable"),
+        (["--api", "http://x", "--home", "."], "--home has no effect with --api"),
+        (["--api", "http://x", "--rpc-url", "http://y"], "--rpc-url and --api: give one of them"),
+        (["--api-token-file", "x"], "--api-token-file has no effect without --api"),
+        (["--api", "http://x", "--api-token-file", "gone"], "gone: No such file"),
+        (["--api", "http://x", "--api-token-file", "/dev/null"], "a device"),
+    ],
+)
+def test_what_is_typed_counts_or_is_refused(arguments: list[str], said: str) -> None:
+    assert said in refusal("rounds", "list", *arguments)
+
+
+def test_which_deployment_is_meant_is_asked_for_by_name(
+    api: tuple[str, str], node: tuple[object, ...]
+) -> None:
+    assert "the service at --api serves run at 0x" in refusal(
+        "rounds", "list", *api, "--run", "another"
+    )
+    assert "name one chain by --chain-id" in refusal("rounds", "list", *api, "--chain-id", 5)
+    other = "0x" + "5c" * 20
+    assert "404 There is no such deployment" in refusal("rounds", "list", *api, "--address", other)
+    assert "404 The round has not opened: round 77" in refusal("rounds", "show", 77, *api)
+    assert "--proof and --api" in refusal(
+        *("verify", "client", "--round", 1, "--client", 1, "--proof", "x"), *api
+    )
