@@ -51,6 +51,9 @@ def test_rounds_are_told_while_a_run_plays_them(tmp_path: Path) -> None:
     home = tmp_path / "home"
     make_run(home, "first", ("protocol.rounds=1",))
     with serving(Settings(home=home)) as client:
+        # Asked once before: what a framework makes at its first request minds other threads.
+        first = deployments(client)[0]["links"]["events"]
+        assert received(client, first, 1, **{"Last-Event-ID": "0"})[0]["data"]["round"] == 1
         player = threading.Thread(target=make_run, args=(home, "second", ("protocol.rounds=2",)))
         player.start()
         while len(deployments(client)) < 2:

@@ -83,7 +83,7 @@ def test_a_clock_before_1970_keeps_nobody_from_deploying(tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_an_interrupted_run_says_how_it_goes_on(tmp_path: Path) -> None:
-    home = Home(tmp_path, ("protocol.rounds=15",))
+    home = Home(tmp_path, ("protocol.rounds=8",))
     with home.start() as process:
         while home.rows() < 2:
             assert process.poll() is None
@@ -92,8 +92,8 @@ def test_an_interrupted_run_says_how_it_goes_on(tmp_path: Path) -> None:
         out, err = process.communicate(timeout=PATIENCE_SECONDS)
     assert (process.returncode, out) == (130, "")
     assert err == "cmfl: interrupted; a run is taken up again with --resume\n"
-    assert finish(home.start())["round"] == 15
-    assert home.rows() == 15
+    assert finish(home.start())["round"] == 8
+    assert home.rows() == 8
 
 
 @pytest.mark.parametrize(

@@ -239,7 +239,7 @@ def test_contract_and_specification_never_differ(tmp_path: Path) -> None:
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=times(10, 200),
+            max_examples=times(6, 200),
             stateful_step_count=40,
             derandomize=True,
             database=None,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 KILLS = times(5, 20)
 STARTS = times(1, 5)
-ROUNDS = times(30, 120)
+ROUNDS = times(14, 120)
 START_SECONDS = 2.5
 """About how long a process takes from its start to its first round; only spreads the kills."""
 
