@@ -9,6 +9,7 @@ rounds on a chain on which nothing is final, so that each is read.
 from __future__ import annotations
 
 import contextlib
+import gc
 import multiprocessing
 import os
 import re
@@ -140,6 +141,7 @@ def _serving(
 def _serve(
     chain: GeneratedChain, logs: Path, home: Path, index: str, listener: socket.socket
 ) -> None:
+    gc.freeze()  # the generated rounds are nothing that a service would have to look through
     stored, blobs = StoredChain(chain, logs), chain.published or MemoryBlobs()
     ledger = CommitteeLedger(stored, ADDRESS, 1)
     app = create_app(
