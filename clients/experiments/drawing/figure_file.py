@@ -59,6 +59,7 @@ def write(drawn: Panels, folder: Path, name: str, caption: str) -> list[Path]:
     width, height = figure.get_size_inches()
     width = max(width, _LEAST_WIDTH)
     text = fill(caption, int(width * _LETTERS), break_on_hyphens=False)
+    figure.set_size_inches(width, height)  # the legend has as many columns as there is room for
     _draw_legend(drawn)
     room = (text.count("\n") + 2) * _INCHES
     figure.set_size_inches(width, height + room)

@@ -78,19 +78,22 @@ def _finals(cells: Sequence[CellRow], method: str, condition: str) -> list[float
 def _curves(name: str, cells: Sequence[CellRow], folder: Path) -> list[Path]:
     methods = list(series.by_method(cells))
     parts = [methods[start : start + MOST_LINES] for start in range(0, len(methods), MOST_LINES)]
+    sentence = "Test accuracy over rounds, a panel for each attack and share of attackers."
+    # Of all parts together: baselines alone have no point on a chain.
+    caption = caption_of(sentence, name, cells)
     return [
         path
         for number, part in enumerate(parts, start=1)
         for path in _curves_of(
-            name,
             [cell for cell in cells if cell.method in part],
             folder,
             f"{name}-curves" if len(parts) == 1 else f"{name}-curves-{number}",
+            caption,
         )
     ]
 
 
-def _curves_of(name: str, cells: Sequence[CellRow], folder: Path, file: str) -> list[Path]:
+def _curves_of(cells: Sequence[CellRow], folder: Path, file: str, caption: str) -> list[Path]:
     places = {method: place for place, method in enumerate(series.by_method(cells))}
     conditions = series.grouped(cells, lambda cell: cell.condition)
     with panels(len(conditions), columns=4, size=(2.7, 2.2), sharey=True) as drawn:
@@ -101,5 +104,4 @@ def _curves_of(name: str, cells: Sequence[CellRow], folder: Path, file: str) -> 
             draw_floor(axes, series.floor_of(own))
             axes.set_title(condition)
             count_rounds(axes)
-        sentence = "Test accuracy over rounds, a panel for each attack and share of attackers."
-        return write(drawn, folder, file, caption_of(sentence, name, cells))
+        return write(drawn, folder, file, caption)
