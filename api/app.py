@@ -34,6 +34,7 @@ from api.http.problems import (
     problem,
 )
 from api.http.safe_headers import SafeHeaders
+from api.http.streams import Streams
 from api.routes import (
     blobs,
     clients,
@@ -114,7 +115,7 @@ def create_app(
     kept = KeptAnswers()
     app.state.histories, app.state.kept = histories, kept
     app.state.index = index
-    app.state.streams = events.Streams(settings.most_streams)
+    app.state.streams = Streams(settings.most_streams)
     app.state.settings, app.state.verifications = settings, verified
     for routes in (
         service,

@@ -17,7 +17,7 @@ from ledger.protocol.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from api.routes.events import Streams
+    from api.http.streams import Streams
     from api.settings import Settings
 
 MAX_CONCURRENT = 512

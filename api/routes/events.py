@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
-from fastapi import APIRouter, Depends, Header, Request
+from fastapi import APIRouter, Depends, Request
 from pydantic_core import to_json
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from api.http.declared import OF_DEPLOYMENT, declared
-from api.http.problems import STREAMS_EXHAUSTED, ProblemError
+from api.http.problems import STREAMS_EXHAUSTED
 from api.http.routing import (
     Address,
     Now,
     refuse_unknown,
 )
+from api.http.streams import LOOK_SECONDS, LastEventId, Streams, streamed
 from api.reading import Reading, histories_of
 from ledger.history.following import Event, Follower
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator
 
     from ledger.history.now import Histories
 
@@ -31,51 +31,6 @@ router = APIRouter(
     tags=["rounds"],
     dependencies=[Depends(refuse_unknown)],
 )
-
-LOOK_SECONDS = 0.5
-
-LastEventId = Annotated[
-    str | None,
-    Header(
-        alias="Last-Event-ID",
-        description="the `id` of the last event that was received: goes on after it. 0 tells all "
-        "rounds, none at all only what is new",
-        max_length=10,
-        pattern="^(0|[1-9][0-9]{0,9})$",
-        examples=["7"],
-    ),
-]
-
-
-class Streams:
-    """How many streams are open at once.
-
-    Attributes:
-        are_ending: the service ends, and no stream goes on.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._open = 0
-        self.are_ending = False
-
-    @contextmanager
-    def one_more(self) -> Iterator[None]:
-        """Count a stream while it is open."""
-        self._open += 1
-        try:
-            yield
-        finally:
-            self._open -= 1
-
-    def require_room(self) -> None:
-        """Refuse a stream that is one too many.
-
-        Raises:
-            ProblemError: as many as there may be are open.
-        """
-        if self._open >= self._most:
-            raise ProblemError(STREAMS_EXHAUSTED, f"{self._most} streams are open already")
 
 
 @router.get(
@@ -120,9 +75,7 @@ async def events(
                     )
                 await anyio.sleep(LOOK_SECONDS)
 
-    return EventSourceResponse(
-        told(), headers={"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}, ping=15
-    )
+    return streamed(told())
 
 
 def _last_ended(reading: Reading, address: str) -> int:

@@ -26,7 +26,7 @@ from api.http.problems import (
     problem,
 )
 from api.http.routing import Address, Now, refuse_unknown
-from api.routes.events import LOOK_SECONDS, LastEventId, Streams
+from api.http.streams import LOOK_SECONDS, LastEventId, Streams, streamed
 from api.schemas.verifications import (
     VERIFICATION_NAME,
     Verification,
@@ -271,7 +271,7 @@ async def events(
                 await anyio.sleep(LOOK_SECONDS)
                 entry = await anyio.to_thread.run_sync(_found, request, path, name)
 
-    return EventSourceResponse(told(), headers=_PRIVATE, ping=15)
+    return streamed(told())
 
 
 def _require_may_begin(request: Request) -> None:
