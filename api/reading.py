@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, cast
 
 from fastapi import Depends, Request
@@ -28,15 +28,36 @@ if TYPE_CHECKING:
     from ledger.history.now import Histories, Now
 
 
-@dataclass(frozen=True, slots=True)
 class Reading:
     """One request's view of the chain: nothing after `now.block` is read.
 
-    Attributes:
-        now: the chain when the request came.
+    The chain is looked at once, when it is first asked for: in the thread of the endpoint, for a
+    dependency that waits for a chain would take a thread of its own.
     """
 
-    now: Now
+    def __init__(self, histories: Histories, chain: str | None = None) -> None:
+        """Prepare to read; nothing is asked yet.
+
+        Args:
+            histories: what all requests share.
+            chain: name of the chain that the path speaks of; None for whichever is read.
+        """
+        self._histories = histories
+        self._chain = chain
+
+    @cached_property
+    def now(self) -> Now:
+        """The chain when it was first asked for.
+
+        Raises:
+            ProblemError: the chain that is read has another name.
+            ChainError: it is not there, damaged, another one, or unreachable.
+        """
+        found = self._histories.now()
+        own = found.path.name
+        if self._chain not in {None, own}:
+            raise ProblemError(CHAIN_NOT_FOUND, f"chain {self._chain} is not served; {own} is")
+        return found
 
     @property
     def as_of(self) -> Facts:
@@ -66,19 +87,6 @@ class Reading:
         if not self.now.is_unmoved():
             number = self.now.block.number
             raise ProblemError(CHAIN_MOVED, f"block {number} is another one now")
-
-    def require_chain(self, name: str) -> None:
-        """Refuse the name of another chain than the one that is read.
-
-        Args:
-            name: chain id and beginning of its block 0's hash.
-
-        Raises:
-            ProblemError: the chain that is read has another name.
-        """
-        own = self.now.path.name
-        if name != own:
-            raise ProblemError(CHAIN_NOT_FOUND, f"chain {name} is not served; {own} is")
 
     def deployment(self, address: str) -> Served:
         """Return a deployment.
@@ -137,9 +145,9 @@ def histories_of(request: Request) -> Histories:
     return cast("Histories", request.app.state.histories)
 
 
-def read_now(request: Request) -> Reading:
-    """Return the chain as it is when the request comes."""
-    return Reading(histories_of(request).now())
+async def _reading(request: Request) -> Reading:
+    """Return what reads the chain; asynchronous, for it takes no thread."""
+    return Reading(histories_of(request))
 
 
-NowRead = Annotated[Reading, Depends(read_now)]
+NowRead = Annotated[Reading, Depends(_reading)]

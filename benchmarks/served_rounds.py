@@ -26,7 +26,7 @@ import numpy as np
 import uvicorn
 
 from api.app import create_app
-from api.serve import listening_socket, url_of
+from api.listening import listening_socket, url_of
 from api.settings import Settings
 from benchmarks.generated_rounds import ADDRESS, GeneratedChain
 from benchmarks.stored_rounds import StoredChain, StoredHistories, write_logs

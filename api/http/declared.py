@@ -47,6 +47,7 @@ DETAILS: dict[Kind, str] = {
     "`data`",
     kinds.BLOB_NOT_FOUND: f"{'5c' * 32} is not here",
     kinds.BLOB_DAMAGED: f"blob {'5c' * 32} is damaged: its bytes have another sha256",
+    kinds.FEDERATION_NOT_WATCHED: "this service reads no mailbox",
     kinds.STREAMS_EXHAUSTED: "64 streams are open already",
     kinds.BUSY: "another bundle is being made",
     kinds.VERIFICATION_NOT_FOUND: f"there is no verification {_NAME} of it",

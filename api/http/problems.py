@@ -41,6 +41,7 @@ VOTES_NOT_FOUND = Kind("votes-not-found", 404, "The signatures are not in the le
 FORMAT_NOT_SERVED = Kind("format-not-served", 406, "This format is not written here")
 BLOB_NOT_FOUND = Kind("blob-not-found", 404, "There is no such blob")
 BLOB_DAMAGED = Kind("blob-damaged", 503, "The blob cannot be given")
+FEDERATION_NOT_WATCHED = Kind("federation-not-watched", 404, "No live federation is watched here")
 STREAMS_EXHAUSTED = Kind("streams-exhausted", 503, "There are too many streams")
 BUSY = Kind("busy", 503, "Somebody else is being served")
 VERIFICATION_NOT_FOUND = Kind("verification-not-found", 404, "There is no such verification")

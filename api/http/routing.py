@@ -1,4 +1,8 @@
-"""What all endpoints take: bounded path and query values, and no others."""
+"""What all endpoints take: bounded path and query values, and no others.
+
+The functions that put them together wait for nothing, and are asynchronous: a plain one would be
+run in a thread of its own, at each request.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from fastapi.routing import APIRoute
 from pydantic import BeforeValidator
 
 from api.http.problems import REQUEST_INVALID, ProblemError
-from api.reading import NowRead, Reading
+from api.reading import Reading, histories_of
 from api.schemas.problems import FieldError
 from ledger.history.cursors import MAX_CURSOR
 from ledger.history.pages import Span
@@ -94,7 +98,7 @@ class Page:
     limit: int
 
 
-def _page(cursor: Cursor = None, limit: Limit = 20) -> Page:
+async def _page(cursor: Cursor = None, limit: Limit = 20) -> Page:
     return Page(cursor, limit)
 
 
@@ -107,7 +111,7 @@ ClientFilter = Annotated[
 ]
 
 
-def _asked_of(
+async def _asked_of(
     client: ClientFilter = None,
     role: Annotated[
         AskedRole | None,
@@ -133,7 +137,7 @@ def _asked_of(
 AskedOf = Annotated[tuple[ClientId | None, AskedRole], Depends(_asked_of)]
 
 
-def _within(
+async def _within(
     since_block: Annotated[
         int | None,
         Query(ge=0, le=MAX_INDEX, description="rounds that ended in this block or later"),
@@ -162,20 +166,15 @@ def _within(
 Within = Annotated[tuple[Span, Span], Depends(_within)]
 
 
-def _read_chain(reading: NowRead, chain: ChainName) -> Reading:
-    """Return the chain that a path names, as it is when the request comes.
-
-    Raises:
-        ProblemError: it is not the chain that is served.
-    """
-    reading.require_chain(chain)
-    return reading
+async def _reading(request: Request, chain: ChainName) -> Reading:
+    """Return what reads the chain that a path names; that it is another one is said there."""
+    return Reading(histories_of(request), chain)
 
 
-Now = Annotated[Reading, Depends(_read_chain)]
+Now = Annotated[Reading, Depends(_reading)]
 
 
-def refuse_unknown(request: Request) -> None:
+async def refuse_unknown(request: Request) -> None:
     """Refuse query parameters that the endpoint does not know, or that come twice.
 
     Args:
@@ -184,6 +183,8 @@ def refuse_unknown(request: Request) -> None:
     Raises:
         ProblemError: names them.
     """
+    if not request.scope["query_string"]:
+        return
     route = request.scope.get("route")
     known = _known(route.dependant) if isinstance(route, APIRoute) else set()
     counted = Counter(name for name, _ in request.query_params.multi_items())

@@ -11,6 +11,7 @@ from api.http.routing import (
     Now,
     refuse_unknown,
 )
+from api.routes.federation import federations_of
 from api.schemas.deployments import DeploymentAnswer, DeploymentsAnswer
 from ledger.history.facts.deployments import deployment_facts, deployments_facts
 
@@ -47,4 +48,7 @@ def deployment(request: Request, reading: Now, address: Address) -> Response:
     The configuration's blob is taken by its digest; that contract and configuration agree is not
     verified here.
     """
-    return respond(request, reading, deployment_facts(reading.now, reading.deployment(address)))
+    facts = deployment_facts(reading.now, reading.deployment(address))
+    if federations_of(request).are_watched:
+        facts["links"]["federation"] = f"{facts['links']['self']}/federation"
+    return respond(request, reading, facts)

@@ -88,5 +88,5 @@ def _last_ended(reading: Reading, address: str) -> int:
 
 
 def _look(histories: Histories, address: str, follower: Follower) -> list[Event]:
-    reading = Reading(histories.now())
+    reading = Reading(histories)
     return follower.look(reading.now.history(reading.deployment(address)), reading.now.final)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -21,6 +21,7 @@ from api.http.routing import (
     MAX_INDEX,
     Address,
     AskedOf,
+    ChainName,
     Now,
     OrderQuery,
     Paged,
@@ -29,7 +30,7 @@ from api.http.routing import (
     refuse_unknown,
     whole_number,
 )
-from api.reading import require_client, require_round
+from api.reading import Reading, histories_of, require_client, require_round
 from api.schemas.rounds import (
     AggregationAnswer,
     CommitteeAnswer,
@@ -53,7 +54,6 @@ from ledger.history.pages import Walk
 from ledger.history.status import Order, RoundStatus
 
 if TYPE_CHECKING:
-    from api.reading import Reading
     from ledger.chain.contract.events import Recorded
     from ledger.history.facts.words import Facts
 
@@ -65,7 +65,7 @@ router = APIRouter(
 _PROBLEMS = declared(*OF_ROUND)
 
 
-def _walk(
+async def _walk(
     asked: AskedOf,
     within: Within,
     order: OrderQuery = Order.NEWEST,
@@ -91,12 +91,34 @@ def _walk(
 Walked = Annotated[Walk, Depends(_walk)]
 
 
-@dataclass(frozen=True, slots=True)
 class View:
-    """The round that a path names, and the request that asks for it."""
+    """The round that a path names, and the request that asks for it.
 
-    reading: Reading
-    told: Told
+    Attributes:
+        reading: the request's.
+    """
+
+    def __init__(self, reading: Reading, address: str, number: int) -> None:
+        self.reading = reading
+        self._address = address
+        self._number = number
+
+    @cached_property
+    def told(self) -> Told:
+        """The round, read when it is first asked for.
+
+        Raises:
+            ProblemError: there is no such deployment or round.
+            NotServedError: the chain's answers about it do not fit together.
+        """
+        reading, number = self.reading, self._number
+        history = reading.now.history(reading.deployment(self._address))
+        one = history.round(number)
+        if one is None or one.ended is None:
+            require_round(number, history.newest())
+        if one is None:
+            raise NotServedError(f"round {number} is said to have opened, but no log tells how")
+        return Told.of(history, one)
 
     @property
     def whole(self) -> Recorded | None:
@@ -109,20 +131,9 @@ class View:
         return self.told.one.ended if self.told.documents.has_incidents else None
 
 
-def _view(reading: Now, address: Address, number: RoundIndex) -> View:
-    """Return the round that a path names.
-
-    Raises:
-        ProblemError: there is no such deployment or round.
-        NotServedError: the chain's answers about it do not fit together.
-    """
-    history = reading.now.history(reading.deployment(address))
-    one = history.round(number)
-    if one is None or one.ended is None:
-        require_round(number, history.newest())
-    if one is None:
-        raise NotServedError(f"round {number} is said to have opened, but no log tells how")
-    return View(reading, Told.of(history, one))
+async def _view(request: Request, address: Address, number: RoundIndex, chain: ChainName) -> View:
+    """Return the round that a path names."""
+    return View(Reading(histories_of(request), chain), address, number)
 
 
 Viewed = Annotated[View, Depends(_view)]

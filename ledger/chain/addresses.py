@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from eth_typing import Address
 
 
+@functools.lru_cache(maxsize=1024)
 def to_canonical(address: str) -> Address:
     """Return an address as 20 bytes.
 

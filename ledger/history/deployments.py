@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ledger.blobs.store import BlobReader
     from ledger.chain.contract.committee_ledger import CommitteeLedger, Snapshot
     from ledger.chain.contract.manifest import Manifest
-    from ledger.chain.ports import ChainReader
+    from ledger.chain.ports import Block, ChainReader
     from ledger.history.places import Places
     from ledger.protocol.ledger_state import Deployment
 
@@ -54,16 +54,16 @@ class Served:
     _kept: Kept = field(default_factory=Kept, repr=False)
     _finished: Snapshot | None = field(default=None, repr=False)
 
-    def history(self, blobs: BlobReader, block_number: int, final_block: int) -> RecordedHistory:
+    def history(self, blobs: BlobReader, block: Block, final_block: int) -> RecordedHistory:
         """Return its history.
 
         Args:
             blobs: where its documents are.
-            block_number: as of which block.
+            block: as of which block.
             final_block: up to which block nothing can change.
         """
         return RecordedHistory(
-            self.ledger, self.fixed, blobs, block_number, final_block, self._kept
+            self.ledger, self.fixed, blobs, block.number, final_block, self._kept, block.hash
         )
 
     def state(self, block_number: int, final_block: int) -> Snapshot:

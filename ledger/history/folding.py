@@ -39,16 +39,19 @@ class Past:
         sizes: of the deployment.
         to_block: the last block that is read.
         registered: returns all clients as they were registered.
+        banned: returns the bans up to `to_block`, where somebody has read them; else they are read.
     """
 
     ledger: RoundHistory
     sizes: RoundSizes
     to_block: int | None
     registered: Callable[[], tuple[RegisteredClient, ...]]
+    banned: Callable[[], tuple[ClientBanned, ...]] | None = None
 
     def registry(self) -> tuple[RegisteredClient, ...]:
         """Return all clients, with the bans that the chain holds."""
-        return registry_with_bans(self.registered(), self.ledger.bans(self.to_block))
+        bans = self.ledger.bans(self.to_block) if self.banned is None else self.banned()
+        return registry_with_bans(self.registered(), bans)
 
     def has_begun(self, opening: RoundOpening | None) -> bool:
         """Say whether an opening opens a round: without a full committee none does."""

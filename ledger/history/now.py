@@ -120,7 +120,7 @@ class Now:
 
     def history(self, served: Served) -> RecordedHistory:
         """Return the history of a deployment up to this moment."""
-        return served.history(self.blobs, self.block.number, self.final)
+        return served.history(self.blobs, self.block, self.final)
 
     def listed(self, served: Served, tell: Callable[[HistorySource], T]) -> T:
         """Return what is told of a deployment up to this moment, the same whoever tells it.
@@ -143,7 +143,8 @@ class Now:
     def still(self, served: Served) -> Iterator[CommitteeLedger]:
         """Open a deployment's contract on one view of the chain, which stays as it is."""
         with self.chain.snapshot() as view:
-            yield CommitteeLedger(view, served.ledger.address, served.ledger.from_block)
+            ledger = served.ledger
+            yield CommitteeLedger(view, ledger.address, ledger.from_block, served.fixed)
 
     def state(self, served: Served) -> Snapshot:
         """Return the storage of a deployment's contract at this moment."""

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ledger.history.pages import RoundPage, Walk
     from ledger.history.participation import Participation
     from ledger.history.round import Round
-    from ledger.protocol.ledger_state import Deployment, EquivocationReport
+    from ledger.protocol.ledger_state import ClientBanned, Deployment, EquivocationReport
     from ledger.protocol.types import ClientId, Digest, RegisteredClient
 
 TALLIED_AT_ONCE = 200
@@ -46,9 +46,10 @@ MOST_LOOKED_THROUGH = 256
 
 @dataclass(slots=True)
 class Kept:
-    """What of a deployment cannot change any more, for as long as it is read.
+    """What of a deployment cannot change any more, or not before the next block, as it is read.
 
     Attributes:
+        bans: up to one block, with its hash.
         registry: all clients as they were registered; empty until they are all there.
         tally: the counts over the first rounds, those that have ended in final blocks.
         counted: how many these are.
@@ -56,6 +57,7 @@ class Kept:
         digests: of the first rounds of which nothing is missing.
     """
 
+    bans: tuple[bytes, tuple[ClientBanned, ...]] | None = None
     registry: tuple[RegisteredClient, ...] = ()
     tally: Tally | None = None
     counted: int = 0
@@ -75,6 +77,7 @@ class RecordedHistory:
         to_block: the last block that is read.
         final: the newest block that is regarded as final.
         kept: what can be remembered between one history of the deployment and the next.
+        block_hash: of the last block that is read; None where nothing is remembered by it.
     """
 
     ledger: CommitteeLedger
@@ -83,6 +86,7 @@ class RecordedHistory:
     to_block: int
     final: int
     kept: Kept = field(default_factory=Kept, repr=False)
+    block_hash: bytes | None = None
     _times: dict[int, int] = field(default_factory=dict, repr=False)
 
     @staticmethod
@@ -195,7 +199,7 @@ class RecordedHistory:
         registered = self.fixed.clients
         if self.ledger.opening(1, self.to_block) is None:
             registered = self.ledger.state(self.to_block).registered
-        return registry_with_bans(self._registry(registered), self.ledger.bans(self.to_block))
+        return registry_with_bans(self._registry(registered), self._bans())
 
     def tally(self) -> Tally:
         """Return every client's counts over the rounds that have ended."""
@@ -269,8 +273,23 @@ class RecordedHistory:
     @property
     def _past(self) -> Past:
         return Past(
-            self.ledger, self.fixed, self.to_block, lambda: self._registry(self.fixed.clients)
+            self.ledger,
+            self.fixed,
+            self.to_block,
+            lambda: self._registry(self.fixed.clients),
+            self._bans,
         )
+
+    def _bans(self) -> tuple[ClientBanned, ...]:
+        """Return the bans up to the last block, which are read once for each."""
+        known, last = self.kept.bans, self.to_block
+        if known is not None and known[0] == self.block_hash:
+            return known[1]
+        found = self.ledger.bans(last)
+        # A chain that was reorganised meanwhile has told of another block.
+        if self.block_hash is not None and self.ledger.chain.block(last).hash == self.block_hash:
+            self.kept.bans = self.block_hash, found
+        return found
 
     def _registry(self, wanted: int) -> tuple[RegisteredClient, ...]:
         """Return the first clients as they were registered.

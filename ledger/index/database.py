@@ -91,7 +91,8 @@ class Database:
         """
         try:
             yield
-        except SQLAlchemyError as error:
+        # Some queries go to the driver itself, which has errors of its own.
+        except (SQLAlchemyError, self._engine.dialect.loaded_dbapi.Error) as error:
             raise self._explained(error) from error
 
     def write_ahead(self) -> None:
@@ -128,7 +129,7 @@ class Database:
         )
         event.listen(engine, "connect", self._set_up)
         begin = "BEGIN" if self.read_only else "BEGIN IMMEDIATE"
-        event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin))
+        event.listen(engine, "begin", lambda connection: _driver_of(connection).execute(begin))
         return engine
 
     def _of_url(self, url: str) -> Engine:
@@ -168,7 +169,7 @@ class Database:
         connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         connection.execute("PRAGMA trusted_schema = OFF")
 
-    def _explained(self, error: SQLAlchemyError) -> IndexStoreError:
+    def _explained(self, error: Exception) -> IndexStoreError:
         cause: Any = error.orig if isinstance(error, DBAPIError) else error
         code = getattr(cause, "sqlite_errorname", "") or ""
         said = " ".join(str(cause).split())[:300]
@@ -180,3 +181,8 @@ class Database:
         if code.startswith(_BUSY) or type(cause).__name__ == "SerializationFailure":
             return IndexBusyError(f"{self.shown}: another process writes to the index ({said})")
         return IndexUnreachableError(f"{self.shown}: {said}")
+
+
+def _driver_of(connection: Connection) -> Any:
+    """Return the driver's own connection."""
+    return connection.connection.dbapi_connection

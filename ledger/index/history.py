@@ -2,125 +2,51 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import bindparam, func, select
+from sqlalchemy import bindparam, select
 
 from ledger.chain.addresses import checksum
 from ledger.chain.ports import NotServedError
-from ledger.history.digests import Occurrence
 from ledger.history.documents import Documents, read_documents
 from ledger.history.participation import Counts, Tally, participation_of
 from ledger.history.paths import ChainPath, DeploymentPath
 from ledger.history.recorded import RecordedHistory
+from ledger.index.clients import counts_of, parts_between
 from ledger.index.codes import Compared, Document
-from ledger.index.errors import IndexDamagedError, IndexStaleError, NotIndexedError
-from ledger.index.packing import unpack_fixed
+from ledger.index.digests import occurrences_of
+from ledger.index.errors import NotIndexedError
 from ledger.index.parts import part_of
-from ledger.index.reading import events_of, lines_between, lines_of, registry_of
-from ledger.index.rows import COUNTED, standing_of
+from ledger.index.queries import Query
+from ledger.index.reading import events_of, lines_between, lines_of
 from ledger.index.search import search_page
-from ledger.index.tables import CHECKPOINT, COUNTS, DIGEST, INCOMPLETE, PARTICIPATION, ROUND
+from ledger.index.tables import ROUND
+from ledger.index.waiting import require_no_news
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from sqlalchemy import Connection, RowMapping
+    from sqlalchemy import Connection
 
     from ledger.blobs.store import BlobReader
     from ledger.chain.contract.calls import DecideCall
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.chain.contract.events import Recorded
     from ledger.chain.ports import Block
+    from ledger.history.digests import Occurrence
     from ledger.history.pages import RoundPage, Walk
     from ledger.history.participation import Participation
     from ledger.history.round import Round
+    from ledger.index.remembered import Remembered
     from ledger.index.standing import Events
     from ledger.protocol.ledger_state import Deployment, EquivocationReport
     from ledger.protocol.types import ClientId, Digest, RegisteredClient
 
-_COUNTS = (
-    select(*(COUNTS.c[name] for name in COUNTED))
-    .where(COUNTS.c.deployment == bindparam("of"))
-    .order_by(COUNTS.c.client)
+_TIME = Query(
+    select(ROUND.c.ended_time)
+    .where(ROUND.c.deployment == bindparam("of"), ROUND.c.ended_block == bindparam("number"))
+    .limit(1)
 )
-_MISSING = (
-    select(func.count())
-    .select_from(ROUND)
-    # The first condition is that of the index, word for word.
-    .where(ROUND.c.deployment == bindparam("of"), INCOMPLETE, ROUND.c.record == Document.MISSING)
-)
-_PARTS = (
-    select(PARTICIPATION, ROUND.c.record, ROUND.c.incidents)
-    .join(
-        ROUND,
-        (ROUND.c.deployment == PARTICIPATION.c.deployment)
-        & (ROUND.c.round == PARTICIPATION.c.round),
-    )
-    .where(
-        PARTICIPATION.c.deployment == bindparam("of"),
-        PARTICIPATION.c.client == bindparam("by"),
-        PARTICIPATION.c.round.in_(bindparam("numbers", expanding=True)),
-    )
-)
-_WAITING = (
-    select(ROUND.c.round, ROUND.c.record, ROUND.c.incidents)
-    .where(ROUND.c.deployment == bindparam("of"), INCOMPLETE)
-    .order_by(ROUND.c.round.desc())
-    .limit(bindparam("most"))
-)
-_PLACES = (
-    select(DIGEST.c.kind, DIGEST.c.round, DIGEST.c.client)
-    .where(DIGEST.c.deployment == bindparam("of"), DIGEST.c.digest == bindparam("digest"))
-    .order_by(DIGEST.c.round, DIGEST.c.kind, DIGEST.c.client)
-    .offset(bindparam("first"))
-    .limit(bindparam("most"))
-)
-_HASH = select(CHECKPOINT.c.hash).where(
-    CHECKPOINT.c.deployment == bindparam("of"), CHECKPOINT.c.block == bindparam("number")
-)
-_TIME = select(ROUND.c.ended_time).where(
-    ROUND.c.deployment == bindparam("of"), ROUND.c.ended_block == bindparam("number")
-)
-
-MOST_WAITING = 64
-"""Rounds whose missing documents are looked for before counts are told; the newest of them."""
-
-_Registry: TypeAlias = "tuple[tuple[int, ...], tuple[RegisteredClient, ...]]"
-
-
-@dataclass(slots=True)
-class Remembered:
-    """What was read of deployments, by all that can change it; safe to share between threads."""
-
-    _fixed: dict[bytes, Deployment] = field(default_factory=dict)
-    _registries: dict[tuple[bytes, bytes], _Registry] = field(default_factory=dict)
-
-    def fixed(self, row: RowMapping) -> Deployment:
-        """Return what was fixed at deployment.
-
-        Args:
-            row: of the deployment.
-        """
-        packed = row["fixed"]
-        if packed not in self._fixed:
-            self._fixed[packed] = unpack_fixed(packed)
-        return self._fixed[packed]
-
-    def registry(self, connection: Connection, row: RowMapping) -> tuple[RegisteredClient, ...]:
-        """Return the clients of a deployment, with bans.
-
-        Args:
-            connection: to the index.
-            row: of the deployment.
-        """
-        name = row["genesis"], row["address"]
-        state = row["registered"], row["banned"], row["rewinds"]
-        known = self._registries.get(name)
-        if known is None or known[0] != state:
-            known = self._registries[name] = state, registry_of(connection, row["id"])
-        return known[1]
 
 
 class IndexedHistory:
@@ -140,7 +66,7 @@ class IndexedHistory:
     def __init__(
         self,
         connection: Connection,
-        row: RowMapping,
+        row: Mapping[str, Any],
         remembered: Remembered,
         blobs: BlobReader,
         ledger: CommitteeLedger | None = None,
@@ -168,8 +94,7 @@ class IndexedHistory:
         """
         if block.number != self.block or self.row["compared"] == Compared.DIFFERENT:
             return False
-        found = self.connection.execute(_HASH, {"of": self.row["id"], "number": block.number})
-        return found.scalar() == block.hash
+        return bool(self.row["hash"] == block.hash)
 
     def newest(self) -> int:
         """Return the number of the newest round that has opened, 0 before the first."""
@@ -191,7 +116,7 @@ class IndexedHistory:
         """
         if last > self.newest():
             raise NotServedError(f"round {last} has not opened; the newest is {self.newest()}")
-        return self._lines(lines_between(self.connection, self.row["id"], first, last))
+        return self.lines(lines_between(self.connection, self.row["id"], first, last))
 
     def some(self, numbers: Iterable[int]) -> list[Round]:
         """Return some rounds by their openings and ends, ascending.
@@ -199,7 +124,20 @@ class IndexedHistory:
         Args:
             numbers: of rounds that have opened, ascending.
         """
-        return self._lines(lines_of(self.connection, self.row["id"], numbers))
+        return self.lines(lines_of(self.connection, self.row["id"], numbers))
+
+    def lines(self, found: Iterable[Events]) -> list[Round]:
+        """Return rounds by their openings and ends.
+
+        Args:
+            found: what the index holds of them.
+        """
+        registry = self.registered()
+        rounds = []
+        for events in found:
+            self._remember(events.ended, events.ended_time)
+            rounds.append(events.line(self.fixed, registry))
+        return rounds
 
     def page(self, walk: Walk, limit: int, cursor: str | None) -> RoundPage:
         """Return one page of rounds."""
@@ -213,9 +151,11 @@ class IndexedHistory:
         Raises:
             ValueError: it took no part in one of them.
         """
+        if not rounds:
+            return []
         numbers = [one.round for one in rounds]
-        asked = {"of": self.row["id"], "by": client, "numbers": numbers}
-        rows = {row["round"]: row for row in self.connection.execute(_PARTS, asked).mappings()}
+        bounds = min(numbers), max(numbers)
+        rows = parts_between(self.connection, self.row["id"], client, *bounds)
         found = []
         for line in rounds:
             row = rows.get(line.round)
@@ -232,13 +172,8 @@ class IndexedHistory:
         Raises:
             IndexDamagedError: it is of no kind that there is.
         """
-        self._require_no_news()
-        asked = {"of": self.row["id"], "digest": digest, "first": first, "most": limit}
-        rows = self.connection.execute(_PLACES, asked).all()
-        try:
-            return [Occurrence.of(*row) for row in rows]
-        except ValueError as error:
-            raise IndexDamagedError(f"the index holds a digest of no kind: {error}") from error
+        require_no_news(self)
+        return occurrences_of(self.connection, self.row["id"], digest, first, limit)
 
     def documents(self, one: Round) -> Documents:
         """Return the documents that a round's decision names."""
@@ -250,17 +185,11 @@ class IndexedHistory:
 
     def tally(self) -> Tally:
         """Return every client's counts over the rounds that have ended."""
-        self._require_no_news()
-        rows = self.connection.execute(_COUNTS, {"of": self.row["id"]})
-        found = [Counts(*row) for row in rows]
+        require_no_news(self)
+        found = counts_of(self.connection, self.row["id"])
         # Who is not registered yet has done nothing.
         found += [Counts() for _ in range(self.fixed.clients - len(found))]
-        return Tally(int(self.row["ended"]), self.records_missing(), tuple(found))
-
-    def records_missing(self) -> int:
-        """Return of how many decided rounds the record was not there."""
-        found = self.connection.execute(_MISSING, {"of": self.row["id"]})
-        return int(found.scalar_one())
+        return Tally(int(self.row["ended"]), int(self.row["records_missing"]), tuple(found))
 
     def time_of(self, block_number: int) -> int:
         """Return the time of a block that ended a round, in Unix seconds.
@@ -270,10 +199,10 @@ class IndexedHistory:
         """
         if block_number not in self._times:
             asked = {"of": self.row["id"], "number": block_number}
-            found = self.connection.execute(_TIME.limit(1), asked).scalar()
-            if found is None:
+            found = _TIME.rows(self.connection, asked)
+            if not found:
                 raise NotIndexedError(f"the index holds no round that block {block_number} ended")
-            self._times[block_number] = found
+            self._times[block_number] = found[0][0]
         return self._times[block_number]
 
     def decision_call(self, one: Round) -> DecideCall | None:
@@ -284,7 +213,7 @@ class IndexedHistory:
         """Return the two statements that a ban rests on, from the chain."""
         return self._recorded().ban_report(recorded)
 
-    def _is_as_read(self, one: Round, row: RowMapping) -> bool:
+    def _is_as_read(self, one: Round, row: Mapping[str, Any]) -> bool:
         """Say whether the documents of a round are there, as they were when it was indexed."""
         decided = one.decided
         if decided is None:
@@ -300,31 +229,11 @@ class IndexedHistory:
         one = self.round(number)
         return None if one is None else participation_of(one, self.documents(one), client)
 
-    def _require_no_news(self) -> None:
-        """Refuse counts and digests while a document is there that was missing before.
-
-        Raises:
-            IndexStaleError: one has come, and is not indexed yet.
-        """
-        asked = {"of": self.row["id"], "most": MOST_WAITING}
-        waiting = {row.round: row for row in self.connection.execute(_WAITING, asked)}
-        for one in self.some(waiting) if waiting else ():
-            row = waiting[one.round]
-            documents = self.documents(one)
-            if standing_of(documents, is_decided=True) != (row.record, row.incidents):
-                raise IndexStaleError(f"a document of round {one.round} has come meanwhile")
-
     def _recorded(self) -> RecordedHistory:
         if self._ledger is None:
             raise NotIndexedError("the index holds no signatures, and no chain was given to ask")
         bounds = (self.block, int(self.row["final"]))
         return RecordedHistory(self._ledger, self.fixed, self.blobs, *bounds)
-
-    def _lines(self, found: list[Events]) -> list[Round]:
-        registry = self.registered()
-        for events in found:
-            self._remember(events.ended, events.ended_time)
-        return [events.line(self.fixed, registry) for events in found]
 
     def _remember(self, ended: Recorded | None, time: int | None) -> None:
         if ended is not None and time is not None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlalchemy import bindparam, func, select
+from sqlalchemy import bindparam, select
 
 from ledger.chain.addresses import checksum, to_canonical
 from ledger.history.digests import NOBODY, DigestKind
@@ -16,10 +16,11 @@ from ledger.index.codes import Compared
 from ledger.index.database import BUSY_SECONDS, Database
 from ledger.index.digests import Place
 from ledger.index.errors import IndexStoreError, NotIndexedError
-from ledger.index.history import IndexedHistory, Remembered
+from ledger.index.history import IndexedHistory
 from ledger.index.reading import deployment_row
+from ledger.index.remembered import Remembered
 from ledger.index.schema import require_schema
-from ledger.index.tables import CHAIN, CLIENT, DEPLOYMENT, DIGEST, INCOMPLETE, ROUND
+from ledger.index.tables import CHAIN, CLIENT, DEPLOYMENT, DIGEST
 from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
@@ -60,9 +61,6 @@ _COVERAGE = (
     select(DEPLOYMENT, CHAIN.c.chain_id, CHAIN.c.genesis)
     .join(CHAIN, CHAIN.c.id == DEPLOYMENT.c.chain)
     .order_by(DEPLOYMENT.c.id)
-)
-_WAITING = (
-    select(func.count()).select_from(ROUND).where(ROUND.c.deployment == bindparam("of"), INCOMPLETE)
 )
 
 MOST_PLACES = 1_000
@@ -227,7 +225,7 @@ class Reading:
                 ended=row["ended"],
                 head=Digest(row["head"]),
                 compared=Compared(row["compared"]),
-                waiting=self._connection.execute(_WAITING, {"of": row["id"]}).scalar_one(),
+                waiting=row["waiting"],
                 rewinds=row["rewinds"],
             )
             for row in rows

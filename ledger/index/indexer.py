@@ -8,7 +8,7 @@ comes second finds the position moved and writes nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import insert, select
 
@@ -31,7 +31,9 @@ from ledger.index.writing import Writer
 from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, RowMapping
+    from collections.abc import Mapping
+
+    from sqlalchemy import Connection
 
     from ledger.blobs.store import BlobReader
     from ledger.chain.contract.events import Recorded
@@ -118,7 +120,7 @@ class Indexer:
     def _advance(
         self,
         chain: ChainReader,
-        row: RowMapping,
+        row: Mapping[str, Any],
         head: Block,
         final: int,
         before: dict[int, bytes],
@@ -158,7 +160,7 @@ class Indexer:
 
     def _write(
         self,
-        row: RowMapping,
+        row: Mapping[str, Any],
         found: Gathered,
         times: _Times,
         blocks: dict[int, bytes],
@@ -191,7 +193,7 @@ class Indexer:
             )
         return True
 
-    def _rewind(self, row: RowMapping, shared: int, head: Block) -> Progress:
+    def _rewind(self, row: Mapping[str, Any], shared: int, head: Block) -> Progress:
         """Forget what the chain has taken back."""
         self._remembered = None
         with self._database.transaction() as connection:
@@ -215,7 +217,7 @@ class Indexer:
         newest = 0 if current is None else current.opening.round
         return Progress(block, head.number, newest, rewound=True)
 
-    def _position(self, chain: ChainReader) -> tuple[RowMapping, list[tuple[int, bytes]]]:
+    def _position(self, chain: ChainReader) -> tuple[dict[str, Any], list[tuple[int, bytes]]]:
         """Return the deployment's row, which is made if need be, and its checkpoints."""
         address = to_canonical(self.ledger.address)
         with self._database.transaction() as connection:
@@ -256,7 +258,7 @@ class Indexer:
             )
         )
 
-    def _standing(self, row: RowMapping) -> Standing | None:
+    def _standing(self, row: Mapping[str, Any]) -> Standing | None:
         """Return where the deployment stands in the index; None if another has moved it."""
         remembered, self._remembered = self._remembered, None
         if remembered is not None and remembered[:2] == (row["block"], row["rewinds"]):
@@ -273,7 +275,7 @@ class Indexer:
             current = events_of(connection, row["id"], row["newest"])
             return Standing.of(fixed, registry, head, current)
 
-    def _note_difference(self, row: RowMapping) -> None:
+    def _note_difference(self, row: Mapping[str, Any]) -> None:
         with self._database.transaction() as connection:
             writer = Writer(connection, row["id"])
             if writer.is_at(row):

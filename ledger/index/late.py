@@ -10,7 +10,7 @@ from sqlalchemy import bindparam, select
 from ledger.history.documents import read_documents
 from ledger.index.reading import events_of, registry_of
 from ledger.index.rows import Rows, standing_of
-from ledger.index.tables import INCOMPLETE, ROUND
+from ledger.index.tables import WAITING
 from ledger.index.writing import Writer
 
 if TYPE_CHECKING:
@@ -22,14 +22,10 @@ if TYPE_CHECKING:
 RETRIED = 64
 """Rounds that are looked at at once."""
 
-_INCOMPLETE = (
-    select(ROUND.c.round, ROUND.c.record, ROUND.c.incidents)
-    .where(
-        ROUND.c.deployment == bindparam("of"),
-        ROUND.c.round > bindparam("after"),
-        INCOMPLETE,
-    )
-    .order_by(ROUND.c.round)
+_NEXT = (
+    select(WAITING.c.round, WAITING.c.record, WAITING.c.incidents)
+    .where(WAITING.c.deployment == bindparam("of"), WAITING.c.round > bindparam("after"))
+    .order_by(WAITING.c.round)
     .limit(RETRIED)
 )
 
@@ -53,7 +49,7 @@ class LateDocuments:
             IndexStoreError: the index cannot be written.
         """
         with self._database.transaction() as connection:
-            waiting = connection.execute(_INCOMPLETE, {"of": deployment, "after": self._after})
+            waiting = connection.execute(_NEXT, {"of": deployment, "after": self._after})
             rows = waiting.all()
             if not rows:
                 self._after = 0

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 RoundEvent = UpdatesCommitted | ClientBanned | RoundDecided | RoundAbandoned
 
-_WORD = 12
-"""Bytes of a ranking word: 63 bits of a finite distance, and 32 of a client."""
+_WORD = struct.Struct(">QI")
+"""A ranking word: 63 bits of a finite distance, and 32 of a client."""
 
 
 def pack_opening(opening: RoundOpening, trainers: Iterable[ClientId]) -> bytes:
@@ -127,7 +127,7 @@ def _from_decision(event: RoundDecided) -> list[object]:
     first, second = event.signers
     return [
         event.round,
-        b"".join(word.to_bytes(_WORD) for word in event.ranking),
+        b"".join(word.to_bytes(_WORD.size) for word in event.ranking),
         event.accepted,
         event.next_committee,
         event.base,
@@ -164,10 +164,9 @@ def _decided(*fields: Any) -> RoundDecided:
     number, ranking, accepted, committee, *digests = fields
     base, model, updates, scores, threshold, reveal, record, incidents, *votes = digests
     views, primaries, signers, seed, head = votes
-    words = (int.from_bytes(ranking[at : at + _WORD]) for at in range(0, len(ranking), _WORD))
     return RoundDecided(
         number,
-        tuple(words),
+        tuple([bits << 32 | client for bits, client in _WORD.iter_unpack(ranking)]),
         tuple(accepted),
         tuple(committee),
         base,

@@ -19,9 +19,7 @@ from ledger.protocol.types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from sqlalchemy import RowMapping
+    from collections.abc import Iterable, Mapping
 
     from ledger.protocol.documents.incidents import Incident
     from ledger.protocol.types import Digest
@@ -63,7 +61,7 @@ def row_of(part: Participation, number: int, base: Digest | None) -> Row:
     }
 
 
-def part_of(row: RowMapping) -> Participation:
+def part_of(row: Mapping[str, Any]) -> Participation:
     """Return the part behind a row.
 
     Args:
@@ -74,7 +72,7 @@ def part_of(row: RowMapping) -> Participation:
     """
     try:
         return _part(row)
-    except (KeyError, ValueError) as error:
+    except (LookupError, ValueError) as error:
         raise IndexDamagedError(
             f"the index holds a part of client {row['client']} in round {row['round']} that is "
             f"nothing it has written ({type(error).__name__} {error!s:.60}): drop it and build it "
@@ -82,7 +80,7 @@ def part_of(row: RowMapping) -> Participation:
         ) from error
 
 
-def _part(row: RowMapping) -> Participation:
+def _part(row: Mapping[str, Any]) -> Participation:
     refused: tuple[RefusedScores, ...] = ()
     incidents: tuple[Incident, ...] = ()
     if row["told"] is not None:
@@ -91,8 +89,8 @@ def _part(row: RowMapping) -> Participation:
         client=row["client"],
         role=ROLES[row["role"]],
         place=row["place"],
-        empty_seat=row["empty_seat"],
-        committed=row["committed"],
+        empty_seat=bool(row["empty_seat"]),
+        committed=bool(row["committed"]),
         commitment=row["commitment"],
         payload=row["payload"],
         outcome=OUTCOMES[row["outcome"]],
@@ -101,10 +99,10 @@ def _part(row: RowMapping) -> Participation:
         dropout=None if row["dropout"] is None else DropoutReason(row["dropout"]),
         scores=SCORES_OF[row["scores"]],
         refused=refused,
-        voted=_phases(row["voted"]),
-        primary_of=_phases(row["primary_of"]),
+        voted=_PHASES[row["voted"]],
+        primary_of=_PHASES[row["primary_of"]],
         incidents=incidents,
-        banned=row["banned"],
+        banned=bool(row["banned"]),
     )
 
 
@@ -127,7 +125,8 @@ def _phases(bits: int) -> tuple[Phase, ...]:
     return tuple(phase for phase in Phase if bits >> (phase - 1) & 1)
 
 
-_BITS = {_phases(bits): bits for bits in range(1 << len(Phase))}
+_PHASES = tuple(_phases(bits) for bits in range(1 << len(Phase)))
+_BITS = {phases: bits for bits, phases in enumerate(_PHASES)}
 
 
 def _from_refused(entry: RefusedScores) -> list[object]:
@@ -143,14 +142,14 @@ def _from_incidents(part: Participation, number: int, base: Digest | None) -> by
 
 
 def _told(
-    row: RowMapping, value: list[Any]
+    row: Mapping[str, Any], value: list[Any]
 ) -> tuple[tuple[RefusedScores, ...], tuple[Incident, ...]]:
     refused, incidents = value
     claims = tuple(_refused(row, entry) for entry in refused)
     return claims, () if incidents is None else decode_incidents(incidents).incidents
 
 
-def _refused(row: RowMapping, entry: list[Any]) -> RefusedScores:
+def _refused(row: Mapping[str, Any], entry: list[Any]) -> RefusedScores:
     base, clients, digest, signature, reason, client = entry
     claim = Scores(row["round"], row["client"], base, clients, digest)
     return RefusedScores(SignedScores(claim, signature), RefusalReason(reason), client)

@@ -6,19 +6,25 @@ rounds, the same count and the same cursor: who walks may go from one to the oth
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, or_, select
 
 from ledger.history.pages import EMPTY, window_of
 from ledger.history.participation import Outcome, Role, Scores
 from ledger.history.status import AskedRole
 from ledger.index.codes import OUTCOME, ROLE, SCORES, STATUS
 from ledger.index.errors import IndexDamagedError
-from ledger.index.tables import PARTICIPATION, ROUND
+from ledger.index.queries import Query
+from ledger.index.reading import LINE, events_of_line
+from ledger.index.tables import PARTICIPATION, ROUND, TOLD
 
 if TYPE_CHECKING:
-    from ledger.history.pages import RoundPage, Span, Walk, Window
+    from sqlalchemy import ColumnElement, Table
+
+    from ledger.history.pages import RoundPage, Walk, Window
     from ledger.history.round import Round
     from ledger.index.history import IndexedHistory
 
@@ -65,29 +71,81 @@ def _lines(
     history: IndexedHistory, walk: Walk, window: Window, limit: int | None = None
 ) -> list[Round]:
     """Return the first rounds of a window that the tables find, ascending."""
-    numbers = _numbers(history, walk, window, limit)
-    return history.some(numbers) if numbers else []
+    shape = _Shape.of(walk, window)
+    values = {
+        "of": history.row["id"],
+        "by": walk.client,
+        "status": None if walk.status is None else STATUS[walk.status],
+        "view": walk.view_min,
+        "since_block": walk.blocks.first,
+        "until_block": walk.blocks.last,
+        "since": walk.times.first,
+        "until": walk.times.last,
+        "first": window.first,
+        "last": window.last,
+        "most": limit or window.last - window.first + 1,
+    }
+    query, names = _query(shape)
+    rows = query.rows(history.connection, {name: values[name] for name in names})
+    ascending = rows[::-1] if window.is_down else rows
+    return history.lines(map(events_of_line, ascending))
 
 
-def _numbers(history: IndexedHistory, walk: Walk, window: Window, limit: int | None) -> list[int]:
-    own = history.row["id"]
-    of_rounds = _of_rounds(walk)
-    if walk.client is None:
-        column = ROUND.c.round
-        chosen = select(column).where(ROUND.c.deployment == own, *of_rounds)
-    else:
-        column = PARTICIPATION.c.round
-        chosen = select(column).where(
-            PARTICIPATION.c.deployment == own,
-            PARTICIPATION.c.client == walk.client,
-            *_of_role(walk.role),
-        )
-        if of_rounds:
-            same = (ROUND.c.deployment == own) & (ROUND.c.round == column)
-            chosen = chosen.join(ROUND, same).where(*of_rounds)
-    chosen = chosen.where(column.between(window.first, window.last))
-    chosen = chosen.order_by(column.desc() if window.is_down else column).limit(limit)
-    return list(history.connection.execute(chosen).scalars())
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """What a query asks about, whatever the values are."""
+
+    role: AskedRole | None
+    filters: tuple[str, ...]
+    is_down: bool
+
+    @staticmethod
+    def of(walk: Walk, window: Window) -> _Shape:
+        """Return the shape of a page's query; without a client it asks for no role."""
+        given = {
+            "status": walk.status is not None,
+            "view": walk.view_min > 0,
+            "since_block": walk.blocks.first is not None,
+            "until_block": walk.blocks.last is not None,
+            "since": walk.times.first is not None,
+            "until": walk.times.last is not None,
+        }
+        filters = tuple(name for name, is_given in given.items() if is_given)
+        return _Shape(None if walk.client is None else walk.role, filters, window.is_down)
+
+
+_CONDITIONS: dict[str, Any] = {
+    "status": ROUND.c.status == bindparam("status"),
+    "view": ROUND.c.view >= bindparam("view"),
+    "since_block": ROUND.c.ended_block >= bindparam("since_block"),
+    "until_block": ROUND.c.ended_block <= bindparam("until_block"),
+    "since": ROUND.c.ended_time >= bindparam("since"),
+    "until": ROUND.c.ended_time <= bindparam("until"),
+}
+
+
+@lru_cache(maxsize=512)
+def _query(shape: _Shape) -> tuple[Query, tuple[str, ...]]:
+    """Return the query of a shape, and the names of its values."""
+    walked = ROUND if shape.role is None else PARTICIPATION
+    column = walked.c.round
+    # Outer joins: a round that was found and is not told is an index that is damaged.
+    tables = walked.outerjoin(TOLD, _same_round(walked, TOLD))
+    names = ("of", "first", "last", "most", *shape.filters)
+    conditions = [_CONDITIONS[name] for name in shape.filters]
+    if shape.role is not None:
+        tables = tables.outerjoin(ROUND, _same_round(walked, ROUND))
+        conditions += [walked.c.client == bindparam("by"), *_of_role(shape.role)]
+        names = (*names, "by")
+    chosen = select(column, *LINE[1:]).select_from(tables)
+    within = column.between(bindparam("first"), bindparam("last"))
+    chosen = chosen.where(walked.c.deployment == bindparam("of"), within, *conditions)
+    ordered = chosen.order_by(column.desc() if shape.is_down else column)
+    return Query(ordered.limit(bindparam("most"))), names
+
+
+def _same_round(one: Table, other: Table) -> ColumnElement[bool]:
+    return (other.c.deployment == one.c.deployment) & (other.c.round == one.c.round)
 
 
 def _require_matching(history: IndexedHistory, walk: Walk, found: list[Round]) -> None:
@@ -104,16 +162,6 @@ def _require_matching(history: IndexedHistory, walk: Walk, found: list[Round]) -
             )
 
 
-def _of_rounds(walk: Walk) -> list[Any]:
-    found: list[Any] = []
-    if walk.status is not None:
-        found.append(ROUND.c.status == STATUS[walk.status])
-    if walk.view_min:
-        found.append(ROUND.c.view >= walk.view_min)
-    found += _within(ROUND.c.ended_block, walk.blocks)
-    return found + _within(ROUND.c.ended_time, walk.times)
-
-
 def _of_role(role: AskedRole) -> list[Any]:
     columns = PARTICIPATION.c
     found: list[Any] = []
@@ -123,20 +171,12 @@ def _of_role(role: AskedRole) -> list[Any]:
         case AskedRole.TRAINED:
             found.append(columns.role == ROLE[Role.TRAINER])
         case AskedRole.REFUSED:
-            found.append(columns.scores.in_((SCORES[Scores.REFUSED], SCORES[Scores.UNKNOWN])))
+            codes = (SCORES[Scores.REFUSED], SCORES[Scores.UNKNOWN])
+            found.append(or_(*(columns.scores == code for code in codes)))
         case AskedRole.SERVED:
             found.append(columns.empty_seat.is_(False))
         case AskedRole.VOTED:
             found.append(columns.voted > 0)
         case _:
             pass
-    return found
-
-
-def _within(column: Any, span: Span) -> list[Any]:
-    found = []
-    if span.first is not None:
-        found.append(column >= span.first)
-    if span.last is not None:
-        found.append(column <= span.last)
     return found

@@ -19,13 +19,9 @@ from sqlalchemy import (
     SmallInteger,
     Table,
     Text,
-    text,
 )
 
 METADATA = MetaData()
-
-INCOMPLETE = text("(record = 2 OR incidents = 2)")
-"""Rounds that lack a document; with this condition, word for word, an index finds them."""
 
 CHAIN = Table(
     "chain",
@@ -55,6 +51,9 @@ DEPLOYMENT = Table(
     # Whatever is remembered of a deployment holds for one number of rewinds.
     Column("rewinds", Integer, nullable=False),
     Column("compared", SmallInteger, nullable=False),
+    # How many rounds are in the table of those that wait, and of how many of them the record lacks.
+    Column("waiting", BigInteger, nullable=False, server_default="0"),
+    Column("records_missing", BigInteger, nullable=False, server_default="0"),
     Index("deployment_by_address", "chain", "address", unique=True),
 )
 """A deployment and how far it is indexed: `ended` rounds without a gap, and the head after them."""
@@ -108,19 +107,26 @@ ROUND = Table(
     Column("record", SmallInteger, nullable=False),
     Column("incidents", SmallInteger, nullable=False),
     Index("round_by_block", "deployment", "ended_block", "round"),
-    Index(
-        "round_incomplete",
-        "deployment",
-        "round",
-        sqlite_where=INCOMPLETE,
-        postgresql_where=INCOMPLETE,
-    ),
     sqlite_with_rowid=False,
 )
 """What rounds are looked for by.
 
 A page looks at a bounded range of rounds, which is a range of the key: more indexes would find
 nothing faster, and each would have to be written.
+"""
+
+WAITING = Table(
+    "waiting",
+    METADATA,
+    Column("deployment", Integer, primary_key=True),
+    Column("round", BigInteger, primary_key=True),
+    Column("record", SmallInteger, nullable=False),
+    Column("incidents", SmallInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+"""The rounds that lack a document, with how their documents stand; most histories have none.
+
+A table of its own, for SQLite does not take an index of a few rounds for shorter than the key.
 """
 
 TOLD = Table(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import bindparam, delete, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
+from ledger.index.codes import Document
 from ledger.index.parts import add_counts, part_of
 from ledger.index.reading import events_of, registry_of
 from ledger.index.rows import COUNTED
@@ -23,12 +24,13 @@ from ledger.index.tables import (
     PARTICIPATION,
     ROUND,
     TOLD,
+    WAITING,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from sqlalchemy import Connection, RowMapping, Table
+    from sqlalchemy import ColumnElement, Connection, Table
 
     from ledger.history.digests import Entry
     from ledger.history.participation import Counts
@@ -62,6 +64,7 @@ class Writer:
         self._insert(PARTICIPATION, sorted(rows.parts, key=itemgetter("client", "round")))
         self.put_digests(rows.digests)
         self._count(rows.counts, 1)
+        self._wait(rows.rounds)
 
     def put_again(self, rows: Rows) -> None:
         """Write rounds in the place of what is there of them.
@@ -69,7 +72,11 @@ class Writer:
         Args:
             rows: of rounds.
         """
-        self._uncount(row["round"] for row in rows.rounds)
+        if not rows.rounds:
+            return
+        numbers = [row["round"] for row in rows.rounds]
+        self._uncount(numbers)
+        self._stop_waiting(WAITING.c.round.in_(numbers))
         for table in (ROUND, TOLD):
             self._delete(table, ("round",), rows.rounds)
         self._delete(PARTICIPATION, ("client", "round"), rows.parts)
@@ -125,7 +132,7 @@ class Writer:
         chosen = update(DEPLOYMENT).where(DEPLOYMENT.c.id == self.deployment)
         self.connection.execute(chosen.values(**values))
 
-    def is_at(self, row: RowMapping) -> bool:
+    def is_at(self, row: Mapping[str, Any]) -> bool:
         """Say whether the deployment is where it was read to be; until the end nobody moves it.
 
         Args:
@@ -172,6 +179,7 @@ class Writer:
     def _forget_rounds(self, first: int, clients: int) -> None:
         """Forget all rounds from one on; counts and bans stay."""
         execute, own = self.connection.execute, self.deployment
+        self._stop_waiting(WAITING.c.round >= first)
         for table in (ROUND, TOLD, DIGEST):
             columns = table.c
             execute(delete(table).where(columns.deployment == own, columns.round >= first))
@@ -181,6 +189,7 @@ class Writer:
 
     def _forget_all(self, fixed: Deployment) -> Standing:
         """Forget a deployment whose first round is not there any more."""
+        self._stop_waiting(WAITING.c.round >= 0)
         for table in (ROUND, TOLD, DIGEST, PARTICIPATION, BAN, COUNTS, CLIENT, CHECKPOINT):
             columns = table.c
             self.connection.execute(delete(table).where(columns.deployment == self.deployment))
@@ -208,8 +217,32 @@ class Writer:
                 PARTICIPATION.c.client.in_(clients),
                 PARTICIPATION.c.round == number,
             )
-            add_counts(found, map(part_of, self.connection.execute(chosen).mappings()))
+            rows = self.connection.execute(chosen).mappings()
+            add_counts(found, [part_of(dict(row)) for row in rows])
         self._count(found, -1)
+
+    def _wait(self, rounds: Iterable[Row]) -> None:
+        """Have rounds wait that lack a document."""
+        lacking = [
+            {name: row[name] for name in ("round", "record", "incidents")}
+            for row in rounds
+            if Document.MISSING in {row["record"], row["incidents"]}
+        ]
+        self._insert(WAITING, lacking)
+        self._count_waiting([row["record"] for row in lacking], 1)
+
+    def _stop_waiting(self, which: ColumnElement[bool]) -> None:
+        own = WAITING.c.deployment == self.deployment
+        chosen = delete(WAITING).where(own, which).returning(WAITING.c.record)
+        self._count_waiting(self.connection.execute(chosen).scalars().all(), -1)
+
+    def _count_waiting(self, records: Sequence[int], sign: int) -> None:
+        if records:
+            missing = sum(record == Document.MISSING for record in records)
+            self.update(
+                waiting=DEPLOYMENT.c.waiting + sign * len(records),
+                records_missing=DEPLOYMENT.c.records_missing + sign * missing,
+            )
 
     def _count(self, counts: Mapping[int, Counts], sign: int) -> None:
         rows = [

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from benchmarks.generated_rounds import ADDRESS, GeneratedChain
 from ledger.blobs.store import MemoryBlobs
-from ledger.chain.contract.committee_ledger import RoundOpening
+from ledger.chain.contract.committee_ledger import CommitteeLedger, RoundOpening
 from ledger.chain.ports import NotServedError
 from ledger.history.documents import Documents, gone_payloads, read_documents, read_run
 from ledger.history.facts.commitments import commitments_facts
 from ledger.history.participation import Outcome, Role, Scores, participation_of, participations
-from ledger.history.recorded import RecordedHistory
+from ledger.history.recorded import Kept, RecordedHistory
 from ledger.history.status import RoundStatus
 from ledger.protocol.encoding import commitment_of, commitments_chain, sha256
 from ledger.protocol.types import ClientId, Digest, DropoutReason, IncidentKind, Phase
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ledger.history.round import Round
+    from ledger.protocol.ledger_state import ClientBanned
 
 
 def history_of(run: Run) -> RecordedHistory:
@@ -226,3 +228,56 @@ def test_events_of_no_round_are_passed_over(honest: Run, monkeypatch: pytest.Mon
     first = honest.ledger.events(0, honest.chain.head().number)[:2]
     monkeypatch.setattr(honest.ledger, "round_events", lambda *args: [*first, *of_round(*args)])
     assert round_of(honest, 1) == whole
+
+
+class BansCounted(CommitteeLedger):
+    """A contract that counts how often it is asked for its bans."""
+
+    asked = 0
+
+    def bans(self, to_block: int | None = None) -> tuple[ClientBanned, ...]:
+        self.asked += 1
+        return super().bans(to_block)
+
+
+def at_head(chain: GeneratedChain, ledger: CommitteeLedger, kept: Kept) -> RecordedHistory:
+    head, fixed = chain.head(), ledger.deployment()
+    return RecordedHistory(ledger, fixed, MemoryBlobs(), head.number, 0, kept, head.hash)
+
+
+def banned(history: RecordedHistory) -> list[int]:
+    return [c for c, client in enumerate(history.registered()) if client.banned_in]
+
+
+def test_bans_are_read_once_for_each_block() -> None:
+    chain, kept = GeneratedChain(), Kept()
+    chain.register()
+    shared, ledger = chain.head().number, BansCounted(chain, ADDRESS, 1)
+    assert [banned(at_head(chain, ledger, kept)) for _ in range(3)] == [[], [], []]
+    assert ledger.asked == 1
+    chain.ban()
+    first = banned(at_head(chain, ledger, kept))
+    assert (len(first), ledger.asked) == (1, 2)
+    fork = chain.fork(shared, seed=3)  # another block of this number, in which nobody is banned
+    fork.mine()
+    assert banned(at_head(fork, BansCounted(fork, ADDRESS, 1), kept)) == []
+    assert banned(at_head(chain, ledger, kept)) == first
+
+
+def test_bans_of_a_chain_that_moved_meanwhile_are_not_kept() -> None:
+    chain, kept = GeneratedChain(), Kept()
+    chain.register()
+    fork = chain.fork(chain.head().number, seed=3)
+    chain.mine()
+    fork.ban()
+    moved = RecordedHistory(
+        fork.ledger,
+        fork.ledger.deployment(),
+        MemoryBlobs(),
+        chain.head().number,
+        0,
+        kept,
+        chain.head().hash,
+    )
+    assert len(banned(moved)) == 1, "an answer that is refused: the block is another one now"
+    assert banned(at_head(chain, BansCounted(chain, ADDRESS, 1), kept)) == []

@@ -10,6 +10,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import insert, text
 
+from ledger.history.pages import Span, Walk
 from ledger.index.database import Database
 from ledger.index.errors import (
     IndexDamagedError,
@@ -38,6 +39,31 @@ def test_the_migrations_make_the_tables_that_queries_name(database: Database) ->
         made_by = "SELECT sql FROM sqlite_master WHERE name = 'digest'"
         assert "WITHOUT ROWID" in str(connection.execute(text(made_by)).scalar())
     make_schema(database)
+
+
+def test_an_index_of_the_first_version_is_moved_on(database: Database, index_file: Path) -> None:
+    chain = generated(6)  # no record is published
+    indexed(database, chain.ledger)
+    before = content(database)
+    assert before["waiting"]
+    database.close()
+    with sqlite3.connect(index_file) as connection:
+        connection.executescript(
+            "DROP TABLE waiting;"
+            "ALTER TABLE deployment DROP COLUMN waiting;"
+            "ALTER TABLE deployment DROP COLUMN records_missing;"
+            "CREATE INDEX round_incomplete ON round (deployment, round)"
+            " WHERE (record = 2 OR incidents = 2);"
+            "UPDATE alembic_version SET version_num = '1'"
+        )
+    connection.close()
+    with pytest.raises(IndexSchemaError, match="an index of version '1'"):
+        Index(index_file)
+    moved = made(index_file)
+    assert content(moved) == before
+    with moved.transaction() as migrated:
+        assert compare_metadata(MigrationContext.configure(migrated), METADATA) == []
+    moved.close()
 
 
 def test_an_index_that_is_not_there_is_missed(tmp_path: Path) -> None:
@@ -102,6 +128,36 @@ def test_a_round_that_was_altered_is_named(database: Database, index_file: Path)
         for data in (b"", b"\x01", b"\x91\x01", b"\x95\x01\x02\x03\x04\x05"):
             with pytest.raises(IndexDamagedError):
                 unpack(data)
+
+
+def test_a_round_that_a_filter_finds_and_nothing_tells_is_named(
+    database: Database, index_file: Path
+) -> None:
+    chain = generated(3)
+    indexed(database, chain.ledger)
+    walk = Walk("rounds", view_min=0, blocks=Span(1, 1_000))
+    with Index(index_file).reading() as reading:
+        own = reading.history(chain.genesis_hash, chain.ledger.address, NOBODYS_BLOBS)
+        assert [one.round for one in own.page(walk, 9, None).rounds] == [3, 2, 1]
+    with database.transaction() as connection:
+        connection.execute(text("DELETE FROM told WHERE round = 2"))
+    with Index(index_file).reading() as reading:
+        own = reading.history(chain.genesis_hash, chain.ledger.address, NOBODYS_BLOBS)
+        with pytest.raises(IndexDamagedError, match="lacks round 2"):
+            own.page(walk, 9, None)
+
+
+def test_what_the_driver_itself_says_is_an_error_of_the_index(
+    database: Database, index_file: Path
+) -> None:
+    chain = generated(2)
+    indexed(database, chain.ledger)
+    with database.transaction() as connection:
+        connection.execute(text("DROP TABLE told"))
+    index = Index(index_file)
+    with pytest.raises(IndexUnreachableError, match="no such table: told"), index.reading() as one:
+        one.history(chain.genesis_hash, chain.ledger.address, NOBODYS_BLOBS).round(1)
+    index.close()
 
 
 def test_a_reader_writes_nothing(database: Database, index_file: Path) -> None:

@@ -12,6 +12,7 @@ from ledger.audit.proofs.statement import Statement, statement_of
 from ledger.audit.proofs.trust import bans_before, place_of
 from ledger.chain.addresses import to_canonical
 from ledger.chain.contract.calls import CommitCall
+from ledger.chain.contract.committee_ledger import RoundOpening
 from ledger.protocol import merkle
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.record import decode_record
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     from ledger.audit.proofs.proof import Place
     from ledger.blobs.store import BlobReader
-    from ledger.chain.contract.committee_ledger import CommitteeLedger, RoundOpening
+    from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.chain.contract.events import Recorded
     from ledger.protocol.ledger_state import Event
     from ledger.protocol.types import ClientId, Digest
@@ -63,6 +64,28 @@ class _Round:
         return events if end is None else events[: events.index(end.event) + 1]
 
 
+class _Rounds:
+    """The rounds that one proof speaks of, each read once."""
+
+    def __init__(self, ledger: CommitteeLedger) -> None:
+        self._ledger = ledger
+        self._known: dict[int, _Round | None] = {}
+
+    def find(self, number: int) -> _Round | None:
+        """Return what the chain holds of a round, None if it has not opened."""
+        if number not in self._known:
+            opening = self._opening(number)
+            events = [] if opening is None else self._ledger.round_events(number)
+            self._known[number] = None if opening is None else _Round(opening, events)
+        return self._known[number]
+
+    def _opening(self, number: int) -> RoundOpening | None:
+        before = self._known.get(number - 1)
+        if before is not None and before.end is not None:
+            return RoundOpening.of(before.end)
+        return self._ledger.opening(number) if number > 0 else None
+
+
 def make_proof(
     ledger: CommitteeLedger,
     blobs: BlobReader,
@@ -88,11 +111,12 @@ def make_proof(
         EncodingError: the configuration's blob is none.
         ChainError: the chain is unreachable or damaged.
     """
-    ground = make_ground(ledger, blobs, round_number, whole=whole)
+    rounds = _Rounds(ledger)
+    ground = _ground(ledger, rounds, blobs, round_number, whole=whole)
     clients = ground.deployment.clients
     if client >= clients:
         raise ConfigurationError(f"there is no client {client}: the run has {clients}")
-    found = _round(ledger, round_number)
+    found = rounds.find(round_number)
     assert found is not None, "there is no ground of a round that has not opened"
     recorded_at = _commitment_of(found, client)
     end = found.end
@@ -132,9 +156,20 @@ def make_ground(
         EncodingError: the configuration's blob is none.
         ChainError: the chain is unreachable or damaged.
     """
+    return _ground(ledger, _Rounds(ledger), blobs, round_number, whole=whole)
+
+
+def _ground(
+    ledger: CommitteeLedger, rounds: _Rounds, blobs: BlobReader, round_number: int, *, whole: bool
+) -> RoundGround:
+    """Return what a round stands on; see `make_ground`.
+
+    Raises:
+        ConfigurationError: the round has not opened.
+    """
     sizes = ledger.deployment()
-    opening = ledger.opening(round_number) if 0 < round_number <= sizes.rounds else None
-    if opening is None or len(opening.committee) < sizes.members:
+    found = rounds.find(round_number) if 0 < round_number <= sizes.rounds else None
+    if found is None or len(found.opening.committee) < sizes.members:
         raise ConfigurationError(f"round {round_number} has not opened (T = {sizes.rounds})")
     configuration = blobs.get(sizes.config, MAX_DOCUMENT_BYTES)
     decode_run(configuration)
@@ -142,7 +177,7 @@ def make_ground(
     path = (
         _whole_path(ledger, sizes.config)
         if whole
-        else path_between(ledger, first, round_number, sizes.config)
+        else _path_between(rounds, first, round_number, sizes.config)
     )
     return RoundGround(
         domain=Domain(ledger.chain.chain_id, Address(to_canonical(ledger.address))),
@@ -150,8 +185,8 @@ def make_ground(
         round=round_number,
         configuration=configuration,
         path=path,
-        seed=opening.seed,
-        committee=opening.committee,
+        seed=found.opening.seed,
+        committee=found.opening.committee,
         bans=bans_before(ledger, round_number),
     )
 
@@ -168,14 +203,18 @@ def path_between(ledger: CommitteeLedger, first: int, last: int, config: Digest)
     Raises:
         ChainError: the chain is unreachable or damaged.
     """
-    before, start = _round(ledger, first - 1), config
+    return _path_between(_Rounds(ledger), first, last, config)
+
+
+def _path_between(rounds: _Rounds, first: int, last: int, config: Digest) -> HeadPath:
+    before, start = rounds.find(first - 1), config
     if before is not None and before.end is not None:
         event = before.end.event
         assert isinstance(event, RoundDecided | RoundAbandoned), "no other event ends a round"
         start = event.head
-    rounds = [_round(ledger, number) for number in range(first, last + 1)]
-    opened = [found for found in rounds if found is not None]
-    events = [event for found in opened for event in found.until_its_end()]
+    found = map(rounds.find, range(first, last + 1))
+    opened = [one for one in found if one is not None]
+    events = [event for one in opened for event in one.until_its_end()]
     return HeadPath(start, tuple(links_of(opened[0].opening.seed, events)))
 
 
@@ -230,11 +269,6 @@ def _with_record(proof: ClientProof, event: RoundDecided, blobs: BlobReader) -> 
     if proof.client not in proof.participants.active:
         return proof
     return replace(proof, record=data, payload=None if proof.commitment is None else payload)
-
-
-def _round(ledger: CommitteeLedger, number: int) -> _Round | None:
-    opening = ledger.opening(number) if number > 0 else None
-    return None if opening is None else _Round(opening, ledger.round_events(number))
 
 
 def _whole_path(ledger: CommitteeLedger, config: Digest) -> HeadPath:

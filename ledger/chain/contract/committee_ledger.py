@@ -10,6 +10,7 @@ from ledger.chain.contract import abi, calls
 from ledger.chain.contract.events import Recorded, decode_log
 from ledger.chain.contract.possible import require_possible_event
 from ledger.chain.contract.reverts import refusal
+from ledger.chain.finality.rule import final_number
 from ledger.chain.ports import NotServedError, TransactionRevertedError
 from ledger.protocol import encoding, ledger_state
 from ledger.protocol.closing import MinedCommitment
@@ -193,9 +194,28 @@ class CommitteeLedger(LedgerStorage):
 
     is_recorded = True
 
-    def __init__(self, chain: ChainReader, address: str, from_block: int = 0) -> None:
+    def __init__(
+        self,
+        chain: ChainReader,
+        address: str,
+        from_block: int = 0,
+        fixed: ledger_state.Deployment | None = None,
+    ) -> None:
+        """Take note of a contract; nothing is asked yet.
+
+        Args:
+            chain: where it lives.
+            address: EIP-55.
+            from_block: the block that created it.
+            fixed: what this contract is known to have fixed at deployment; None to ask for it.
+        """
         super().__init__(chain, address)
         self.from_block = from_block
+        self._known = fixed
+
+    def deployment(self) -> ledger_state.Deployment:
+        """Return what was fixed at deployment: what was known of it, or what the contract says."""
+        return super().deployment() if self._known is None else self._known
 
     def registry(self) -> tuple[RegisteredClient, ...]:
         """Return the clients registered so far, without bans, from the events.
@@ -374,6 +394,10 @@ class LedgerWriter(CommitteeLedger):
     def newest_block(self) -> Block:
         """Return the chain's head."""
         return self.chain.head()
+
+    def final_number(self, newest: Block, confirmations: int | None) -> int:
+        """Return the number of the newest final block; see `finality.rule`."""
+        return final_number(self.chain, newest, confirmations)
 
     def block(self, number: int) -> Block:
         """Return one block of the chain."""

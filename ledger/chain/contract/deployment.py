@@ -8,6 +8,7 @@ rather than deployed beside it.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -228,12 +229,19 @@ def _require_creation(chain: ChainReader, manifest: Manifest, creation: bytes) -
 
 def _register(ledger: LedgerWriter, batches: tuple[RegisterCall, ...]) -> None:
     """Register what is not registered yet."""
-    done = ledger.state().registered
-    for batch in batches:
-        if done >= len(batch.words):
-            done -= len(batch.words)
-            continue
+    for batch in unregistered(batches, ledger.state().registered):
         ledger.register_clients(batch.words, batch.rest)
+
+
+def unregistered(batches: tuple[RegisterCall, ...], done: int) -> tuple[RegisterCall, ...]:
+    """Return the registrations that are still to be sent.
+
+    Args:
+        batches: all of them, in order.
+        done: how many clients are registered.
+    """
+    ends = itertools.accumulate(len(batch.words) for batch in batches)
+    return tuple(batch for batch, end in zip(batches, ends, strict=True) if end > done)
 
 
 def _readable(deployment: ledger_state.Deployment) -> dict[str, Any]:

@@ -7,90 +7,101 @@ else. Data in another layout is left to the general decoder, so that the same da
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from struct import Struct
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _WORD = 32
+_ANY = 2**256
 _LEAF = re.compile(r"uint([0-9]+)|bytes32")
 _FIXED = re.compile(r"(.*)\[([0-9]+)\]")
 
 
 @dataclass(frozen=True, slots=True)
-class _Leaf:
-    """One word: an unsigned integer below `bound`, or 32 bytes where there is no bound."""
-
-    bound: int | None
-    words = 1
-
-    def read(self, data: bytes, at: int) -> Any:
-        """Return the value of the word at a place.
-
-        Raises:
-            ValueError: it is out of range.
-        """
-        word = data[at : at + _WORD]
-        if self.bound is None:
-            return word
-        value = int.from_bytes(word)
-        if value >= self.bound:
-            raise ValueError("out of range")
-        return value
-
-
-@dataclass(frozen=True, slots=True)
 class _Row:
-    """Several words one after the other: a tuple, or an array of fixed length."""
+    """Several words one after the other: a tuple, an array of fixed length, or one value.
 
-    parts: tuple[_Leaf, ...]
+    Attributes:
+        bounds: of each word, an unsigned integer below this; None for 32 bytes.
+        is_leaf: whether it is the value of one word, and not a tuple of one.
+    """
 
-    @property
-    def words(self) -> int:
-        """How many these are."""
-        return len(self.parts)
+    bounds: tuple[int | None, ...]
+    is_leaf: bool = False
+    split: Struct = field(init=False, compare=False)
 
-    def read(self, data: bytes, at: int) -> Any:
-        """Return the values that begin at a place."""
-        return tuple(part.read(data, at + _WORD * i) for i, part in enumerate(self.parts))
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "split", _words(len(self.bounds)))
 
 
 @dataclass(frozen=True, slots=True)
 class _List:
     """A list of any length, of which the head holds one word: where it begins."""
 
-    part: _Leaf | _Row
-    words = 1
+    part: _Row
+    bounds: tuple[int | None, ...] = (_ANY,)
 
-    def read(self, data: bytes, at: int) -> Any:
+    def read(self, data: bytes, at: int) -> tuple[Any, ...]:
         """Return the values of the list that begins at a place and ends with the data.
 
         Raises:
             ValueError: it is longer or shorter.
         """
-        size = _WORD * self.part.words
-        first = at + _WORD
-        if len(data) < first or len(data) != first + size * int.from_bytes(data[at:first]):
+        split, first = self.part.split, at + _WORD
+        length = int.from_bytes(data[at:first])
+        if len(data) < first or len(data) != first + split.size * length:
             raise ValueError("another layout")
-        if isinstance(self.part, _Leaf) and self.part.bound == 2**256:
-            return tuple(int.from_bytes(data[i : i + _WORD]) for i in range(first, len(data), size))
-        return tuple(self.part.read(data, i) for i in range(first, len(data), size))
+        rows = split.iter_unpack(memoryview(data)[first:])
+        values = iter(_values([word for row in rows for word in row], self.part.bounds * length))
+        if self.part.is_leaf:
+            return tuple(values)
+        return tuple(zip(*[values] * len(self.part.bounds), strict=True))
 
 
-_Part = _Leaf | _Row | _List
+def _values(words: Iterable[bytes], bounds: tuple[int | None, ...]) -> list[Any]:
+    """Return the values of words.
+
+    Raises:
+        ValueError: one is out of range.
+    """
+    found: list[Any] = []
+    for word, bound in zip(words, bounds, strict=True):
+        if bound is None:
+            found.append(word)
+            continue
+        value = int.from_bytes(word)
+        if value >= bound:
+            raise ValueError("out of range")
+        found.append(value)
+    return found
+
+
+@lru_cache(maxsize=64)
+def _words(count: int) -> Struct:
+    """Return what splits so many words."""
+    return Struct(f"{_WORD}s" * count)
+
+
+_Part = _Row | _List
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """How values are read: the parts, and where the list begins if there is one."""
+    """How values are read: the parts, each with its first word and the one after its last."""
 
-    parts: tuple[tuple[int, _Part], ...]
-    head: int
+    parts: tuple[tuple[int, int, _Part], ...]
+    bounds: tuple[int | None, ...]
 
     @staticmethod
     def of(parts: list[_Part]) -> _Plan:
         """Return the plan of these parts, one after the other."""
-        places = [_WORD * sum(part.words for part in parts[:i]) for i in range(len(parts) + 1)]
-        return _Plan(tuple(zip(places, parts, strict=False)), places[-1])
+        ends = [sum(len(part.bounds) for part in parts[: i + 1]) for i in range(len(parts))]
+        places = zip([0, *ends], ends, parts, strict=False)
+        return _Plan(tuple(places), tuple(bound for part in parts for bound in part.bounds))
 
     def read(self, data: bytes) -> tuple[Any, ...]:
         """Return the values.
@@ -98,16 +109,18 @@ class _Plan:
         Raises:
             ValueError: the data are in another layout, or a value is out of range.
         """
-        if len(data) < self.head:
+        head = _words(len(self.bounds))
+        if len(data) < head.size:
             raise ValueError("cut off")
-        found = []
-        for at, part in self.parts:
-            start = at
+        values = _values(head.unpack_from(data), self.bounds)
+        found: list[Any] = []
+        for first, end, part in self.parts:
             if isinstance(part, _List):
-                start = int.from_bytes(data[at : at + _WORD])
-                if start != self.head:
+                if values[first] != head.size:
                     raise ValueError("another layout")
-            found.append(part.read(data, start))
+                found.append(part.read(data, head.size))
+            else:
+                found.append(values[first] if part.is_leaf else tuple(values[first:end]))
         return tuple(found)
 
 
@@ -142,7 +155,7 @@ def _plan(types: tuple[str, ...]) -> _Plan | None:
 def _part(one: str) -> _Part | None:
     if one.endswith("[]"):
         inner = _part(one[:-2])
-        return None if inner is None or isinstance(inner, _List) else _List(inner)
+        return _List(inner) if isinstance(inner, _Row) else None
     if one.startswith("(") and one.endswith(")"):
         return _row([_part(inner) for inner in one[1:-1].split(",")])
     fixed = _FIXED.fullmatch(one)
@@ -151,9 +164,11 @@ def _part(one: str) -> _Part | None:
     leaf = _LEAF.fullmatch(one)
     if leaf is None:
         return None
-    return _Leaf(None if leaf[1] is None else 2 ** int(leaf[1]))
+    return _Row((None if leaf[1] is None else 2 ** int(leaf[1]),), is_leaf=True)
 
 
 def _row(parts: list[_Part | None]) -> _Row | None:
-    leaves = tuple(part for part in parts if isinstance(part, _Leaf))
-    return _Row(leaves) if leaves and len(leaves) == len(parts) else None
+    leaves = tuple(part for part in parts if isinstance(part, _Row) and part.is_leaf)
+    if not leaves or len(leaves) < len(parts):
+        return None
+    return _Row(tuple(bound for leaf in leaves for bound in leaf.bounds))

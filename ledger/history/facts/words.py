@@ -101,7 +101,7 @@ def moment(seconds: int) -> Facts:
     """Return a time as Unix seconds and as RFC 3339, which has none after the year 9999."""
     told = None
     if seconds <= _LAST_SECOND:
-        told = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        told = f"{datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat()}Z"
     return {"time": seconds, "at": told}
 
 

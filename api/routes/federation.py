@@ -1,0 +1,102 @@
+"""The open round of a live federation: who has done what, and who is late."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, cast
+
+import anyio
+import anyio.to_thread
+from fastapi import APIRouter, Depends, Request, Response
+from pydantic_core import to_json
+from sse_starlette import EventSourceResponse, ServerSentEvent
+
+from api.http.caching import response_of
+from api.http.declared import OF_DEPLOYMENT, declared
+from api.http.encoded import Encoded
+from api.http.problems import (
+    BLOB_NOT_FOUND,
+    BUSY,
+    FEDERATION_NOT_WATCHED,
+    STREAMS_EXHAUSTED,
+    ProblemError,
+)
+from api.http.routing import Address, Now, refuse_unknown
+from api.http.streams import LOOK_SECONDS, Streams, streamed
+from api.reading import Reading, histories_of
+from api.schemas.federation import FederationAnswer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from api.federation.watching import Federations, Look
+
+router = APIRouter(
+    prefix="/v1/chains/{chain}/deployments/{address}/federation",
+    tags=["rounds"],
+    dependencies=[Depends(refuse_unknown)],
+)
+
+_OF_FEDERATION = (*OF_DEPLOYMENT, FEDERATION_NOT_WATCHED, BLOB_NOT_FOUND, BUSY)
+
+
+@router.get(
+    "",
+    summary="Who has done what in the open round, and who is late",
+    operation_id="read_federation",
+    response_model=FederationAnswer,
+    responses=declared(*_OF_FEDERATION),
+)
+def federation(request: Request, reading: Now, address: Address) -> Response:
+    """Tell the open round's stage, everybody's part in it by the evidence, and the last rounds.
+
+    Commitments and bans stand on the chain; payloads, scores and votes are what the mailbox holds
+    with a signature that fits. Nothing is told by a worker's own word, and to be late is no
+    proof of anything: mail may be on its way. It is told as of the newest block, final or not, and
+    at most a second old. Only where the service was given a mailbox.
+    """
+    seen = federations_of(request).look(reading, address)
+    return response_of(request, Encoded(to_json(seen.facts), immutable=False))
+
+
+@router.get(
+    "/events",
+    summary="The open round, as it goes on",
+    operation_id="follow_federation",
+    response_class=EventSourceResponse,
+    responses=declared(*_OF_FEDERATION, STREAMS_EXHAUSTED, tagged=False)
+    | {
+        200: {
+            "description": "events `standing`, each with the whole answer of `federation`: the "
+            "first at once, then whenever there is more to tell than the time",
+            "content": {"text/event-stream": {"schema": {"type": "string"}}},
+        }
+    },
+)
+async def events(request: Request, reading: Now, address: Address) -> EventSourceResponse:
+    """Tell where the open round stands whenever that changes; nothing of before is told again."""
+    streams: Streams = request.app.state.streams
+    streams.require_room()
+    federations, histories = federations_of(request), histories_of(request)
+    first = await anyio.to_thread.run_sync(federations.look, reading, address)
+
+    async def told() -> AsyncIterator[ServerSentEvent]:
+        last: Look | None = None
+        seen = first
+        with streams.one_more():
+            while not streams.are_ending:
+                if seen.differs_from(last):
+                    last = seen
+                    yield ServerSentEvent(data=to_json(seen.facts).decode(), event="standing")
+                await anyio.sleep(LOOK_SECONDS)
+                # What cannot be read now is shown as it was; the next look may succeed.
+                with suppress(ProblemError):
+                    now = Reading(histories)
+                    seen = await anyio.to_thread.run_sync(federations.look, now, address)
+
+    return streamed(told())
+
+
+def federations_of(request: Request) -> Federations:
+    """Return the federations that a service watches."""
+    return cast("Federations", request.app.state.federations)
