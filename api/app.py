@@ -13,7 +13,9 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import Match
 
+from api.federation.watching import Federations
 from api.http import openapi
 from api.http.access import Access
 from api.http.bodies import BoundedBodies
@@ -42,6 +44,7 @@ from api.routes import (
     digests,
     events,
     evidence,
+    federation,
     proofs,
     rounds,
     series,
@@ -115,6 +118,7 @@ def create_app(
     kept = KeptAnswers()
     app.state.histories, app.state.kept = histories, kept
     app.state.index = index
+    app.state.federations = Federations(settings.mailbox)
     app.state.streams = Streams(settings.most_streams)
     app.state.settings, app.state.verifications = settings, verified
     for routes in (
@@ -126,6 +130,7 @@ def create_app(
         digests,
         series,
         events,
+        federation,
         proofs,
         blobs,
         verifications,
@@ -203,12 +208,27 @@ def _add_errors(app: FastAPI, settings: Settings) -> None:
             return problem(request, REQUEST_INVALID, "body: must be JSON in UTF-8")
         detail = {404: "there is nothing at this path", 405: "this method is not answered here"}
         told = detail.get(error.status_code, str(error.detail))
-        return plain_problem(request, error.status_code, told, error.headers)
+        headers = dict(error.headers or {})
+        if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            # The router names what the first route of the path answers, not what all of them do.
+            headers["Allow"] = ", ".join(_methods(app, request))
+        return plain_problem(request, error.status_code, told, headers)
 
     @app.exception_handler(Exception)
     async def failed(request: Request, _: Exception) -> Response:
         # The server logs the traceback; the answer has none of it.
         return plain_problem(request, 500, "this is a fault of the service; its log tells more")
+
+
+def _methods(app: FastAPI, request: Request) -> list[str]:
+    """Return the methods that are answered at the path of a request."""
+
+    def is_answered(method: str) -> bool:
+        asked = {**request.scope, "method": method}
+        return any(route.matches(asked)[0] is Match.FULL for route in app.router.routes)
+
+    found = [method for method in ("GET", "POST", "DELETE") if is_answered(method)]
+    return [*found, "HEAD"] if "GET" in found else found
 
 
 def _kind(error: ChainError) -> Kind:

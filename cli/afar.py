@@ -82,15 +82,29 @@ def deployment_at(
         ServiceError: the service does not tell.
         ChainError: the address is none.
     """
-    chains = service.chains().chains
-    meant = [one.name for one in chains if chain_id in {None, int(one.chain_id)}]
-    chain = _only(meant, [one.name for one in chains], "chain by --chain-id")
+    chain = chain_at(service, chain_id)
     if address is not None:
         return service.deployment(chain, address)
     served = service.deployments(chain).deployments
     known = [f"{one.run} at {one.address}" for one in served]
     own = _only([one.address for one in served if run in {None, one.run}], known, "run by --run")
     return service.deployment(chain, own)
+
+
+def chain_at(service: Service, chain_id: int | None) -> str:
+    """Return the name of the chain that options name, or of the only one.
+
+    Args:
+        service: that serves it.
+        chain_id: its id; None for the only chain.
+
+    Raises:
+        ConfigurationError: none or several are meant; names what is there.
+        ServiceError: the service does not tell.
+    """
+    chains = service.chains().chains
+    meant = [one.name for one in chains if chain_id in {None, int(one.chain_id)}]
+    return _only(meant, [one.name for one in chains], "chain by --chain-id")
 
 
 def _only(meant: list[str], known: list[str], what: str) -> str:

@@ -1,5 +1,7 @@
 """`cmfl find`: where a digest stands, from the sha256 of a file to the round that names it.
 
+A home tells it, or a service does; of what a service says, only the shape is checked here.
+
 `--json` prints what the service answers, but for the block that it speaks of.
 """
 
@@ -10,10 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli.afar import Afar
 from cli.console import AsCsv, AsJson, complain, print_csv, print_json, print_line, print_table
+from cli.history import deployment_of, pages_of
 from cli.options import (
     DEFAULT_HOME,
     Address,
+    Api,
+    ApiTokenFile,
     ChainId,
     Cursor,
     HomeFolder,
@@ -25,16 +31,20 @@ from cli.options import (
 from cli.where import Where
 from ledger.history.source import SourceUnusableError
 from ledger.home import Home, index_place
+from ledger.protocol import digest_forms
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from api.client.queries import Paging
+    from api.schemas.words import Answer
     from ledger.history.facts.words import Facts
     from ledger.history.recorded import RecordedHistory
     from ledger.history.source import HistorySource
+    from ledger.protocol.types import Digest
 
-_DIGEST = re.compile(r"(0x)?[0-9a-fA-F]{64}")
+_DIGEST = re.compile(digest_forms.TYPED)
 _COLUMNS = ("kind", "round", "client")
 
 
@@ -62,6 +72,8 @@ def find(
     address: Address = None,
     rpc_url: RpcUrl = None,
     chain_id: ChainId = None,
+    api: Api = None,
+    api_token_file: ApiTokenFile = None,
     json: AsJson = False,
     csv: AsCsv = False,
 ) -> None:
@@ -69,21 +81,14 @@ def find(
 
     A long run takes an index, which `cmfl index build` makes.
     """
-    from ledger.history.facts.digests import digest_facts
     from ledger.protocol.types import Digest
 
     wanted = Digest(bytes.fromhex(digest.removeprefix("0x")))
-    where = Where(home, run, address, rpc_url, chain_id)
-    at = index_place(Home(home), index)
-
-    def tell(history: HistorySource) -> Facts:
-        return digest_facts(history, wanted, limit, cursor)
-
-    with where.reader() as chain:
-        history = where.history(chain)
-        is_there = isinstance(at, str) or index is not None or at.exists()
-        facts = _indexed(history, at, tell) if is_there else None
-        facts = tell(history) if facts is None else facts
+    where = Where(home, run, address, rpc_url, chain_id, afar=Afar.of(api, api_token_file))
+    if where.afar is None:
+        facts = _found_at_home(where, index, wanted, limit, cursor)
+    else:
+        facts = _found_afar(where, wanted, limit, cursor)
     if json:
         print_json(facts)
     elif csv:
@@ -95,6 +100,34 @@ def find(
             print_line(f"More: --cursor {facts['next_cursor']}")
     else:
         print_line(f"{facts['digest']} stands nowhere in this run.")
+
+
+def _found_afar(where: Where, wanted: Digest, limit: int, cursor: str | None) -> Facts:
+    """Return what a service tells."""
+    with deployment_of(where) as deployment:
+
+        def read(paging: Paging) -> Answer:
+            return deployment.digest(wanted, paging)
+
+        return pages_of("items", read, limit, cursor)
+
+
+def _found_at_home(
+    where: Where, index: str | None, wanted: Digest, limit: int, cursor: str | None
+) -> Facts:
+    """Return what the index of a home tells, or else its chain."""
+    from ledger.history.facts.digests import digest_facts
+
+    at = index_place(Home(where.home), index)
+
+    def tell(history: HistorySource) -> Facts:
+        return digest_facts(history, wanted, limit, cursor)
+
+    with where.reader() as chain:
+        history = where.history(chain)
+        is_there = isinstance(at, str) or index is not None or at.exists()
+        facts = _indexed(history, at, tell) if is_there else None
+        return tell(history) if facts is None else facts
 
 
 def _indexed(

@@ -73,12 +73,42 @@ def history_of(where: Where) -> Iterator[History]:
         with where.reader() as chain:
             yield HomeHistory(where.history(chain))
         return
+    with deployment_of(where) as deployment:
+        yield ServiceHistory(deployment)
+
+
+@contextmanager
+def deployment_of(where: Where) -> Iterator[RemoteDeployment]:
+    """Open the deployment of a service that a command speaks of.
+
+    Args:
+        where: the command's options, which name a service.
+
+    Yields:
+        It, while the service is open.
+
+    Raises:
+        ConfigurationError: it cannot be told which deployment is meant, or a node is named, too.
+    """
     from cli.afar import deployment_at
 
+    assert where.afar is not None, "the service is told, not the home"
+    require_no_node(where)
+    with where.afar.service() as service:
+        yield deployment_at(service, where.chain_id, where.address, where.run)
+
+
+def require_no_node(where: Where) -> None:
+    """Refuse a node beside a service; one that only a variable names is not meant.
+
+    Args:
+        where: the command's options, which name a service.
+
+    Raises:
+        ConfigurationError: a node is named, too.
+    """
     if where.rpc_url not in {None, os.environ.get(URL_VARIABLE)}:
         raise ConfigurationError("--rpc-url and --api: give one of them")
-    with where.afar.service() as service:
-        yield ServiceHistory(deployment_at(service, where.chain_id, where.address, where.run))
 
 
 class HomeHistory:
@@ -194,7 +224,7 @@ class ServiceHistory:
         def read(paging: Paging) -> Answer:
             return self._deployment.rounds(only, paging, full=full)
 
-        return _pages("rounds", read, limit, cursor, walk.order)
+        return pages_of("rounds", read, limit, cursor, walk.order)
 
     def round(self, number: int) -> Facts:
         """Return a round whole."""
@@ -210,7 +240,7 @@ class ServiceHistory:
 
     def clients(self, limit: int, cursor: str | None) -> Facts:
         """Return a page of clients."""
-        return _pages("clients", self._deployment.clients, limit, cursor)
+        return pages_of("clients", self._deployment.clients, limit, cursor)
 
     def client(self, client: int) -> Facts:
         """Return a client."""
@@ -222,7 +252,7 @@ class ServiceHistory:
         def read(paging: Paging) -> Answer:
             return self._deployment.client_rounds(client, paging)
 
-        return _pages("rounds", read, limit, cursor, order)
+        return pages_of("rounds", read, limit, cursor, order)
 
 
 def _facts(answer: Answer) -> Facts:
@@ -245,14 +275,22 @@ def _filter(walk: Walk) -> RoundFilter:
     )
 
 
-def _pages(
+def pages_of(
     name: str,
     read: Callable[[Paging], Answer],
     limit: int,
     cursor: str | None,
     order: Order = Order.NEWEST,
 ) -> Facts:
-    """Return pages of a list as one, as many as are needed for so many entries."""
+    """Return pages of a service's list as one, as many as are needed for so many entries.
+
+    Args:
+        name: of the list in the answers.
+        read: asks for one page.
+        limit: how many entries at most.
+        cursor: where the list begins; None for its beginning.
+        order: which come first, where the list has an order to choose.
+    """
     from api.client.queries import MOST_ENTRIES, Paging
 
     facts: Facts = {}

@@ -1,7 +1,7 @@
-"""`cmfl runs`: what the runs of a home came to, alone and side by side.
+"""`cmfl runs`: what the runs of a home or of a service came to, alone and side by side.
 
-Read from the runs' own files: this is what they claim, and it is said so. Of a run that is shown
-alone, the claimed head is held against the chain's.
+Read from the runs' own files, or told by a service: this is what they claim, and it is said so. Of
+a run of a home that is shown alone, the claimed head is held against the chain's.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cli.afar import Afar
 from cli.codes import FAILED, WRONG
 from cli.console import (
     AsCsv,
     AsJson,
-    command_line,
     complain,
     print_csv,
     print_json,
@@ -23,17 +23,27 @@ from cli.console import (
     shortened,
     whole,
 )
-from cli.options import DEFAULT_HOME, ChainId, HomeFolder, RpcUrl, runs_of_home
+from cli.options import (
+    DEFAULT_HOME,
+    Api,
+    ApiTokenFile,
+    ChainId,
+    HomeFolder,
+    RpcUrl,
+    runs_of_home,
+)
+from cli.told_runs import told_runs
 from cli.where import Where
-from ledger.home import RUN_NAME, Home, RunPaths
+from ledger.home import Home
 from ledger.protocol.errors import CmflError, ConfigurationError
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from cli.claimed_head import HeadOnChain
+    from cli.told_runs import ToldRuns
 
-    from ledger.claims import ClaimedRun
-
-app = typer.Typer(help="Runs of a home: what they came to, side by side.", no_args_is_help=True)
+app = typer.Typer(
+    help="Runs of a home or a service: what they came to, side by side.", no_args_is_help=True
+)
 
 COLUMNS = (
     *("run", "ledger", "rounds", "of", "accuracy", "floor", "accepted_attackers"),
@@ -42,6 +52,10 @@ COLUMNS = (
 CLAIMED = (
     "Accuracy and accepted attackers are what the runs say of themselves: claimed, not proven. "
     "What was decided, cmfl audit proves."
+)
+NOT_SERVED = (
+    "A service tells heads, too, and proves none of it. It knows of no run on the memory ledger, "
+    "and no digest of a run's own settings file."
 )
 NOWHERE = dict.fromkeys(COLUMNS)
 Name = Annotated[
@@ -54,26 +68,32 @@ Names = Annotated[
 
 
 @app.command("list")
-def list_runs(home: HomeFolder = DEFAULT_HOME, json: AsJson = False, csv: AsCsv = False) -> None:
+def list_runs(
+    home: HomeFolder = DEFAULT_HOME,
+    api: Api = None,
+    api_token_file: ApiTokenFile = None,
+    json: AsJson = False,
+    csv: AsCsv = False,
+) -> None:
     """List the runs of a home: rounds, accuracy and its floor, accepted attackers, head.
 
     The floor is the accuracy of always answering the commonest class. A run whose files cannot be
     read is named on standard error, with exit code 2, and the others are listed.
     """
-    found = _names(home)
     rows, faults = [], []
-    for name in found:
-        try:
-            rows.append(_claimed_row(Home(home).run(name)))
-        except (CmflError, OSError) as error:
-            rows.append(NOWHERE | {"run": name})
-            faults.append(error)
-    if csv:
-        print_csv(COLUMNS, rows)
-    elif json:
-        print_json(rows)
-    else:
-        _print_list(home, rows)
+    with told_runs(Where(home, afar=Afar.of(api, api_token_file))) as runs:
+        for name in runs.names():
+            try:
+                rows.append(runs.row(name))
+            except (CmflError, OSError) as error:
+                rows.append(NOWHERE | {"run": name})
+                faults.append(error)
+        if csv:
+            print_csv(COLUMNS, rows)
+        elif json:
+            print_json(rows)
+        else:
+            _print_list(runs, rows, is_afar=api is not None)
     for fault in faults:
         complain(str(fault))
     raise typer.Exit(WRONG if faults else 0)
@@ -85,28 +105,35 @@ def show(
     home: HomeFolder = DEFAULT_HOME,
     rpc_url: RpcUrl = None,
     chain_id: ChainId = None,
+    api: Api = None,
+    api_token_file: ApiTokenFile = None,
     json: AsJson = False,
 ) -> None:
     """Show what one run came to, and the settings that it was begun with.
 
     The head that its files claim is looked up on the chain; where that has another one, it is said
-    loudly, with exit code 1.
+    loudly, with exit code 1. What a service tells is looked up nowhere.
     """
-    from cli.claimed_head import head_on_chain, sentence_of
-    from ledger.claims import claimed_run, recorded_settings
+    from cli.claimed_head import sentence_of
 
-    paths = _run(home, name)
-    claimed = claimed_run(paths)
-    row, settings = _row(paths, claimed), recorded_settings(paths)
-    found = head_on_chain(Where(home, name, rpc_url=rpc_url, chain_id=chain_id), claimed)
-    if json:
-        chain = {"outcome": found.outcome.value, "round": found.round, "head": found.head}
-        print_json(row | {"chain": chain, "settings": settings})
-    else:
+    afar = Afar.of(api, api_token_file)
+    where = Where(home, name, rpc_url=rpc_url, chain_id=chain_id, afar=afar)
+    with told_runs(where) as runs:
+        row, settings = runs.row(name), runs.settings(name)
+        found = _head_of(where, row)
+        if json:
+            chain = {"outcome": found.outcome.value, "round": found.round, "head": found.head}
+            print_json(row | {"chain": chain, "settings": settings})
+            verdict = ""
+        else:
+            verdict = _verdict(runs, row)
+    if not json:
         for key, value in row.items():
             print_line(f"{key.replace('_', ' '):18} {_told(value)}".rstrip())
-        print_line(_verdict(home, row))
-        if not found.contradicts:
+        print_line(verdict)
+        if afar is not None:
+            print_line(NOT_SERVED)
+        elif not found.contradicts:
             print_line(sentence_of(name, found))
         print_table("settings", ("setting", "value"), list(settings.items()))
     if found.contradicts:
@@ -115,15 +142,19 @@ def show(
 
 
 @app.command("compare")
-def compare(names: Names, home: HomeFolder = DEFAULT_HOME, json: AsJson = False) -> None:
+def compare(
+    names: Names,
+    home: HomeFolder = DEFAULT_HOME,
+    api: Api = None,
+    api_token_file: ApiTokenFile = None,
+    json: AsJson = False,
+) -> None:
     """Put two runs or more side by side: what they came to, and the settings that differ."""
-    from ledger.claims import recorded_settings
-
     if len(set(names)) < 2:
         raise ConfigurationError(f"runs compare {' '.join(names)}: name two different runs or more")
-    paths = [_run(home, name) for name in names]
-    rows = [_claimed_row(one) for one in paths]
-    settings = [recorded_settings(one) for one in paths]
+    with told_runs(Where(home, afar=Afar.of(api, api_token_file))) as runs:
+        rows = [runs.row(name) for name in names]
+        settings = [runs.settings(name) for name in names]
     keys = sorted({key for one in settings for key in one})
     values = {key: [one.get(key) for one in settings] for key in keys}
     differing = {key: found for key, found in values.items() if len(set(found)) > 1}
@@ -135,6 +166,8 @@ def compare(names: Names, home: HomeFolder = DEFAULT_HOME, json: AsJson = False)
     ]
     print_table("runs", ("", *names), facts[1:])
     print_line(CLAIMED)
+    if api is not None:
+        print_line(NOT_SERVED)
     if differing:
         table = [[key, *map(_set_to, found)] for key, found in differing.items()]
         print_table("settings that differ", ("setting", *names), table)
@@ -142,42 +175,17 @@ def compare(names: Names, home: HomeFolder = DEFAULT_HOME, json: AsJson = False)
         print_line("All settings are the same.")
 
 
-def _claimed_row(paths: RunPaths) -> dict[str, Any]:
-    """Return a run as plain data.
-
-    Raises:
-        CmflError: one of its files is damaged.
-        OSError: one of them cannot be read.
-    """
+def _head_of(where: Where, row: dict[str, Any]) -> HeadOnChain:
+    """Return what the chain says to the head that a run claims; a service is not asked for it."""
+    from cli.claimed_head import HeadOnChain, HeadOutcome, head_on_chain
     from ledger.claims import claimed_run
 
-    return _row(paths, claimed_run(paths))
+    if where.afar is not None:
+        return HeadOnChain(HeadOutcome.NOT_ASKED, row["rounds"], row["head"])
+    return head_on_chain(where, claimed_run(Home(where.home).run(row["run"])))
 
 
-def _row(paths: RunPaths, claimed: ClaimedRun) -> dict[str, Any]:
-    """Return a run as plain data; configuration and heads are 0x-hex.
-
-    Raises:
-        CmflError: one of its files is damaged.
-    """
-    from ledger.chain.contract.manifest import settings_digest, was_in_memory
-    from ledger.claims import recorded_settings
-
-    planned = recorded_settings(paths).get("protocol.rounds", "")
-    return {
-        "run": paths.name,
-        "ledger": "memory" if not paths.manifest.exists() and was_in_memory(paths) else "chain",
-        "rounds": claimed.rounds,
-        "of": int(planned) if planned.isdecimal() else None,
-        "accuracy": claimed.accuracy,
-        "floor": claimed.floor,
-        "accepted_attackers": claimed.accepted_attackers,
-        "head": claimed.head,
-        "configuration": settings_digest(paths),
-    }
-
-
-def _print_list(home: Path, rows: list[dict[str, Any]]) -> None:
+def _print_list(runs: ToldRuns, rows: list[dict[str, Any]], *, is_afar: bool) -> None:
     columns = ("run", "ledger", "rounds", "accuracy", "floor", "accepted attackers", "head")
     shown = [
         (
@@ -186,15 +194,22 @@ def _print_list(home: Path, rows: list[dict[str, Any]]) -> None:
         )
         for row in rows
     ]
-    print_table(f"runs of {home}", columns, shown)
+    print_table(f"runs of {runs.place}", columns, shown)
     for row in rows:
         if _is_below(row):
-            print_line(_verdict(home, row), bold=True)
+            print_line(_verdict(runs, row), bold=True)
     print_line(CLAIMED)
+    if is_afar:
+        print_line(NOT_SERVED)
+        known = [row["run"] for row in rows if row["ledger"] is not None]
+        for sentence in filter(None, map(runs.unknown, known)):
+            print_line(sentence)
 
 
-def _verdict(home: Path, row: dict[str, Any]) -> str:
+def _verdict(runs: ToldRuns, row: dict[str, Any]) -> str:
     """Return in words what the last accuracy is worth."""
+    if unknown := runs.unknown(row["run"]):
+        return unknown
     if row["accuracy"] is None:
         return f"{row['run']}: no accuracy was measured"
     if _is_below(row):
@@ -202,8 +217,8 @@ def _verdict(home: Path, row: dict[str, Any]) -> str:
             f"WARNING: {row['run']} ends below its floor: always answering the commonest class is "
             f"right more often"
         )
-    audit = command_line("audit", "--home", home, "--run", row["run"])
-    checked = f"; what was decided, {audit} proves" if row["ledger"] == "chain" else ""
+    proves = f"; what was decided, {runs.audit_of(row['run'])} proves"
+    checked = proves if row["ledger"] == "chain" else ""
     return f"{row['run']}: accuracy and accepted attackers are claimed, not proven{checked}"
 
 
@@ -225,31 +240,3 @@ def _told(value: object) -> str:
 
 def _set_to(value: str | None) -> str:
     return "not set" if value is None else value
-
-
-def _names(home: Path) -> list[str]:
-    """Return the runs of a home.
-
-    Raises:
-        ConfigurationError: there is no such home, or no run in it.
-    """
-    runs = Home(home).runs
-    found = [path.name for path in runs.iterdir() if path.is_dir()] if runs.is_dir() else []
-    names = sorted(name for name in found if RUN_NAME.fullmatch(name))
-    if not names:
-        raise ConfigurationError(f"there is no run in {home}: make one by cmfl run")
-    return names
-
-
-def _run(home: Path, name: str) -> RunPaths:
-    """Return a run that is there.
-
-    Raises:
-        ConfigurationError: names the runs that are.
-    """
-    paths = Home(home).run(name)
-    if not paths.path.is_dir():
-        raise ConfigurationError(
-            f"there is no run {name!r} in {home}; there are {', '.join(_names(home))}"
-        )
-    return paths

@@ -219,6 +219,15 @@ def recorded_settings(paths: RunPaths) -> dict[str, str]:
         values = parse_toml(read_text(paths.configuration, MAX_TOML_BYTES))
     except ConfigurationError as error:
         raise ConfigurationError(f"{paths.configuration}: {error}") from error
+    return settings_by_name(values)
+
+
+def settings_by_name(values: Mapping[str, Any]) -> dict[str, str]:
+    """Return settings in sections by their names, `section.key`, each as JSON; bytes as 0x-hex.
+
+    Args:
+        values: sections of settings, and settings of none.
+    """
     found: dict[str, str] = {}
     waiting: list[tuple[str, Any]] = list(values.items())
     while waiting:
@@ -226,5 +235,9 @@ def recorded_settings(paths: RunPaths) -> dict[str, str]:
         if isinstance(value, dict):
             waiting += [(f"{name}.{key}", below) for key, below in value.items()]
         else:
-            found[name] = json.dumps(value, default=str)
+            found[name] = json.dumps(value, default=_text)
     return dict(sorted(found.items()))
+
+
+def _text(value: object) -> str:
+    return f"0x{value.hex()}" if isinstance(value, bytes) else str(value)

@@ -78,7 +78,52 @@ class Connection:
             ServiceProblemError: the service refuses, and says why.
             ServiceError: it does not answer, or with something else.
         """
-        body = self.fetch(path, JSON, MAX_ANSWER_BYTES, query)
+        return self._parsed(kind, path, self.fetch(path, JSON, MAX_ANSWER_BYTES, query))
+
+    def begin(self, kind: type[S], path: str, asked: Schema) -> S:
+        """Ask for work that goes on after the answer (202).
+
+        Args:
+            kind: the schema that the answer must have.
+            path: below the URL.
+            asked: what is sent, as JSON.
+
+        Raises:
+            ServiceProblemError: the service refuses, and says why.
+            ServiceError: it does not answer, or with something else.
+        """
+        body = asked.model_dump_json().encode()
+        try:
+            answer = self._server.post_json_to(path, body, MAX_ANSWER_BYTES)
+        except HttpFailureError as error:
+            raise ServiceError(str(error)) from None
+        self._require(path, answer, JSON, HTTPStatus.ACCEPTED)
+        return self._parsed(kind, path, answer.body)
+
+    def end(self, kind: type[S], path: str) -> S:
+        """Ask for the end of work that was begun (202).
+
+        Args:
+            kind: the schema that the answer must have.
+            path: of the work, below the URL.
+
+        Raises:
+            ServiceProblemError: the service refuses, and says why.
+            ServiceError: it does not answer, or with something else.
+        """
+        try:
+            answer = self._server.delete(path, MAX_ANSWER_BYTES)
+        except HttpFailureError as error:
+            raise ServiceError(str(error)) from None
+        self._require(path, answer, JSON, HTTPStatus.ACCEPTED)
+        return self._parsed(kind, path, answer.body)
+
+    def _parsed(self, kind: type[S], path: str, body: bytes) -> S:
+        """Return an answer's bytes as what they must be.
+
+        Raises:
+            ServiceError: they are something else.
+        """
         try:
             # What this version knows nothing of is refused, not left out unnoticed.
             return kind.model_validate_json(body, strict=True)
@@ -144,14 +189,16 @@ class Connection:
         """Close the connections."""
         self._server.close()
 
-    def _require(self, path: str, answer: Answer, media_type: str) -> None:
+    def _require(
+        self, path: str, answer: Answer, media_type: str, status: HTTPStatus = HTTPStatus.OK
+    ) -> None:
         """Refuse an answer that is none.
 
         Raises:
             ServiceProblemError: it says why there is none.
             ServiceError: it is of another status or media type.
         """
-        if answer.status != HTTPStatus.OK:
+        if answer.status != status:
             self._raise_problem(path, answer)
         if answer.media_type != media_type:
             raise ServiceError(

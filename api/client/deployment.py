@@ -6,8 +6,10 @@ from typing import IO, TYPE_CHECKING, TypeVar
 
 from api.client.connection import JSON
 from api.client.queries import ALL_ROUNDS, FIRST_PAGE
+from api.client.verifications import RemoteVerifications
 from api.schemas.clients import ClientAnswer, ClientRoundsAnswer, ClientsAnswer
 from api.schemas.deployments import DeploymentAnswer
+from api.schemas.digests import DigestAnswer
 from api.schemas.evidence import EvidenceAnswer
 from api.schemas.rounds import (
     AggregationAnswer,
@@ -23,8 +25,11 @@ from api.schemas.series import SeriesAnswer
 from ledger.protocol.errors import ServiceError
 
 if TYPE_CHECKING:
+    from collections.abc import Sized
+
     from api.client.connection import Asked, Connection
     from api.client.queries import Paging, RoundFilter
+    from ledger.protocol.types import Digest
 
 MAX_PROOF_BYTES = 64 << 20
 MAX_BUNDLE_BYTES = 16 << 30
@@ -49,12 +54,14 @@ class RemoteDeployment:
     Attributes:
         address: of its contract, EIP-55.
         path: of the deployment, below the service's URL.
+        verifications: audits of it that the service runs.
     """
 
     def __init__(self, connection: Connection, chain: str, address: str) -> None:
         self._connection = connection
         self.address = address
         self.path = f"{chain}/deployments/{address}"
+        self.verifications = RemoteVerifications(connection, self.path)
 
     def whole(self) -> DeploymentAnswer:
         """Return what is fixed, and where it stands."""
@@ -154,9 +161,36 @@ class RemoteDeployment:
         query = paging.query() | {"order": paging.order, "client": client}
         return self._connection.read(EvidenceAnswer, f"{self.path}/evidence", query)
 
+    def digest(self, digest: Digest, paging: Paging = FIRST_PAGE) -> DigestAnswer:
+        """Return a page of the places where a digest stands, the deployment's first.
+
+        Args:
+            digest: of a file, or any other 32 bytes.
+            paging: which page.
+
+        Raises:
+            ServiceError: there is no answer, or one of another digest.
+        """
+        path = f"{self.path}/digests/{digest.hex()}"
+        told = self._connection.read(DigestAnswer, path, paging.query())
+        self._require("digest", told.digest, f"0x{digest.hex()}")
+        return told
+
     def series(self) -> SeriesAnswer:
-        """Return the run over its rounds, as columns."""
-        return self._connection.read(SeriesAnswer, f"{self.path}/series")
+        """Return the run over its rounds, as columns of equal length.
+
+        Raises:
+            ServiceError: there is no answer, or its columns are not.
+        """
+        told = self._connection.read(SeriesAnswer, f"{self.path}/series")
+        columns: list[Sized] = [told.status, told.ranked, told.accepted]
+        columns += [told.views, told.committee]
+        if told.claimed is not None:
+            claimed = told.claimed
+            columns += [claimed.accuracy, claimed.floor, claimed.malicious_accepted]
+        if {len(column) for column in columns} != {len(told.round)}:
+            raise ServiceError(f"{self._connection.shown_url}: a series of unequal columns")
+        return told
 
     def proof(self, number: int, client: int, *, whole: bool = False) -> bytes:
         """Return what became of a client, as a document for `ledger.audit.proofs`.
@@ -192,7 +226,7 @@ class RemoteDeployment:
         self._require("round", told.round, number)
         return told
 
-    def _require(self, what: str, told: int, asked: int) -> None:
+    def _require(self, what: str, told: object, asked: object) -> None:
         """Refuse an answer about something else.
 
         Raises:

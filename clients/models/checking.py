@@ -74,7 +74,7 @@ class _Trial:
 
     def _scores(self, x: Tensor, mode: str) -> Tensor:
         tried = f"its forward pass in {mode} fails on inputs of shape {tuple(x.shape)}"
-        with refused(f"model {self.model.name!r}: {tried}"):
+        with refused(f"model.name = {self.model.name!r}: {tried}"):
             scores = self.module(x.clone())
         if not isinstance(scores, Tensor):
             raise self._refused(f"its forward pass returns {type(scores).__name__}, and no tensor")
@@ -107,7 +107,7 @@ class _Trial:
             )
 
     def _require_gradients(self, scores: Tensor, y: Tensor) -> None:
-        with refused(f"model {self.model.name!r}: its backward pass fails"):
+        with refused(f"model.name = {self.model.name!r}: its backward pass fails"):
             functional.cross_entropy(scores, y).backward()
         unused = next((name for name, p in trainable(self.module) if p.grad is None), None)
         if unused is not None:
@@ -117,7 +117,7 @@ class _Trial:
             )
 
     def _refused(self, rule: str) -> ConfigurationError:
-        return ConfigurationError(f"model {self.model.name!r}: {rule}")
+        return ConfigurationError(f"model.name = {self.model.name!r}: {rule}")
 
 
 def _state(module: nn.Module) -> dict[str, Tensor]:
@@ -151,14 +151,16 @@ def _require_repeatable_start(model: Model) -> None:
     voted_on = {name for name, _ in model.layout}
     for name in parts[0].keys() - voted_on:
         if name not in parts[1] or not _equal(parts[0][name], parts[1][name]):
-            raise ConfigurationError(f"model {model.name!r}: {name!r} {rule}")
-    with refused(f"model {model.name!r}: its start cannot be drawn"):
+            raise ConfigurationError(f"model.name = {model.name!r}: {name!r} {rule}")
+    with refused(f"model.name = {model.name!r}: its start cannot be drawn"):
         first, second = (model.initial(np.random.default_rng(0)) for _ in range(2))
     if not np.isfinite(first).all():
         raise ConfigurationError(
-            f"model {model.name!r}: its start holds numbers that are not finite, and all must be"
+            f"model.name = {model.name!r}: its start holds numbers that are not finite, and all "
+            f"must be"
         )
     if not np.array_equal(first, second):
         raise ConfigurationError(
-            f"model {model.name!r}: its start {rule}, or by the generator that draw_start(rng) gets"
+            f"model.name = {model.name!r}: its start {rule}, or by the generator that "
+            f"draw_start(rng) gets"
         )

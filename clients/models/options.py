@@ -68,7 +68,9 @@ def require_numbers(model: str, form: DataForm) -> None:
         ConfigurationError: the inputs are tokens.
     """
     if form.input_dtype != "float32":
-        raise ConfigurationError(f"model {model!r} needs numbers, and these inputs are tokens")
+        raise ConfigurationError(
+            f"model.name = {model!r}: needs numbers, and these inputs are tokens"
+        )
 
 
 def require_images(
@@ -90,11 +92,11 @@ def require_images(
     if len(shape) != 3 or (sides is not None and shape[1:] != sides):
         size = "height, width" if sides is None else f"{sides[0]}, {sides[1]}"
         raise ConfigurationError(
-            f"model {model!r} needs images (channels, {size}), not shape {shape}"
+            f"model.name = {model!r}: needs images (channels, {size}), not shape {shape}"
         )
     if min(shape[1:]) < least:
         raise ConfigurationError(
-            f"model {model!r} needs images of at least {least} x {least}, not shape {shape}"
+            f"model.name = {model!r}: needs images of at least {least} x {least}, not shape {shape}"
         )
 
 
@@ -110,7 +112,7 @@ def require_tokens(model: str, form: DataForm) -> int:
     """
     if form.input_dtype != "int64" or form.vocabulary is None or len(form.input_shape) != 1:
         raise ConfigurationError(
-            f"model {model!r} needs rows of tokens, not {form.input_dtype} of shape "
+            f"model.name = {model!r}: needs rows of tokens, not {form.input_dtype} of shape "
             f"{form.input_shape}"
         )
     return form.vocabulary

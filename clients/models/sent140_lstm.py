@@ -80,10 +80,12 @@ def sent140_lstm(form: DataForm, options: Mapping[str, Option]) -> Sent140Lstm:
     require_tokens(model, form)
     if form.embedding is None:
         raise ConfigurationError(
-            f"model {model!r} needs a vector of each word; these data have none"
+            f"model.name = {model!r}: needs a vector of each word; these data have none"
         )
     if form.classes != 2:
-        raise ConfigurationError(f"model {model!r} tells two classes apart, not {form.classes}")
+        raise ConfigurationError(
+            f"model.name = {model!r}: tells two classes apart, not {form.classes}"
+        )
     found = form.embedding.shape[1]
     wanted = width(model, options, "width", found)
     if found != wanted:

@@ -33,14 +33,14 @@ def require_tensors(model: str, module: nn.Module) -> None:
     """
     tensors = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
     if not tensors:
-        raise ConfigurationError(f"model {model!r} has no trainable parameters")
+        raise ConfigurationError(f"model.name = {model!r}: has no trainable parameters")
     for name, tensor in tensors:
         rule = _broken_rule(tensor) if _is_text(name) else "has a name that is no Unicode text"
         if rule is not None:
-            raise ConfigurationError(f"model {model!r}: parameter {name!r} {rule}")
+            raise ConfigurationError(f"model.name = {model!r}: parameter {name!r} {rule}")
     if sum(len(name.encode("utf-8", "replace")) for name, _ in tensors) > MAX_NAMES:
         raise ConfigurationError(
-            f"model {model!r}: the names of its parameters have over {MAX_NAMES} characters"
+            f"model.name = {model!r}: the names of its parameters have over {MAX_NAMES} characters"
         )
     _require_apart(model, tensors)
 
@@ -75,14 +75,14 @@ def _require_apart(model: str, tensors: list[tuple[str, nn.Parameter]]) -> None:
     for (_, end, before), (start, _, after) in pairwise(placed):
         if start < end:
             raise ConfigurationError(
-                f"model {model!r}: parameters {before!r} and {after!r} share memory: make them one "
-                f"parameter, under both names"
+                f"model.name = {model!r}: parameters {before!r} and {after!r} share memory: make "
+                f"them one parameter, under both names"
             )
     for name, tensor in tensors:
         start, end = _extent(tensor)
         if end - start < tensor.numel() * tensor.element_size():
             raise ConfigurationError(
-                f"model {model!r}: parameter {name!r} is one number in many places: clone it"
+                f"model.name = {model!r}: parameter {name!r} is one number in many places: clone it"
             )
 
 

@@ -70,7 +70,7 @@ class UserModule:
         """
         del form
         made = self._class()
-        with refused(f"model {self.name!r} cannot be made"):
+        with refused(f"model.name = {self.name!r}: cannot be made"):
             module = made(**options)
             list(module.parameters())  # fails where the constructor has not called its super's
         require_tensors(self.name, module)
@@ -82,7 +82,7 @@ class UserModule:
         if found is None:
             raise ConfigurationError(f"{self.place} has no class {self.class_name!r}")
         if not (isinstance(found, type) and issubclass(found, nn.Module)):
-            raise ConfigurationError(f"model {self.name!r} is no class of torch.nn.Module")
+            raise ConfigurationError(f"model.name = {self.name!r}: is no class of torch.nn.Module")
         return found
 
 
@@ -99,7 +99,7 @@ def user_module(name: str) -> UserModule:
     is_file = place.endswith(_FILE)
     if not class_name.isidentifier() or not (is_file or _is_package(place)):
         raise ConfigurationError(
-            f"model {name!r}: must be file.py:Class or package:Class, and Class a name"
+            f"model.name = {name!r}: must be file.py:Class or package:Class, and Class a name"
         )
     if not is_file:
         return UserModule(place, class_name)

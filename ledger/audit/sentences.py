@@ -307,12 +307,20 @@ def built_on(rounds: int, audits: int, head: str, report: str, *, is_found: bool
     )
 
 
-def why(code: DropoutReason | RefusalReason | StatementKind | None) -> str:
-    """Return a reason, or what was signed twice, in words."""
+def why(
+    code: DropoutReason | RefusalReason | StatementKind | None,
+    victims: Sequence[ClientId] = (),
+) -> str:
+    """Return a reason, or what was signed twice, in words.
+
+    Args:
+        code: the reason, or the kind of statement.
+        victims: to whose updates a distance is false, if anybody's.
+    """
     if isinstance(code, DropoutReason):
         return DROPOUTS[code]
     if isinstance(code, RefusalReason):
-        return REFUSALS[code]
+        return REFUSALS[code] + (f": that to client {listed(victims)}" if victims else "")
     return "" if code is None else _STATEMENTS[code]
 
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from api.serve import listening_socket, server_for, url_of
+from api.listening import listening_socket, url_of
+from api.serve import server_for
 from api.settings import Settings
 from clients.configuration import load
 from clients.runs.opening import opened
@@ -104,7 +105,8 @@ def kept_reports(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def client(home: Path, kept_reports: Path) -> Iterator[httpx.Client]:
-    with serving(Settings(home=home, reports=kept_reports)) as client:
+    settings = Settings(home=home, reports=kept_reports, mailbox=str(kept_reports / "no-mail"))
+    with serving(settings) as client:
         yield client
 
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from api.client.connection import ServiceProblemError
 from api.client.queries import Paging, RoundFilter
 from api.client.service import Service
+from api.schemas.verifications import Verification, VerificationRequest, VerificationState
 from ledger.audit.proofs.document import read_proof
 from ledger.history.status import AskedRole, Order, RoundStatus
 from ledger.protocol.errors import ServiceError
+from ledger.protocol.types import Digest
 from tests.api.conftest import CLIENTS, ROUNDS, read
 
 if TYPE_CHECKING:
@@ -42,6 +44,7 @@ def test_every_answer_is_the_services_own(
 ) -> None:
     decided = deployment.rounds(RoundFilter(status=RoundStatus.DECIDED)).rounds[0].round
     one = f"{root}/rounds/{decided}"
+    model = deployment.whole().state.model
     for told, path in (
         (service.status(), "/v1/status"),
         (service.deployments(root.split("/")[3]), root.rpartition("/")[0]),
@@ -61,6 +64,8 @@ def test_every_answer_is_the_services_own(
         (deployment.client_rounds(7), f"{root}/clients/7/rounds"),
         (deployment.evidence(), f"{root}/evidence"),
         (deployment.series(), f"{root}/series"),
+        (deployment.digest(Digest(bytes.fromhex(model[2:]))), f"{root}/digests/{model}"),
+        (deployment.verifications.all(), f"{root}/verifications"),
     ):
         assert told.model_dump(mode="json") == client.get(path).json(), path
 
@@ -114,15 +119,68 @@ def test_no_foreign_text_gets_into_a_path(service: Service, address: str) -> Non
 def test_an_answer_of_another_round_or_client_is_none(
     deployment: RemoteDeployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other, who = deployment.round(2), deployment.client(2)
-    monkeypatch.setattr(
-        "api.client.connection.Connection.read",
-        lambda _, kind, *__: who if kind is type(who) else other,
-    )
+    answers: list[Any] = [deployment.round(2), deployment.client(2), deployment.series()]
+    answers += [deployment.digest(Digest(b"\x5c" * 32))]
+    answers[2] = answers[2].model_copy(update={"status": answers[2].status[1:]})
+    by_kind = {type(one): one for one in answers}
+    monkeypatch.setattr("api.client.connection.Connection.read", lambda _, kind, *__: by_kind[kind])
     with pytest.raises(ServiceError, match="answers of round 2, not of round 1"):
         deployment.round(1)
     with pytest.raises(ServiceError, match="answers of client 2, not of client 1"):
         deployment.client(1)
+    with pytest.raises(ServiceError, match=r"answers of digest 0x5c.*, not of digest 0x5d"):
+        deployment.digest(Digest(b"\x5d" * 32))
+    with pytest.raises(ServiceError, match="a series of unequal columns"):
+        deployment.series()
+
+
+@pytest.mark.xdist_group("web")
+def test_a_verification_is_begun_followed_and_cancelled(deployment: RemoteDeployment) -> None:
+    verifications = deployment.verifications
+    begun = verifications.begin(VerificationRequest(strict=True))
+    assert (begun.strict, begun.state.is_over) == (True, False)
+    with pytest.raises(ServiceProblemError, match="409") as twice:
+        verifications.begin()
+    assert twice.value.type == "urn:cmfl:problem:verification-running"
+    told: list[Verification] = []
+    waited: list[float] = []
+
+    def cancelled(seconds: float) -> None:
+        if not waited:
+            verifications.cancel(begun.verification)
+        waited.append(seconds)
+
+    told += verifications.follow(begun.verification, 0.01, cancelled)
+    assert told[-1].state is VerificationState.CANCELLED
+    assert set(waited) == {0.01}
+    assert sorted({one.sequence for one in told}) == [one.sequence for one in told]
+    with pytest.raises(ServiceProblemError, match="409"):
+        verifications.cancel(begun.verification)
+    with pytest.raises(ServiceError, match="has no report: it is cancelled"):
+        verifications.report(told[-1])
+
+
+@pytest.mark.xdist_group("web")
+def test_a_report_is_the_one_that_its_verification_names(
+    client: httpx.Client,
+    deployment: RemoteDeployment,
+    verified: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    verifications = deployment.verifications
+    (one,) = verifications.follow(verified["verification"])
+    assert one.model_dump(mode="json") == verified
+    assert verifications.report(one) == client.get(verified["links"]["report"]).content
+    assert one.report is not None
+    other = one.report.model_copy(update={"sha256": f"0x{'5c' * 32}"})
+    with pytest.raises(ServiceError, match=r"has sha256 0x.*, not 0x5c5c"):
+        verifications.report(one.model_copy(update={"report": other}))
+    for name in ("../../..", f"{one.verification}/report", ""):
+        with pytest.raises(ServiceError, match="is no verification's name"):
+            verifications.one(name)
+    monkeypatch.setattr("api.client.connection.Connection.read", lambda *_: one)
+    with pytest.raises(ServiceError, match="answers of verification"):
+        verifications.one("20260101T000000000Z-5c5c5c5c")
 
 
 @pytest.mark.parametrize("url", ["ftp://x", "http://x/?key=1", "http://x/#y", "http://x y", "x"])

@@ -20,6 +20,7 @@ from api.schemas import (
     deployments,
     digests,
     evidence,
+    federation,
     rounds,
     series,
     service,
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
 ANSWERS = {
     kind.__name__: kind
     for module in (
-        *(words, clients, deployments, digests, evidence, rounds, series, service),
-        verifications,
+        *(words, clients, deployments, digests, evidence, federation),
+        *(rounds, series, service, verifications),
     )
     for kind in vars(module).values()
     if isinstance(kind, type) and issubclass(kind, Schema)
@@ -94,7 +95,7 @@ def test_every_endpoint_of_the_issue_is_there(document: dict[str, Any]) -> None:
         *("list_rounds", "read_round", "explain_round", "read_updates", "read_scores"),
         *("read_votes", "read_committee", "read_aggregation", "read_proof", "read_bundle"),
         *("list_clients", "read_client", "list_client_rounds", "follow_rounds"),
-        *("read_blob", "read_blob_in_folder"),
+        *("read_federation", "follow_federation", "read_blob", "read_blob_in_folder"),
         *("list_verifications", "begin_verification", "read_verification"),
         *("cancel_verification", "read_report", "follow_verification"),
     }

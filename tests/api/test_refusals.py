@@ -118,8 +118,19 @@ def test_nothing_but_get_is_answered(client: httpx.Client, root: str, method: st
     for path in ("/health", "/v1/status", root, f"{root}/rounds/1"):
         answer = client.request(method, path)
         assert answer.status_code == 405
-        assert answer.headers["allow"] == "GET"
+        assert answer.headers["allow"] == "GET, HEAD"
         refused(answer, 405)
+
+
+def test_a_refused_method_is_told_all_that_are_answered(client: httpx.Client, root: str) -> None:
+    name = "20260101T000000000Z-5c5c5c5c"
+    for path, methods in (
+        (f"{root}/verifications", "GET, POST, HEAD"),
+        (f"{root}/verifications/{name}", "GET, DELETE, HEAD"),
+        (f"{root}/verifications/{name}/report", "GET, HEAD"),
+        ("/openapi.json", "GET, HEAD"),
+    ):
+        assert client.put(path).headers["allow"] == methods
 
 
 def test_a_path_that_is_none_is_a_plain_404(client: httpx.Client, root: str) -> None:

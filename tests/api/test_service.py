@@ -16,7 +16,8 @@ import httpx
 import pytest
 from pydantic import ValidationError
 
-from api.serve import listening_socket, serve
+from api.listening import listening_socket
+from api.serve import serve
 from api.settings import Settings
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.rpc.served.server import RpcServer

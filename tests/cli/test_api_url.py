@@ -59,6 +59,66 @@ def test_people_read_of_a_service_what_they_read_of_a_home(
     assert sorted(afar.out.splitlines()) == sorted(own.out.splitlines())
 
 
+def test_a_digest_is_found_at_a_service_as_at_home(
+    home: Path, api: tuple[str, str], service: httpx.Client
+) -> None:
+    digest = service.get(deployments(service)[0]["links"]["self"]).json()["state"]["model"]
+    own = succeeds("find", digest, "--home", home, "--json").json
+    assert [one["kind"] for one in own["items"]] == ["model"]
+    assert succeeds("find", digest[2:].upper(), *api, "--json").json == own
+    assert succeeds("find", digest, *api).out == succeeds("find", digest, "--home", home).out
+    nowhere = "5c" * 32
+    assert "stands nowhere in this run" in succeeds("find", nowhere, *api).out
+    said = refusal("find", nowhere, *api, "--index", "x")
+    assert said == "--index has no effect with --api: nothing of a home is read then"
+    assert "--rpc-url and --api" in refusal("find", nowhere, *api, "--rpc-url", "http://y")
+
+
+def test_runs_are_told_by_a_service_but_for_what_it_cannot_know(
+    home: Path, api: tuple[str, str]
+) -> None:
+    (own,) = succeeds("runs", "list", "--home", home, "--json").json
+    assert succeeds("runs", "list", *api, "--json").json == [own | {"configuration": None}]
+    people = succeeds("runs", "list", *api).out
+    assert f"runs of {api[1].rstrip('/')}" in people
+    assert "It knows of no run on the memory ledger" in people
+    shown = succeeds("runs", "show", "run", *api, "--json").json
+    settings, chain = shown.pop("settings"), shown.pop("chain")
+    assert shown == own | {"configuration": None}
+    assert chain == {"outcome": "not_asked", "round": own["rounds"], "head": None}
+    here = succeeds("runs", "show", "run", "--home", home, "--json").json["settings"]
+    same = settings.keys() & here.keys()
+    assert {"seed", "protocol.clients", "malice.members.silent", "training.path"} <= same
+    assert {name: settings[name] for name in same} == {name: here[name] for name in same}
+    people = succeeds("runs", "show", "run", *api).out
+    assert f"audit --api {api[1].rstrip('/')} --rpc-url URL --chain-id" in people
+    assert "serves no run 'other'; it serves run" in refusal("runs", "show", "other", *api)
+    assert "--rpc-url and --api" in refusal("runs", "show", "run", *api, "--rpc-url", "http://y")
+
+
+def test_runs_of_a_service_side_by_side(copy: Path) -> None:
+    later = ("--preset", "smoke", "--set", "seed=3", "--run", "later")
+    succeeds("deploy", *later, "--home", copy, "--json")
+    metrics = copy / "runs" / "run" / "metrics.jsonl"
+    with serving(Settings(home=copy)) as http:
+        api = ("--api", str(http.base_url))
+        found = succeeds("runs", "compare", "run", "later", *api, "--json").json
+        assert [row["rounds"] for row in found["runs"]] == [5, 0]
+        assert found["runs"][1]["accuracy"] is None
+        assert found["differing"]["seed"] == ["2", "3"]
+        assert "settings that differ" in succeeds("runs", "compare", "later", "run", *api).out
+        assert "later: no accuracy was measured" in succeeds("runs", "show", "later", *api).out
+        metrics.write_text("{}\n")
+        assert "run: the service cannot read the run's own files" in (
+            succeeds("runs", "list", *api).out
+        )
+        name = http.get(deployments(http)[0]["links"]["self"]).json()["config"][2:]
+        (copy / "blobs" / name[:2] / name).unlink()
+        result = cmfl("runs", "show", "later", *api)
+        assert (result.code, result.out) != (0, "")
+        assert name in result.err
+
+
 def test_a_list_that_is_longer_than_a_page_is_read_page_by_page(
     home: Path, api: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cli.run_command import _report
+from ledger.chain.embedded.reader import EmbeddedReader
+from ledger.chain.rpc.served.server import RpcServer
 from tests.cli.conftest import ROUNDS, SHARED, cmfl, refusal, succeeds
 
 if TYPE_CHECKING:
@@ -97,6 +99,21 @@ def test_a_head_that_the_chain_does_not_have_is_said_loudly(copy: Path) -> None:
     assert succeeds(*show, "--json").json["chain"]["outcome"] == "matches", "a round not yet noted"
     write_rows(copy, [])
     assert succeeds(*show, "--json").json["chain"]["outcome"] == "unclaimed"
+
+
+def test_a_claimed_head_is_looked_up_on_a_node(copy: Path) -> None:
+    file = (copy / "chain.sqlite").rename(copy / "elsewhere.sqlite")
+    with EmbeddedReader.open(file) as chain, RpcServer(chain) as server:
+        show = ("runs", "show", "run", "--home", copy, "--json", "--rpc-url", server.url)
+        node = ("--chain-id", chain.chain_id)
+        rows = rows_of(copy)
+        true = {"outcome": "matches", "round": ROUNDS, "head": rows[-1]["head"]}
+        assert succeeds(*show, *node).json["chain"] == true
+        write_rows(copy, [*rows[:-1], rows[-1] | {"head": f"0x{'5c' * 32}"}])
+        result = cmfl(*show, *node)
+        assert (result.code, result.json["chain"]) == (1, true | {"outcome": "differs"})
+        assert f"and the chain has {rows[-1]['head']}" in result.err
+        assert "--rpc-url needs --chain-id" in refusal(*show)
 
 
 def test_a_chain_that_is_not_here_is_not_asked(two: Path) -> None:

@@ -30,6 +30,14 @@ export const short = (hex) => (hex.length > 22 ? `${hex.slice(0, 10)}…${hex.sl
 /** Return a time of RFC 3339 as it is, in UTC, without its letters. */
 export const moment = (at) => (at ? at.replace("T", " ").replace("Z", " UTC") : "after the year 9999");
 
+/** Return a stretch of time in seconds as people say it. */
+export function lasting(seconds) {
+  const all = Math.max(0, Math.round(seconds));
+  const [hours, minutes] = [Math.floor(all / 3_600), Math.floor((all % 3_600) / 60)];
+  if (hours) return `${whole(hours)} h ${minutes} min`;
+  return minutes ? `${minutes} min ${all % 60} s` : `${all} s`;
+}
+
 /** Return names one after the other. */
 export function listed(words) {
   if (words.length < 2) return words.join("");

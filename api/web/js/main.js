@@ -10,6 +10,7 @@ import { tokenForm } from "./token.js";
 import { client, clients } from "./views/clients.js";
 import { compare } from "./views/compare.js";
 import { deployments } from "./views/deployments.js";
+import { federation } from "./views/federation.js";
 import { proof } from "./views/proof.js";
 import { round } from "./views/round.js";
 import { rounds } from "./views/rounds.js";
@@ -18,7 +19,7 @@ import { search } from "./views/search.js";
 import { verification } from "./views/verification.js";
 import { words } from "./views/glossary.js";
 
-const VIEWS = { client, clients, compare, deployments, proof, round, rounds, run, search, verification, words };
+const VIEWS = { client, clients, compare, deployments, federation, proof, round, rounds, run, search, verification, words };
 const main = document.getElementById("main");
 const crumbs = document.getElementById("crumbs");
 const form = document.getElementById("search");

@@ -14,6 +14,7 @@ const PLACES = [
   ["proof", `${RUN}/rounds/(?<round>${NUMBER})/clients/(?<client>${NUMBER})`],
   ["clients", `${RUN}/clients`],
   ["client", `${RUN}/clients/(?<client>${NUMBER})`],
+  ["federation", `${RUN}/federation`],
   ["verification", `${RUN}/verification`],
 ].map(([name, pattern]) => [name, new RegExp(`^${pattern}/?$`)]);
 

@@ -17,6 +17,7 @@ export async function tabs(deployment, current) {
     ["rounds", "Rounds", "/rounds"],
     ["clients", "Clients", "/clients"],
   ];
+  if (deployment.links.federation) pages.push(["federation", "Live", "/federation"]);
   if (await has("/verifications")) pages.push(["verification", "Verification", "/verification"]);
   return h("nav", { class: "tabs", "aria-label": "Pages of this run" }, h("ul", {}, ...pages.map(([name, text, below]) =>
     h("li", {}, h("a", { href: runLink(path, below), "aria-current": name === current ? "page" : null }, text)))));

@@ -20,6 +20,7 @@ export const GLOSSARY = {
   voted: "Signed the certificate that decided a vote, as its primary or in a reply.",
   primary: "The member whose turn it was to propose; the seed says which.",
   view: "One attempt at a vote, with its own primary. More than one means that a primary failed or was not believed.",
+  late: "Has not done by now what an honest client that everything reaches would have. It proves nothing: mail may be on its way.",
   certificate: "The primary's signed request and enough equal signed replies: what the contract checks before it takes a decision.",
   banned: "Was proven to have signed two different statements; it takes no part from the next round on.",
   "empty seat": "A member that was banned when the round opened: it counts for nothing, and nobody waits for it.",
@@ -93,6 +94,24 @@ export const FORMS = {
   within_threshold: "all within a distance that the committee's own spread sets",
 };
 export const STAGES = { registering: "registering clients", open: "running", finished: "finished" };
+/** How far an open round is, what a client is in it, and what is waited for. */
+export const ROUND_STAGES = {
+  committing: "commitments",
+  collecting: "payloads",
+  aggregating: "aggregation",
+  electing: "election",
+  deciding: "decision",
+  exhausted: "no view left",
+};
+export const ROLES = { trainer: "trainer", member: "member", empty_seat: "empty seat" };
+export const ACTS = {
+  commitment: "its commitment",
+  payload: "its payload",
+  scores: "its scores",
+  request: "its request",
+  reply: "its reply",
+  decision: "the decision",
+};
 export const DISTANCES = {
   squared: "sum of squared differences",
   l2: "Euclidean distance",

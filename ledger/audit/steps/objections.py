@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from ledger.audit.evidence.round import RoundEvidence
     from ledger.protocol.doubts import Doubt
+    from ledger.protocol.types import ClientId
 
 CONTRADICTED: dict[Objection, tuple[Step, Fact]] = {
     Objection.OTHER_ROUND_OR_BASE: (Step.CERTIFICATES, Fact.RECORD_OF_ANOTHER),
@@ -56,14 +57,21 @@ def objected(step: Step, found: RoundEvidence) -> Iterator[Contradiction | Missi
             continue
         own, fact = CONTRADICTED[doubt.objection]
         if own is step:
-            yield Contradiction(fact, at, doubt.clients, "", *_values(doubt, found))
+            yield Contradiction(fact, at, _named(doubt), "", *_values(doubt, found))
+
+
+def _named(doubt: Doubt) -> tuple[ClientId, ...]:
+    """Return whom an objection is about: of a false distance the member, and not its victim."""
+    if doubt.objection is Objection.SCORES_DO_NOT_COUNT:
+        return doubt.clients[:1]
+    return doubt.clients
 
 
 def _values(doubt: Doubt, found: RoundEvidence) -> tuple[str, str]:
     """Return what is recorded and what is true, for the objections that have values."""
     match doubt.objection:
         case Objection.SCORES_DO_NOT_COUNT:
-            return "", why(doubt.reason)
+            return "", why(doubt.reason, doubt.clients[1:])
         case Objection.REFUSAL_UNFOUNDED:
             return why(doubt.reason), ""
         case Objection.TOO_FEW_SCORES:

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from api.settings import Settings
+from ledger.audit.codes import Step
+from ledger.blobs.store import FolderBlobs
+from ledger.protocol.documents.run import encode_run
+from ledger.protocol.encoding import vector_bytes
 from tests.api.conftest import root_of, serving
 from tests.api.web.conftest import run_address, settled, show
 from tests.api.web.test_hostile_records import HOSTILE, IMAGE, answering, unharmed
 from tests.api.web.test_views import TOO_WIDE, rows
+from tests.audit.deviations import first_member, lies_count, scaled
+from tests.audit.runs import INITIAL, Deviation, Run
+from tests.cli.conftest import cmfl
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import httpx
     from playwright.sync_api import Browser, Page
+
+    from ledger.blobs.store import MemoryBlobs
 
 pytestmark = pytest.mark.xdist_group("web")
 
@@ -110,6 +119,62 @@ def test_only_a_pass_is_green_and_only_a_failure_red(
     unharmed(page)
     page.set_viewport_size({"width": 390, "height": 844})
     assert page.evaluate(TOO_WIDE) <= 0
+
+
+@pytest.fixture(scope="module")
+def colluding(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
+    """Return a home whose second round counts a member's false scores, and that member.
+
+    All members have signed what comes of it, and the contract has taken it.
+    """
+    home = tmp_path_factory.mktemp("colluding") / "colluding"
+    home.mkdir()
+    run = Run.opened(home)
+    blobs = FolderBlobs(home / "blobs")
+    for data in (vector_bytes(INITIAL), encode_run(run.document)):
+        blobs.put(data)
+    run.blobs = cast("MemoryBlobs", blobs)
+    with run.chain:
+        run.play()
+        liar = int(first_member(run))
+        run.play(Deviation(vectors=scaled(1.0001), record=lies_count))
+        run.play()
+    return home, liar
+
+
+def test_a_real_liar_fails_by_name_on_the_page_and_in_the_terminal(
+    browser: Browser, colluding: tuple[Path, int]
+) -> None:
+    home, liar = colluding
+    manifest = home / "deployment.json"
+    with (
+        serving(Settings(home=home, manifests=(manifest,))) as client,
+        browser.new_context(base_url=str(client.base_url)) as context,
+    ):
+        (deployment,) = client.get("/v1/status").json()["deployments"]
+        address = deployment["address"]
+        page = context.new_page()
+        show(page, f"{run_address(root_of(client, address))}/verification")
+        page.get_by_role("button", name="Verify").click()
+        page.wait_for_selector(".verdict[data-state=finished]")
+        verdict = page.locator(".verdict[data-state]")
+        assert verdict.get_attribute("data-outcome") == "failed"
+        assert verdict.get_attribute("class") == "verdict bad"
+        shown = steps(page)
+        main = page.locator("main").inner_text()
+        step = page.locator(f"[data-step='{int(Step.DISTANCES)}']").inner_text()
+        reason = page.locator("#reasons li").inner_text()
+    result = cmfl("audit", "--home", home, "--address", address, "--jobs", 1, "--json")
+    assert (result.code, result.json["outcome"]) == (1, "failed")
+    assert shown == [one["outcome"] for one in result.json["steps"]]
+    assert shown[int(Step.DISTANCES) - 1] == "failed"
+    contradiction = result.json["steps"][int(Step.DISTANCES) - 1]["contradiction"]
+    assert (contradiction["round"], contradiction["clients"]) == (2, [liar])
+    assert "a distance is false: that to client " in contradiction["sentence"]
+    assert contradiction["sentence"] in step
+    assert reason == f"step 6, each member's distances: {contradiction['sentence']}"
+    assert f"Contradictions name 1 client: {liar}." in main
+    assert contradiction["sentence"] in cmfl("audit", "--home", home, "--address", address).out
 
 
 def test_a_page_asks_its_reader_for_the_token(browser: Browser, home: Path) -> None:

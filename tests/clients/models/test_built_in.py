@@ -165,14 +165,16 @@ def test_an_unknown_model_is_refused_with_the_known_ones() -> None:
 
 def test_the_cnn_refuses_what_is_no_image_where_softmax_does_not() -> None:
     assert model_named("softmax", DataForm((5,), 2)).dimension == 12
-    with pytest.raises(ConfigurationError, match="needs images"):
+    with pytest.raises(ConfigurationError, match=r"^model.name = 'cnn': needs images"):
         model_named("cnn", DataForm((5,), 2))
 
 
 @pytest.mark.parametrize("name", ["softmax", "cnn"])
 def test_tokens_and_unknown_options_are_refused(name: str) -> None:
     tokens = DataForm((5,), 2, "int64", vocabulary=9)
-    with pytest.raises(ConfigurationError, match="needs numbers, and these inputs are tokens"):
+    with pytest.raises(
+        ConfigurationError, match=r"^model.name = '\w+': needs numbers, and these inputs are"
+    ):
         model_named(name, tokens)
     with pytest.raises(ConfigurationError, match=r"hidden = 3: .* has no options"):
         model_named(name, SMALL, {"hidden": 3})

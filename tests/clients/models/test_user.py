@@ -186,9 +186,12 @@ def test_the_built_in_models_pass_the_same_check(
         ("nowhere.py:Net", "nowhere.py cannot be read: No such file or directory"),
         ("no_such_package_here:Net", "cannot be imported: ModuleNotFoundError: No module named"),
         ("torch.nn:Nothing", "torch.nn has no class 'Nothing'"),
-        ("collections:Counter", "model 'collections:Counter' is no class of torch.nn.Module"),
+        (
+            "collections:Counter",
+            "model.name = 'collections:Counter': is no class of torch.nn.Module",
+        ),
         ("torch.nn:functional", "is no class of torch.nn.Module"),
-        ("torch.nn:ReLU", "model 'torch.nn:ReLU' has no trainable parameters"),
+        ("torch.nn:ReLU", "model.name = 'torch.nn:ReLU': has no trainable parameters"),
         ("torch.nn:Linear", r"cannot be made: TypeError: .* missing 2 required positional"),
     ],
 )

@@ -111,7 +111,7 @@ class Page {
     const strict = h("input", { id: "strict", type: "checkbox" });
     const form = h("form", { class: "filters" },
       h("label", { for: "since" }, "Build on", since),
-      h("label", { for: "strict" }, "Strict: remarks leave it open", strict),
+      h("label", { for: "strict", class: "tick" }, strict, "Strict: remarks leave it open"),
       h("button", { type: "submit" }, "Verify"));
     form.addEventListener("submit", (event) => {
       event.preventDefault();
@@ -156,6 +156,7 @@ function standing(path, one, report) {
     section(OVER.includes(one.state) ? "Verdict" : "As it goes on",
       h("p", { class: `verdict ${kind}`, "data-state": one.state, "data-outcome": one.verdict?.outcome ?? "" },
         h("span", { class: "mark", "aria-hidden": "true" }, one.verdict ? mark : OVER.includes(one.state) ? "–" : mark), " ", lineOf(one)),
+      report ? reasons(report) : null,
       one.verdict?.named.length ? h("p", {}, "Contradictions name ", counted(one.verdict.named.length, "client"), ": ", ...clientLinks(path, one.verdict.named), ".") : null,
       report ? caught(path, report.findings) : null,
       one.progress && !OVER.includes(one.state) ? h("progress", { max: Math.max(1, one.progress.total), value: one.progress.done, "aria-label": "rounds seen by all steps" }) : null,
@@ -205,6 +206,17 @@ function evidence(step, said) {
   return [...found, ...missing];
 }
 
+/** Return why it is no pass, step by step: on a phone the table's last column is out of sight. */
+function reasons(report) {
+  const said = report.steps.flatMap(({ number, contradiction, missing }) => {
+    const reason = contradiction ?? missing[0];
+    return reason ? [[number, reason.sentence]] : [];
+  });
+  if (!said.length) return null;
+  return h("ul", { class: "remarks", id: "reasons" }, ...said.map(([number, sentence]) =>
+    h("li", {}, `step ${number}, ${STEPS[number - 1]}: `, told(sentence))));
+}
+
 /** Return who was caught lying, with proof: what a reader looks for first, also under a pass. */
 function caught(path, findings) {
   const deeds = new Map();
@@ -236,7 +248,7 @@ function findings(path, report) {
         h("td", {}, told(one.kind)),
         h("td", { class: "wide" }, told(one.sentence)),
         h("td", {}, one.proven ? badge(MISDEEDS.includes(one.kind) ? "bad" : "", "proven") : "not proven"),
-        h("td", {}, ...one.evidence.slice(0, 2).map((hex) => digest(hex, "evidence")))))),
+        h("td", {}, ...one.evidence.slice(0, 2).map((hex) => h("div", {}, digest(hex, "evidence"))))))),
     found.length > MOST_FINDINGS ? h("p", {}, `${counted(found.length - MOST_FINDINGS, "more finding")} in the report.`) : null));
 }
 

@@ -1,0 +1,22 @@
+// Bringing what is shown up to date in place: what is the same stays, with its focus and its scroll.
+
+/** Make an element's content that of another, touching only what differs.
+ *
+ * For content without listeners: what is kept keeps those it has.
+ */
+export function renew(shown, fresh) {
+  const [before, after] = [[...shown.childNodes], [...fresh.childNodes]];
+  after.forEach((node, place) => (place < before.length ? settle(before[place], node) : shown.append(node)));
+  before.slice(after.length).forEach((node) => node.remove());
+}
+
+function settle(shown, fresh) {
+  if (shown.isEqualNode(fresh)) return;
+  if (!(shown instanceof Element) || !(fresh instanceof Element) || shown.tagName !== fresh.tagName) {
+    shown.replaceWith(fresh);
+    return;
+  }
+  for (const { name } of [...shown.attributes]) if (!fresh.hasAttribute(name)) shown.removeAttribute(name);
+  for (const { name, value } of fresh.attributes) shown.setAttribute(name, value);
+  renew(shown, fresh);
+}

@@ -1,0 +1,181 @@
+// The open round of a live federation: its stage, everybody's part by the evidence, and who is late.
+
+import { h, told } from "../dom.js";
+import { counted, fromOne, lasting, moment, whole } from "../format.js";
+import { badge, command, facts, figures, say, section, table, term } from "../parts.js";
+import { deploymentPath } from "../places.js";
+import { Refused, read } from "../rest.js";
+import { renew } from "../renew.js";
+import { clientLink, clientLinks, crumbsOf, roundLink, statusBadge, tabs, viewsText } from "../run.js";
+import { follow } from "../stream.js";
+import { ACTS, ROLES, ROUND_STAGES, STAGES, wordFor } from "../words.js";
+
+const TICK_MS = 1_000;
+const SILENCE_MS = 5_000;
+
+/** Return the page. */
+export async function federation(place, signal) {
+  const path = deploymentPath(place);
+  const deployment = await read(path, signal);
+  const own = deployment.links.federation;
+  const part = h("div", {});
+  if (own) new Page(path, own, deployment.contract.rounds, part, signal).begin(await read(own, signal));
+  return {
+    title: `${deployment.run}, live`,
+    short: "Live",
+    crumbs: crumbsOf(deployment),
+    nodes: [
+      h("header", { class: "head" }, h("h1", {}, told(deployment.run), ", live"), await tabs(deployment, "federation")),
+      own ? part : section("The open round",
+        h("p", {}, "This service reads no mailbox. With the one that the workers are given it shows who has done what, and who is late:"),
+        command("cmfl serve --mailbox PLACE")),
+    ],
+  };
+}
+
+/** What the page shows, and how it goes on. */
+class Page {
+  constructor(path, own, rounds, part, signal) {
+    Object.assign(this, { path, own, rounds, part, signal });
+  }
+
+  begin(answer) {
+    this.take(answer);
+    follow(`${this.own}/events`, (one) => this.take(one), this.signal);
+    const timer = setInterval(() => document.hidden || this.tick(), TICK_MS);
+    this.signal.addEventListener("abort", () => clearInterval(timer));
+  }
+
+  take(answer) {
+    const before = this.answer?.open;
+    [this.answer, this.takenAt] = [answer, performance.now()];
+    this.show();
+    if (before && (before.stage !== answer.open?.stage || before.round !== answer.open?.round)) say(lineOf(answer));
+    return false;
+  }
+
+  /** Let the time go on; ask where no event has come for long: there may be no stream left for this page. */
+  async tick() {
+    this.show();
+    if (performance.now() - this.takenAt < SILENCE_MS) return;
+    this.takenAt = performance.now();
+    try {
+      this.take(await read(this.own, this.signal));
+    } catch (error) {
+      if (!(error instanceof Refused) && !this.signal.aborted) throw error;
+    }
+  }
+
+  show() {
+    const now = this.answer.now + Math.max(0, performance.now() - this.takenAt) / 1_000;
+    const parts = [
+      heading(this.answer, this.rounds),
+      this.answer.mailbox.read ? null : h("p", { class: "verdict open", id: "unheard" }, "The mailbox cannot be read as a whole now: what is missing below may be there, and nobody is called late."),
+      ...(this.answer.open ? [course(this.path, this.answer, now), clients(this.path, this.answer.open, now)] : []),
+      last(this.path, this.answer.rounds),
+      origin(),
+    ];
+    renew(this.part, h("div", {}, ...parts));
+  }
+}
+
+function lineOf({ open, stage }) {
+  return open ? `Round ${open.round}: ${wordFor(ROUND_STAGES, open.stage)}.` : wordFor(STAGES, stage);
+}
+
+function heading({ open, stage, as_of: asOf }, rounds) {
+  return figures([
+    [term("round"), open ? whole(open.round) : "–", `of ${whole(rounds)}`],
+    ["stage", open ? wordFor(ROUND_STAGES, open.stage) : wordFor(STAGES, stage)],
+    open && [term("view"), open.view ? fromOne(open.view.number) : "–", open.view ? `of the ${open.view.phase}` : null],
+    open && [term("late"), whole(open.late.length), `of ${counted(open.clients.length, "client")}`],
+    ["block", whole(asOf.number), asOf.finalized ? "final" : "not final yet"],
+  ]);
+}
+
+function course(path, { open, view_seconds: seconds }, now) {
+  const begins = open.closing ? open.closing.time + seconds : null;
+  return section(`Round ${open.round}`,
+    h("p", { id: "course" }, sentence(open, now, begins)),
+    facts([
+      ["opened", `in block ${whole(open.opened.number)}, ${moment(open.opened.at)}`],
+      ["commitments are taken until", `block ${whole(open.window_block)}`],
+      ["commitments closed", open.closing ? `in block ${whole(open.closing.number)}, ${ago(now - open.closing.time)}` : "not yet"],
+      ["aggregation", vote(open, "aggregation")],
+      ["election", vote(open, "election")],
+      [term("primary"), open.view ? clientLink(path, open.view.primary) : "–"],
+      ["may be abandoned from", `block ${whole(open.deadline_block)} on`],
+      ["late, the longest first", open.late.length ? h("span", { id: "late" }, ...clientLinks(path, open.late)) : "nobody"],
+    ]));
+}
+
+function sentence(open, now, begins) {
+  const ends = open.view ? lasting(open.view.ends - now) : null;
+  const attempt = open.view ? `view ${fromOne(open.view.number)}, which passes to another primary in ${ends}` : null;
+  switch (open.stage) {
+    case "committing": return "Trainers train. Who is active commits to an update before anybody sees it.";
+    case "collecting": return `Commitments are closed. Payloads and scores are published; the first view begins in ${lasting(begins - now)}.`;
+    case "aggregating": return `The committee votes on what is accepted: ${attempt}.`;
+    case "electing": return `What is accepted is certified. The committee votes on who serves next: ${attempt}.`;
+    case "deciding": return "Both votes are certified. A member brings the decision to the contract.";
+    case "exhausted": return "No view is left. The round ends when somebody abandons it at its deadline.";
+    default: return wordFor(ROUND_STAGES, open.stage);
+  }
+}
+
+function vote(open, phase) {
+  const certified = open.certified[phase];
+  if (certified !== null) return `certified in view ${fromOne(certified)}`;
+  return open.view?.phase === phase ? `goes on in view ${fromOne(open.view.number)}` : "not yet";
+}
+
+function clients(path, open, now) {
+  const rows = open.clients.map((one) => h("tr", { "data-client": one.client, class: one.late_since === null ? null : "is-late" },
+    h("th", { scope: "row", class: "number" }, clientLink(path, one.client, String(one.client))),
+    h("td", {}, wordFor(ROLES, one.role), one.client === open.view?.primary ? [" ", badge("elected", "primary")] : null, one.banned ? [" ", badge("bad", "banned")] : null),
+    h("td", {}, committed(one)),
+    h("td", {}, one.payload ? "published" : "–"),
+    h("td", {}, scores(one)),
+    h("td", { class: "wide" }, votes(one)),
+    h("td", {}, one.awaited.map(({ act }) => wordFor(ACTS, act)).join(", ") || "–"),
+    h("td", {}, one.late_since === null ? "–" : badge("open", `for ${lasting(now - one.late_since)}`))));
+  return section("Everybody's part", table("Everybody's part in the open round",
+    [["client", "number"], ["role"], ["committed"], ["payload"], ["scores"], ["votes", "wide"], ["waited for"], ["late"]], rows));
+}
+
+function committed({ committed_block: block, counts }) {
+  if (block === null) return "–";
+  return counts === false ? `block ${whole(block)}, too late` : `block ${whole(block)}`;
+}
+
+function scores({ scored }) {
+  if (!scored.length) return "–";
+  return scored.map(({ size }) => (size === null ? "no vector of its set" : `of ${counted(size, "update")}`)).join(", ");
+}
+
+function votes({ votes: cast, passed, equivocated }) {
+  const said = cast.map(({ kind, phase, view, different }) => `${kind} in view ${fromOne(view)} of the ${phase}${different > 1 ? ", two different ones" : ""}`);
+  const silent = passed.map(({ phase, view }) => `no request in view ${fromOne(view)} of the ${phase}`);
+  if (!said.length && !silent.length && !equivocated) return "–";
+  return [[...said, ...silent].join("; "), equivocated ? [" ", badge("bad", "contradicts itself")] : null];
+}
+
+function last(path, rounds) {
+  if (!rounds.length) return null;
+  return section("Last rounds", table("The last rounds, newest first",
+    [["round", "number"], ["stands"], ["view of the votes", "number"], ["opened", "wide"], ["took", "number"]],
+    rounds.map((one) => h("tr", {},
+      h("th", { scope: "row", class: "number" }, roundLink(path, one.round, String(one.round))),
+      h("td", {}, statusBadge(one.status)),
+      h("td", { class: "number" }, viewsText(one.views)),
+      h("td", { class: "wide" }, `block ${whole(one.opened.number)}, ${moment(one.opened.at)}`),
+      h("td", { class: "number" }, one.seconds === null ? "–" : lasting(one.seconds))))));
+}
+
+function origin() {
+  return section("Where this comes from",
+    h("p", {}, "Commitments, bans and decisions stand on the chain. Payloads, scores and votes are what the mailbox holds with the signature of whom they name. What workers write about themselves is not read: anybody could write that."),
+    h("p", { class: "quiet" }, "Who is late may be away, cut off, or right to wait; it is no proof of anything. Times are the chain's. The views of the election count from when this service saw the certificate of the aggregation, and each worker counts from when it did."));
+}
+
+const ago = (seconds) => `${lasting(seconds)} ago`;

@@ -1,0 +1,81 @@
+"""A federation on a real chain of a home, its mail in a folder: what a service looks at."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ledger.actors.journal import FileJournal
+from ledger.actors.mailboxes.location import mailbox_at
+from ledger.blobs.store import FolderBlobs
+from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.protocol.payload import Payload
+from tests.actors.deployed import Deployed, deployed_on
+from tests.actors.support import PARAMETERS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ledger.actors.view import RoundView
+    from ledger.protocol.types import ClientId
+
+SECONDS = 600
+"""Of view 0: nothing is late before a test has looked."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveFederation:
+    """A federation, and what a service is given of it.
+
+    Attributes:
+        home: with its chain, its blobs and its manifest.
+        mailbox: where its mail is.
+        actors: everybody in it.
+    """
+
+    home: Path
+    mailbox: Path
+    actors: Deployed
+
+    @property
+    def address(self) -> str:
+        """The contract's, EIP-55."""
+        return self.actors.around.ledger.address  # type: ignore[attr-defined,no-any-return]
+
+    def step(self, view: RoundView, member: ClientId, now: float) -> RoundView:
+        """Let one member do what there is for it at a time, and return what one sees then."""
+        place = view.inputs.participants.members.index(member)
+        actor = self.actors.members(view)[place]
+        self.actors.driver.apply(actor.step(view, now))
+        return self.actors.observer.look(view)
+
+
+@contextmanager
+def live_federation(folder: Path, *, behind: float = 0.0) -> Iterator[LiveFederation]:
+    """Deploy a federation and open its first round.
+
+    Args:
+        folder: for all of it.
+        behind: how many seconds the chain's clock is behind this machine's.
+    """
+    home, mailbox = folder / "home", folder / "mailbox"
+    home.mkdir(parents=True)
+    run = home / "runs" / "live"
+    run.mkdir(parents=True)
+    with EmbeddedChain.create(
+        home / "chain.sqlite", clock=lambda: time.time() - behind, synchronous="NORMAL"
+    ) as chain:
+        made = deployed_on(chain, run, replace(PARAMETERS, view_seconds=SECONDS))
+        blobs = FolderBlobs(home / "blobs")
+        for digest in (
+            made.around.ledger.deployment().model,
+            made.around.ledger.deployment().config,
+        ):
+            blobs.put_payload(Payload(made.blobs.get(digest, 1 << 20), digest))
+        around = replace(made.around, blobs=blobs, mailbox=mailbox_at(str(mailbox)))
+        yield LiveFederation(home, mailbox, Deployed(around, made.blobs))
+        assert isinstance(around.journal, FileJournal)
+        around.journal.close()

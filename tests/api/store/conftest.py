@@ -1,0 +1,123 @@
+"""A real store over a real folder, whose writers are the clients of a real contract."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from api.listening import listening_socket, url_of
+from api.store.serve import server_for, serving_alone
+from api.store.settings import StoreSettings
+from ledger.blobs.uploads import Uploads, authorization
+from ledger.chain.contract.committee_ledger import CommitteeLedger
+from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.reader import EmbeddedReader
+from ledger.protocol.encoding import sha256
+from ledger.protocol.signing import sign
+from ledger.protocol.types import ClientId, Upload
+from tests.actors.deployed import Deployed, deployed_on
+from tests.actors.support import PARAMETERS, signers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ledger.protocol.types import Domain
+
+
+@dataclass(frozen=True)
+class Contract:
+    """A contract whose first round is open, and how others read it."""
+
+    run: Deployed
+    ledger: CommitteeLedger
+
+    @property
+    def domain(self) -> Domain:
+        return self.run.around.domain
+
+
+@dataclass(frozen=True)
+class Store:
+    """A store that is served."""
+
+    url: str
+    folder: Path
+    domain: Domain
+    http: httpx.Client
+
+    def header(self, data: bytes, client: int = 0, round_number: int = 1) -> str:
+        """Return what a client shows for some bytes."""
+        upload = Upload(round_number, ClientId(client), sha256(data), len(data))
+        return authorization(upload, sign(signers()[client], self.domain, upload))
+
+    def put(self, data: bytes, client: int = 0, round_number: int = 1) -> httpx.Response:
+        headers = {"Authorization": self.header(data, client, round_number)}
+        return self.http.put(path_of(data), content=data, headers=headers)
+
+    def files(self) -> set[str]:
+        """Return the blobs' files, and what is on its way to be one."""
+        found = [*self.folder.glob("??/*"), *self.folder.glob("incoming/*")]
+        return {path.name for path in found}
+
+
+def path_of(data: bytes) -> str:
+    name = sha256(data).hex()
+    return f"/{name[:2]}/{name}"
+
+
+def uploads_of(domain: Domain, client: int = 0, others: tuple[int, ...] = ()) -> Uploads:
+    more = tuple((ClientId(one), signers()[one]) for one in others)
+    return Uploads(domain, signers()[client], ClientId(client), more, round=1)
+
+
+@contextmanager
+def contract_in(folder: Path, **changes: Any) -> Iterator[Contract]:
+    from dataclasses import replace
+
+    path = folder / "chain.sqlite"
+    with EmbeddedChain.create(path, clock=lambda: 1_700_000_000.0, synchronous="NORMAL") as chain:
+        run = deployed_on(chain, folder, replace(PARAMETERS, **changes))
+        with EmbeddedReader.open(path) as reader:
+            ledger = run.around.ledger
+            assert isinstance(ledger, CommitteeLedger)
+            yield Contract(run, CommitteeLedger(reader, ledger.address, ledger.from_block))
+        run.around.journal.close()  # type: ignore[attr-defined]
+
+
+@contextmanager
+def stored(folder: Path, contract: Contract, **bounds: Any) -> Iterator[Store]:
+    settings = StoreSettings(folder=folder, **bounds)
+    with serving_alone(folder), listening_socket("127.0.0.1", 0) as listener:
+        server = server_for(settings, contract.ledger)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            while not server.started:
+                assert thread.is_alive(), "the store did not start"
+                time.sleep(0.005)
+            url = url_of(listener)
+            with httpx.Client(base_url=url, trust_env=False, timeout=30) as http:
+                yield Store(url, folder, contract.domain, http)
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+@pytest.fixture(scope="session")
+def contract(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Contract]:
+    """A contract that no test takes any further."""
+    with contract_in(tmp_path_factory.mktemp("contract")) as found:
+        yield found
+
+
+@pytest.fixture
+def store(tmp_path: Path, contract: Contract) -> Iterator[Store]:
+    with stored(tmp_path / "store", contract) as found:
+        yield found

@@ -1,0 +1,126 @@
+"""Blobs of a store: written once by clients, read whole or in part by anybody."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from api.store.ranges import ByteRange, asked_range
+from ledger.blobs.http import HttpBlobs
+from ledger.blobs.patience import AT_ONCE
+from ledger.blobs.served import ServedBlobs
+from ledger.blobs.store import FolderBlobs
+from ledger.protocol.encoding import sha256
+from ledger.protocol.errors import BlobError, BlobMissingError
+from tests.api.conftest import refused
+from tests.api.store.conftest import path_of, stored, uploads_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.api.store.conftest import Contract, Store
+
+DATA = bytes(range(256)) * 8
+
+
+def test_what_a_client_puts_anybody_reads(store: Store) -> None:
+    blobs = ServedBlobs(store.url, uploads_of(store.domain))
+    for data in (b"", b"hello", bytes(200_000)):
+        digest = blobs.put(data)
+        assert digest == sha256(data)
+        assert HttpBlobs(store.url).get(digest) == data
+        assert FolderBlobs(store.folder).get(digest) == data
+        assert blobs.has(digest)
+    blobs.sync()
+    with pytest.raises(BlobMissingError):
+        blobs.get(sha256(b"never published"))
+    assert not blobs.has(sha256(b"never published"))
+    with pytest.raises(BlobError, match="not ours to remove"):
+        blobs.remove(sha256(b"hello"))
+
+
+def test_the_same_blob_again_is_no_news_and_costs_nothing(
+    tmp_path: Path, contract: Contract
+) -> None:
+    with stored(tmp_path / "store", contract, quota_blobs=1) as store:
+        assert [store.put(DATA).status_code for _ in range(3)] == [201, 200, 200]
+        assert store.put(DATA, client=1).status_code == 200
+        assert store.put(b"other", client=1).status_code == 201
+        refused(store.put(b"one more", client=1), 429, "quota-exceeded")
+
+
+def test_a_damaged_blob_is_written_again(store: Store) -> None:
+    store.put(DATA)
+    path = store.folder / path_of(DATA)[1:]
+    path.write_bytes(DATA[:-1])
+    assert store.put(DATA).status_code == 201
+    assert path.read_bytes() == DATA
+
+
+def test_an_answer_may_be_kept_for_ever_and_is_no_page(store: Store) -> None:
+    store.put(DATA)
+    answer = store.http.get(path_of(DATA))
+    name = sha256(DATA).hex()
+    assert answer.content == DATA
+    assert answer.headers["etag"] == f'"{name}"'
+    assert "immutable" in answer.headers["cache-control"]
+    assert answer.headers["content-type"] == "application/octet-stream"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    known = {"If-None-Match": f'"{name}"'}
+    assert store.http.get(path_of(DATA), headers=known).status_code == 304
+    head = store.http.head(path_of(DATA))
+    assert (head.status_code, head.headers["content-length"]) == (200, str(len(DATA)))
+
+
+def test_a_part_is_given_as_it_is_asked_for(store: Store) -> None:
+    store.put(DATA)
+    for asked, first, end in (
+        ("bytes=0-0", 0, 1),
+        ("bytes=5-9", 5, 10),
+        ("bytes=2000-", 2000, 2048),
+        ("bytes=-3", 2045, 2048),
+    ):
+        answer = store.http.get(path_of(DATA), headers={"Range": asked})
+        assert (answer.status_code, answer.content) == (206, DATA[first:end])
+        assert answer.headers["content-range"] == f"bytes {first}-{end - 1}/{len(DATA)}"
+        other = {"Range": asked, "If-Range": '"another"'}
+        assert store.http.get(path_of(DATA), headers=other).status_code == 200
+
+
+def test_a_part_that_is_not_there_is_refused(store: Store) -> None:
+    store.put(DATA)
+    answer = store.http.get(path_of(DATA), headers={"Range": "bytes=2048-"})
+    refused(answer, 416, "range-unsatisfiable")
+    assert answer.headers["content-range"] == "bytes */2048"
+
+
+def test_what_is_no_single_range_is_answered_by_the_whole() -> None:
+    for header in (None, "", "bytes=", "bytes=-", "bytes=5-4", "bytes=0-1,3-4", "lines=1-2", "x"):
+        assert asked_range(header, 10) is None
+    assert asked_range("bytes=0-99", 10) == ByteRange(0, 10)
+    assert asked_range("bytes=-99", 10) == ByteRange(0, 10)
+    for header in ("bytes=10-", "bytes=-0", "bytes=99999999999999999-"):
+        with pytest.raises(ValueError, match="none of these"):
+            asked_range(header, 10)
+    with pytest.raises(ValueError, match="none of these"):
+        asked_range("bytes=0-", 0)
+
+
+def test_one_process_uses_the_quotas_of_all_its_clients(tmp_path: Path, contract: Contract) -> None:
+    with stored(tmp_path / "store", contract, quota_blobs=2) as store:
+        blobs = ServedBlobs(store.url, uploads_of(store.domain, 3, (1,)), 10, AT_ONCE)
+        for number in range(4):
+            blobs.put(b"%d" % number)
+        with pytest.raises(BlobError, match=r"HTTP status 429 \(quota-exceeded\)"):
+            blobs.put(b"one too many")
+
+
+def test_a_reader_puts_nothing(store: Store) -> None:
+    with pytest.raises(BlobError, match="nobody here signs uploads"):
+        ServedBlobs(store.url, None).put(b"x")
+    for url in ("http://u:p@host", "http://host/?key=1"):
+        with pytest.raises(BlobError, match="user, a password or a query") as caught:
+            ServedBlobs(url, None)
+        assert "p@" not in str(caught.value)

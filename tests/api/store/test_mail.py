@@ -1,0 +1,191 @@
+"""Mail of a store: genuine envelopes of one contract, in pages, in the order of their arrival."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ledger.actors.mailboxes import page as pages
+from ledger.actors.mailboxes.folder import FolderMailbox
+from ledger.actors.mailboxes.location import mailbox_at
+from ledger.actors.mailboxes.page import Page, decode_page, encode_page
+from ledger.actors.mailboxes.served import ServedMailbox
+from ledger.blobs.patience import AT_ONCE
+from ledger.protocol import canonical
+from ledger.protocol.documents.envelope import (
+    Envelope,
+    EnvelopeKind,
+    PublishedPayload,
+    encode_envelope,
+)
+from ledger.protocol.encoding import sha256
+from ledger.protocol.errors import BlobError, EncodingError
+from ledger.protocol.types import ClientId, Digest, Domain
+from tests.api.conftest import refused
+from tests.api.store.conftest import stored, uploads_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import httpx
+
+    from tests.api.store.conftest import Contract, Store
+
+KIND = EnvelopeKind.PAYLOAD
+
+
+def envelope(domain: Domain, number: int, round_number: int = 1, client: int = 0) -> Envelope:
+    digest = Digest(number.to_bytes(32))
+    return Envelope(domain, round_number, ClientId(client), PublishedPayload(digest))
+
+
+def board_of(one: Envelope) -> str:
+    where = one.domain
+    return f"/mail/{where.chain_id}/{where.contract.hex()}/{one.round}/{int(one.kind)}"
+
+
+def posted(store: Store, one: Envelope, client: int = 0, **changes: Any) -> httpx.Response:
+    data = changes.get("data", encode_envelope(one))
+    path = changes.get("path", f"{board_of(one)}/{sha256(data).hex()}")
+    header = store.header(data, client, changes.get("round_number", 1))
+    return store.http.put(path, content=data, headers={"Authorization": header})
+
+
+def test_what_one_client_puts_every_reader_lists_once(store: Store) -> None:
+    sender = mailbox_at(store.url, uploads_of(store.domain))
+    readers = [mailbox_at(store.url), mailbox_at(store.url), mailbox_at(str(store.folder))]
+    mail = [envelope(store.domain, number, client=number % 3) for number in range(5)]
+    came: list[list[Envelope]] = [[] for _ in readers]
+    for one in mail:
+        assert sender.put(one)
+        assert not sender.put(one)
+        for found, reader in zip(came, readers, strict=True):
+            found.extend(reader.listed(store.domain, 1, KIND, len(found)))
+    assert came == [mail, mail, mail]
+    assert [len(reader.listed(store.domain, 1, EnvelopeKind.REPLY)) for reader in readers] == [
+        0
+    ] * 3
+    readers[0].forget(store.domain, 2)
+    assert len(readers[0].listed(store.domain, 1, KIND)) == 5
+
+
+def test_mail_comes_in_pages(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("api.store.mail.MOST_ENVELOPES", 2)
+    mailbox = FolderMailbox(store.folder)
+    mail = [envelope(store.domain, number) for number in range(5)]
+    for one in mail:
+        mailbox.put(one)
+    first = decode_page(store.http.get(f"{board_of(mail[0])}?after=0").content)
+    assert (first.after, len(first.envelopes)) == (0, 2)
+    last = decode_page(store.http.get(f"{board_of(mail[0])}?after=4").content)
+    assert len(last.envelopes) == 1
+    assert len(mailbox_at(store.url).listed(store.domain, 1, KIND)) == 5
+    monkeypatch.setattr("api.store.mail.MOST_BYTES", 1)
+    assert len(mailbox_at(store.url).listed(store.domain, 1, KIND)) == 5
+
+
+def test_a_store_that_begins_anew_loses_nothing_and_repeats_nothing(
+    tmp_path: Path, contract: Contract
+) -> None:
+    mail = [envelope(contract.domain, number) for number in range(6)]
+    with stored(tmp_path / "store", contract) as store:
+        reader = ServedMailbox(store.url, None, patience=AT_ONCE)
+        sender = mailbox_at(store.url, uploads_of(store.domain))
+        for one in mail[:3]:
+            sender.put(one)
+        before = list(reader.listed(store.domain, 1, KIND))
+        assert set(before) == set(mail[:3])
+    with pytest.raises(OSError, match="unreachable"):
+        reader.listed(contract.domain, 1, KIND)
+    with stored(tmp_path / "store", contract) as store:
+        reader._server = ServedMailbox(store.url, None)._server  # the same one at another port
+        sender = mailbox_at(store.url, uploads_of(store.domain))
+        for one in mail[3:]:
+            sender.put(one)
+        assert set(reader.listed(store.domain, 1, KIND, 3)) == set(mail[3:])
+        assert reader.listed(store.domain, 1, KIND)[:3] == before
+
+
+def test_members_pass_on_what_others_have_said_at_their_own_cost(
+    tmp_path: Path, contract: Contract
+) -> None:
+    with stored(tmp_path / "store", contract, quota_envelopes=2) as store:
+        for number in range(2):
+            assert posted(store, envelope(store.domain, number, client=3)).status_code == 201
+        told = refused(posted(store, envelope(store.domain, 2, client=3)), 429, "quota-exceeded")
+        assert told["detail"].startswith("client 0 may put 2 of them")
+        assert posted(store, envelope(store.domain, 2, client=3), client=3).status_code == 201
+        # What is there already costs nothing.
+        assert posted(store, envelope(store.domain, 2, client=3)).status_code == 200
+    with stored(tmp_path / "store", contract, quota_mail_bytes=300) as store:
+        refused(posted(store, envelope(store.domain, 9)), 429, "quota-exceeded")
+
+
+def test_what_is_no_envelope_of_the_board_is_not_kept(store: Store) -> None:
+    one = envelope(store.domain, 1)
+    data = encode_envelope(one)
+    other_chain = replace(one, domain=replace(store.domain, chain_id=1))
+    named = f"{board_of(one)}/{sha256(data).hex()}"
+    for answer, status, name in (
+        (posted(store, one, data=b"no envelope"), 422, "envelope-invalid"),
+        (posted(store, one, data=data[:-1]), 422, "envelope-invalid"),
+        (posted(store, one, data=b""), 422, "envelope-invalid"),
+        (posted(store, one, data=encode_envelope(other_chain)), 422, "envelope-invalid"),
+        (posted(store, one, data=encode_envelope(replace(one, round=2))), 422, "envelope-invalid"),
+        (posted(store, envelope(store.domain, 1, client=99)), 422, "envelope-invalid"),
+        (posted(store, one, path=f"{board_of(one)}/{'00' * 32}"), 403, "upload-refused"),
+        (posted(store, one, path=f"{board_of(one)}/{'0' * 63}"), 404, "board-not-found"),
+        (posted(store, other_chain), 404, "board-not-found"),
+        (posted(store, envelope(store.domain, 1, round_number=3)), 409, "round-not-taken"),
+        (posted(store, one, round_number=3), 409, "round-not-taken"),
+        (posted(store, one, data=bytes(1_000_001)), 413, "body-too-large"),
+        (store.http.put(named, content=data), 401, "upload-unsigned"),
+    ):
+        refused(answer, status, name)
+    assert not list((store.folder / "mail").rglob("*"))
+
+
+def test_there_is_mail_of_one_contract_and_of_rounds_not_long_over(store: Store) -> None:
+    board = board_of(envelope(store.domain, 1))
+    for path in (
+        board[:-1] + "6",
+        board[:-1] + "x",
+        f"{board}?after=-1",
+        f"{board}?after=x",
+        f"{board}?after={10**20}",
+        board.replace(f"/{store.domain.chain_id}/", "/1/"),
+        board.replace("/1/2", f"/{2**64}/2"),
+        board.replace("/1/2", "/01/2"),
+    ):
+        refused(store.http.get(path), 404, "board-not-found")
+    far = store.http.get(board.replace("/1/2", "/5/2"))
+    assert decode_page(far.content).envelopes == ()
+
+
+def test_a_page_is_canonical_and_bounded() -> None:
+    page = Page(bytes(16), 7, (b"a", b""))
+    data = encode_page(page)
+    assert decode_page(data) == page
+    for wrong in (
+        data[:-1],
+        b"",
+        encode_page(Page(bytes(15), 7, ())),
+        encode_page(Page(bytes(16), -1, ())),
+        encode_page(Page(bytes(16), 0, (b"",) * (pages.MOST_ENVELOPES + 1))),
+        encode_page(Page(bytes(16), 0, ("text",))),  # type: ignore[arg-type]
+        canonical.encode({"version": 2, "epoch": bytes(16), "after": 0, "envelopes": []}),
+        bytes(pages.MAX_PAGE_BYTES + 1),
+    ):
+        with pytest.raises(EncodingError):
+            decode_page(wrong)
+
+
+def test_a_mailbox_without_a_url_or_a_signer_is_refused(store: Store) -> None:
+    with pytest.raises(OSError, match="nobody here signs"):
+        mailbox_at(store.url).put(envelope(store.domain, 1))
+    with pytest.raises(BlobError, match="the mailbox's URL"):
+        mailbox_at("http://")
+    with pytest.raises(BlobError, match="user, a password"):
+        mailbox_at("http://u:p@host")

@@ -1,0 +1,287 @@
+"""The open round of a live federation over REST: told by evidence, and by nobody's own word."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from collections.abc import Callable
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from api.federation.watching import Federations
+from api.http.problems import BLOB_NOT_FOUND, BUSY, ProblemError
+from api.reading import Reading
+from api.schemas.federation import FederationAnswer
+from api.settings import Settings
+from ledger.history.now import Histories
+from ledger.protocol.errors import BlobError
+from ledger.protocol.types import Phase
+from tests.api.conftest import read, refused, root_of, serving
+from tests.api.live_federation import SECONDS, live_federation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ledger.actors.view import RoundView
+    from tests.api.live_federation import LiveFederation
+
+Look = Callable[..., dict[str, Any]]
+
+
+class Closed:
+    """A federation whose first round is closed: one chain for all tests, and mail for each."""
+
+    def __init__(self, live: LiveFederation) -> None:
+        self.live = live
+        self.view: RoundView = live.actors.closed()
+        live.actors.publish(*self.view.inputs.participants.active)
+
+    def settings(self, mailbox: Path) -> Settings:
+        return Settings(home=self.live.home, mailbox=str(mailbox))
+
+    def deliver(self, mailbox: Path) -> list[Path]:
+        """Put what was published where a test wants it; return the files."""
+        shutil.copytree(self.live.mailbox, mailbox, dirs_exist_ok=True)
+        return sorted(path for path in mailbox.rglob("*") if path.is_file())
+
+
+class Looking:
+    """Somebody who looks at a federation, by a clock that a test sets."""
+
+    def __init__(self, closed: Closed, mailbox: Path) -> None:
+        self.mailbox = mailbox
+        self.histories = Histories(closed.settings(mailbox))
+        self.now = closed.view.closed_at
+        self._address = closed.live.address
+        self.federations = Federations(str(mailbox), clock=lambda: self.now)
+
+    def look(self) -> dict[str, Any]:
+        return self.federations.look(Reading(self.histories), self._address).facts
+
+
+@pytest.fixture(scope="module")
+def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Closed]:
+    with live_federation(tmp_path_factory.mktemp("federation")) as live:
+        yield Closed(live)
+
+
+@pytest.fixture
+def looking(closed: Closed, tmp_path: Path) -> Iterator[Looking]:
+    found = Looking(closed, tmp_path / "mailbox")
+    yield found
+    found.histories.close()
+
+
+def entry(told: dict[str, Any], client: int) -> dict[str, Any]:
+    return next(one for one in told["open"]["clients"] if one["client"] == client)
+
+
+def test_a_round_is_told_from_its_opening_to_its_decision(tmp_path: Path) -> None:
+    with live_federation(tmp_path) as live:
+        histories, clock = Histories(Settings(home=live.home)), [1.0]
+        federations = Federations(str(live.mailbox), clock=lambda: clock[0])
+
+        def look(now: float | None = None) -> dict[str, Any]:
+            clock[0] = clock[0] + 1 if now is None else now
+            return federations.look(Reading(histories), live.address).facts
+
+        play_and_look(live, look)
+        histories.close()
+
+
+def play_and_look(live: LiveFederation, look: Look) -> None:
+    """Play a round, and look at it at every turn."""
+    actors = live.actors
+    told = look()
+    FederationAnswer.model_validate(told)
+    assert (told["stage"], told["open"]["stage"], told["open"]["round"]) == (
+        "open",
+        "committing",
+        1,
+    )
+    chain = actors.chain_view()
+    assert told["open"]["window_block"] == chain.opened_block + chain.parameters.commit_blocks
+    assert told["now"] >= told["open"]["opened"]["time"]
+
+    view = actors.closed()
+    told = look()
+    assert told["open"]["stage"] == "collecting"
+    assert told["open"]["closing"]["number"] == view.inputs.closing.block
+    assert all(one["committed_block"] is not None for one in told["open"]["clients"])
+    assert all(one["payload"] is None for one in told["open"]["clients"])
+
+    active = view.inputs.participants.active
+    actors.publish(*active[1:])
+    told = look(view.closed_at + SECONDS / 2 + 1)
+    assert told["open"]["late"] == [active[0]]
+    assert entry(told, active[0])["late_since"] == view.closed_at + SECONDS / 2
+    actors.publish(active[0])
+
+    view = actors.observer.look(view)
+    for member in view.inputs.participants.members:
+        view = live.step(view, member, view.closed_at + SECONDS / 2)
+    told = look(view.closed_at + SECONDS + 10)
+    assert told["open"]["late"] == []
+    assert told["open"]["view"] == {
+        "phase": "aggregation",
+        "number": 0,
+        "primary": view.primary(Phase.AGGREGATION, 0),
+        "begins": view.closed_at + SECONDS,
+        "ends": view.closed_at + 2 * SECONDS,
+    }
+    assert [one["scored"][0]["size"] for one in told["open"]["clients"] if one["scored"]] == [
+        12
+    ] * 5
+
+    told = look(view.closed_at + 2 * SECONDS + 10)
+    assert told["open"]["view"]["number"] == 1
+    silent = entry(told, view.primary(Phase.AGGREGATION, 0))
+    assert silent["passed"] == [{"phase": "aggregation", "view": 0}]
+
+    decided = actors.play()
+    assert decided is not None
+    told = look()
+    assert told["open"]["round"] == 2
+    (second, first) = told["rounds"]
+    assert (second["status"], second["ended"], second["seconds"]) == ("open", None, None)
+    assert (first["status"], first["views"]) == ("decided", list(decided.views))
+    assert first["seconds"] == first["ended"]["time"] - first["opened"]["time"]
+    FederationAnswer.model_validate(told)
+
+
+def test_the_deployment_links_to_its_federation_where_mail_is_read(
+    closed: Closed, tmp_path: Path
+) -> None:
+    with serving(closed.settings(closed.live.mailbox)) as client:
+        root = root_of(client, closed.live.address)
+        path = read(client, root)["links"]["federation"]
+        FederationAnswer.model_validate(read(client, path))
+        refused(client.get(f"{path}?x=1"), 422, "request-invalid")
+        other = path.replace(closed.live.address, f"0x{'00' * 19}01")
+        refused(client.get(other), 404, "deployment-not-found")
+    settings = Settings(home=closed.live.home, blobs=tmp_path)
+    with serving(settings) as client:
+        assert "federation" not in read(client, root)["links"]
+        for below in ("", "/events"):
+            refused(client.get(f"{path}{below}"), 404, "federation-not-watched")
+
+
+def test_a_federation_whose_configuration_is_not_here_is_refused(
+    closed: Closed, tmp_path: Path
+) -> None:
+    settings = Settings(home=closed.live.home, blobs=tmp_path)
+    histories = Histories(settings)
+    with pytest.raises(ProblemError, match="is not here") as refusal:
+        Federations(str(tmp_path)).look(Reading(histories), closed.live.address)
+    assert refusal.value.kind is BLOB_NOT_FOUND
+    assert str(tmp_path) not in str(refusal.value)
+    histories.close()
+
+
+def test_mail_that_cannot_be_read_is_said_and_makes_nobody_late(
+    closed: Closed, looking: Looking
+) -> None:
+    looking.now += 1.9 * SECONDS
+    looking.mailbox.write_text("no folder")
+    told = looking.look()
+    assert told["mailbox"] == {"read": False, "read_at": None}
+    assert told["open"]["late"] == []
+    looking.mailbox.unlink()
+    looking.now += 10
+    told = looking.look()
+    assert told["mailbox"] == {"read": True, "read_at": told["now"]}
+    assert told["open"]["late"] == list(closed.view.inputs.participants.active)
+
+
+def test_what_no_client_has_signed_is_told_of_nobody(closed: Closed, looking: Looking) -> None:
+    for path in closed.deliver(looking.mailbox)[:6]:
+        path.write_bytes(b"<img src=x onerror=alert(1)>")
+    told = looking.look()
+    assert sum(one["payload"] is None for one in told["open"]["clients"]) == 6
+    assert "<img" not in json.dumps(told)
+
+
+def test_more_mail_than_one_look_checks_is_left_for_the_next(
+    closed: Closed, looking: Looking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("api.federation.mail.MOST_AT_ONCE", 5)
+    closed.deliver(looking.mailbox)
+    held = []
+    for _ in range(4):
+        told = looking.look()
+        held.append(
+            (told["mailbox"]["read"], sum(bool(one["payload"]) for one in told["open"]["clients"]))
+        )
+        looking.now += 2
+    assert held == [(False, 5), (False, 10), (True, 12), (True, 12)]
+
+
+def test_one_look_serves_everybody_for_a_second(closed: Closed, looking: Looking) -> None:
+    first = looking.look()
+    closed.deliver(looking.mailbox)
+    looking.now += 0.9
+    assert looking.look() is first
+    looking.now += 0.2
+    assert looking.look() != first
+
+
+def test_the_stream_tells_each_change_and_not_the_time(closed: Closed, tmp_path: Path) -> None:
+    with serving(closed.settings(tmp_path / "mailbox")) as client:
+        path = f"{root_of(client, closed.live.address)}/federation/events"
+        with client.stream("GET", path, timeout=60) as answer:
+            assert answer.headers["content-type"].startswith("text/event-stream")
+            data = (line for line in answer.iter_lines() if line.startswith("data: "))
+            first = json.loads(next(data).removeprefix("data: "))
+            closed.deliver(tmp_path / "mailbox")
+            second = json.loads(next(data).removeprefix("data: "))
+    assert all(one["payload"] is None for one in first["open"]["clients"])
+    assert any(one["payload"] is not None for one in second["open"]["clients"])
+
+
+@contextmanager
+def one_hanging_look(looking: Looking, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let somebody look at a mailbox that does not answer."""
+    is_held, leave = threading.Event(), threading.Event()
+
+    def hang(_: object, view: RoundView, now: float) -> RoundView:
+        is_held.set()
+        assert leave.wait(60)
+        return view
+
+    monkeypatch.setattr("api.federation.mail.RoundMail._with_mail", hang)
+    slow = threading.Thread(target=looking.look)
+    slow.start()
+    assert is_held.wait(60)
+    yield
+    leave.set()
+    slow.join()
+
+
+def test_a_mailbox_that_hangs_holds_up_nobody_who_has_seen_something(
+    looking: Looking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = looking.look()
+    looking.now += 5
+    with one_hanging_look(looking, monkeypatch):
+        assert looking.look() is first
+
+
+def test_whose_first_look_another_holds_up_is_told_to_come_again(
+    looking: Looking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("api.federation.watching.PATIENCE_SECONDS", 0.01)
+    with (
+        one_hanging_look(looking, monkeypatch),
+        pytest.raises(ProblemError, match="being read for somebody else") as refusal,
+    ):
+        looking.look()
+    assert refusal.value.kind is BUSY
+
+
+def test_what_is_no_place_is_refused_before_anything_is_served() -> None:
+    with pytest.raises(BlobError, match="mailbox: 1 to 8 folders or URLs"):
+        Federations(",")

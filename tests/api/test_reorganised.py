@@ -1,0 +1,177 @@
+"""A chain that really forks below a service: what is final stays, and no audit is misled."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from api.settings import Settings
+from api.verifications.task import Task
+from api.verifications.worker import audited, summary_of
+from clients.configuration import load
+from clients.runs.opening import opened
+from clients.runs.recorded import manifest_of
+from ledger.audit.codes import Need
+from ledger.blobs.store import FolderBlobs
+from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.reader import EmbeddedReader
+from tests.api.conftest import read, root_of, serving
+from tests.chain.rpc.forking_node import ForkingNode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import httpx
+
+    from clients.runs.metrics import RoundMetrics
+    from ledger.audit.execution.conduct import AuditProgress
+
+ROUNDS, SHARED_ROUNDS, DEADLINE = 4, 2, 3
+SETTINGS = (
+    f"protocol.rounds={ROUNDS}",
+    "protocol.commit_blocks=1",
+    f"protocol.deadline_blocks={DEADLINE}",
+)
+
+
+class LeftError(Exception):
+    """The run is left where it is."""
+
+
+def play(home: Path, rounds: int, empty_blocks: int = 0) -> None:
+    """Play so many rounds of a run, or all that are left."""
+
+    def stop(row: RoundMetrics) -> None:
+        if row.round == rounds < ROUNDS:
+            raise LeftError
+
+    path = home / "chain.sqlite"
+    made = EmbeddedChain.open if path.exists() else EmbeddedChain.create
+    with made(path, synchronous="NORMAL") as chain:
+        chain.mine(empty_blocks)
+        blobs = FolderBlobs(home / "blobs")
+        configuration = load("smoke", settings=SETTINGS)
+        with suppress(LeftError), opened(home, "first", configuration, chain, blobs) as run:
+            run.go_on(stop)
+
+
+@pytest.fixture(scope="module")
+def forked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, int]:
+    """Return a home, the home that it might have become, and the last block that both have."""
+    folder = tmp_path_factory.mktemp("forked")
+    one, other = folder / "one", folder / "other"
+    one.mkdir()
+    play(one, SHARED_ROUNDS)
+    with EmbeddedReader.open(one / "chain.sqlite") as chain:
+        final = chain.head().number
+    shutil.copytree(one, other)
+    play(one, ROUNDS)
+    # Its third round misses its deadline; the blobs of both are in one folder, as on a network.
+    play(other, ROUNDS, empty_blocks=DEADLINE + 1)
+    shutil.copytree(other / "blobs", one / "blobs", dirs_exist_ok=True)
+    return one, other, final
+
+
+@contextmanager
+def node_over(forked: tuple[Path, Path, int]) -> Iterator[ForkingNode]:
+    one, other, final = forked
+    with (
+        EmbeddedReader.open(one / "chain.sqlite") as first,
+        EmbeddedReader.open(other / "chain.sqlite") as second,
+        ForkingNode(first, second, final) as node,
+    ):
+        yield node
+
+
+def verified(home: Path, node: ForkingNode, *, moves: bool) -> tuple[dict[str, Any], list[Need]]:
+    """Return what the process of a verification tells, and what it could not check.
+
+    Args:
+        home: with manifest and blobs.
+        node: over the chain.
+        moves: whether it goes over to its other branch after the first round was audited.
+    """
+    manifest = manifest_of(home, "first")
+    task = Task(
+        chain_file=home / "none",
+        rpc_url=node.url,
+        rpc_timeout_seconds=30.0,
+        chain_id=manifest.chain_id,
+        genesis=bytes.fromhex(manifest.genesis_hash[2:]),
+        address=manifest.address,
+        from_block=manifest.block,
+        blob_folder=home / "blobs",
+        strict=False,
+        head=None,
+        earlier=None,
+        memory_bytes=2**30,
+        cpu_seconds=60,
+    )
+
+    def move(_: AuditProgress) -> None:
+        if moves:
+            node.reorganise()
+
+    report = audited(task, move)
+    missing = [one.need for step in report.steps for one in step.missing]
+    return summary_of(report)["verdict"], missing
+
+
+def test_a_reorganisation_while_it_is_audited_leaves_a_run_open_and_not_contradicted(
+    forked: tuple[Path, Path, int],
+) -> None:
+    home, _, _ = forked
+    with node_over(forked) as node:
+        before, nothing = verified(home, node, moves=False)
+        assert (before["outcome"], before["rounds"], nothing) == ("passed", ROUNDS, [])
+        during, missing = verified(home, node, moves=True)
+        assert (during["outcome"], during["named"]) == ("incomplete", [])
+        assert Need.REORGANISED in missing
+        after, nothing = verified(home, node, moves=False)
+        assert (after["outcome"], nothing) == ("passed", [])
+        assert after["head"] != before["head"]
+        assert after["final_head"] == before["final_head"]
+
+
+def test_answers_change_only_for_rounds_that_were_not_final(
+    forked: tuple[Path, Path, int],
+) -> None:
+    home, _, _ = forked
+    with node_over(forked) as node:
+        settings = Settings(
+            home=home / "none",
+            rpc_url=node.url,
+            chain_id=node.chain_id,
+            manifests=(home / "runs" / "first" / "deployment.json",),
+            blobs=home / "blobs",
+        )
+        with serving(settings) as http:
+            root = root_of(http, manifest_of(home, "first").address)
+            before, immutable = told(http, root)
+            node.reorganise()
+            after, _ = told(http, root)
+    for number in range(1, SHARED_ROUNDS + 1):
+        assert after[number] == before[number]
+        assert immutable[number], "it ended in a final block"
+    for number in range(SHARED_ROUNDS + 1, ROUNDS + 1):
+        assert after[number] != before[number]
+        assert not immutable[number]
+    assert [before[3][0]["status"], after[3][0]["status"]] == ["decided", "abandoned"]
+
+
+def told(http: httpx.Client, root: str) -> tuple[dict[int, list[Any]], dict[int, bool]]:
+    """Return what is told of each round, but for the block it is told as of, and what is kept."""
+    found: dict[int, list[Any]] = {}
+    kept: dict[int, bool] = {}
+    for number in range(1, ROUNDS + 1):
+        one = f"{root}/rounds/{number}"
+        facts = [read(http, f"{one}{part}") for part in ("", "/updates", "/explanation")]
+        for answer in facts:
+            del answer["as_of"]
+        found[number] = facts
+        kept[number] = "immutable" in http.get(one).headers["cache-control"]
+    return found, kept
