@@ -1,24 +1,40 @@
-"""`cmfl chain`: the home's own chain as a node for others."""
+"""`cmfl chain`: the home's own chain as a node for others, and gas for those who send."""
 
 from __future__ import annotations
 
 import signal
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.console import command_line, print_line
-from cli.options import DEFAULT_HOME, KEY_VARIABLE, ChainId, HomeFolder
+from cli.amounts import ETHER_DECIMALS, wei_of
+from cli.console import AsJson, command_line, print_json, print_line
+from cli.options import (
+    DEFAULT_HOME,
+    KEY_VARIABLE,
+    ChainId,
+    Confirmations,
+    HomeFolder,
+    Keystore,
+    MaxFee,
+    MaxTip,
+    PasswordFile,
+    RpcUrl,
+)
+from cli.sender import Sender, in_ether
 from cli.where import Where
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ledger.chain.embedded.chain import EmbeddedChain
+    from ledger.chain.ports import ChainWriter
 
 app = typer.Typer(
-    help="The home's own chain, for wallets and other programs.", no_args_is_help=True
+    help="The home's own chain, for wallets and other programs; gas for others.",
+    no_args_is_help=True,
 )
 
 
@@ -54,6 +70,56 @@ def serve(
     ):
         _announce(chain, server.url, block_time)
         server.wait()
+
+
+@app.command("fund")
+def fund(
+    addresses: Annotated[
+        list[str], typer.Argument(metavar="ADDRESS...", help="Accounts that get the amount each.")
+    ],
+    amount: Annotated[str, typer.Option("--amount", help="How much each, in ether.")],
+    home: HomeFolder = DEFAULT_HOME,
+    rpc_url: RpcUrl = None,
+    chain_id: ChainId = None,
+    keystore: Keystore = None,
+    password_file: PasswordFile = None,
+    confirmations: Confirmations = None,
+    max_fee: MaxFee = None,
+    max_tip: MaxTip = None,
+    json: AsJson = False,
+) -> None:
+    """Pay accounts from the sender's own, so that they can pay for their gas.
+
+    Nothing is sent if the sender cannot pay all of them. The home's own chain has test money only.
+    """
+    from cli.paying import pay, recipients
+
+    wei = wei_of(amount, "--amount", ETHER_DECIMALS)
+    where = Where(home, rpc_url=rpc_url, chain_id=chain_id)
+    sender = Sender(keystore, password_file, confirmations, max_fee, max_tip)
+    wanted = recipients(addresses)
+    with _payer(where, sender) as chain:
+        payments = pay(chain, wanted, wei)
+        if json:
+            paid = [asdict(payment) for payment in payments]
+            print_json({"chain_id": chain.chain_id, "sender": chain.sender, "paid": paid})
+            return
+    for payment in payments:
+        print_line(
+            f"{payment.address} got {in_ether(wei)} in block {payment.block}, and has "
+            f"{in_ether(payment.balance_wei)}"
+        )
+
+
+@contextmanager
+def _payer(where: Where, sender: Sender) -> Iterator[ChainWriter]:
+    """Open a node, for which no home is needed, or the home's own chain."""
+    if where.rpc_url is not None:
+        with sender.chain(where.rpc_url, where.node_chain_id()) as node:
+            yield node
+    else:
+        with where.writer(create=False) as chain:
+            yield chain
 
 
 def _announce(chain: EmbeddedChain, url: str, block_time: float | None) -> None:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import os
 import shlex
 from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
 
+import typer
+
+from cli.codes import WRONG
 from cli.console import AsJson, command_line, print_json, print_line
 from cli.options import (
     DEFAULT_HOME,
@@ -16,6 +20,8 @@ from cli.options import (
     Confirmations,
     HomeFolder,
     Keystore,
+    MaxFee,
+    MaxTip,
     OldName,
     PasswordFile,
     Preset,
@@ -24,9 +30,14 @@ from cli.options import (
     Settings,
     one_name,
 )
+from cli.registry import RegistryFile, agreed_owners
 from cli.sender import Sender
 from cli.where import Where
 from ledger.home import Home
+
+if TYPE_CHECKING:
+    from clients.configuration import Configuration
+    from ledger.protocol.types import RegisteredClient
 
 
 def deploy(
@@ -41,20 +52,34 @@ def deploy(
     keystore: Keystore = None,
     password_file: PasswordFile = None,
     confirmations: Confirmations = None,
+    max_fee: MaxFee = None,
+    max_tip: MaxTip = None,
+    registry: RegistryFile = None,
+    dry: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Say what would be sent and what it costs; send nothing."),
+    ] = False,
     json: AsJson = False,
 ) -> None:
-    """Deploy a run's contract, without a round; doing it again changes nothing."""
+    """Deploy a run's contract, without a round; doing it again changes nothing.
+
+    With --dry-run it ends with 2 if the sender does not own enough.
+    """
     from clients.configuration import load
     from clients.runs.preparing import prepare
 
     name = one_name(name, old_name)
     configuration = load(preset, config, tuple(setting or ()))
+    owners = None if registry is None else agreed_owners(registry, name, configuration)
     where, sender = (
         Where(home, rpc_url=rpc_url, chain_id=chain_id),
-        Sender(keystore, password_file, confirmations),
+        Sender(keystore, password_file, confirmations, max_fee, max_tip),
     )
+    if dry:
+        _show_dry_run(where, name, configuration, owners, sender, json=json)
+        return
     with where.writer(sender) as chain:
-        _, _, manifest = prepare(home, name, configuration, chain, where.blobs())
+        _, _, manifest = prepare(home, name, configuration, chain, where.blobs(), owners=owners)
     if json:
         print_json(asdict(manifest))
         return
@@ -62,7 +87,30 @@ def deploy(
     print_line(f"created in block {manifest.block} by transaction {manifest.transaction}")
     print_line(f"configuration {manifest.config}")
     print_line(f"manifest {Home(home).run(name).manifest}")
-    _print_next(where, name, sender)
+    if owners is None:
+        _print_next(where, name, sender)
+    else:
+        print_line("each owner goes on with: cmfl join, which says what is missing")
+
+
+def _show_dry_run(
+    where: Where,
+    name: str,
+    configuration: Configuration,
+    owners: tuple[RegisteredClient, ...] | None,
+    sender: Sender,
+    *,
+    json: bool,
+) -> None:
+    from cli.dry_run import dry_run, print_dry_run
+
+    found = dry_run(where, name, configuration, owners, sender)
+    if json:
+        print_json(asdict(found))
+    else:
+        print_dry_run(found)
+    if not found.is_affordable:
+        raise typer.Exit(WRONG)
 
 
 def _print_next(where: Where, name: str, sender: Sender) -> None:
@@ -71,7 +119,7 @@ def _print_next(where: Where, name: str, sender: Sender) -> None:
     shown_url = ""
     if where.rpc_url is not None:
         words += ["--chain-id", where.chain_id]
-        shown_url = f" --rpc-url {_quoted(where.rpc_url)}"
+        shown_url = f" --rpc-url {quoted(where.rpc_url)}"
     for option, value in (
         ("--keystore", sender.keystore),
         ("--password-file", sender.password_file),
@@ -83,8 +131,12 @@ def _print_next(where: Where, name: str, sender: Sender) -> None:
         print_line(f"once {URL_VARIABLE} holds the node's URL, which may have a key in it")
 
 
-def _quoted(url: str) -> str:
-    """Return a node's URL for a shell, or the variable where it may hold a secret."""
+def quoted(url: str) -> str:
+    """Return a node's URL for a shell, or the variable where it may hold a secret.
+
+    Args:
+        url: of the node.
+    """
     from ledger.bounded_http import HttpServer
 
     is_public = url.rstrip("/") == HttpServer(url, timeout_seconds=1).shown_url

@@ -14,6 +14,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
+from ledger.protocol import digest_forms
 from ledger.protocol.errors import ConfigurationError
 
 KEY_VARIABLE = "CMFL_PRIVATE_KEY"
@@ -25,7 +26,7 @@ DEFAULT_RUN = "run"
 
 T = TypeVar("T")
 
-_HEAD = re.compile(r"0x[0-9a-fA-F]{64}")
+_HEAD = re.compile(digest_forms.TYPED_PREFIXED)
 
 
 def _for_a_node(context: typer.Context, parameter: typer.CallbackParam, value: T) -> T | None:
@@ -237,6 +238,24 @@ Confirmations = Annotated[
         callback=_for_a_node,
     ),
 ]
+MaxFee = Annotated[
+    str | None,
+    typer.Option(
+        "--max-fee",
+        help="For a node: most gwei for each gas, base fee and tip together; 500 if not given.",
+        envvar="CMFL_MAX_FEE",
+        callback=_for_a_node,
+    ),
+]
+MaxTip = Annotated[
+    str | None,
+    typer.Option(
+        "--max-tip",
+        help="For a node: most gwei of it as tip for the block's maker; 2 if not given.",
+        envvar="CMFL_MAX_TIP",
+        callback=_for_a_node,
+    ),
+]
 Head = Annotated[
     str | None,
     typer.Option(
@@ -252,6 +271,7 @@ IndexAt = Annotated[
         "--index",
         help="A file, or postgresql://...; index.sqlite in the home if not given.",
         envvar="CMFL_INDEX",
+        callback=_of_a_home,
     ),
 ]
 

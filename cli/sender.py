@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cli.amounts import GWEI_DECIMALS, wei_of
 from cli.options import KEY_VARIABLE
 from ledger.bounded_json import parse_json
 from ledger.protocol.errors import ChainError, ConfigurationError
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ledger.chain.rpc.chain import RpcChain
+    from ledger.chain.rpc.reader import RpcSettings
+
+KeyFile = Annotated[Path, typer.Option("--keystore", help="The keystore, an encrypted key.")]
+KeyPassword = Annotated[
+    Path | None, typer.Option("--password-file", help="The keystore's password; else asked for.")
+]
 
 MAX_KEYSTORE_BYTES = 100_000
 WEI = 10**18
@@ -37,11 +44,15 @@ class Sender:
         keystore: the sender's encrypted key; None for the key in the environment.
         password_file: the keystore's password; None to ask for it.
         confirmations: blocks on top of a transaction's own before it counts.
+        max_fee: most gwei for each gas, base fee and tip together; None for the ordinary cap.
+        max_tip: most gwei of it as tip; None for the ordinary cap.
     """
 
     keystore: Path | None = None
     password_file: Path | None = None
     confirmations: int | None = None
+    max_fee: str | None = None
+    max_tip: str | None = None
 
     @contextmanager
     def chain(self, url: str, chain_id: int) -> Iterator[RpcChain]:
@@ -57,10 +68,8 @@ class Sender:
         """
         from ledger.chain.ports import TransactionRefusedError
         from ledger.chain.rpc.chain import RpcChain
-        from ledger.chain.rpc.reader import RpcSettings
 
-        settings = RpcSettings(confirmations=self.confirmations or 0)
-        with RpcChain(url, self._key(), chain_id=chain_id, settings=settings) as node:
+        with RpcChain(url, self._key(), chain_id=chain_id, settings=self.settings()) as node:
             try:
                 yield node
             except TransactionRefusedError as error:
@@ -68,33 +77,93 @@ class Sender:
                     f"{error} (the account is that of {self.source})"
                 ) from error
 
+    def settings(self) -> RpcSettings:
+        """Return how patient, careful and generous a node is spoken to.
+
+        Raises:
+            ConfigurationError: a cap is no amount, or the tip's is over the whole fee's.
+        """
+        from ledger.chain.rpc.reader import RpcSettings
+
+        found = RpcSettings(confirmations=self.confirmations or 0)
+        if self.max_fee is not None:
+            fee = wei_of(self.max_fee, "--max-fee", GWEI_DECIMALS)
+            tip = min(fee, found.most_tip_per_gas_wei)
+            found = replace(found, most_fee_per_gas_wei=fee, most_tip_per_gas_wei=tip)
+        if self.max_tip is not None:
+            tip = wei_of(self.max_tip, "--max-tip", GWEI_DECIMALS)
+            if tip > found.most_fee_per_gas_wei:
+                raise ConfigurationError(
+                    f"--max-tip {self.max_tip}: the tip is part of the fee, whose cap is lower"
+                )
+            found = replace(found, most_tip_per_gas_wei=tip)
+        return found
+
+    def address(self) -> str | None:
+        """Return who pays, as far as that can be told without a password."""
+        if self.keystore is None:
+            return environment_address()
+        return keystore_address(read_keystore(self.keystore))
+
     @property
     def source(self) -> str:
         """Where the key comes from."""
         return f"the variable {KEY_VARIABLE}" if self.keystore is None else str(self.keystore)
 
     def _key(self) -> bytes:
-        return _environment_key() if self.keystore is None else self._keystore_key(self.keystore)
+        if self.keystore is None:
+            return environment_key()
+        return keystore_key(self.keystore, self.password_file)
 
-    def _keystore_key(self, keystore: Path) -> bytes:
-        from eth_account import Account
 
-        content = read_keystore(keystore)
-        if self.password_file is None:
-            password, source = _asked_password(), "typed"
-        else:
-            password, source = _password_in(self.password_file), f"in {self.password_file}"
-        try:
-            return bytes(Account.decrypt(content, password))
-        except _UNREADABLE as error:
-            if "MAC mismatch" in str(error):
-                account = keystore_address(content)
-                of = "" if account is None else f" of account {account}"
-                raise ConfigurationError(
-                    f"--keystore {keystore}: the password {source} is not that of this "
-                    f"keystore{of} (MAC mismatch)"
-                ) from error
-            raise ConfigurationError(f"--keystore {keystore}: no keystore: {error}") from error
+def keystore_key(keystore: Path, password_file: Path | None) -> bytes:
+    """Return the private key in a keystore.
+
+    Args:
+        keystore: the file.
+        password_file: with its password; None to ask for it.
+
+    Raises:
+        ConfigurationError: it cannot be read, is no keystore, or has another password.
+    """
+    from eth_account import Account
+
+    content = read_keystore(keystore)
+    if password_file is None:
+        password, source = _asked_password(), "typed"
+    else:
+        password, source = password_in(password_file), f"in {password_file}"
+    try:
+        return bytes(Account.decrypt(content, password))
+    except _UNREADABLE as error:
+        if "MAC mismatch" in str(error):
+            account = keystore_address(content)
+            of = "" if account is None else f" of account {account}"
+            raise ConfigurationError(
+                f"--keystore {keystore}: the password {source} is not that of this "
+                f"keystore{of} (MAC mismatch)"
+            ) from error
+        raise ConfigurationError(f"--keystore {keystore}: no keystore: {error}") from error
+
+
+def new_password(password_file: Path | None) -> str:
+    """Return the password of a keystore that is to be made, typed twice where it is typed.
+
+    Args:
+        password_file: with it; None to ask for it.
+
+    Raises:
+        ConfigurationError: it is empty, the two differ, or nobody can be asked.
+    """
+    if password_file is None:
+        password = _asked_password()
+        if _asked_password("The same again") != password:
+            raise ConfigurationError("the two passwords differ; no keystore was made")
+    else:
+        password = password_in(password_file)
+    if not password:
+        raise ConfigurationError("an empty password protects nothing; no keystore was made")
+    return password
 
 
 def read_keystore(path: Path) -> dict[str, Any]:
@@ -138,7 +207,7 @@ def environment_address() -> str | None:
     from ledger.chain.addresses import checksum
     from ledger.protocol.signing import KeySigner
 
-    return checksum(KeySigner(_environment_key()).address)
+    return checksum(KeySigner(environment_key()).address)
 
 
 def in_ether(wei: int) -> str:
@@ -146,8 +215,11 @@ def in_ether(wei: int) -> str:
     return f"{wei / WEI:.6g} ETH" if wei >= WEI // 1_000_000 or wei == 0 else f"{wei} wei"
 
 
-def _asked_password() -> str:
+def _asked_password(question: str = "Password of the keystore") -> str:
     """Ask for the keystore's password.
+
+    Args:
+        question: what is asked.
 
     Raises:
         ConfigurationError: nobody can be asked without showing what is typed.
@@ -156,7 +228,7 @@ def _asked_password() -> str:
     if not _has_terminal():
         raise ConfigurationError(fault)
     try:
-        return str(typer.prompt("Password of the keystore", hide_input=True, err=True))
+        return str(typer.prompt(question, hide_input=True, err=True))
     except typer.Abort as error:
         raise ConfigurationError(fault) from error
 
@@ -175,7 +247,12 @@ def _has_terminal() -> bool:
     return True
 
 
-def _environment_key() -> bytes:
+def environment_key() -> bytes:
+    """Return the private key that the environment holds.
+
+    Raises:
+        ConfigurationError: it holds none.
+    """
     from ledger.protocol.signing import GROUP_ORDER
 
     text = os.environ.get(KEY_VARIABLE, "")
@@ -191,7 +268,15 @@ def _environment_key() -> bytes:
     return key
 
 
-def _password_in(path: Path) -> str:
+def password_in(path: Path) -> str:
+    """Return the password that a file, or a pipe, holds, without the end of its line.
+
+    Args:
+        path: of the file.
+
+    Raises:
+        ConfigurationError: it cannot be read, is too large, or is no text.
+    """
     return _read(path).rstrip("\r\n")
 
 

@@ -52,6 +52,49 @@ class ChainRolledBackError(ChainError):
     """The chain lacks a block that its home has acknowledged: a backup, or a damaged file."""
 
 
+class ReorganisedError(ChainError):
+    """The chain has taken back a block that was final when it was acted on.
+
+    Attributes:
+        block_number: the oldest such block that is known.
+        hash_then: what it was.
+        hash_now: what the chain has there now.
+        unchanged_up_to: the newest block below it that is known to be unchanged.
+    """
+
+    def __init__(
+        self, block_number: int, hash_then: bytes, hash_now: bytes, unchanged_up_to: int
+    ) -> None:
+        self.block_number = block_number
+        self.hash_then = hash_then
+        self.hash_now = hash_now
+        self.unchanged_up_to = unchanged_up_to
+        super().__init__(
+            f"block {block_number} was 0x{hash_then.hex()} when it was final and acted on, and is "
+            f"0x{hash_now.hex()} now; unchanged up to block {unchanged_up_to}. The chain was "
+            "reorganised more deeply than was believed possible, or is an older copy"
+        )
+
+
+class ChainBehindError(NotServedError):
+    """The chain ends before a block that was acted on: a node that lags, or an older copy.
+
+    Attributes:
+        block_number: the newest block that was acted on.
+        block_hash: its hash.
+        head_number: where the chain ends now.
+    """
+
+    def __init__(self, block_number: int, block_hash: bytes, head_number: int) -> None:
+        self.block_number = block_number
+        self.block_hash = block_hash
+        self.head_number = head_number
+        super().__init__(
+            f"the chain ends with block {head_number}, but block {block_number} "
+            f"0x{block_hash.hex()} was acted on: the node lags behind, or was given an older copy"
+        )
+
+
 class ChainDamagedError(ChainError):
     """The chain contradicts itself; the message names the block and what is wrong with it."""
 

@@ -77,6 +77,9 @@ class RoundLedger(RoundHistory, Protocol):
     def newest_block(self) -> Block:
         """Return the newest block."""
 
+    def final_number(self, newest: Block, confirmations: int | None) -> int:
+        """Return the number of the newest final block: so deep, or by the chain's own word."""
+
     def block(self, number: int) -> Block:
         """Return one block, 0 for the first."""
 

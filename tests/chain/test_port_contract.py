@@ -50,26 +50,26 @@ def served(folder: Path) -> Iterator[ChainWriter]:
         yield client
 
 
-def anvil(folder: Path) -> Iterator[ChainWriter]:
+def anvil(folder: Path, *options: str, settings: RpcSettings = SETTINGS) -> Iterator[ChainWriter]:
     program = os.environ.get("CMFL_ANVIL") or shutil.which("anvil")
     if program is None:
         pytest.skip("no anvil on PATH, and CMFL_ANVIL names none")
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    command = [program, "--port", str(port), "--silent", "--hardfork", "prague"]
+    command = [program, "--port", str(port), "--silent", "--hardfork", "prague", *options]
     with subprocess.Popen(command, cwd=folder) as process:
         try:
-            with connect(f"http://127.0.0.1:{port}") as client:
+            with connect(f"http://127.0.0.1:{port}", settings) as client:
                 yield client
         finally:
             process.terminate()
 
 
-def connect(url: str) -> RpcChain:
+def connect(url: str, settings: RpcSettings) -> RpcChain:
     deadline = time.monotonic() + 20
     while True:
         try:
-            return RpcChain(url, ANVIL_KEY, chain_id=31337, settings=SETTINGS)
+            return RpcChain(url, ANVIL_KEY, chain_id=31337, settings=settings)
         except ChainUnreachableError:
             assert time.monotonic() < deadline, "anvil does not answer"
             time.sleep(0.05)

@@ -54,10 +54,12 @@ class CuttingChain(EmbeddedChain):
     left: int | None = None
     after = True
 
-    def send(self, to: str | None, data: bytes, gas: int, *, key: bytes | None = None) -> Receipt:
+    def send(
+        self, to: str | None, data: bytes, gas: int, *, key: bytes | None = None, value: int = 0
+    ) -> Receipt:
         if self.left == 0:
             raise Cut
-        receipt = super().send(to, data, gas, key=key)
+        receipt = super().send(to, data, gas, key=key, value=value)
         if self.left is not None:
             self.left -= 1
             if self.left == 0 and self.after:

@@ -142,10 +142,12 @@ class PoweredChain(EmbeddedChain):
 
     disk: FailingDisk | None = None
 
-    def send(self, to: str | None, data: bytes, gas: int, *, key: bytes | None = None) -> Receipt:
+    def send(
+        self, to: str | None, data: bytes, gas: int, *, key: bytes | None = None, value: int = 0
+    ) -> Receipt:
         if self.disk is None:
-            return super().send(to, data, gas, key=key)
+            return super().send(to, data, gas, key=key, value=value)
         self.disk.do(SENDING)
-        receipt = super().send(to, data, gas, key=key)
+        receipt = super().send(to, data, gas, key=key, value=value)
         self.disk.do(SENT)
         return receipt

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
 DEFAULT_GAS_LIMIT = 200_000_000
 
+_MOST_SECONDS_AHEAD = 1
 _MALFORMED = (TypeError, ValueError, RecursionError)
 _TRANSACTION_TYPES = (1, 2)  # with an access list, and EIP-1559: both name their chain
 
@@ -201,7 +202,9 @@ class EmbeddedChain(EmbeddedReader):
         made = new_chain_id if chain_id is None else chain_id
         return cls.create(path, chain_id=made, accept_rollback=accept_rollback)
 
-    def send(self, to: str | None, data: bytes, gas: int, *, key: bytes | None = None) -> Receipt:
+    def send(
+        self, to: str | None, data: bytes, gas: int, *, key: bytes | None = None, value: int = 0
+    ) -> Receipt:
         """Sign a transaction, run it and put it into a block of its own.
 
         Args:
@@ -209,6 +212,7 @@ class EmbeddedChain(EmbeddedReader):
             data: call data, or the creation code.
             gas: the limit of gas; never estimated.
             key: the private key that signs; None for the chain's own.
+            value: how many wei go with it.
 
         Returns:
             The receipt, with the block on disk.
@@ -219,7 +223,7 @@ class EmbeddedChain(EmbeddedReader):
             ChainDamagedError: the chain cannot be read.
         """
         with self._lock:
-            signed = self._sign(to, data, gas, self._key if key is None else key)
+            signed = self._sign(to, data, gas, self._key if key is None else key, value)
             [computation] = self._seal([signed])
             receipt = self.receipt(bytes(signed.hash))
         if receipt is None:
@@ -284,7 +288,9 @@ class EmbeddedChain(EmbeddedReader):
             for _ in range(blocks):
                 self._seal([])
 
-    def _sign(self, to: str | None, data: bytes, gas: int, key: bytes) -> SignedTransactionAPI:
+    def _sign(
+        self, to: str | None, data: bytes, gas: int, key: bytes, value: int
+    ) -> SignedTransactionAPI:
         signer = PrivateKey(key)
         with evm.damage_translated(self._store):
             machine = self._chain.get_vm()
@@ -299,7 +305,7 @@ class EmbeddedChain(EmbeddedReader):
                 ),  # the next block's own, so it always suffices
                 gas=gas,
                 to=to_canonical(to) if to is not None else b"",
-                value=0,
+                value=value,
                 data=data,
                 access_list=(),
             )
@@ -333,7 +339,7 @@ class EmbeddedChain(EmbeddedReader):
             if header.parent_hash != parent.hash:
                 raise ChainLockedError(f"{self._store.path}: somebody else writes to this chain")
             self._chain.header = header.copy(
-                timestamp=max(parent.timestamp + 1, _seconds(self._clock)),
+                timestamp=_dated(parent.timestamp, _seconds(self._clock)),
                 # Not random, so that anyone can run the block again; nothing here draws on it.
                 mix_hash=keccak(header.parent_hash),
                 parent_beacon_block_root=evm.BEACON_ROOT,
@@ -387,6 +393,16 @@ def _locked(path: Path) -> Iterator[WriterLock]:
 def _seconds(clock: Callable[[], float]) -> int:
     # A clock that stands before 1970 is wrong, and no block can say so: times begin at 0.
     return max(0, int(clock()))
+
+
+def _dated(parent: int, now: int) -> int:
+    """Return a block's second: after its parent's, as long as that is not ahead of the clock.
+
+    Args:
+        parent: the parent's.
+        now: the clock's.
+    """
+    return max(parent, now, min(parent + 1, now + _MOST_SECONDS_AHEAD))
 
 
 def _write_genesis(store: Store, chain_id: int, gas_limit: int, timestamp: int, key: bytes) -> None:

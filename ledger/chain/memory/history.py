@@ -67,6 +67,10 @@ class MemoryHistory:
         """Return the newest block."""
         return self.block(self._height)
 
+    def final_number(self, newest: Block, confirmations: int | None) -> int:
+        """Return the number of the newest block that is final; nothing is ever taken back here."""
+        return max(0, newest.number - (confirmations or 0))
+
     def block(self, number: int) -> Block:
         """Return one block; its time is its number, in seconds.
 

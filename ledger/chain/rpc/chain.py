@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 import hashlib
-import threading
 import time
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from eth_account import Account
 
-from ledger.chain.ports import (
-    Receipt,
-    TransactionRefusedError,
-    TransactionRevertedError,
-    TransactionTimeoutError,
-)
+from ledger.chain.ports import NotServedError, Receipt, TransactionTimeoutError
 from ledger.chain.rpc import wire
-from ledger.chain.rpc.reader import GWEI, RpcReader, RpcSettings, verify_asked
+from ledger.chain.rpc.outbox import Outbox
+from ledger.chain.rpc.sending_node import SendingNode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ledger.chain.rpc.pending import Pending
+    from ledger.chain.rpc.reader import RpcSettings
+
 T = TypeVar("T")
 
-# Each lost attempt means that another sender with this key has got one through.
-_NONCE_ATTEMPTS = 16
+_FIRST_PAUSE_SECONDS = 0.005
 
 
-class RpcChain(RpcReader):
+class RpcChain(SendingNode):
     """A chain behind a node, and an account of ours on it. Safe to share between threads.
 
     Args:
@@ -37,12 +34,13 @@ class RpcChain(RpcReader):
         genesis_hash: the expected block 0; None accepts any.
         settings: time-outs, limits and fees.
         sleep: how to wait, in seconds.
+        clock: seconds that only go forward.
 
     Attributes:
         sender: the address that signs.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all but three have a default
         self,
         url: str,
         key: bytes,
@@ -51,139 +49,99 @@ class RpcChain(RpcReader):
         genesis_hash: bytes | None = None,
         settings: RpcSettings | None = None,
         sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(url, chain_id=chain_id, genesis_hash=genesis_hash, settings=settings)
-        self._account = Account.from_key(key)
-        self._sleep = sleep
-        self._lock = threading.Lock()
-        self.sender: str = self._account.address
+        super().__init__(
+            url,
+            chain_id=chain_id,
+            genesis_hash=genesis_hash,
+            settings=settings,
+            sleep=sleep,
+            clock=clock,
+        )
+        account = Account.from_key(key)
+        self._outbox = Outbox(self, account, self._settings, sleep, clock)
+        self.sender: str = account.address
 
-    def send(self, to: str | None, data: bytes, gas: int) -> Receipt:
+    def send(self, to: str | None, data: bytes, gas: int, *, value: int = 0) -> Receipt:
         """Sign and submit an EIP-1559 transaction; wait for its receipt and confirmations.
 
         Args:
             to: the contract; None creates one.
             data: call data, or the creation code.
             gas: the limit of gas; never estimated.
+            value: how many wei go with it.
 
         Returns:
             The receipt, with status 1.
 
         Raises:
             TransactionRevertedError: a block holds it, but it reverted.
+            TransactionRefusedError: the node does not take it, or another took its nonce.
+            TransactionTimeoutError: it is not confirmed in time; it still may be later.
         """
-        request: dict[str, str] = {"from": self.sender, "data": wire.to_hex(data)}
-        if to is not None:
-            request["to"] = to
-        # One at a time: the next nonce is known only once the node has taken the previous one.
-        with self._lock:
-            transaction_hash = self._submit_with_next_nonce(to, data, gas)
-        receipt = self._wait(transaction_hash)
-        if receipt.status != 1:
-            reverted = self._replay({**request, "gas": hex(gas)}, receipt.block_number)
-            raise TransactionRevertedError(reverted, transaction_hash)
-        return receipt
-
-    def _submit_with_next_nonce(self, to: str | None, data: bytes, gas: int) -> bytes:
-        for _ in range(_NONCE_ATTEMPTS - 1):
+        pending, pause = self.submit(to, data, gas, value=value), self._first_pause()
+        while True:
             try:
-                return self._submit(to, data, gas)
-            except TransactionRefusedError as error:
-                # Another process that signs with this key came between question and answer.
-                if not _is_overtaken(str(error)):
-                    raise
-        return self._submit(to, data, gas)
+                receipt = pending.look()
+            except NotServedError:
+                receipt = None  # a node that fails is asked again, until the time is over
+            if receipt is not None:
+                return receipt
+            self._sleep(pause)
+            pause = self._longer(pause)
 
-    def _submit(self, to: str | None, data: bytes, gas: int) -> bytes:
-        fee, tip = self._fees()
-        nonce = self._ask(wire.quantity, "eth_getTransactionCount", self.sender, "pending")
-        fields: dict[str, Any] = {
-            "type": 2,
-            "chainId": self.chain_id,
-            "nonce": nonce,
-            "maxFeePerGas": fee,
-            "maxPriorityFeePerGas": tip,
-            "gas": gas,
-            "to": to if to is not None else b"",
-            "value": 0,
-            "data": data,
-        }
-        signed = self._account.sign_transaction(fields)
-        try:
-            raw = wire.to_hex(bytes(signed.raw_transaction))
-            answer = self._ask(_read_hash, "eth_sendRawTransaction", raw)
-        except wire.RpcFault as fault:
-            raise TransactionRefusedError(self._refused(str(fault))) from fault
-        verify_asked(answer, bytes(signed.hash))
-        return bytes(signed.hash)
+    def submit(self, to: str | None, data: bytes, gas: int, *, value: int = 0) -> Pending:
+        """Sign and submit an EIP-1559 transaction, and leave it to the caller to look after it.
+
+        Several may be on their way at once. Who does not look for longer than the transaction's
+        time leaves it to the node.
+
+        Args:
+            to: the contract; None creates one.
+            data: call data, or the creation code.
+            gas: the limit of gas; never estimated.
+            value: how many wei go with it.
+
+        Raises:
+            TransactionRefusedError: the node does not take it; nothing was sent.
+        """
+        return self._outbox.submit(to, data, gas, value)
 
     def balance(self) -> int:
         """Return what the account owns at the newest block, in wei."""
         return self.balance_of(self.sender)
 
-    def _refused(self, words: str) -> str:
-        """Return the node's words with the account that they are about, and what helps."""
-        said = words.lower()
-        if "insufficient funds" in said:
-            help_ = f"; it owns {self.balance()} wei: send it funds"
-        elif _is_overtaken(words) or "underpriced" in said:
-            help_ = "; another program may be sending with this account's key: use one at a time"
-        else:
-            help_ = ""
-        return f"account {self.sender}: {words}{help_}"
+    def _first_pause(self) -> float:
+        return min(_FIRST_PAUSE_SECONDS, self._settings.poll_seconds)
 
-    def _fees(self) -> tuple[int, int]:
-        base = self._ask(_base_fee, "eth_getBlockByNumber", "latest", False)
-        try:
-            tip = self._ask(wire.quantity, "eth_maxPriorityFeePerGas")
-        except wire.RpcFault:
-            tip = GWEI
-        tip = min(tip, self._settings.most_tip_per_gas_wei)
-        most = self._settings.most_fee_per_gas_wei
-        if base + tip > most:
-            raise TransactionRefusedError(
-                f"account {self.sender}: gas costs {base + tip} wei now, over the cap of {most}; "
-                "nothing was sent"
-            )
-        # Twice the base fee stays valid for six full blocks in a row.
-        return min(2 * base + tip, most), tip
+    def _longer(self, pause: float) -> float:
+        return min(pause * 1.5, self._settings.poll_seconds)
 
-    def _wait(self, transaction_hash: bytes) -> Receipt:
+    def _wait_for(self, what: str, look: Callable[[], T | None]) -> T:
+        deadline = self._clock() + self._settings.receipt_timeout_seconds
+        pause = self._first_pause()
+        while (found := look()) is None:
+            if self._clock() > deadline:
+                raise TransactionTimeoutError(
+                    f"{what} within {self._settings.receipt_timeout_seconds:g} s"
+                )
+            self._sleep(pause)
+            pause = self._longer(pause)
+        return found
+
+    def _confirmed(self, transaction_hash: bytes) -> Receipt:
         wanted = self._settings.confirmations
 
-        def confirmed() -> Receipt | None:
-            # Asked for again on every turn: a reorganisation may have moved it.
+        def look() -> Receipt | None:
             receipt = self.receipt(transaction_hash)
             if receipt is None or wanted == 0:
                 return receipt
             return receipt if self.head().number - receipt.block_number >= wanted else None
 
         return self._wait_for(
-            f"account {self.sender}: 0x{transaction_hash.hex()}: not confirmed", confirmed
+            f"account {self.sender}: 0x{transaction_hash.hex()}: not confirmed", look
         )
-
-    def _wait_for(self, what: str, look: Callable[[], T | None]) -> T:
-        deadline = time.monotonic() + self._settings.receipt_timeout_seconds
-        pause = min(0.005, self._settings.poll_seconds)
-        while (found := look()) is None:
-            if time.monotonic() > deadline:
-                raise TransactionTimeoutError(
-                    f"{what} within {self._settings.receipt_timeout_seconds:g} s"
-                )
-            self._sleep(pause)
-            pause = min(pause * 1.5, self._settings.poll_seconds)
-        return found
-
-    def _replay(self, request: dict[str, str], block_number: int) -> bytes:
-        # The state just before the transaction is the parent's, unless its block held others.
-        for number in (block_number - 1, block_number):
-            try:
-                self._call(request, number)
-            except TransactionRevertedError as error:
-                return error.data
-            except wire.RpcFault:  # out of gas, or the node has forgotten the state
-                continue
-        return b""
 
     def creations(self, sender: str, digest: bytes, from_block: int) -> list[Receipt]:
         """Return the contracts that an account has created, in the chain's order.
@@ -199,20 +157,17 @@ class RpcChain(RpcReader):
         )
         found = []
         for number in range(from_block, self.head().number + 1):
-            block = wire.members(self._node.ask("eth_getBlockByNumber", hex(number), True))
+            block = self._ask(wire.members, "eth_getBlockByNumber", hex(number), True)
             for entry in wire.items(block.get("transactions")):
                 if wire.members(entry).get("to") is None:
                     sent = wire.transaction(entry)
                     if sent.sender == sender and hashlib.sha256(sent.input).digest() == digest:
-                        found.append(self._wait(sent.hash))
+                        found.append(self._confirmed(sent.hash))
         return [receipt for receipt in found if receipt.status == 1]
 
     def _has_pending(self, sender: str) -> bool:
-        mined, sent = (
-            wire.quantity(self._node.ask("eth_getTransactionCount", sender, tag))
-            for tag in ("latest", "pending")
-        )
-        return sent > mined
+        mined = self.nonce(sender, pending=False)
+        return self.nonce(sender, pending=True) > mined
 
     def mine(self, blocks: int) -> None:
         """Let so many blocks pass: made where the node is a development node, else waited for.
@@ -235,17 +190,3 @@ class RpcChain(RpcReader):
             f"block {target}: not there",
             lambda: True if self.head().number >= target else None,
         )
-
-
-def _is_overtaken(words: str) -> bool:
-    # An equal transaction of another sender with this key has one hash with ours.
-    signs = ("nonce", "already known", "already imported")
-    return any(sign in words.lower() for sign in signs)
-
-
-def _base_fee(block: object) -> int:
-    return wire.quantity(wire.members(block).get("baseFeePerGas"))
-
-
-def _read_hash(answer: object) -> bytes:
-    return wire.data(answer, 32)

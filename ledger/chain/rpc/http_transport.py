@@ -20,8 +20,15 @@ if TYPE_CHECKING:
     from web3.types import RPCEndpoint, RPCResponse
 
 
+_SERVERS_FAULT = HTTPStatus.INTERNAL_SERVER_ERROR
+
+
 class AnswerTooLargeError(NotServedError):
     """The node's answer is larger than we are willing to read."""
+
+
+class MomentaryFailureError(ChainUnreachableError):
+    """No whole answer, or that of a server in trouble: a moment later it may be another."""
 
 
 class HttpTransport(JSONBaseProvider):
@@ -103,12 +110,13 @@ class HttpTransport(JSONBaseProvider):
         except TooLargeError as error:
             raise AnswerTooLargeError(str(error)) from None
         except HttpFailureError as error:
-            raise ChainUnreachableError(str(error)) from None
+            raise MomentaryFailureError(str(error)) from None
         # Some nodes send their JSON errors with a status of 4xx or 5xx.
         if answer.status != HTTPStatus.OK and not answer.body.lstrip().startswith(b"{"):
-            raise ChainUnreachableError(
-                f"{self.shown_url}: answers with HTTP status {answer.status}"
-            )
+            said = f"{self.shown_url}: answers with HTTP status {answer.status}"
+            if answer.status == HTTPStatus.TOO_MANY_REQUESTS or answer.status >= _SERVERS_FAULT:
+                raise MomentaryFailureError(said)
+            raise ChainUnreachableError(said)
         return answer.body
 
     def is_connected(self, show_traceback: bool = False) -> bool:  # noqa: ARG002 - web3's

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -26,6 +27,7 @@ from ledger.chain.ports import (
 )
 from ledger.chain.rpc import wire
 from ledger.chain.rpc.http_transport import AnswerTooLargeError, HttpTransport
+from ledger.chain.rpc.retrying import Patience
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
@@ -42,11 +44,29 @@ _NO_SUCH_TAG = {wire.UNKNOWN_METHOD, wire.INVALID_PARAMETERS, -39001}
 
 @dataclass(frozen=True, slots=True)
 class RpcSettings:
-    """How patient, how careful and how generous we are with a node."""
+    """How patient, how careful and how generous we are with a node.
+
+    Attributes:
+        confirmations: blocks on top of a transaction's own before it counts.
+        request_timeout_seconds: for one request; no retry begins later.
+        retries: how often a read that failed for a moment is tried again.
+        retry_pause_seconds: before the first retry; each later pause is three times as long.
+        receipt_timeout_seconds: how long a transaction is waited for.
+        resend_seconds: after how long a transaction that no block holds is sent once more.
+        replace_seconds: after how long it is replaced by one that pays more.
+        poll_seconds: the longest pause between two looks.
+        most_answer_bytes: how large one answer may be.
+        most_fee_per_gas_wei: never offered more, base fee and tip together.
+        most_tip_per_gas_wei: never offered more as tip.
+    """
 
     confirmations: int = 0
     request_timeout_seconds: float = 30.0
+    retries: int = 3
+    retry_pause_seconds: float = 0.1
     receipt_timeout_seconds: float = 180.0
+    resend_seconds: float = 10.0
+    replace_seconds: float = 30.0
     poll_seconds: float = 1.0
     most_answer_bytes: int = 64 * 2**20
     most_fee_per_gas_wei: int = 500 * GWEI
@@ -61,6 +81,8 @@ class RpcReader:
         chain_id: the expected id.
         genesis_hash: the expected block 0; None accepts any.
         settings: time-outs and limits.
+        sleep: how to wait, in seconds.
+        clock: seconds that only go forward.
 
     Raises:
         WrongChainIdError: the node serves another chain.
@@ -75,17 +97,27 @@ class RpcReader:
         chain_id: int,
         genesis_hash: bytes | None = None,
         settings: RpcSettings | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = RpcSettings() if settings is None else settings
+        self._sleep, self._clock = sleep, clock
         self._newest_seen = 0
         self._node = HttpTransport(
             url, self._settings.request_timeout_seconds, self._settings.most_answer_bytes
         )
+        # A node that has never answered is asked once: more likely, its address is wrong.
+        self._patience = self._patience_of(retries=0)
         try:
             self._verify_identity(chain_id, genesis_hash)
         except ChainError:
             self._node.close()
             raise
+        self._patience = self._patience_of(self._settings.retries)
+
+    def _patience_of(self, retries: int) -> Patience:
+        pause, most = self._settings.retry_pause_seconds, self._settings.request_timeout_seconds
+        return Patience(retries, pause, most, self._sleep, self._clock)
 
     def _verify_identity(self, chain_id: int, genesis_hash: bytes | None) -> None:
         found = self._ask(wire.quantity, "eth_chainId")
@@ -107,12 +139,12 @@ class RpcReader:
         return Web3(self._node)
 
     def _ask(self, read: Callable[[Any], T], method: str, *parameters: object) -> T:
-        """Return the result of one request in a form of ours.
+        """Return the result of one request in a form of ours; for what may be asked twice.
 
         Raises:
             MalformedAnswerError: it has none; the message names node and method.
         """
-        answer = self._node.ask(method, *parameters)
+        answer = self._patience.ask(lambda: self._node.ask(method, *parameters))
         try:
             return read(answer)
         except wire.MalformedAnswerError as error:
@@ -186,7 +218,7 @@ class RpcReader:
         try:
             return self._ask(wire.data, "eth_call", request, tag)
         except wire.RpcFault as fault:
-            reverted = _revert_data(fault)
+            reverted = wire.revert_data(fault)
             if reverted is None:
                 raise
             raise TransactionRevertedError(reverted) from fault
@@ -403,14 +435,3 @@ def verify_asked(found: bytes, asked: bytes) -> None:
 def _knows_no_final_blocks(fault: wire.RpcFault) -> bool:
     """Say whether a node refuses the tag itself; nodes have several codes for that."""
     return fault.code in _NO_SUCH_TAG or "finalized" in str(fault).lower()
-
-
-def _revert_data(fault: wire.RpcFault) -> bytes | None:
-    found = fault.data.get("data") if isinstance(fault.data, dict) else fault.data
-    if isinstance(found, str):
-        try:
-            return wire.data(found.removeprefix("Reverted "))
-        except wire.MalformedAnswerError:
-            found = None
-    says_so = fault.code == wire.REVERTED or "revert" in str(fault).lower()
-    return b"" if says_so else None

@@ -221,5 +221,21 @@ def to_hex(value: bytes) -> str:
     return "0x" + value.hex()
 
 
+def revert_data(fault: RpcFault) -> bytes | None:
+    """Return what a call reverted with, as the various nodes tell it; None if it did not revert.
+
+    Args:
+        fault: the node's answer to the call.
+    """
+    found = fault.data.get("data") if isinstance(fault.data, dict) else fault.data
+    if isinstance(found, str):
+        try:
+            return data(found.removeprefix("Reverted "))
+        except MalformedAnswerError:
+            found = None
+    says_so = fault.code == REVERTED or "revert" in str(fault).lower()
+    return b"" if says_so else None
+
+
 def _shown(value: object) -> str:
     return repr(value)[:80]

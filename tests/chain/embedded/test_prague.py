@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from eth.db.atomic import AtomicDB
 from eth.db.backends.memory import MemoryDB
 from eth_tester.backends.pyevm.main import (  # type: ignore[import-untyped]
     get_default_genesis_params,
     setup_tester_chain,
 )
+from eth_utils.exceptions import ValidationError
 
 from ledger.chain.embedded.machine import evm
 
@@ -31,10 +33,32 @@ def test_genesis_forks_and_next_header_are_eth_testers() -> None:
     found, _ = evm.make_genesis(7, GAS_LIMIT, 1_700_000_000, BALANCES)
     ours = evm.chain_class(7)
     assert found == genesis.hash
-    assert ours.vm_configuration == theirs.vm_configuration
+    [(begin, mine)], [(_, prague)] = ours.vm_configuration, theirs.vm_configuration
+    assert (begin, mine.__mro__[1]) == (0, prague)
+    assert {name for name in vars(mine) if not name.startswith("_")} == {"validate_header"}
     assert ours.chain_id == 7
     same = ours.from_genesis(AtomicDB(MemoryDB()), parameters, state)
     after: Any = {"timestamp": 1_700_000_001, "parent_beacon_block_root": evm.BEACON_ROOT}
     ahead = [one.create_header_from_parent(genesis, **after) for one in (chain, same)]
     assert ahead[0] == ahead[1]
     assert ahead[1].gas_limit == GAS_LIMIT
+
+
+def test_blocks_may_share_a_second_and_keep_every_other_rule() -> None:
+    machine = evm.chain_class(7).vm_configuration[0][1]
+    _, values = evm.make_genesis(7, GAS_LIMIT, 1_700_000_000, BALANCES)
+    chain = evm.chain_class(7)(AtomicDB(MemoryDB(values)))
+    parent = chain.get_canonical_head()
+    after: Any = {"timestamp": 1_700_000_000 + 5, "parent_beacon_block_root": evm.BEACON_ROOT}
+    header = chain.create_header_from_parent(parent, **after)
+    machine.validate_header(header, parent)
+    same = header.copy(timestamp=parent.timestamp)
+    machine.validate_header(same, parent)
+    for broken in (
+        same.copy(timestamp=parent.timestamp - 1),
+        same.copy(block_number=5),
+        same.copy(gas_limit=2 * GAS_LIMIT),
+        same.copy(difficulty=1),
+    ):
+        with pytest.raises(ValidationError):
+            machine.validate_header(broken, parent)

@@ -32,8 +32,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-QUICK = RpcSettings(request_timeout_seconds=0.5, receipt_timeout_seconds=0.2, poll_seconds=0.02)
 SOMEBODY = "0x" + "11" * 20
+SHORT: dict[str, Any] = {
+    "request_timeout_seconds": 0.5,
+    "retries": 0,
+    "receipt_timeout_seconds": 0.2,
+    "poll_seconds": 0.02,
+}
+QUICK = RpcSettings(**SHORT)
 
 
 @pytest.fixture
@@ -44,9 +50,6 @@ def chain(tmp_path: Path) -> Iterator[EmbeddedChain]:
 
 def reader(node: ScriptedNode, **changes: Any) -> RpcReader:
     return RpcReader(node.url, chain_id=7, settings=RpcSettings(**{**SHORT, **changes}))
-
-
-SHORT = {"request_timeout_seconds": 0.5, "receipt_timeout_seconds": 0.2, "poll_seconds": 0.02}
 
 
 class TestIdentity:

@@ -154,10 +154,33 @@ def verify_fast_signatures() -> None:
         raise ChainError(f"eth-keys uses {name}; install coincurve")
 
 
+class _SharedSecondsVM(PragueVM):
+    """Prague, but for blocks of one second: every transaction has a block of its own here.
+
+    Where there are many in a second, Ethereum's rule would date the chain ever further ahead of
+    every clock, and whoever measures time from a block would wait for it.
+    """
+
+    @classmethod
+    def validate_header(cls, header: BlockHeaderAPI, parent_header: BlockHeaderAPI) -> None:
+        """Accept a header that is no earlier than its parent, and else follows Prague's rules.
+
+        Args:
+            header: the block's.
+            parent_header: of the block before.
+
+        Raises:
+            ValidationError: it does not.
+        """
+        if header.timestamp == parent_header.timestamp:
+            header = header.copy(timestamp=parent_header.timestamp + 1)
+        super().validate_header(header, parent_header)
+
+
 class _PragueChain(MiningChain):
     """Prague from block 0 on, and as much gas in every block as in the one before."""
 
-    vm_configuration = ((GENESIS_BLOCK_NUMBER, PragueVM),)
+    vm_configuration = ((GENESIS_BLOCK_NUMBER, _SharedSecondsVM),)
 
     def create_header_from_parent(
         self, parent_header: BlockHeaderAPI, **header_params: HeaderParams

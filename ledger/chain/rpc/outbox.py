@@ -1,0 +1,153 @@
+"""The transactions of one account that are on their way, and the nonce of the next."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from ledger.chain.ports import TransactionRefusedError
+from ledger.chain.rpc import fees
+from ledger.chain.rpc.fees import FeeCaps
+from ledger.chain.rpc.pending import Pending, Signed, Unsigned
+from ledger.chain.rpc.refusals import Refusal, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ledger.chain.rpc.fees import Fees
+    from ledger.chain.rpc.reader import RpcSettings
+    from ledger.chain.rpc.sending_node import SendingNode
+
+# Each lost attempt means that another sender with this key has got one through.
+_NONCE_ATTEMPTS = 16
+_FIRST_PAUSE_SECONDS = 0.005
+_OVERTAKEN = {
+    # An equal transaction of another sender with this key has one hash with ours.
+    Refusal.KNOWN,
+    Refusal.NONCE_USED,
+    Refusal.NONCE_TOO_HIGH,
+    Refusal.UNDERPRICED,
+}
+
+
+class Outbox:
+    """What an account sends. Safe to share between threads.
+
+    Args:
+        node: that takes it.
+        account: that signs.
+        settings: time-outs and fees.
+        sleep: how to wait, in seconds.
+        clock: seconds that only go forward.
+
+    Attributes:
+        sender: the account's address.
+    """
+
+    def __init__(
+        self,
+        node: SendingNode,
+        account: Any,
+        settings: RpcSettings,
+        sleep: Callable[[float], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self.node = node
+        self.settings = settings
+        self.clock = clock
+        self.caps = FeeCaps(settings.most_fee_per_gas_wei, settings.most_tip_per_gas_wei)
+        self.sender: str = account.address
+        self._account = account
+        self._sleep = sleep
+        self._lock = threading.Lock()
+        self._waiting: dict[int, Pending] = {}
+
+    def submit(self, to: str | None, data: bytes, gas: int, value: int) -> Pending:
+        """Return a transaction that the node has taken, or may have taken.
+
+        Args:
+            to: the account that it calls; None creates a contract.
+            data: call data, or the creation code.
+            gas: the limit of gas; never estimated.
+            value: how many wei go with it.
+
+        Raises:
+            TransactionRefusedError: the node has not taken it, and never will.
+        """
+        # One at a time: the next nonce is known only once the node has taken the previous one.
+        with self._lock:
+            pause = _FIRST_PAUSE_SECONDS
+            for _ in range(_NONCE_ATTEMPTS - 1):
+                taken = self._try(to, data, gas, value)
+                if isinstance(taken, Pending):
+                    return taken
+                if taken.why not in _OVERTAKEN:
+                    raise TransactionRefusedError(self._explained(taken))
+                # Another process that signs with this key came between question and answer. The
+                # node has certainly not taken ours, so that another nonce makes no second one.
+                self._sleep(pause)
+                pause = min(2 * pause, self.settings.poll_seconds)
+            taken = self._try(to, data, gas, value)
+            if isinstance(taken, Pending):
+                return taken
+            raise TransactionRefusedError(self._explained(taken))
+
+    def _try(self, to: str | None, data: bytes, gas: int, value: int) -> Pending | Refused:
+        offer, block_number = self._offer()
+        unsigned = Unsigned(self._next_nonce(), to, data, gas, value)
+        pending = Pending(self, unsigned, offer, block_number)
+        refused = pending.send_first()
+        if refused is not None and not self._comes_later(refused, pending.nonce):
+            return refused
+        self._waiting[pending.nonce] = pending
+        return pending
+
+    def _offer(self) -> tuple[Fees, int]:
+        market = self.node.market()
+        offer = fees.offered(market.base_fee, market.tip, self.caps)
+        if offer is None:
+            cost = market.base_fee + min(market.tip, self.caps.tip)
+            raise TransactionRefusedError(
+                f"account {self.sender}: gas costs {cost} wei now, over the cap of "
+                f"{self.caps.fee}; nothing was sent"
+            )
+        return offer, market.block_number
+
+    def _next_nonce(self) -> int:
+        counted = self.node.nonce(self.sender, pending=True)
+        for nonce, pending in list(self._waiting.items()):
+            # What nobody sends again may have left a gap, which the next one has to fill.
+            if pending.is_over:
+                self._waiting.pop(nonce, None)
+        # A node that has lost some of ours counts too few: they are sent again with their nonces.
+        return max([counted, *(nonce + 1 for nonce in tuple(self._waiting))])
+
+    def _comes_later(self, refused: Refused, nonce: int) -> bool:
+        """Say whether a transaction only has to wait for one of ours that is sent again."""
+        is_early = refused.why is Refusal.NONCE_TOO_HIGH
+        return is_early and any(one < nonce for one in tuple(self._waiting))
+
+    def sign(self, unsigned: Unsigned, offer: Fees) -> Signed:
+        """Return a transaction as the node takes it.
+
+        Args:
+            unsigned: what it does.
+            offer: what it pays.
+        """
+        signed = self._account.sign_transaction(unsigned.fields(self.node.chain_id, offer))
+        return Signed(bytes(signed.hash), bytes(signed.raw_transaction))
+
+    def forget(self, pending: Pending) -> None:
+        """Count a transaction as on its way no more; whose lock it is, is not waited for."""
+        self._waiting.pop(pending.nonce, None)
+
+    def _explained(self, refused: Refused) -> str:
+        """Return the node's words with the account that they are about, and what helps."""
+        words = refused.words
+        if "insufficient funds" in words.lower():
+            help_ = f"; it owns {self.node.balance_of(self.sender)} wei: send it funds"
+        elif refused.why in _OVERTAKEN or "underpriced" in words.lower():
+            help_ = "; another program may be sending with this account's key: use one at a time"
+        else:
+            help_ = ""
+        return f"account {self.sender}: {words}{help_}"

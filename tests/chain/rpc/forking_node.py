@@ -1,0 +1,38 @@
+"""A node over real chains that are equal up to a block; it goes over from one to the other."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from ledger.chain.rpc.served.methods import RpcMethods
+from tests.chain.rpc.scripted_node import ScriptedNode
+
+if TYPE_CHECKING:
+    from ledger.chain.embedded.reader import EmbeddedReader
+
+
+class ForkingNode(ScriptedNode):
+    """Answers from one of two chains.
+
+    Args:
+        one: that it begins with.
+        other: that it goes over to.
+        final: the newest block that both have; none after it is called final.
+    """
+
+    def __init__(self, one: EmbeddedReader, other: EmbeddedReader, final: int) -> None:
+        self._branches = [RpcMethods(one), RpcMethods(other)]
+        self._final = final
+        self._branch = 0
+        self.chain_id = one.chain_id
+        super().__init__()
+
+    def reorganise(self) -> None:
+        """Answer from the other chain from now on."""
+        self._branch = 1
+
+    def answer(self, request: dict[str, Any]) -> tuple[int, bytes]:
+        if request["method"] == "eth_getBlockByNumber" and request["params"][0] == "finalized":
+            request = {**request, "params": [hex(self._final), *request["params"][1:]]}
+        return 200, json.dumps(self._branches[self._branch].answer(request)).encode()

@@ -1,0 +1,133 @@
+"""Sending to anvil with a block time, that drops transactions, makes no blocks, and reorganises."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ledger.chain.ports import TransactionTimeoutError
+from ledger.chain.rpc.chain import RpcChain
+from ledger.chain.rpc.reader import RpcSettings
+from tests.chain.probe import deploy, words
+from tests.chain.test_port_contract import anvil
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ledger.chain.rpc.pending import Pending
+
+pytestmark = pytest.mark.network
+
+SOMEBODY = "0x" + "11" * 20
+GAS = 50_000
+SETTINGS = RpcSettings(
+    poll_seconds=0.05, receipt_timeout_seconds=20.0, resend_seconds=0.2, replace_seconds=0.3
+)
+PATIENCE_SECONDS = 20.0
+
+
+@pytest.fixture
+def chain(tmp_path: Path) -> Iterator[RpcChain]:
+    for found in anvil(tmp_path, "--block-time", "1", settings=SETTINGS):
+        assert isinstance(found, RpcChain)
+        yield found
+
+
+def told(chain: RpcChain, method: str, *parameters: Any) -> Any:
+    return chain.web3.provider.make_request(method, list(parameters))["result"]  # type: ignore[arg-type]
+
+
+def received(pending: Pending) -> Any:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while (receipt := pending.look()) is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return receipt
+
+
+def test_one_block_takes_all_that_wait_and_blocks_come_by_themselves(chain: RpcChain) -> None:
+    waiting = [chain.submit(SOMEBODY, b"", GAS) for _ in range(5)]
+    assert [one.nonce for one in waiting] == [0, 1, 2, 3, 4]
+    blocks = [received(one).block_number for one in waiting]
+    assert blocks == sorted(blocks)
+    assert blocks[-1] - blocks[0] <= 1
+    assert chain.nonce(chain.sender, pending=True) == 5
+    chain.mine(1)
+
+
+def test_a_dropped_transaction_is_sent_again_with_its_nonce(chain: RpcChain) -> None:
+    told(chain, "evm_setIntervalMining", 0)
+    pending = chain.submit(SOMEBODY, b"", GAS)
+    assert told(chain, "anvil_dropTransaction", f"0x{pending.hash.hex()}") is not None
+    assert chain.nonce(chain.sender, pending=True) == 0
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while chain.nonce(chain.sender, pending=True) == 0:
+        assert pending.look() is None
+        assert time.monotonic() < deadline
+    told(chain, "evm_mine")
+    assert received(pending).status == 1
+
+
+def test_a_transaction_below_the_base_fee_of_later_blocks_is_replaced(chain: RpcChain) -> None:
+    told(chain, "evm_setIntervalMining", 0)
+    pending = chain.submit(SOMEBODY, b"", GAS)
+    first = pending.hash
+    offered = int(told(chain, "eth_getTransactionByHash", f"0x{first.hex()}")["maxFeePerGas"], 16)
+    for _ in range(2):
+        told(chain, "anvil_setNextBlockBaseFeePerGas", hex(2 * offered))
+        told(chain, "evm_mine")
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while pending.hash == first:
+        assert pending.look() is None, "it does not pay the base fee of any block"
+        assert time.monotonic() < deadline
+    assert pending.look() is None
+    told(chain, "evm_mine")
+    receipt = received(pending)
+    assert receipt.transaction_hash == pending.hash != first
+    assert chain.nonce(chain.sender, pending=False) == 1
+
+
+def test_a_receipt_that_a_reorganisation_takes_away_is_waited_for_again(tmp_path: Path) -> None:
+    settings = RpcSettings(
+        poll_seconds=0.05, receipt_timeout_seconds=20.0, resend_seconds=0.2, confirmations=3
+    )
+    for chain in anvil(tmp_path, settings=settings):
+        assert isinstance(chain, RpcChain)
+        chain.mine(3)
+        told(chain, "evm_setAutomine", False)
+        pending = chain.submit(SOMEBODY, b"", GAS)
+        told(chain, "evm_mine")
+        assert pending.look() is None, "it is in a block, but not deep enough"
+        before = chain.receipt(pending.hash)
+        assert before is not None
+        told(chain, "anvil_reorg", 1, [])
+        told(chain, "anvil_dropTransaction", f"0x{pending.hash.hex()}")
+        assert chain.receipt(pending.hash) is None
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while chain.nonce(chain.sender, pending=True) == 0:
+            assert pending.look() is None
+            assert time.monotonic() < deadline
+        told(chain, "anvil_mine", "0x4")
+        after = received(pending)
+        assert after.transaction_hash == before.transaction_hash
+        assert after.block_number == before.block_number + 1
+        assert chain.nonce(chain.sender, pending=False) == 1
+
+
+def test_without_blocks_a_transaction_is_given_up_and_its_nonce_is_not_lost(
+    tmp_path: Path,
+) -> None:
+    settings = RpcSettings(poll_seconds=0.05, receipt_timeout_seconds=0.5, replace_seconds=0.1)
+    for chain in anvil(tmp_path, settings=settings):
+        assert isinstance(chain, RpcChain)
+        probe = deploy(chain)
+        told(chain, "evm_setAutomine", False)
+        with pytest.raises(TransactionTimeoutError):
+            chain.send(probe, words(7, 7), 200_000)
+        told(chain, "anvil_dropAllTransactions")
+        told(chain, "evm_setAutomine", True)
+        assert chain.send(probe, words(8, 8), 200_000).status == 1
+        assert chain.nonce(chain.sender, pending=False) == 2

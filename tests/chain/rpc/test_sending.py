@@ -1,0 +1,303 @@
+"""Transactions over a line that fails: each intent comes into a block once, or its error says no.
+
+The node is the embedded chain, really served; what fails is the line, or a node with a pool that a
+test rules over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.machine.accounts import TEST_KEYS
+from ledger.chain.ports import (
+    ChainUnreachableError,
+    NotServedError,
+    TransactionRefusedError,
+    TransactionRevertedError,
+    TransactionTimeoutError,
+)
+from ledger.chain.rpc.chain import RpcChain
+from ledger.chain.rpc.reader import GWEI, RpcSettings
+from ledger.chain.rpc.served.server import RpcServer
+from tests.chain.probe import REVERT_DATA, deploy, words
+from tests.chain.rpc.faulty_proxy import FaultyProxy, Trouble
+from tests.chain.rpc.pool_node import PoolNode
+from tests.faults import times
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+SOMEBODY = "0x" + "11" * 20
+GAS = 50_000
+SENDING = {"eth_sendRawTransaction"}
+
+
+@pytest.fixture
+def chain(tmp_path: Path) -> Iterator[EmbeddedChain]:
+    with EmbeddedChain.create(tmp_path / "chain.sqlite", synchronous="NORMAL") as chain:
+        yield chain
+
+
+def sender(url: str, key: bytes = TEST_KEYS[2], **changes: Any) -> RpcChain:
+    settings: dict[str, Any] = {
+        "request_timeout_seconds": 20.0,
+        "retry_pause_seconds": 0.01,
+        "receipt_timeout_seconds": 20.0,
+        "resend_seconds": 0.05,
+        "replace_seconds": 0.1,
+        "poll_seconds": 0.02,
+    }
+    return RpcChain(
+        url, key, chain_id=1_129_137_740, settings=RpcSettings(**{**settings, **changes})
+    )
+
+
+def in_turn(methods: set[str], *troubles: Trouble) -> Callable[[str], Trouble]:
+    left = list(troubles)
+    return lambda method: left.pop(0) if method in methods and left else Trouble.NONE
+
+
+class TestALineThatFails:
+    @pytest.mark.parametrize("trouble", [one for one in Trouble if one is not Trouble.NONE])
+    def test_a_transaction_is_mined_once_whatever_becomes_of_its_request(
+        self, chain: EmbeddedChain, trouble: Trouble
+    ) -> None:
+        with (
+            RpcServer(chain) as server,
+            FaultyProxy(server.url, in_turn(SENDING, trouble, trouble)) as proxy,
+            sender(proxy.url) as mine,
+        ):
+            receipt = mine.send(SOMEBODY, b"", GAS)
+        assert (receipt.status, receipt.block_number, chain.head().number) == (1, 1, 1)
+        assert chain.account(mine.sender)[0] == 1
+
+    @pytest.mark.parametrize("trouble", [Trouble.LOST, Trouble.BAD_GATEWAY, Trouble.DONE_AND_CUT])
+    def test_what_is_only_read_is_asked_again(self, chain: EmbeddedChain, trouble: Trouble) -> None:
+        # The first block that is asked for is genesis; then one try and three retries fail.
+        script = in_turn({"eth_getBlockByNumber"}, Trouble.NONE, *[trouble] * 7)
+        with (
+            RpcServer(chain) as server,
+            FaultyProxy(server.url, script) as proxy,
+            sender(proxy.url, retries=3) as mine,
+        ):
+            with pytest.raises(ChainUnreachableError):
+                mine.head()
+            assert proxy.troubles[trouble] == 4
+            assert mine.head().number == 0
+
+    def test_lines_that_fail_at_random_lose_and_double_nothing(self, chain: EmbeddedChain) -> None:
+        rng = random.Random(7)
+        probe = deploy(chain)
+        number = times(12, 300)
+
+        def trouble(_: str) -> Trouble:
+            return rng.choice(list(Trouble)) if rng.random() < 0.3 else Trouble.NONE
+
+        with (
+            RpcServer(chain) as server,
+            FaultyProxy(server.url, in_turn(set())) as proxy,
+            sender(proxy.url) as mine,
+        ):
+            proxy.trouble = trouble
+            for value in range(1, number + 1):
+                insist(mine, probe, words(value, 0))
+        values = [int.from_bytes(log.data) for log in chain.logs(probe, [], 0, 10**9)]
+        assert values == list(range(1, number + 1))
+        assert sum(proxy.troubles.values()) > proxy.troubles[Trouble.NONE] > number
+
+    def test_a_line_that_stays_cut_is_given_up_in_time(self, chain: EmbeddedChain) -> None:
+        with (
+            RpcServer(chain) as server,
+            FaultyProxy(server.url, in_turn(set())) as proxy,
+            sender(proxy.url, receipt_timeout_seconds=0.2, retries=1) as mine,
+        ):
+            pending = mine.submit(SOMEBODY, b"", GAS)
+            proxy.trouble = lambda _: Trouble.LOST
+            with pytest.raises(NotServedError):
+                pending.look()
+            with pytest.raises(TransactionTimeoutError, match=r"the node says: .*unreachable"):
+                looked(pending)
+
+
+def looked(pending: Any) -> None:
+    """Look until its time is over, whatever the node says."""
+    while True:
+        with contextlib.suppress(NotServedError):
+            pending.look()
+
+
+def insist(mine: RpcChain, to: str, data: bytes) -> None:
+    """Send once, however often the node has to be asked what a transaction costs."""
+    while True:
+        try:
+            mine.send(to, data, 200_000)
+        except ChainUnreachableError:  # before anything was sent
+            continue
+        return
+
+
+class TestSeveralInFlight:
+    def test_nonces_follow_each_other_and_a_lost_one_does_not_stop_the_others(
+        self, chain: EmbeddedChain
+    ) -> None:
+        script = in_turn(SENDING, Trouble.NONE, Trouble.LOST)
+        with (
+            RpcServer(chain) as server,
+            FaultyProxy(server.url, script) as proxy,
+            sender(proxy.url) as mine,
+        ):
+            waiting = [mine.submit(SOMEBODY, b"", GAS) for _ in range(4)]
+            assert [one.nonce for one in waiting] == [0, 1, 2, 3]
+            assert chain.head().number == 1, "the second was lost, and the others wait for it"
+            blocks = [found.block_number for found in map(received, waiting)]
+        assert blocks == [1, 2, 3, 4]
+
+    def test_a_transaction_that_reverts_is_told_by_its_look(self, chain: EmbeddedChain) -> None:
+        probe = deploy(chain)
+        with RpcServer(chain) as server, sender(server.url) as mine:
+            pending = mine.submit(probe, words(0, 0), 200_000)
+            with pytest.raises(TransactionRevertedError) as caught:
+                pending.look()
+            assert caught.value.data == REVERT_DATA
+            assert caught.value.transaction_hash == pending.hash
+            assert mine.send(probe, words(5, 5), 200_000).block_number == 3
+
+    def test_twelve_senders_at_once_all_get_through_while_others_read(
+        self, chain: EmbeddedChain
+    ) -> None:
+        probe = deploy(chain)
+        failures: list[BaseException] = []
+
+        def work(number: int) -> None:
+            try:
+                with sender(server.url, TEST_KEYS[number % len(TEST_KEYS)]) as mine:
+                    for value in range(3):
+                        mine.send(probe, words(1 + number, value), 200_000)
+                        assert mine.call(probe, b"") != b""
+            except BaseException as error:  # noqa: BLE001 - told by the test
+                failures.append(error)
+
+        with RpcServer(chain) as server:
+            threads = [threading.Thread(target=work, args=(number,)) for number in range(12)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        assert failures == []
+        assert chain.head().number == 37
+        assert chain.head().timestamp <= time.time() + 1, "many blocks a second date none ahead"
+        found = sorted(
+            (int.from_bytes(log.topics[1]), int.from_bytes(log.topics[2]))
+            for log in chain.logs(probe, [], 0, 100)
+        )
+        assert found == [(1 + number, value) for number in range(12) for value in range(3)]
+
+
+def received(pending: Any) -> Any:
+    while (receipt := pending.look()) is None:
+        pass
+    return receipt
+
+
+class TestANodeWithAPool:
+    """A node that keeps transactions waiting, as all but the embedded chain do."""
+
+    def test_a_transaction_that_is_passed_over_is_replaced_by_one_that_pays_more(
+        self, chain: EmbeddedChain
+    ) -> None:
+        with PoolNode(chain) as node, sender(node.url) as mine:
+            pending = mine.submit(SOMEBODY, b"", GAS)
+            first = node.only(mine.sender)
+            waited(pending, lambda: chain.mine(1), lambda: node.only(mine.sender) != first)
+            second = node.only(mine.sender)
+            assert (second.nonce, second.to) == (first.nonce, first.to)
+            assert 10 * second.max_fee_per_gas >= 11 * first.max_fee_per_gas
+            assert second.max_priority_fee_per_gas > first.max_priority_fee_per_gas
+            node.mine()
+            receipt = received(pending)
+            assert receipt.transaction_hash == bytes(second.hash) == pending.hash
+        assert chain.account(mine.sender)[0] == 1
+
+    def test_nothing_is_replaced_where_no_block_has_come(self, chain: EmbeddedChain) -> None:
+        with PoolNode(chain) as node, sender(node.url, replace_seconds=0.0) as mine:
+            pending = mine.submit(SOMEBODY, b"", GAS)
+            first = node.only(mine.sender)
+            for _ in range(5):
+                assert pending.look() is None
+            assert node.only(mine.sender) == first
+
+    def test_no_replacement_goes_over_the_caps(self, chain: EmbeddedChain) -> None:
+        base = chain.header(0).base_fee_per_gas or 0
+        cap = 2 * base + GWEI // 10
+        with (
+            PoolNode(chain) as node,
+            sender(node.url, replace_seconds=0.0, most_fee_per_gas_wei=cap) as mine,
+        ):
+            pending = mine.submit(SOMEBODY, b"", GAS)
+            first = node.only(mine.sender)
+            for _ in range(5):
+                chain.mine(1)
+                assert pending.look() is None
+            assert node.only(mine.sender) == first
+            assert first.max_fee_per_gas <= cap
+
+    def test_what_the_replaced_one_does_counts_if_a_block_holds_that_one(
+        self, chain: EmbeddedChain
+    ) -> None:
+        with PoolNode(chain) as node, sender(node.url, replace_seconds=0.0) as mine:
+            pending = mine.submit(SOMEBODY, b"", GAS)
+            first = node.only(mine.sender)
+            waited(pending, lambda: chain.mine(1), lambda: node.only(mine.sender) != first)
+            node.put(first)
+            node.mine()
+            assert received(pending).transaction_hash == bytes(first.hash) != pending.hash
+
+    def test_a_dropped_transaction_is_sent_again(self, chain: EmbeddedChain) -> None:
+        with PoolNode(chain) as node, sender(node.url) as mine:
+            pending = mine.submit(SOMEBODY, b"", GAS)
+            dropped = node.only(mine.sender)
+            node.drop(mine.sender)
+            waited(pending, lambda: None, lambda: node.has(mine.sender))
+            assert node.only(mine.sender) == dropped
+            node.mine()
+            assert received(pending).transaction_hash == bytes(dropped.hash)
+
+    def test_the_nonce_of_one_that_was_given_up_and_dropped_is_used_again(
+        self, chain: EmbeddedChain
+    ) -> None:
+        with PoolNode(chain) as node, sender(node.url, receipt_timeout_seconds=0.1) as mine:
+            with pytest.raises(TransactionTimeoutError, match="not confirmed within"):
+                mine.send(SOMEBODY, b"", GAS)
+            node.drop(mine.sender)
+            pending = mine.submit(SOMEBODY, b"\x01", GAS)
+            assert pending.nonce == 0
+            node.mine()
+            assert received(pending).status == 1
+
+    def test_a_nonce_that_another_program_has_used_is_told_and_nothing_sent_twice(
+        self, chain: EmbeddedChain
+    ) -> None:
+        with PoolNode(chain) as node, sender(node.url) as mine:
+            pending = mine.submit(SOMEBODY, b"", GAS)
+            node.drop(mine.sender)
+            chain.send(SOMEBODY, b"\x07", GAS, key=TEST_KEYS[2])
+            with pytest.raises(TransactionRefusedError, match="another transaction has nonce 0"):
+                received(pending)
+            assert not node.has(mine.sender)
+            after = mine.submit(SOMEBODY, b"", GAS)
+            assert after.nonce == 1
+
+
+def waited(pending: Any, turn: Callable[[], object], is_there: Callable[[], bool]) -> None:
+    """Look until something is there, a turn before each look."""
+    while not is_there():
+        turn()
+        assert pending.look() is None

@@ -1,0 +1,165 @@
+"""Paying accounts for their gas, and what a deployment would cost: over a node and at home."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.identity import DEFAULT_CHAIN_ID
+from ledger.chain.embedded.machine.accounts import TEST_KEYS, address_of
+from ledger.chain.rpc.served.server import RpcServer
+from tests.cli.conftest import SHARED, cmfl, refusal, succeeds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = SHARED
+
+ONE = "0x" + "11" * 20
+OTHER = "0x" + "22" * 20
+POOR = bytes(31) + b"\x07"
+"""A key for tests that owns nothing."""
+
+
+@pytest.fixture
+def chain(tmp_path: Path) -> Iterator[EmbeddedChain]:
+    with EmbeddedChain.create(tmp_path / "node.sqlite", synchronous="NORMAL") as chain:
+        yield chain
+
+
+@pytest.fixture
+def node(chain: EmbeddedChain, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[object]]:
+    monkeypatch.setenv("CMFL_PRIVATE_KEY", TEST_KEYS[0].hex())
+    with RpcServer(chain) as server:
+        yield ["--rpc-url", server.url, "--chain-id", DEFAULT_CHAIN_ID]
+
+
+class TestFunding:
+    def test_accounts_are_paid_over_a_node_and_no_home_is_made(
+        self, chain: EmbeddedChain, node: list[object], tmp_path: Path
+    ) -> None:
+        home = ["--home", tmp_path / "home"]
+        found = succeeds("chain", "fund", ONE, OTHER, "--amount", "0.5", *home, *node, "--json")
+        assert found.json["sender"] == address_of(TEST_KEYS[0])
+        assert [paid["balance_wei"] for paid in found.json["paid"]] == [5 * 10**17] * 2
+        assert [paid["block"] for paid in found.json["paid"]] == [1, 2]
+        assert chain.account(ONE)[1] == chain.account(OTHER)[1] == 5 * 10**17
+        assert not (tmp_path / "home").exists()
+        out = succeeds("chain", "fund", ONE, "--amount", "1", *node).out
+        assert "got 1 ETH in block 3, and has 1.5 ETH" in out
+
+    def test_the_homes_own_chain_pays_its_test_money(self, tmp_path: Path) -> None:
+        EmbeddedChain.create(tmp_path / "chain.sqlite", synchronous="NORMAL").close()
+        found = succeeds("chain", "fund", ONE, "--amount", "2", "--home", tmp_path, "--json").json
+        assert found["paid"][0]["balance_wei"] == 2 * 10**18
+        assert "there is no chain at" in refusal(
+            "chain", "fund", ONE, "--amount", "2", "--home", tmp_path / "none"
+        )
+        assert not (tmp_path / "none").exists()
+
+    @pytest.mark.parametrize("amount", ["0", "-1", "nan", "inf", "1e90", "much", "", "9" * 99])
+    def test_what_is_no_amount_is_refused(self, amount: str, tmp_path: Path) -> None:
+        said = refusal("chain", "fund", ONE, f"--amount={amount}", "--home", tmp_path)
+        assert "an amount is a number over 0" in said
+
+    def test_an_amount_finer_than_a_wei_is_refused(self, tmp_path: Path) -> None:
+        said = refusal("chain", "fund", ONE, "--amount", "0." + "1" * 19, "--home", tmp_path)
+        assert "at most 18 decimals" in said
+
+    @pytest.mark.parametrize(
+        ("addresses", "fact"),
+        [
+            (["0x12"], "is not an address"),
+            ([ONE, ONE], "is given twice"),
+            (["0x" + "00" * 20], "the zero address is nobody's"),
+            ([address_of(TEST_KEYS[0]).swapcase().replace("X", "x")], "its checksum is wrong"),
+            ([address_of(TEST_KEYS[0])], "is the sender's own account"),
+        ],
+    )
+    def test_accounts_that_make_no_sense_are_refused_and_nothing_is_sent(
+        self, addresses: list[str], fact: str, node: list[object], chain: EmbeddedChain
+    ) -> None:
+        assert fact in refusal("chain", "fund", OTHER, *addresses, "--amount", "1", *node)
+        assert chain.head().number == 0
+
+    def test_who_cannot_pay_all_pays_nobody(
+        self, node: list[object], chain: EmbeddedChain, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("CMFL_PRIVATE_KEY", POOR.hex())
+        said = refusal("chain", "fund", ONE, "--amount", "1", *node)
+        assert "owns 0 ETH, and is to pay 1 ETH and the gas; nothing was sent" in said
+        assert chain.head().number == 0
+
+
+class TestDryRun:
+    def test_says_what_deploying_sends_and_writes_nothing(
+        self, chain: EmbeddedChain, node: list[object], tmp_path: Path
+    ) -> None:
+        command = ["deploy", "--preset", "smoke", "--home", tmp_path / "home", *node]
+        found = succeeds(*command, "--dry-run", "--json").json
+        assert chain.head().number == 0
+        assert not (tmp_path / "home").exists()
+        creation, registration = found["steps"]
+        assert (creation["kind"], creation["counted"]) == ("creation", "node")
+        assert (registration["clients"], registration["counted"]) == (12, "rehearsal")
+        price = found["price"]
+        assert price["cost"] == found["gas"] * (price["base_fee"] + price["tip"])
+        assert found["hints"] == ["commit-window"]
+        succeeds(*command)
+        used = [chain.receipts(chain.header(number))[0].gas_used for number in (1, 2)]
+        # The node's estimate may be above; the committee's draw differs with the contract.
+        assert used[0] <= creation["gas"] <= used[0] * 1.05
+        assert used[1] == pytest.approx(registration["gas"], rel=0.1)
+        again = succeeds(*command, "--dry-run", "--json").json
+        assert (again["steps"], again["gas"]) == ([], 0)
+        assert again["contract"] is not None
+
+    def test_a_sender_who_owns_too_little_is_told(
+        self, node: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("CMFL_PRIVATE_KEY", POOR.hex())
+        command = ["deploy", "--preset", "smoke", "--home", tmp_path / "home", *node, "--dry-run"]
+        result = cmfl(*command)
+        assert result.code == 2
+        assert "not enough" in result.out
+        assert "12 clients" in result.out
+        assert "each transaction has a block of its own there" in result.out
+
+    def test_the_homes_own_chain_costs_nothing(self, tmp_path: Path) -> None:
+        command = ["deploy", "--preset", "smoke", "--home", tmp_path / "home", "--dry-run"]
+        assert "costs nothing" in succeeds(*command).out
+        assert not (tmp_path / "home").exists()
+
+
+class TestFeeCaps:
+    def test_gas_over_the_cap_sends_nothing(
+        self, node: list[object], chain: EmbeddedChain, tmp_path: Path
+    ) -> None:
+        for dry in ([], ["--dry-run"]):
+            said = refusal(
+                *("deploy", "--preset", "smoke", "--home", tmp_path, *node, *dry),
+                *("--max-fee", "0.5"),
+            )
+            assert "over the cap of 500000000" in said
+        assert chain.head().number == 0
+
+    @pytest.mark.parametrize(
+        ("caps", "fact"),
+        [
+            (["--max-fee", "0"], "--max-fee 0: an amount is a number over 0"),
+            (["--max-tip", "x"], "--max-tip x: an amount is a number over 0"),
+            (["--max-fee", "0.0000000001"], "at most 9 decimals"),
+            (["--max-fee", "3", "--max-tip", "4"], "the tip is part of the fee"),
+        ],
+    )
+    def test_caps_that_make_no_sense_are_refused(
+        self, caps: list[str], fact: str, node: list[object]
+    ) -> None:
+        assert fact in refusal("chain", "fund", ONE, "--amount", "1", *node, *caps)
+
+    def test_without_a_node_they_have_no_effect_and_are_refused(self, tmp_path: Path) -> None:
+        said = refusal("deploy", "--preset", "smoke", "--home", tmp_path, "--max-fee", "3")
+        assert "--max-fee has no effect without --rpc-url" in said
