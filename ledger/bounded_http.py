@@ -131,6 +131,22 @@ class HttpServer:
         """
         return self._ask(httpx.Request("HEAD", self._below(path)), 0).status
 
+    def put(self, path: str, body: bytes, headers: dict[str, str], most_bytes: int) -> Answer:
+        """Return the answer to PUT.
+
+        Args:
+            path: below the URL's own, beginning with a slash.
+            body: what is sent, whole.
+            headers: what is said of it.
+            most_bytes: how large the answer's body may be.
+
+        Raises:
+            TooLargeError: it is larger.
+            HttpFailureError: there is no whole answer in time.
+        """
+        request = httpx.Request("PUT", self._below(path), headers=headers, content=body)
+        return self._ask(request, most_bytes)
+
     def post_json(self, body: bytes, most_bytes: int) -> Answer:
         """Return the answer to POST of JSON to the URL itself.
 
@@ -142,10 +158,34 @@ class HttpServer:
             TooLargeError: it is larger.
             HttpFailureError: there is no whole answer in time.
         """
-        headers = {"Content-Type": "application/json"}
-        return self._ask(
-            httpx.Request("POST", self._url, headers=headers, content=body), most_bytes
-        )
+        return self._ask(_with_json("POST", self._url, body), most_bytes)
+
+    def post_json_to(self, path: str, body: bytes, most_bytes: int) -> Answer:
+        """Return the answer to POST of JSON.
+
+        Args:
+            path: below the URL's own, beginning with a slash.
+            body: the JSON.
+            most_bytes: how large the answer's body may be.
+
+        Raises:
+            TooLargeError: it is larger.
+            HttpFailureError: there is no whole answer in time.
+        """
+        return self._ask(_with_json("POST", self._below(path), body), most_bytes)
+
+    def delete(self, path: str, most_bytes: int) -> Answer:
+        """Return the answer to DELETE.
+
+        Args:
+            path: below the URL's own, beginning with a slash.
+            most_bytes: how large the answer's body may be.
+
+        Raises:
+            TooLargeError: it is larger.
+            HttpFailureError: there is no whole answer in time.
+        """
+        return self._ask(httpx.Request("DELETE", self._below(path)), most_bytes)
 
     def _below(self, path: str) -> httpx.URL:
         own, mark, query = self._url.raw_path.partition(b"?")
@@ -251,6 +291,10 @@ class _NotWrittenError(Exception):
     def __init__(self, why: OSError) -> None:
         super().__init__(str(why))
         self.why = why
+
+
+def _with_json(method: str, url: httpx.URL, body: bytes) -> httpx.Request:
+    return httpx.Request(method, url, headers={"Content-Type": "application/json"}, content=body)
 
 
 def _writing_to(file: IO[bytes]) -> Callable[[bytes], None]:

@@ -8,29 +8,40 @@ record, and runs that share a store may share an update.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ledger.protocol.documents.incidents import decode_incidents
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.errors import BlobError, EncodingError
-from ledger.protocol.ledger_state import RoundDecided
+from ledger.protocol.ledger_state import RoundDecided, Stage
 from ledger.protocol.types import NO_DIGEST
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from ledger.actors.surroundings import Surroundings
-    from ledger.blobs.store import BlobReader
+    from ledger.blobs.store import BlobReader, BlobStore
     from ledger.chain.round_ledger import RoundHistory
     from ledger.protocol.documents.record import RoundRecord
     from ledger.protocol.types import Digest
+
+
+class LedgerAndBlobs(Protocol):
+    """What a run's payloads are removed from."""
+
+    @property
+    def ledger(self) -> RoundHistory:
+        """What tells which they are."""
+
+    @property
+    def blobs(self) -> BlobStore:
+        """Where they are."""
 
 
 class OldPayloads:
     """The payloads of a run's rounds, of which only the newest are kept."""
 
     def __init__(
-        self, around: Surroundings, rounds: int, spared: Collection[Digest] = frozenset()
+        self, around: LedgerAndBlobs, rounds: int, spared: Collection[Digest] = frozenset()
     ) -> None:
         """Look at a run; its chain is read when the first round ends.
 
@@ -79,6 +90,36 @@ class OldPayloads:
             if record is not None:
                 self._payloads[event.round] = frozenset(_payloads(record))
             self._read_to = event.round
+
+
+def old_payloads(
+    ledger: RoundHistory,
+    blobs: BlobReader,
+    rounds: int,
+    spared: Collection[Digest] = frozenset(),
+) -> set[Digest]:
+    """Return the payloads that may go if only the newest rounds keep theirs, there or not.
+
+    Args:
+        ledger: the run's contract.
+        blobs: where its records are.
+        rounds: how many of the newest ended rounds keep their payloads, at least 1.
+        spared: what else must stay.
+    """
+    deployment, state = ledger.deployment(), ledger.state()
+    newest = state.round - 1 if state.stage is Stage.OPEN else state.round
+    gone: set[Digest] = set()
+    kept = {deployment.config, deployment.model, *spared}
+    for event in _decided(ledger, 0):
+        record = _record(event, blobs)
+        kept |= _documents(event, record, blobs)
+        if record is not None:
+            payloads = _payloads(record)
+            if event.round <= newest - rounds:
+                gone |= payloads
+            else:
+                kept |= payloads
+    return gone - kept
 
 
 def named_by(ledger: RoundHistory, blobs: BlobReader) -> set[Digest]:

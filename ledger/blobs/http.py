@@ -5,6 +5,7 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import TYPE_CHECKING, TypeVar
 
+from ledger.blobs.patience import AT_ONCE
 from ledger.blobs.store import MAX_BLOB_BYTES
 from ledger.bounded_http import HttpFailureError, HttpServer
 from ledger.protocol.encoding import sha256
@@ -14,6 +15,7 @@ from ledger.protocol.payload import Payload
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ledger.blobs.patience import Patience
     from ledger.protocol.types import Digest
 
 T = TypeVar("T")
@@ -45,7 +47,9 @@ class HttpBlobs:
         timeout_seconds: float = 60.0,
         token: str | None = None,
         most_failures: int | None = None,
+        patience: Patience = AT_ONCE,
     ) -> None:
+        self._patience = patience
         self._most_failures = most_failures
         self._failures = 0
         try:
@@ -82,7 +86,7 @@ class HttpBlobs:
         Raises:
             BlobUnreachableError: that cannot be told.
         """
-        status = self._asked(digest, lambda: self._server.head(_path(digest)))
+        status = self._asked(digest, lambda: self._server.head(path_of(digest)), int)
         try:
             self._verify_status(digest, status)
         except BlobMissingError:
@@ -90,7 +94,9 @@ class HttpBlobs:
         return True
 
     def _verified(self, digest: Digest, limit: int) -> bytes:
-        answer = self._asked(digest, lambda: self._server.get(_path(digest), limit))
+        answer = self._asked(
+            digest, lambda: self._server.get(path_of(digest), limit), lambda said: said.status
+        )
         self._verify_status(digest, answer.status)
         if sha256(answer.body) != digest:
             raise BlobUnreachableError(
@@ -98,7 +104,7 @@ class HttpBlobs:
             )
         return answer.body
 
-    def _asked(self, digest: Digest, ask: Callable[[], T]) -> T:
+    def _asked(self, digest: Digest, ask: Callable[[], T], status_of: Callable[[T], int]) -> T:
         """Return what the server answers, and count how often it did not.
 
         Raises:
@@ -110,7 +116,7 @@ class HttpBlobs:
                 f"answer {self._most_failures} times in a row"
             )
         try:
-            found = ask()
+            found = self._patience.asked(ask, status_of)
         except HttpFailureError as error:
             self._failures += 1
             raise BlobUnreachableError(f"blob {digest.hex()} cannot be read: {error}") from None
@@ -131,6 +137,11 @@ class HttpBlobs:
         self._server.close()
 
 
-def _path(digest: Digest) -> str:
+def path_of(digest: Digest) -> str:
+    """Return where a blob is below the URL of its folder.
+
+    Args:
+        digest: sha256 of the blob.
+    """
     name = digest.hex()
     return f"/{name[:2]}/{name}"

@@ -13,7 +13,7 @@ import coincurve
 
 from ledger.protocol.encoding import keccak256, words
 from ledger.protocol.errors import SignatureError
-from ledger.protocol.types import Address, Commitment, Digest, Domain, Scores, Vote
+from ledger.protocol.types import Address, Commitment, Digest, Domain, Scores, Upload, Vote
 
 GROUP_ORDER = 0xFFFFFFFF_FFFFFFFF_FFFFFFFF_FFFFFFFE_BAAEDCE6_AF48A03B_BFD25E8C_D0364141
 NAME = "CMFL Ledger"
@@ -26,10 +26,11 @@ TYPES = {
     "Scores": "uint64 round,uint32 member,bytes32 base,bytes32 clients,bytes32 digest",
     "Request": _VOTE_FIELDS,
     "Reply": _VOTE_FIELDS,
+    "Upload": "uint64 round,uint32 client,bytes32 digest,uint64 size",
 }
 TYPE_HASHES = {name: keccak256(f"{name}({fields})".encode()) for name, fields in TYPES.items()}
 
-Message = Commitment | Scores | Vote
+Message = Commitment | Scores | Vote | Upload
 
 
 class Signer(Protocol):
@@ -69,7 +70,7 @@ def typed_digest(domain: Domain, message: Message) -> Digest:
 
     Args:
         domain: the contract and chain it is meant for.
-        message: a commitment, a score claim, a request or a reply.
+        message: a commitment, a score claim, a request, a reply or an upload.
 
     Returns:
         keccak256(0x1901 ‖ domain separator ‖ hash of the message).
@@ -132,6 +133,9 @@ def _struct_hash(message: Message) -> Digest:
     if isinstance(message, Scores):
         about = (message.round, message.member, message.base, message.clients, message.digest)
         return keccak256(words(TYPE_HASHES["Scores"], *about))
+    if isinstance(message, Upload):
+        whose = (message.round, message.client, message.digest, message.size)
+        return keccak256(words(TYPE_HASHES["Upload"], *whose))
     where = (message.round, int(message.phase), message.view, message.base)
     kind = TYPE_HASHES[message.kind.value]
     return keccak256(words(kind, *where, message.set_digest, message.result))

@@ -142,6 +142,23 @@ class Scores:
 
 
 @dataclass(frozen=True, slots=True)
+class Upload:
+    """A client's wish that a store keeps some bytes; no contract ever reads it.
+
+    Attributes:
+        round: t.
+        client: whose quota it takes.
+        digest: sha256 of the bytes.
+        size: how many there are.
+    """
+
+    round: int
+    client: ClientId
+    digest: Digest
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
 class Slot:
     """Where a member may sign one vote only, on one contract of one chain."""
 

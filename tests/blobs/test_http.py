@@ -130,7 +130,7 @@ def test_a_place_is_a_folder_or_a_url(folder: FolderBlobs, url: str, tmp_path: P
     digest = folder.put(b"hello")
     for place in (url, str(folder.folder)):
         assert reader_at(place).get(digest) == b"hello"
-    for place in (str(tmp_path / "none"), "ftp://host/blobs", "http://", "https://[::1"):
+    for place in (str(tmp_path / "none"), "nosuch://host/blobs", "http://", "https://[::1"):
         with pytest.raises(BlobError, match="blobs"):
             reader_at(place)
 

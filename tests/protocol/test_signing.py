@@ -22,6 +22,7 @@ from ledger.protocol.types import (
     Domain,
     Phase,
     Scores,
+    Upload,
     Vote,
     VoteKind,
 )
@@ -42,6 +43,7 @@ votes = st.builds(
 messages = st.one_of(
     st.builds(Commitment, numbers, client_ids, digests),
     st.builds(Scores, numbers, client_ids, digests, digests, digests),
+    st.builds(Upload, numbers, client_ids, digests, numbers),
     votes,
 )
 VOTE = Vote(VoteKind.REQUEST, 3, Phase.AGGREGATION, 1, DIGEST, DIGEST, DIGEST)
@@ -79,6 +81,14 @@ def test_a_request_and_a_reply_of_equal_content_have_different_digests() -> None
     struct = keccak256(signing.TYPE_HASHES["Reply"] + encode(types, values))
     domain = signing.domain_separator(DOMAIN)
     assert signing.typed_digest(DOMAIN, reply) == keccak256(b"\x19\x01" + domain + struct)
+
+
+def test_an_upload_is_hashed_as_eip_712_says() -> None:
+    kind = keccak256(b"Upload(uint64 round,uint32 client,bytes32 digest,uint64 size)")
+    fields = encode(["uint64", "uint32", "bytes32", "uint64"], [5, 2, DIGEST, 7])
+    domain = signing.domain_separator(DOMAIN)
+    expected = keccak256(b"\x19\x01" + domain + keccak256(kind + fields))
+    assert signing.typed_digest(DOMAIN, Upload(5, ClientId(2), DIGEST, 7)) == expected
 
 
 @given(message=messages, key=st.integers(0, 7))

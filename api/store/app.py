@@ -1,0 +1,214 @@
+"""The store's app: blobs and mail over one folder, and errors as problems."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from anyio import to_thread
+from prometheus_client import CONTENT_TYPE_LATEST
+from prometheus_client import generate_latest as exposition
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from api.http.observed import Metrics, Observed
+from api.http.problems import (
+    CHAIN_UNREACHABLE,
+    ProblemError,
+    plain_problem,
+    problem,
+)
+from api.http.safe_headers import SafeHeaders
+from api.store.blobs import BlobRoutes
+from api.store.charges import Charges
+from api.store.mail import MailRoutes
+from api.store.problems import TOO_SLOW
+from api.store.receiving import Receiver, disk_problem
+from api.store.retention import Retention
+from api.store.standing import Standings
+from ledger.actors.mailboxes.folder import FolderMailbox
+from ledger.blobs.incoming import remove_unfinished
+from ledger.blobs.store import FolderBlobs
+from ledger.protocol.errors import ChainError, CmflError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from api.store.settings import StoreSettings
+    from ledger.chain.contract.committee_ledger import CommitteeLedger
+
+DRAINED_BYTES = 1 << 20
+"""What is still read of a body that is refused, so that its sender hears why."""
+
+DRAINING_SECONDS = 2.0
+LOOKING_SECONDS = 5.0
+"""How often the store looks whether a round has ended whose payloads may go."""
+
+_NO_STORE = {"Cache-Control": "no-store"}
+_log = logging.getLogger(__name__)
+
+
+def create_store(
+    settings: StoreSettings,
+    ledger: CommitteeLedger,
+    epoch: bytes,
+    clock: Callable[[], float] = time.monotonic,
+) -> Starlette:
+    """Return the store as an ASGI app.
+
+    Args:
+        settings: its folder, which must be there, and its bounds.
+        ledger: the contract whose clients may write.
+        epoch: random bytes, others each time.
+        clock: seconds that only grow.
+
+    Returns:
+        The app. Nobody else may serve the folder meanwhile; others may read it, and put mail there.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    remove_unfinished(settings.folder)
+    standings = Standings(ledger, clock)
+    domain = standings.domain
+    charges = Charges(settings.folder / f"charges-{domain.chain_id}-{domain.contract.hex()}.sqlite")
+    receiver = Receiver(settings, standings, charges)
+    stored, mailbox = FolderBlobs(settings.folder), FolderMailbox(settings.folder)
+    blobs, mail = BlobRoutes(receiver, stored), MailRoutes(receiver, mailbox, epoch)
+    retention = None
+    if settings.keep_rounds is not None:
+        retention = Retention(ledger, stored, charges, settings.keep_rounds)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        task = None if retention is None else asyncio.create_task(_kept(retention))
+        yield
+        if task is not None:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        charges.close()
+
+    metrics = Metrics()
+
+    async def shown(_: Request) -> Response:
+        told = exposition(metrics.registry)
+        return Response(told, headers=_NO_STORE, media_type=CONTENT_TYPE_LATEST)
+
+    board = "/mail/{chain}/{contract}/{round}/{kind}"
+    app = Starlette(
+        routes=[
+            Route("/health", _health),
+            Route("/metrics", shown),
+            Route(board, mail.give),
+            Route(f"{board}/{{digest}}", mail.take, methods=["PUT"]),
+            Route("/{prefix}/{digest}", blobs.give, methods=["GET"]),
+            Route("/{prefix}/{digest}", blobs.take, methods=["PUT"]),
+        ],
+        # The first is the outermost.
+        middleware=[
+            Middleware(SafeHeaders),
+            Middleware(Observed, metrics=metrics, logs=settings.logs_requests),
+            Middleware(_Refusals),
+        ],
+        exception_handlers={HTTPException: _http_error, Exception: _failed},
+        lifespan=lifespan,
+    )
+    # A slash too many is another path, not a detour.
+    app.router.redirect_slashes = False
+    return app
+
+
+async def _health(_: Request) -> Response:
+    return PlainTextResponse("ok\n", headers=_NO_STORE)
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException), "it is registered for these"
+    said = {404: "there is nothing at this path", 405: "this method is not answered here"}
+    told = said.get(error.status_code, HTTPStatus(error.status_code).phrase)
+    return plain_problem(request, error.status_code, told, error.headers)
+
+
+async def _failed(request: Request, _: Exception) -> Response:
+    # The server logs the traceback; the answer has none of it.
+    return plain_problem(request, 500, "this is a fault of the store; its log tells more")
+
+
+async def _kept(retention: Retention) -> None:
+    """Remove what is old whenever a round has ended, until cancelled."""
+    while True:
+        try:
+            await to_thread.run_sync(retention.look)
+        except (CmflError, OSError) as error:
+            _log.warning("what is old cannot be removed now: %s", error)
+        await asyncio.sleep(LOOKING_SECONDS)
+
+
+class _Refusals:
+    """Turns errors into problems, and lets whoever is still sending hear of them."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request, body = Request(scope), _Body(receive)
+        try:
+            await self._app(scope, body.receive, send)
+        except ProblemError as error:
+            answer = problem(request, error.kind, str(error))
+            body.is_wanted &= error.kind is not TOO_SLOW
+        except ChainError as error:
+            _log.warning("the chain cannot be read: %s", error)
+            answer = problem(request, CHAIN_UNREACHABLE, "who may write cannot be told now")
+        except OSError as error:
+            _log.warning("%s: %s", error.filename, error.strerror)
+            refusal = disk_problem(error)
+            answer = problem(request, refusal.kind, str(refusal))
+        else:
+            return
+        if scope["method"] == "PUT":
+            answer.headers["Connection"] = "close"
+            await body.drain()
+        await answer(scope, receive, send)
+
+
+class _Body:
+    """A request's body, of which somebody may have read a part.
+
+    Attributes:
+        is_wanted: whether there is more of it that may be waited for.
+    """
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self.is_wanted = True
+
+    async def receive(self) -> Message:
+        """Return the next part, and note the last."""
+        message = await self._receive()
+        if message["type"] != "http.request" or not message.get("more_body", False):
+            self.is_wanted = False
+        return message
+
+    async def drain(self) -> None:
+        """Read what is left of it, but not much and not for long."""
+        left = DRAINED_BYTES
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(DRAINING_SECONDS):
+                while self.is_wanted and left > 0:
+                    left -= len((await self.receive()).get("body", b""))

@@ -1,0 +1,166 @@
+"""Blobs: anybody reads them, registered clients write them, nobody changes one."""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from anyio import to_thread
+from starlette.responses import Response, StreamingResponse
+
+from api.http.encoded import IMMUTABLE, is_known
+from api.http.problems import BLOB_NOT_FOUND, ProblemError, problem
+from api.store.charges import What
+from api.store.problems import RANGE_UNSATISFIABLE
+from api.store.ranges import ByteRange, asked_range
+from ledger.home import open_file
+from ledger.protocol.errors import BlobError
+from ledger.protocol.types import Digest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from io import BufferedReader
+    from pathlib import Path
+
+    from starlette.requests import Request
+
+    from api.store.receiving import Receiver
+    from ledger.blobs.store import FolderBlobs
+
+_PIECE = 1 << 20
+_NAME = re.compile("[0-9a-f]{64}")
+
+
+class BlobRoutes:
+    """Answers for the blobs of a folder."""
+
+    def __init__(self, receiver: Receiver, blobs: FolderBlobs) -> None:
+        self._receiver = receiver
+        self._blobs = blobs
+
+    async def give(self, request: Request) -> Response:
+        """Give a blob's bytes or some of them; who reads them compares them with their name.
+
+        Args:
+            request: with the name.
+
+        Raises:
+            ProblemError: there is no such blob.
+            OSError: it cannot be read.
+        """
+        name = _named(request)
+        headers = {
+            "ETag": f'"{name}"',
+            "Cache-Control": IMMUTABLE,
+            "Accept-Ranges": "bytes",
+            "X-Content-Type-Options": "nosniff",
+            "Content-Disposition": f'attachment; filename="{name}"',
+        }
+        stack = ExitStack()
+        try:
+            file = await to_thread.run_sync(stack.enter_context, open_file(self._path(name)))
+        except FileNotFoundError:
+            raise ProblemError(BLOB_NOT_FOUND, f"{name} is not here") from None
+        size = os.fstat(file.fileno()).st_size
+        try:
+            if is_known(request.headers.get("if-none-match"), headers["ETag"]):
+                return Response(status_code=304, headers=headers)
+            found = asked_range(_range_header(request, headers["ETag"]), size)
+            whole = ByteRange(0, size)
+            part = whole if found is None else found
+            headers["Content-Length"] = str(part.size)
+            if found is not None:
+                headers["Content-Range"] = f"bytes {part.first}-{part.end - 1}/{size}"
+            status = 200 if found is None else 206
+            if request.method == "HEAD":
+                return Response(
+                    status_code=status, headers=headers, media_type="application/octet-stream"
+                )
+            file.seek(part.first)
+            sent = _pieces(stack.pop_all(), file, part.size)
+            return StreamingResponse(sent, status, headers, "application/octet-stream")
+        except ValueError as error:
+            answer = problem(request, RANGE_UNSATISFIABLE, str(error))
+            answer.headers["Content-Range"] = f"bytes */{size}"
+            return answer
+        finally:
+            stack.close()
+
+    async def take(self, request: Request) -> Response:
+        """Keep a blob: 201 once it is durable, 200 if it was there.
+
+        Args:
+            request: with the name, a client's signature and the bytes.
+
+        Raises:
+            ProblemError: it is not to be kept.
+            ChainError: who may write cannot be told.
+            OSError: it cannot be written; nothing is left.
+        """
+        name = _named(request)
+        digest = Digest(bytes.fromhex(name))
+        receiver, settings = self._receiver, self._receiver.settings
+        upload, _ = await to_thread.run_sync(
+            receiver.signed, request, digest, settings.max_blob_bytes
+        )
+        if await to_thread.run_sync(self._is_whole, digest, upload.size):
+            await to_thread.run_sync(receiver.charges.note, upload, What.BLOB)
+            await receiver.pass_over(request, upload.size)
+            return Response(status_code=200, headers=_KEPT)
+        most = settings.quota_blobs, settings.quota_bytes
+        await to_thread.run_sync(receiver.charge, upload, What.BLOB, most)
+        is_kept = False
+        try:
+            await receiver.keep(request, upload, self._path(name))
+            is_kept = True
+        finally:
+            if not is_kept:
+                await to_thread.run_sync(receiver.charges.take_back, upload, What.BLOB)
+        return Response(status_code=201, headers=_KEPT)
+
+    def _is_whole(self, digest: Digest, size: int) -> bool:
+        """Say whether a blob is there undamaged; a damaged one is written again."""
+        if not self._blobs.has(digest):
+            return False
+        try:
+            with self._blobs.opened(digest, size) as (_, found):
+                return found == size
+        except BlobError:
+            return False
+
+    def _path(self, name: str) -> Path:
+        return self._blobs.folder / name[:2] / name
+
+
+_KEPT = {"Cache-Control": "no-store"}
+
+
+def _named(request: Request) -> str:
+    """Return the digest that a path names, in hex.
+
+    Raises:
+        ProblemError: it names none.
+    """
+    name = str(request.path_params["digest"])
+    if not _NAME.fullmatch(name) or request.path_params["prefix"] != name[:2]:
+        raise ProblemError(
+            BLOB_NOT_FOUND, "a blob's path is its sha256 behind its first two digits"
+        )
+    return name
+
+
+def _range_header(request: Request, etag: str) -> str | None:
+    """Return the range that is asked for, None if it is asked for of another version."""
+    known = request.headers.get("if-range")
+    return None if known not in {None, etag} else request.headers.get("range")
+
+
+def _pieces(stack: ExitStack, file: BufferedReader, size: int) -> Iterator[bytes]:
+    """Yield so many bytes of a file, and close it at their end or when nobody takes them."""
+    with stack:
+        left = size
+        while left and (piece := file.read(min(_PIECE, left))):
+            left -= len(piece)
+            yield piece

@@ -1,0 +1,159 @@
+"""Mail: envelopes of this contract, put by its clients and listed in the order of their arrival."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from anyio import to_thread
+from starlette.responses import Response
+
+from api.http.problems import ProblemError
+from api.store.charges import What
+from api.store.problems import BOARD_NOT_FOUND, BODY_WRONG, ENVELOPE_INVALID
+from api.store.receiving import require_round
+from ledger.actors.mailboxes.arrivals import envelope_in
+from ledger.actors.mailboxes.page import MOST_BYTES, MOST_ENVELOPES, Page, encode_page
+from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
+from ledger.protocol.documents.envelope import EnvelopeKind, encode_envelope
+from ledger.protocol.encoding import sha256
+from ledger.protocol.types import Digest
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from api.store.receiving import Receiver
+    from api.store.standing import Standing
+    from ledger.actors.mailboxes.arrivals import Board
+    from ledger.actors.mailboxes.folder import FolderMailbox
+    from ledger.protocol.documents.envelope import Envelope
+    from ledger.protocol.types import Upload
+
+_NUMBER = re.compile("0|[1-9][0-9]{0,19}")
+_NAME = re.compile("[0-9a-f]{64}")
+_NO_STORE = {"Cache-Control": "no-store"}
+
+
+class MailRoutes:
+    """Answers for the mail of one contract.
+
+    Args:
+        receiver: takes what clients send.
+        mailbox: of the store's folder.
+        epoch: random bytes that say which order this process counts in.
+    """
+
+    def __init__(self, receiver: Receiver, mailbox: FolderMailbox, epoch: bytes) -> None:
+        self._receiver = receiver
+        self._mailbox = mailbox
+        self._epoch = epoch
+
+    async def give(self, request: Request) -> Response:
+        """Give the envelopes behind the first N of a board, a page of them.
+
+        Args:
+            request: with the board, and N as `after`.
+
+        Raises:
+            ProblemError: there is no such board.
+            ChainError: which rounds are listed cannot be told.
+            OSError: the folder cannot be read.
+        """
+        board = self._board(request)
+        after = _whole("after", request.query_params.get("after", "0"))
+        page = await to_thread.run_sync(self._page, board, after)
+        return Response(page, headers=_NO_STORE, media_type="application/octet-stream")
+
+    async def take(self, request: Request) -> Response:
+        """Keep an envelope: 201 once it is durable, 200 if it was there.
+
+        Members pass on what others have said and somebody lacks; that costs the one who does.
+
+        Args:
+            request: with board and name, a client's signature and the bytes.
+
+        Raises:
+            ProblemError: it is not to be kept.
+            ChainError: who may write cannot be told.
+            OSError: it cannot be written.
+        """
+        board, name = self._board(request), str(request.path_params["digest"])
+        if not _NAME.fullmatch(name):
+            raise ProblemError(BOARD_NOT_FOUND, "an envelope's name is its sha256")
+        receiver, settings = self._receiver, self._receiver.settings
+        digest = Digest(bytes.fromhex(name))
+        upload, standing = await to_thread.run_sync(
+            receiver.signed, request, digest, MAX_DOCUMENT_BYTES
+        )
+        require_round(standing, board[1])
+        data = await receiver.read(request, upload)
+        envelope = _genuine(data, digest, board, standing)
+        most = settings.quota_envelopes, settings.quota_mail_bytes
+        is_new = await to_thread.run_sync(self._keep, envelope, upload, most)
+        return Response(status_code=201 if is_new else 200, headers=_NO_STORE)
+
+    def _keep(self, envelope: Envelope, upload: Upload, most: tuple[int, int]) -> bool:
+        if self._mailbox.holds(envelope):
+            return False
+        self._receiver.charge(upload, What.ENVELOPE, most)
+        try:
+            return self._mailbox.put(envelope)
+        except OSError:
+            self._receiver.charges.take_back(upload, What.ENVELOPE)
+            raise
+
+    def _page(self, board: Board, after: int) -> bytes:
+        """Return a page; of rounds that are long over there is none."""
+        standing = self._receiver.standings.now()
+        oldest = standing.round - self._receiver.settings.mail_rounds + 1
+        self._mailbox.forget(board[0], oldest)
+        if not oldest <= board[1] <= standing.round + 1:
+            return encode_page(Page(self._epoch, after, ()))
+        found: list[bytes] = []
+        size = 0
+        for envelope in self._mailbox.listed(*board, after)[:MOST_ENVELOPES]:
+            data = encode_envelope(envelope)
+            size += len(data)
+            if found and size > MOST_BYTES:
+                break
+            found.append(data)
+        return encode_page(Page(self._epoch, after, tuple(found)))
+
+    def _board(self, request: Request) -> Board:
+        """Return the board that a path names.
+
+        Raises:
+            ProblemError: it is none of this contract.
+        """
+        domain, named = self._receiver.standings.domain, request.path_params
+        number = _whole("round", named["round"])
+        kinds = {str(int(kind)): kind for kind in EnvelopeKind}
+        contract = (named["chain"], named["contract"])
+        if contract != (str(domain.chain_id), domain.contract.hex()) or number >= 2**64:
+            raise ProblemError(BOARD_NOT_FOUND, "this store has the mail of another contract")
+        if named["kind"] not in kinds:
+            raise ProblemError(BOARD_NOT_FOUND, "there are no envelopes of this kind")
+        return domain, number, kinds[named["kind"]]
+
+
+def _genuine(data: bytes, digest: Digest, board: Board, standing: Standing) -> Envelope:
+    """Return the envelope of a registered client that bytes hold.
+
+    Raises:
+        ProblemError: they hold none of this board, or have another name.
+    """
+    if sha256(data) != digest:
+        raise ProblemError(BODY_WRONG, f"the bytes have another sha256 than {digest.hex()}")
+    envelope = envelope_in(data, board)
+    if envelope is None:
+        raise ProblemError(ENVELOPE_INVALID, "these are not the bytes of an envelope of this board")
+    if envelope.client >= len(standing.registry):
+        said = f"client {envelope.client} is none of the {len(standing.registry)} registered ones"
+        raise ProblemError(ENVELOPE_INVALID, said)
+    return envelope
+
+
+def _whole(name: str, text: str) -> int:
+    if not _NUMBER.fullmatch(text):
+        raise ProblemError(BOARD_NOT_FOUND, f"{name} is a whole number of at most 20 digits")
+    return int(text)

@@ -1,0 +1,46 @@
+"""What a store needs to know: its folder, and how much anybody may put there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+MEBIBYTE = 2**20
+
+
+class StoreSettings(BaseModel):
+    """The bounds of one store.
+
+    Attributes:
+        folder: of blobs and mail.
+        max_blob_bytes: largest blob that is taken.
+        quota_bytes: of new blobs of one client in one round.
+        quota_blobs: how many of them.
+        quota_mail_bytes: of new envelopes that one client sends in one round, its own or others'.
+        quota_envelopes: how many of them.
+        keep_rounds: of so many of the newest rounds payloads and mail stay; None for all.
+        mail_rounds: of so many of the newest rounds mail is listed.
+        grace_seconds: that a client may take to send anything at all.
+        least_bytes_per_second: that it has to send beyond them.
+        logs_requests: whether each has its line on standard error.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    folder: Path
+    max_blob_bytes: Annotated[int, Field(ge=1, le=2**40)] = 256 * MEBIBYTE
+    quota_bytes: Annotated[int, Field(ge=1, le=2**50)] = 1024 * MEBIBYTE
+    quota_blobs: Annotated[int, Field(ge=1, le=10**6)] = 1_000
+    quota_mail_bytes: Annotated[int, Field(ge=1, le=2**40)] = 32 * MEBIBYTE
+    quota_envelopes: Annotated[int, Field(ge=1, le=10**6)] = 2_000
+    keep_rounds: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+    mail_rounds: Annotated[int, Field(ge=2, le=1_000)] = 8
+    grace_seconds: Annotated[float, Field(gt=0, le=600)] = 20.0
+    least_bytes_per_second: Annotated[int, Field(ge=1)] = 65_536
+    logs_requests: bool = False
+
+    def seconds_for(self, size: int) -> float:
+        """Return how long so many bytes may take to come."""
+        return self.grace_seconds + size / self.least_bytes_per_second

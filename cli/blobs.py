@@ -1,0 +1,299 @@
+"""`cmfl blobs`: what a round has published, what of it is old, and a store for several machines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cli.chain import until_told
+from cli.codes import INCOMPLETE
+from cli.console import AsJson, print_json, print_line, print_table
+from cli.options import (
+    DEFAULT_HOME,
+    BlobsAt,
+    ChainId,
+    HomeFolder,
+    RpcUrl,
+    RunName,
+)
+from cli.service_options import MEBIBYTE, LogRequests
+from cli.where import Where
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from ledger.blobs.store import BlobStore
+    from ledger.chain.contract.committee_ledger import CommitteeLedger
+    from ledger.chain.ports import ChainReader
+    from ledger.protocol.types import Digest
+
+app = typer.Typer(
+    help="What was published: of one round, of old ones, and for others.", no_args_is_help=True
+)
+
+Contract = Annotated[
+    str | None,
+    typer.Option("--contract", "--address", help="The contract, where there is no manifest."),
+]
+KeepRounds = Annotated[
+    int, typer.Option("--keep-rounds", min=1, max=2**31 - 1, help="Newest rounds that stay whole.")
+]
+
+
+@app.command("list")
+def list_blobs(
+    round_number: Annotated[int, typer.Option("--round", min=1, help="Which round.")],
+    home: HomeFolder = DEFAULT_HOME,
+    run: RunName = None,
+    contract: Contract = None,
+    rpc_url: RpcUrl = None,
+    chain_id: ChainId = None,
+    blobs_at: BlobsAt = None,
+    json: AsJson = False,
+) -> None:
+    """List the blobs that a decided round names, and whether they are there.
+
+    Payloads are what cmfl blobs prune removes of old rounds; the rest is the record.
+    """
+    from ledger.actors.named import blobs_of_round
+
+    where = Where(home, run, contract, rpc_url, chain_id, blobs_at)
+    published = where.published()
+    with where.reader() as chain:
+        named = blobs_of_round(where.ledger(chain), published, round_number)
+    if named is None:
+        raise ConfigurationError(f"round {round_number} has no decision, and so names no blobs")
+    rows = [
+        {
+            "use": str(blob.use),
+            "client": blob.client,
+            "sha256": blob.digest.hex(),
+            "is_there": published.has(blob.digest),
+        }
+        for blob in named
+    ]
+    if json:
+        print_json({"round": round_number, "blobs": rows})
+        return
+    cells = [[*list(row.values())[:3], "yes" if row["is_there"] else "no"] for row in rows]
+    print_table(f"blobs of round {round_number}", ("use", "client", "sha256", "there"), cells)
+
+
+@app.command("prune")
+def prune(
+    keep_rounds: KeepRounds,
+    home: HomeFolder = DEFAULT_HOME,
+    run: RunName = None,
+    contract: Contract = None,
+    rpc_url: RpcUrl = None,
+    chain_id: ChainId = None,
+    blobs_at: BlobsAt = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would go, and remove nothing.")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """Remove the payloads and the mail of old rounds; records, vectors and models stay.
+
+    An audit of such a round says what is not there, and ends incomplete (exit code 3).
+    """
+    from ledger.actors.removal import old_payloads
+
+    where = Where(home, run, contract, rpc_url, chain_id, blobs_at)
+    store = _store(where)
+    with where.reader() as chain:
+        ledger = where.ledger(chain)
+        spared = _named_by_others(where, chain, ledger.address, store)
+        gone = sorted(old_payloads(ledger, store, keep_rounds, spared))
+        there = [digest for digest in gone if store.has(digest)]
+        if not dry_run:
+            for digest in there:
+                store.remove(digest)
+            _remove_mail(where, ledger, ledger.state().round - keep_rounds)
+    told: dict[str, Any] = {
+        "removed": not dry_run,
+        "payloads": [digest.hex() for digest in there],
+        "gone_before": len(gone) - len(there),
+    }
+    if json:
+        print_json(told)
+        return
+    what = "would go" if dry_run else "removed"
+    print_line(f"{len(there)} payloads {what}; {len(gone) - len(there)} were gone already")
+
+
+@app.command("copy")
+def copy(
+    to: Annotated[str, typer.Option("--to", help="Folder or URL of the other place.")],
+    home: HomeFolder = DEFAULT_HOME,
+    run: RunName = None,
+    contract: Contract = None,
+    rpc_url: RpcUrl = None,
+    chain_id: ChainId = None,
+    blobs_at: BlobsAt = None,
+) -> None:
+    """Copy all that a run has published to another place, so that workers begin there.
+
+    Each blob is compared with its name. Exit code 3: something that the run names is missing.
+    """
+    from ledger.actors.removal import named_by
+    from ledger.blobs.location import store_at
+    from ledger.protocol.errors import BlobMissingError
+    from ledger.protocol.types import NO_DIGEST
+
+    where = Where(home, run, contract, rpc_url, chain_id, blobs_at)
+    source, target = where.published(), store_at(to)
+    with where.reader() as chain:
+        # A round without incidents names none by zeros.
+        named = sorted(named_by(where.ledger(chain), source) - {NO_DIGEST})
+    copied, missing = 0, 0
+    for digest in named:
+        try:
+            target.put(source.get(digest))
+            copied += 1
+        except BlobMissingError:
+            missing += 0 if target.has(digest) else 1
+    target.sync()
+    print_line(f"{copied} blobs are there now; {missing} are missing")
+    if missing:
+        raise typer.Exit(INCOMPLETE)
+
+
+@app.command("serve")
+def serve(
+    folder: Annotated[
+        Path | None, typer.Option("--folder", help="Folder of blobs and mail; else the home's.")
+    ] = None,
+    home: HomeFolder = DEFAULT_HOME,
+    run: RunName = None,
+    contract: Contract = None,
+    rpc_url: RpcUrl = None,
+    chain_id: ChainId = None,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8600,
+    keep_rounds: Annotated[
+        int | None,
+        typer.Option(
+            "--keep-rounds",
+            min=1,
+            max=2**31 - 1,
+            help="Newest rounds whose payloads and mail stay; all if not given.",
+        ),
+    ] = None,
+    max_blob_bytes: Annotated[
+        int, typer.Option("--max-blob-bytes", min=1, max=2**40, help="Largest blob that is taken.")
+    ] = 256 * MEBIBYTE,
+    quota_bytes: Annotated[
+        int,
+        typer.Option(
+            "--quota-bytes", min=1, max=2**50, help="New blobs of one client in one round, bytes."
+        ),
+    ] = 1024 * MEBIBYTE,
+    quota_blobs: Annotated[
+        int,
+        typer.Option(
+            "--quota-blobs", min=1, max=10**6, help="New blobs of one client in one round."
+        ),
+    ] = 1_000,
+    quota_mail_bytes: Annotated[
+        int,
+        typer.Option(
+            "--quota-mail-bytes",
+            min=1,
+            max=2**40,
+            help="New envelopes that one client sends in one round, bytes.",
+        ),
+    ] = 32 * MEBIBYTE,
+    quota_envelopes: Annotated[
+        int,
+        typer.Option(
+            "--quota-envelopes",
+            min=1,
+            max=10**6,
+            help="New envelopes that one client sends in one round.",
+        ),
+    ] = 2_000,
+    log_requests: LogRequests = False,
+) -> None:
+    """Serve blobs and mail between machines: anybody reads, the contract's clients write.
+
+    Who writes shows a signature of a registered client that is not banned, for a round that is
+    open or next to the open one. There is no TLS: on an open network a proxy in front has it.
+    """
+    from api.store.serve import serve as serve_store
+    from api.store.settings import StoreSettings
+
+    where = Where(home, run, contract, rpc_url, chain_id)
+    place = where.blobs().folder if folder is None else folder
+    if not place.is_dir() and not place.parent.is_dir():
+        raise ConfigurationError(f"--folder {place}: there is no folder in which it could be made")
+    settings = StoreSettings(
+        folder=place,
+        max_blob_bytes=max_blob_bytes,
+        quota_bytes=quota_bytes,
+        quota_blobs=quota_blobs,
+        quota_mail_bytes=quota_mail_bytes,
+        quota_envelopes=quota_envelopes,
+        keep_rounds=keep_rounds,
+        logs_requests=log_requests,
+    )
+    with where.reader() as chain, until_told():
+        ledger = where.ledger(chain)
+        serve_store(
+            settings,
+            ledger,
+            host,
+            port,
+            lambda url: print_line(
+                f"{url} keeps blobs and mail of {ledger.address} in {place}, until Ctrl-C"
+            ),
+        )
+
+
+def _remove_mail(where: Where, ledger: CommitteeLedger, before_round: int) -> list[int]:
+    """Remove the mail of old rounds where it lies beside the blobs in a folder of this machine."""
+    from ledger.actors.mailboxes.folder import FolderMailbox
+    from ledger.actors.mailboxes.location import mailbox_at
+    from ledger.chain.addresses import to_canonical
+    from ledger.protocol.types import Address, Domain
+
+    place = str(where.blobs().folder) if where.blobs_at is None else where.blobs_at
+    mailbox = mailbox_at(place)
+    if not isinstance(mailbox, FolderMailbox):
+        return []
+    domain = Domain(ledger.chain.chain_id, Address(to_canonical(ledger.address)))
+    return mailbox.remove(domain, before_round)
+
+
+def _store(where: Where) -> BlobStore:
+    from ledger.blobs.location import store_at
+
+    return where.blobs() if where.blobs_at is None else store_at(where.blobs_at)
+
+
+def _named_by_others(
+    where: Where, chain: ChainReader, address: str, blobs: BlobStore
+) -> set[Digest]:
+    """Return the blobs that the other runs of a home name.
+
+    Raises:
+        ConfigurationError: one of them is on another chain, so that nobody can tell.
+    """
+    from ledger.actors.removal import named_by
+    from ledger.chain.contract.deployment import connect
+    from ledger.chain.contract.manifest import read_run_manifest
+    from ledger.home import Home
+
+    named: set[Digest] = set()
+    for paths in Home(where.home).deployed():
+        manifest = read_run_manifest(paths)
+        if manifest.address == address:
+            continue
+        if manifest.genesis_hash != f"0x{chain.genesis_hash.hex()}":
+            raise ConfigurationError(
+                f"run {paths.name!r} of {where.home} is on another chain, and old payloads may be "
+                f"its own too"
+            )
+        named |= named_by(connect(chain, manifest), blobs)
+    return named

@@ -1,0 +1,1 @@
+"""Mailboxes that several processes and machines share; `location` says which is where."""
