@@ -145,9 +145,22 @@ def plain_values(
         values = parse_toml(text)
     except ConfigurationError as error:
         raise ConfigurationError(f"{path or preset}: {error}") from error
+    with_settings(values, settings)
+    return values
+
+
+def with_settings(values: dict[str, Any], settings: tuple[str, ...]) -> None:
+    """Put settings of the command line into plain values.
+
+    Args:
+        values: sections and their keys; changed.
+        settings: `section.key=value` of each.
+
+    Raises:
+        ConfigurationError: a setting has another form.
+    """
     for setting in settings:
         _apply(values, setting)
-    return values
 
 
 def checked(values: dict[str, Any]) -> Configuration:

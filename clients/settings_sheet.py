@@ -249,6 +249,8 @@ def _kinds(kind: object) -> Iterator[str]:
         yield " or ".join(found)
     elif origin is Literal:
         yield " or ".join(map(str, get_args(kind)))
+    elif origin is list:
+        yield f"list: {', '.join(_kinds(get_args(kind)[0]))} each"
     elif inspect.isclass(kind) and issubclass(kind, Enum):
         yield " or ".join(str(one.value) for one in kind)
     elif hasattr(kind, "__metadata__"):

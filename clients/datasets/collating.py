@@ -26,6 +26,15 @@ def as_pictures(rows: Inputs) -> NDArray[np.float32]:
     return rows[:, None].astype(np.float32) / _BRIGHTEST
 
 
+def as_brightness(rows: Inputs) -> NDArray[np.float32]:
+    """Return bytes as numbers in [0, 1], in whatever shape they have.
+
+    Args:
+        rows: uint8, one row for each input.
+    """
+    return rows.astype(np.float32) / _BRIGHTEST
+
+
 def as_tokens(rows: Inputs) -> NDArray[np.int64]:
     """Return tokens as what an embedding is indexed by.
 

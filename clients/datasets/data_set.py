@@ -71,6 +71,8 @@ class DataSet:
         owned_by: what its natural clients are called; None where it has none.
         is_input_of: whether one input of LEAF's JSON is one of this data set.
         hub: where its files can be fetched; None where they cannot.
+        is_declared: whether each client has samples of its own that nobody else sees, of which the
+            settings declare the form.
     """
 
     name: str
@@ -81,6 +83,7 @@ class DataSet:
     owned_by: str | None = None
     is_input_of: Callable[[object], bool] = lambda _: False
     hub: HubFiles | None = None
+    is_declared: bool = False
 
     def records(self, path: Path | None) -> Records:
         """Return what the data set's files hold.
@@ -90,8 +93,13 @@ class DataSet:
 
         Raises:
             ConfigurationError: the path is missing or superfluous, none of the layouts fits, or
-                a file is damaged or breaks a rule.
+                a file is damaged or breaks a rule; or nobody has the samples of all clients.
         """
+        if self.is_declared:
+            raise ConfigurationError(
+                f"data.name = {self.name}: each client has samples of its own, and nobody those of "
+                f"all: deploy with cmfl deploy --registry, and give each worker its own by --data"
+            )
         if self.bundled is not None:
             if path is not None:
                 raise ConfigurationError(

@@ -16,6 +16,8 @@ from clients.datasets.femnist import FEMNIST
 from clients.datasets.files.layout import Kind, layout_of
 from clients.datasets.files.leaf import first_input
 from clients.datasets.options import parsed
+from clients.datasets.own import OWN
+from clients.datasets.partition.natural import NaturalPartition
 from clients.datasets.partition.registry import partition_of
 from clients.datasets.sent140 import SENT140
 from clients.datasets.shakespeare import SHAKESPEARE
@@ -30,10 +32,10 @@ if TYPE_CHECKING:
     from clients.datasets.records import Indices, PooledData
 
 DATASETS: dict[str, DataSet] = {
-    one.name: one for one in (DIGITS, DIGITS_BY_WRITER, FEMNIST, SHAKESPEARE, SENT140)
+    one.name: one for one in (DIGITS, DIGITS_BY_WRITER, FEMNIST, SHAKESPEARE, SENT140, OWN)
 }
 
-_PATH_OPTIONS = ("glove",)
+PATH_OPTIONS = ("glove",)
 """Options of any data set that are paths: what is recorded is the file's digest."""
 
 
@@ -100,6 +102,16 @@ def load_dataset(choice: DataChoice, clients: int, rng: np.random.Generator) -> 
     )
 
 
+def stripped(choice: DataChoice) -> DataChoice:
+    """Return a choice without what is a path, which is another on each machine.
+
+    Args:
+        choice: which data.
+    """
+    options = {key: value for key, value in choice.options.items() if key not in PATH_OPTIONS}
+    return DataChoice(choice.name, None, options, choice.partition)
+
+
 def data_set_named(name: str) -> DataSet:
     """Return a data set.
 
@@ -152,7 +164,7 @@ def data_digest(choice: DataChoice) -> dict[str, Any]:
     """
     data_set, options, partition = _settings(choice)
     settings = options.model_dump(exclude_none=True)
-    for key in _PATH_OPTIONS:
+    for key in PATH_OPTIONS:
         if key in settings:
             # Not the path: it is another on each machine.
             settings[key] = _sha256(Path(settings[key]))
@@ -171,7 +183,27 @@ def _settings(choice: DataChoice) -> tuple[DataSet, Table, Partition]:
     data_set = data_set_named(choice.name)
     has_owners = data_set.owned_by is not None
     partition = partition_of(choice.partition, has_owners=has_owners)
+    if data_set.is_declared:
+        _require_undivided(choice, partition)
     return data_set, parsed(data_set.options, choice.options, "data.options"), partition
+
+
+def _require_undivided(choice: DataChoice, partition: Partition) -> None:
+    """Refuse to divide what each client has of its own, or to read it from one path.
+
+    Raises:
+        ConfigurationError: names the setting.
+    """
+    if not isinstance(partition, NaturalPartition):
+        raise ConfigurationError(
+            f"data.partition.name = {choice.partition['name']}: the samples of {choice.name!r} are "
+            f"each client's own and are not divided"
+        )
+    if choice.path is not None:
+        raise ConfigurationError(
+            f"data.path = {choice.path}: the samples of {choice.name!r} are each client's own; a "
+            f"worker is given its file by --data"
+        )
 
 
 def _copied(pool: PooledData, parts: tuple[Indices, ...]) -> tuple[Samples, tuple[Samples, ...]]:

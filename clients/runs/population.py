@@ -1,4 +1,4 @@
-"""The simulated clients of a run: keys, data, and who misbehaves how."""
+"""The clients of a run: keys, data, and who misbehaves how."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from clients.adversaries.data.registry import DATA_ATTACKS
 from clients.adversaries.faults import FAVOURS, MemberFault, TrainerFault, assign_faults
 from clients.chance import named_stream
 from clients.datasets.registry import data_digest, load_dataset
+from clients.joining.owners import data_of_owners
 from clients.keys import simulated_signers
 from clients.models.checking import check_model
 from clients.models.registry import model_named
@@ -38,7 +39,8 @@ class Population:
     """Who takes part in a run.
 
     Attributes:
-        signers: the key of each client, by ascending address.
+        signers: the key of each client, by ascending address; none of owners from outside.
+        registry: address and samples of each client, index by index.
         data: its samples as clients train on them, poisoned ones included.
         clean: its samples as the files have them: what models are measured on.
         model: what all train.
@@ -53,6 +55,7 @@ class Population:
     """
 
     signers: tuple[KeySigner, ...]
+    registry: tuple[RegisteredClient, ...]
     data: FederatedData
     clean: FederatedData
     model: Model
@@ -77,22 +80,31 @@ class Population:
         return self.malicious or frozenset(c for c, fault in members if fault in FAVOURS)
 
 
-def populate(configuration: Configuration) -> Population:
-    """Return the clients of a run; the same for the same configuration.
+def populate(
+    configuration: Configuration, owners: tuple[RegisteredClient, ...] | None = None
+) -> Population:
+    """Return the clients of a run; the same for the same arguments.
 
     Args:
         configuration: of the run.
+        owners: addresses and samples of those who have keys of their own, by ascending address;
+            None for simulated clients.
 
     Returns:
         Keys, data, model and faults, each from its own named stream of the run's seed.
 
     Raises:
-        ConfigurationError: data or a model that cannot be had, or a model that does not fit the
-            data.
+        ConfigurationError: data or a model that cannot be had, a model that does not fit the data,
+            or owners who do not fit the configuration.
     """
     seed, malice = configuration.seed, configuration.malice
     clients = configuration.protocol.clients
-    clean = load_dataset(configuration.data.choice(), clients, named_stream(seed, "data"))
+    if owners is None:
+        clean = load_dataset(configuration.data.choice(), clients, named_stream(seed, "data"))
+        signers = simulated_signers(seed, clients)
+        registry = _simulated(signers, clean)
+    else:
+        clean, signers, registry = data_of_owners(configuration, owners), (), owners
     model = model_named(configuration.model.name, clean.form, configuration.model.options)
     check_model(model, clean)
     attackers = malicious_clients(clients, malice.malicious_rate, named_stream(seed, "malicious"))
@@ -116,7 +128,8 @@ def populate(configuration: Configuration) -> Population:
             named_stream(seed, "trainer faults"),
         )
     return Population(
-        signers=simulated_signers(seed, clients),
+        signers=signers,
+        registry=registry,
         data=data,
         clean=clean,
         model=model,
@@ -143,14 +156,17 @@ def run_document(configuration: Configuration, population: Population) -> RunDoc
     recorded = configuration.recorded()
     recorded["data"] = data_digest(configuration.data.choice())
     recorded["model"] |= population.model.recorded()
-    registry = tuple(
-        RegisteredClient(signer.address, samples)
-        for signer, samples in zip(population.signers, population.data.sample_counts, strict=True)
-    )
     return RunDocument(
         parameters=configuration.parameters(population.model.dimension),
-        registry=registry,
+        registry=population.registry,
         initial_model=sha256(vector_bytes(population.initial)),
         layout=population.model.layout,
         experiment=recorded,
+    )
+
+
+def _simulated(signers: tuple[KeySigner, ...], data: FederatedData) -> tuple[RegisteredClient, ...]:
+    return tuple(
+        RegisteredClient(signer.address, samples)
+        for signer, samples in zip(signers, data.sample_counts, strict=True)
     )

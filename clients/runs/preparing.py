@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ledger.chain.contract.manifest import Manifest
     from ledger.chain.ports import ChainWriter
     from ledger.home import Disk
+    from ledger.protocol.types import RegisteredClient
 
     Watched = Callable[[Engine], Engine]
 
@@ -107,13 +108,14 @@ def measuring(
         yield Measure(gauge, floor, population.malicious, parameters)
 
 
-def prepare(
+def prepare(  # noqa: PLR0913, PLR0917 - where to, what, and whose
     home: Path,
     name: str,
     configuration: Configuration,
     chain: ChainWriter,
     blobs: BlobStore,
     disk: Disk = DISK,
+    owners: tuple[RegisteredClient, ...] | None = None,
 ) -> tuple[Configuration, Population, Manifest]:
     """Publish a run's configuration and first model, and deploy its contract.
 
@@ -124,22 +126,26 @@ def prepare(
         chain: where the contract goes.
         blobs: where configuration and model go.
         disk: that the run's files are written on.
+        owners: who takes part with keys of their own, by ascending address; None for simulated
+            clients.
 
     Returns:
         The configuration with its training path settled, the clients, and what was deployed where.
 
     Raises:
-        ConfigurationError: the model does not fit, or cannot take the path that is asked for.
+        ConfigurationError: the model does not fit, or cannot take the path that is asked for, or
+            owners do not fit the configuration.
         ChainError: the run is deployed with another configuration or elsewhere, or it has lost
             its manifest, or the chain refuses.
         BlobError: a blob cannot be stored.
         OSError: the run's folder cannot be written.
     """
     folder = run_folder(home, name, disk)
-    population = populate(configuration)
+    population = populate(configuration, owners)
     configuration = settled(configuration, population)
-    # What is measured is looked at before anything is deployed.
-    _sets(configuration, population)
+    if owners is None:
+        # What is measured is looked at before anything is deployed. Owners measure on their own.
+        _sets(configuration, population)
     document = run_document(configuration, population)
     blobs.put(encode_run(document))
     blobs.put(vector_bytes(population.initial))

@@ -221,12 +221,27 @@ def _array(
     array.flags.writeable = False
     if array.dtype.kind == "U":
         _require_characters(where, array)
+    else:
+        require_values(where, array, rule)
+    return array
+
+
+def require_values(where: str, array: NDArray[Any], rule: ArrayRule) -> None:
+    """Refuse numbers out of their bounds, and what is no number.
+
+    Args:
+        where: file and name of the array.
+        array: numbers, not empty.
+        rule: with the bounds.
+
+    Raises:
+        ConfigurationError: names the smallest and the largest, and the bounds.
+    """
     # Not the other way round: what is no number at all is no less than anything.
-    elif not (rule.low <= array.min() and array.max() <= rule.high and np.isfinite(array).all()):
+    if not (rule.low <= array.min() and array.max() <= rule.high and np.isfinite(array).all()):
         raise ConfigurationError(
             f"{where}: values {array.min()} .. {array.max()}, outside {rule.low} .. {rule.high}"
         )
-    return array
 
 
 def _require_characters(where: str, array: NDArray[Any]) -> None:

@@ -1,0 +1,65 @@
+"""`cmfl leave`: the worker of a folder ends after its round."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.codes import InterruptedCommand
+from cli.console import AsJson, complain, print_json, print_line
+from cli.join import DEFAULT_WORKER, WorkerDir
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from clients.worker.process.folder import WorkerFolder
+
+LOOK_SECONDS = 0.2
+
+
+def leave(
+    folder: WorkerDir = DEFAULT_WORKER,
+    no_wait: Annotated[
+        bool, typer.Option("--no-wait", help="Ask it, and do not wait until it has ended.")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """Ask a worker to finish its round and end; its clients stay registered.
+
+    Whoever is drawn and is not there is late in that round, no more. To take part again, start the
+    worker on the same folder.
+    """
+    from clients.worker.process.folder import WorkerFolder
+    from ledger.home import DISK
+
+    worker = WorkerFolder(folder)
+    if not worker.is_held():
+        raise ConfigurationError(f"--folder {folder}: no worker runs on it")
+    round_number = _round_of(worker)
+    DISK.write_whole(worker.leave, b"")
+    if not json:
+        which = "its round" if round_number is None else f"round {round_number}"
+        complain(f"{folder}: the worker ends after {which}")
+    has_ended = False
+    try:
+        while not no_wait and not (has_ended := not worker.is_held()):
+            time.sleep(LOOK_SECONDS)
+    except KeyboardInterrupt:
+        raise InterruptedCommand("interrupted: the worker ends all the same") from None
+    if json:
+        print_json({"round": round_number, "has_ended": has_ended})
+    elif has_ended:
+        last = _round_of(worker)
+        print_line(f"{folder}: ended, with round {last} open" if last else f"{folder}: ended")
+
+
+def _round_of(worker: WorkerFolder) -> int | None:
+    """Return the round that a worker says it is in, None if it says none."""
+    from clients.worker.process.status import read_status
+
+    try:
+        found = read_status(worker.status).get("round")
+    except ConfigurationError:
+        return None
+    return found if type(found) is int else None

@@ -1,0 +1,181 @@
+"""`cmfl register` and `cmfl registry`: owners' signed entries, gathered into one registry."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cli.console import AsJson, command_line, print_json, print_line, print_table
+from cli.options import DEFAULT_RUN, Config, Preset, RunToMake, Settings
+from cli.sender import KeyFile, KeyPassword, keystore_key
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from clients.configuration import Configuration
+    from clients.joining.registration import Registry
+    from ledger.protocol.types import RegisteredClient
+
+RegistryFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--registry",
+        help="Owners who take part with keys of their own: what cmfl registry gather wrote.",
+    ),
+]
+MOST_FILES = 20_000
+
+app = typer.Typer(help="The owners of a run that is to be deployed.", no_args_is_help=True)
+
+
+def register(
+    keystore: KeyFile,
+    samples: Annotated[
+        int, typer.Option(min=1, max=2**53 - 1, help="How many training samples you have.")
+    ],
+    out: Annotated[Path, typer.Option("--out", help="The entry to write.")],
+    password_file: KeyPassword = None,
+    run: RunToMake = DEFAULT_RUN,
+    preset: Preset = None,
+    config: Config = None,
+    setting: Settings = None,
+    json: AsJson = False,
+) -> None:
+    """Write a signed entry: your address, your samples, and the configuration you agree to.
+
+    Give it to whoever deploys the run, with the same configuration. Nothing in it is secret.
+    """
+    from clients.configuration import load
+    from clients.joining.registration import encode_entry, proposal_digest, signed_entry
+    from ledger.chain.addresses import checksum
+    from ledger.protocol.signing import KeySigner
+
+    if preset is None and config is None:
+        raise ConfigurationError("give the configuration that you agree to: --config or --preset")
+    _require_new(out)
+    agreed = proposal_digest(load(preset, config, tuple(setting or ())))
+    signer = KeySigner(keystore_key(keystore, password_file))
+    entry = signed_entry(signer, run, agreed, samples)
+    _write(out, encode_entry(entry))
+    address = checksum(signer.address)
+    if json:
+        about = {"run": run, "client": address, "samples": samples}
+        print_json(about | {"configuration": agreed, "entry": str(out)})
+        return
+    print_line(f"{out}: {address} registers for run {run} with {samples} samples")
+    print_line(f"configuration 0x{agreed.hex()}")
+
+
+@app.command("gather")
+def gather(
+    entries: Annotated[
+        list[Path], typer.Argument(metavar="FILES", help="Entries, or folders of them.")
+    ],
+    out: Annotated[Path, typer.Option("--out", help="The registry to write.")],
+    json: AsJson = False,
+) -> None:
+    """Check the owners' entries and write them into one registry, ordered by address.
+
+    Every owner can compare its digest with what its own copy of the entries comes to, and later
+    with the contract's.
+    """
+    from clients.joining.registration import encode_registry, gathered, read_entry
+
+    _require_new(out)
+    registry = gathered((str(path), read_entry(path)) for path in _files(entries))
+    _write(out, encode_registry(registry))
+    if json:
+        print_json(_told(registry) | {"file": str(out)})
+        return
+    print_line(f"{out}: {len(registry.entries)} clients of run {registry.run}")
+    print_line(f"registry 0x{registry.digest.hex()}", bold=True)
+    print_line(f"configuration 0x{registry.configuration.hex()}")
+    count = f"protocol.clients={len(registry.entries)}"
+    words = ("deploy", "--registry", out, "--run", registry.run, "--set", count)
+    print_line(f"with that configuration, go on with: {command_line(*words)}")
+
+
+@app.command("show")
+def show(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A registry.")], json: AsJson = False
+) -> None:
+    """Check a registry's signatures, order and digest, and print who is in it."""
+    from clients.joining.registration import read_registry
+
+    registry = read_registry(file)
+    told = _told(registry)
+    if json:
+        print_json(told)
+        return
+    rows = [(one["client"], one["address"], one["samples"]) for one in told["clients"]]
+    print_table(f"clients of run {registry.run}", ("client", "address", "samples"), rows)
+    print_line(f"registry 0x{registry.digest.hex()}", bold=True)
+    print_line(f"configuration 0x{registry.configuration.hex()}")
+
+
+def agreed_owners(
+    file: Path, run: str, configuration: Configuration
+) -> tuple[RegisteredClient, ...]:
+    """Return the clients of a registry, who have agreed to this run and configuration.
+
+    Args:
+        file: the registry.
+        run: name of the run that is to be deployed.
+        configuration: of it.
+
+    Raises:
+        ConfigurationError: the registry is damaged, or they have agreed to another one.
+    """
+    from clients.joining.registration import proposal_digest, read_registry
+
+    registry, proposed = read_registry(file), proposal_digest(configuration)
+    if registry.run != run:
+        raise ConfigurationError(
+            f"--registry {file}: its owners have signed for run {registry.run}, not for {run}"
+        )
+    if registry.configuration != proposed:
+        raise ConfigurationError(
+            f"--registry {file}: its owners have signed for configuration "
+            f"0x{registry.configuration.hex()}, and this one is 0x{proposed.hex()}"
+        )
+    return registry.clients
+
+
+def _told(registry: Registry) -> dict[str, Any]:
+    from ledger.chain.addresses import checksum
+
+    return {
+        "run": registry.run,
+        "registry": registry.digest,
+        "configuration": registry.configuration,
+        "clients": [
+            {"client": index, "address": checksum(client.address), "samples": client.samples}
+            for index, client in enumerate(registry.clients)
+        ],
+    }
+
+
+def _files(given: list[Path]) -> list[Path]:
+    """Return the files that are meant, those of a folder by their names.
+
+    Raises:
+        ConfigurationError: there are too many.
+    """
+    found: list[Path] = []
+    for path in given:
+        found += sorted(path.glob("*.json")) if path.is_dir() else [path]
+    if len(found) > MOST_FILES:
+        raise ConfigurationError(f"{len(found)} entries; there may be at most {MOST_FILES}")
+    return found
+
+
+def _require_new(out: Path) -> None:
+    if out.exists():
+        raise ConfigurationError(f"--out {out}: there is a file already, and it stays")
+
+
+def _write(out: Path, data: bytes) -> None:
+    from ledger.home import DISK
+
+    DISK.write_whole(out, data)

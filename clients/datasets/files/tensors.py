@@ -1,0 +1,134 @@
+"""Reading arrays out of a `.safetensors` file that may be damaged or hostile.
+
+The format is a length, a header in JSON and the bytes of all tensors one behind the other, so it
+takes no library: the header is bounded and checked against the rules and the size of the file
+before a tensor is read.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from clients.datasets.files.archive import MAX_FILE_BYTES, ArrayRule, require_file, require_values
+from ledger.bounded_json import parse_json
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+MAX_HEADER_BYTES = 65_536
+_LENGTH_BYTES = 8
+_METADATA = "__metadata__"
+_TYPES = {"F32": "<f4", "U8": "|u1", "I64": "<i8"}
+"""What the format calls the types that are read here, and what NumPy does."""
+
+
+def tensor_names(path: Path) -> frozenset[str]:
+    """Return the names of a file's tensors.
+
+    Args:
+        path: the file.
+
+    Raises:
+        ConfigurationError: it cannot be read, is too large, or has no such header.
+    """
+    return frozenset(_header(path, _content(path)))
+
+
+def read_tensors(path: Path, rules: Mapping[str, ArrayRule]) -> dict[str, NDArray[Any]]:
+    """Return the tensors of a file, each of them checked against its rule.
+
+    Args:
+        path: the file.
+        rules: rule of every tensor that must be there; no other may be.
+
+    Returns:
+        The arrays by name, none of them empty, read-only.
+
+    Raises:
+        ConfigurationError: the file is missing, damaged or too large, or breaks a rule.
+    """
+    content = _content(path)
+    header = _header(path, content)
+    if sorted(header) != sorted(rules):
+        raise ConfigurationError(
+            f"{path}: holds {', '.join(sorted(header)[:9])}; must hold exactly "
+            f"{', '.join(sorted(rules))}"
+        )
+    data = memoryview(content)[_LENGTH_BYTES + int.from_bytes(content[:_LENGTH_BYTES], "little") :]
+    found = {name: _array(f"{path}: {name}", header[name], data, rules[name]) for name in header}
+    for rows in {rule.rows for rule in rules.values()}:
+        lengths = {name: len(found[name]) for name in found if rules[name].rows == rows}
+        if len(set(lengths.values())) != 1 or 0 in lengths.values():
+            raise ConfigurationError(f"{path}: arrays empty or of unequal length: {lengths}")
+    return found
+
+
+def _content(path: Path) -> bytes:
+    try:
+        require_file(path)
+        with path.open("rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
+    if len(content) > MAX_FILE_BYTES:
+        raise ConfigurationError(f"{path}: more than {MAX_FILE_BYTES} bytes")
+    return content
+
+
+def _header(path: Path, content: bytes) -> dict[str, Any]:
+    length = int.from_bytes(content[:_LENGTH_BYTES], "little")
+    if not 0 < length <= min(MAX_HEADER_BYTES, len(content) - _LENGTH_BYTES):
+        raise ConfigurationError(
+            f"{path}: not a readable .safetensors file (its header must have 1 .. "
+            f"{MAX_HEADER_BYTES} bytes and be whole)"
+        )
+    try:
+        header = parse_json(content[_LENGTH_BYTES : _LENGTH_BYTES + length], unique_keys=True)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"{path}: not a readable .safetensors file ({error!s:.200})"
+        ) from error
+    if not isinstance(header, dict):
+        raise ConfigurationError(f"{path}: not a readable .safetensors file (its header is no map)")
+    return {name: entry for name, entry in header.items() if name != _METADATA}
+
+
+def _array(where: str, entry: object, data: memoryview, rule: ArrayRule) -> NDArray[Any]:
+    """Return one tensor as a view of the file's bytes.
+
+    Raises:
+        ConfigurationError: its entry is none, or breaks the rule.
+    """
+    stated = entry if isinstance(entry, dict) else {}
+    dtype = _TYPES.get(str(stated.get("dtype")))
+    if dtype != rule.dtype:
+        wanted = next(name for name, known in _TYPES.items() if known == rule.dtype)
+        raise ConfigurationError(
+            f"{where}: must be of type {wanted}, is {str(stated.get('dtype'))[:20]}"
+        )
+    shape, ends = _wholes(stated.get("shape")), _wholes(stated.get("data_offsets"))
+    if len(shape) != len(rule.shape) or any(
+        want not in (None, have) for have, want in zip(shape, rule.shape, strict=True)
+    ):
+        raise ConfigurationError(f"{where}: shape {shape} does not fit {rule.shape}")
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    if len(ends) != 2 or ends[1] - ends[0] != size or ends[1] > len(data):
+        raise ConfigurationError(f"{where}: bytes {ends} do not make up shape {shape}")
+    array = np.frombuffer(data[ends[0] : ends[1]], dtype=dtype).reshape(shape)
+    if array.size:
+        require_values(where, array, rule)
+    return array
+
+
+def _wholes(value: object) -> tuple[int, ...]:
+    """Return a short list of whole numbers as it stands, nothing for what is none."""
+    if not isinstance(value, list) or len(value) > 8:
+        return ()
+    return tuple(value) if all(type(one) is int and one >= 0 for one in value) else ()

@@ -1,0 +1,177 @@
+"""`own`: each client has a file of its own that nobody else sees; the settings say its form.
+
+There is no data set to divide: who deploys such a run knows the form of the samples and, from the
+registry, how many each client has. A client's file is an `.npz` or a `.safetensors` with `x` and
+`y`, and with `x_test` and `y_test` if the owner wants to measure models on samples of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+
+import numpy as np
+from pydantic import Field, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
+
+from clients.datasets.collating import as_brightness, as_tokens
+from clients.datasets.data_set import DataSet
+from clients.datasets.federated import DataForm, FederatedData, Samples, as_stored, frozen_samples
+from clients.datasets.files.archive import ArrayRule, read_arrays
+from clients.datasets.files.layout import Kind, layout_of
+from clients.datasets.files.tensors import read_tensors, tensor_names
+from clients.datasets.options import Count, Table
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from clients.datasets.federated import Collate
+    from clients.datasets.records import PooledData, Records
+
+MOST_CLASSES = 1_000_000
+MOST_NUMBERS = 2**24
+"""Numbers of one input."""
+TRAINING, TEST = ("x", "y"), ("x_test", "y_test")
+_TRIED = 8
+
+Size = Annotated[int, Field(ge=1, le=MOST_NUMBERS)]
+
+
+class OwnOptions(Table):
+    """The form of the samples, which is all that a run records of them.
+
+    Attributes:
+        inputs: what x holds: numbers (float32), pixels (uint8, which models see divided by 255), or
+            tokens (int64).
+        shape: of one input: [channels, height, width] of an image, [tokens] of a text.
+        classes: how many there are; y holds 0 .. classes - 1.
+        vocabulary: of inputs = tokens alone: how many different ones there are.
+    """
+
+    inputs: Literal["numbers", "pixels", "tokens"] = "numbers"
+    shape: Annotated[list[Size], Field(min_length=1, max_length=3)] = Field(
+        description="of one input: [channels, height, width] of an image, [tokens] of a text"
+    )
+    classes: Annotated[int, Field(ge=2, le=MOST_CLASSES)] = Field(
+        description="how many there are; labels are 0 .. classes - 1"
+    )
+    vocabulary: Count | None = Field(default=None, validate_default=True)
+
+    @field_validator("shape")
+    @classmethod
+    def _is_possible(cls, shape: list[int], info: ValidationInfo) -> list[int]:
+        if info.data.get("inputs") == "tokens" and len(shape) != 1:
+            raise PydanticCustomError("shape", "tokens have a shape of one size")
+        if np.prod(shape, dtype=object) > MOST_NUMBERS:
+            raise PydanticCustomError("shape", "one input has at most 2^24 numbers")
+        return shape
+
+    @field_validator("vocabulary")
+    @classmethod
+    def _goes_with_tokens(cls, vocabulary: int | None, info: ValidationInfo) -> int | None:
+        if (info.data.get("inputs") == "tokens") != (vocabulary is not None):
+            raise PydanticCustomError("vocabulary", "goes with inputs = tokens and is needed there")
+        return vocabulary
+
+    def form(self) -> DataForm:
+        """Return what a model has to know of the samples."""
+        dtype: Literal["float32", "int64"] = "int64" if self.inputs == "tokens" else "float32"
+        return DataForm(tuple(self.shape), self.classes, dtype, self.vocabulary)
+
+    def collate(self) -> Collate:
+        """Return what makes a model's inputs of what a file has."""
+        collates = {"numbers": as_stored, "pixels": as_brightness, "tokens": as_tokens}
+        return collates[self.inputs]
+
+    def rules(self, names: tuple[str, str], rows: str) -> dict[str, ArrayRule]:
+        """Return what inputs and labels of a file must be.
+
+        Args:
+            names: of the two arrays.
+            rows: what a row of them is.
+        """
+        low, high, dtype = -math.inf, math.inf, "<f4"
+        if self.inputs == "pixels":
+            dtype = "|u1"
+        elif self.vocabulary is not None:
+            low, high, dtype = 0, self.vocabulary - 1, "<i8"
+        x = ArrayRule(dtype, (None, *self.shape), low, high, rows)
+        return {names[0]: x, names[1]: ArrayRule("<i8", (None,), 0, self.classes - 1, rows=rows)}
+
+
+class OwnSamples(NamedTuple):
+    """What an owner's file holds: samples to train on, and for the test if there are any."""
+
+    train: Samples
+    test: Samples | None
+
+
+def read_own(path: Path, options: OwnOptions) -> OwnSamples:
+    """Return the samples of one owner.
+
+    Args:
+        path: an `.npz` or `.safetensors` file.
+        options: the form that they must have.
+
+    Raises:
+        ConfigurationError: the file is missing, damaged or too large, or breaks the form.
+    """
+    is_tensors = path.suffix == ".safetensors"
+    names = tensor_names(path) if is_tensors else _array_names(path)
+    rules = options.rules(TRAINING, "samples")
+    has_test = not names.isdisjoint(TEST)
+    if has_test:
+        rules |= options.rules(TEST, "test samples")
+    found = read_tensors(path, rules) if is_tensors else read_arrays(path, rules)
+    test = frozen_samples(found[TEST[0]], found[TEST[1]]) if has_test else None
+    return OwnSamples(frozen_samples(found[TRAINING[0]], found[TRAINING[1]]), test)
+
+
+def tried_data(options: OwnOptions, clients: int, rng: np.random.Generator) -> FederatedData:
+    """Return a few drawn samples of the form, by which a model is tried where nobody has real ones.
+
+    Args:
+        options: the form.
+        clients: number of clients K, to each of which they are given.
+        rng: draws them.
+
+    Returns:
+        Data to try a model on and for nothing else; the test set is empty.
+    """
+    y = rng.integers(options.classes, size=_TRIED)
+    tried = frozen_samples(_drawn(options, rng), y)
+    nothing = frozen_samples(tried.x[:0], y[:0])
+    return FederatedData(
+        OWN.name, options.form(), (tried,) * clients, nothing, collate=options.collate()
+    )
+
+
+def _drawn(options: OwnOptions, rng: np.random.Generator) -> NDArray[Any]:
+    shape = (_TRIED, *options.shape)
+    match options.inputs:
+        case "numbers":
+            return rng.random(shape, dtype=np.float32)
+        case "pixels":
+            return rng.integers(256, size=shape, dtype=np.uint8)
+        case "tokens":
+            return rng.integers(options.vocabulary or 1, size=shape)
+
+
+def _array_names(path: Path) -> frozenset[str]:
+    layout = layout_of(path)
+    if layout.kind is not Kind.ARRAYS:
+        raise ConfigurationError(
+            f"{path}: a {layout.kind.value}; an owner's own samples are in an .npz or a "
+            f".safetensors file"
+        )
+    return layout.fields
+
+
+def _no_pool(_: Records, __: OwnOptions, ___: np.random.Generator) -> PooledData:
+    raise AssertionError("`records` refuses first: nobody has the samples of all clients")
+
+
+OWN = DataSet("own", OwnOptions, _no_pool, owned_by="owners", is_declared=True)

@@ -1,0 +1,314 @@
+"""Whether everything is there that a client needs to take part: looked at, one after the other.
+
+What a check needs of an earlier one that has failed is not looked at, and said so. Nothing is sent
+to the chain, and no key and no password is in anything that is said.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, TypeVar
+
+from clients.joining.configured import configuration_of
+from clients.joining.parts import own_parts
+from clients.joining.places import blobs_written, folder_ready, mailbox_read
+from ledger.blobs.location import store_at
+from ledger.blobs.places import places_of
+from ledger.blobs.uploads import Uploads
+from ledger.chain.addresses import checksum, to_canonical
+from ledger.chain.contract.committee_ledger import CommitteeLedger
+from ledger.chain.contract.deployment import deployment_for, require_code
+from ledger.protocol.documents.run import decode_run
+from ledger.protocol.encoding import vector_from_bytes
+from ledger.protocol.errors import CmflError, ConfigurationError
+from ledger.protocol.ledger_state import Stage
+from ledger.protocol.types import Address, ClientId, Domain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from ledger.chain.contract.committee_ledger import Snapshot
+    from ledger.chain.rpc.sending_node import SendingNode
+    from ledger.protocol.documents.run import RunDocument
+    from ledger.protocol.signing import Signer
+
+T = TypeVar("T")
+
+MAX_DOCUMENT_BYTES = 1_000_000
+KEPT_PAYLOADS = 3
+"""Updates of one client that lie on its disk at a time, at most."""
+SENDING_GAS = 1_712_000
+"""The limit of a commitment's transaction, which an account must be able to pay to send it."""
+ROUND_GAS = 450_000
+"""A commitment alone and a decision of 86 active clients, as contracts/gas_snapshot.json has it."""
+WEI = 10**18
+
+
+class State(StrEnum):
+    """What a check came to."""
+
+    OK = "ok"
+    WARNING = "warning"
+    MISSING = "missing"
+    NOT_LOOKED_AT = "not-looked-at"
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What one check has found.
+
+    Attributes:
+        check: what was looked at.
+        state: what it came to.
+        found: a sentence; where something is missing it says what to do.
+    """
+
+    check: str
+    state: State
+    found: str
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a client has been given to take part with.
+
+    Attributes:
+        contract: its address.
+        blobs: where everybody publishes.
+        mailbox: where envelopes are put.
+        folder: of the worker.
+        data: file or folder of the samples; None where the run needs none.
+        settings: `section.key=value` of this machine.
+    """
+
+    contract: str
+    blobs: str
+    mailbox: str
+    folder: Path
+    data: Path | None = None
+    settings: tuple[str, ...] = ()
+
+
+class _MissingError(Exception):
+    """An earlier check has not found what this one needs."""
+
+
+class Readiness:
+    """Looks at everything, and remembers what later checks need of earlier ones.
+
+    Attributes:
+        client: index of the key in the registry, once it is known.
+    """
+
+    def __init__(
+        self,
+        asked: Asked,
+        open_node: Callable[[], SendingNode],
+        open_key: Callable[[], Signer],
+        *,
+        wall: float,
+        probe: bytes,
+    ) -> None:
+        """Take up what is looked at.
+
+        Args:
+            asked: what the client has been given.
+            open_node: connects to the node.
+            open_key: decrypts the key.
+            wall: the time by this machine, Unix seconds.
+            probe: bytes that are put where blobs go, read back and removed.
+        """
+        self._asked = asked
+        self._open_node = open_node
+        self._open_key = open_key
+        self._wall = wall
+        self._probe = probe
+        self._node: SendingNode | None = None
+        self._ledger: CommitteeLedger | None = None
+        self._state: Snapshot | None = None
+        self._signer: Signer | None = None
+        self._document: RunDocument | None = None
+        self._encoded: bytes | None = None
+        self.client: ClientId | None = None
+
+    def checks(self) -> Iterator[Checked]:
+        """Yield what each check has found."""
+        try:
+            for name, look in (
+                ("chain", self._look_at_chain),
+                ("contract", self._look_at_contract),
+                ("run", self._look_at_run),
+                ("clock", self._look_at_clock),
+                ("model", self._look_at_model),
+                ("key", self._look_at_key),
+                ("funds", self._look_at_funds),
+                ("blobs", self._look_at_blobs),
+                ("mailbox", self._look_at_mailbox),
+                ("data", self._look_at_data),
+                ("folder", self._look_at_folder),
+            ):
+                yield _carried_out(name, look)
+        finally:
+            if self._node is not None:
+                self._node.close()
+
+    def _look_at_chain(self) -> tuple[State, str]:
+        self._node = node = self._open_node()
+        head = node.head()
+        said = f"chain {node.chain_id}, genesis 0x{node.genesis_hash.hex()}, block {head.number}"
+        return State.OK, said
+
+    def _look_at_contract(self) -> tuple[State, str]:
+        address = checksum(to_canonical(self._asked.contract))
+        require_code(_needed(self._node), address)
+        ledger = CommitteeLedger(_needed(self._node), address)
+        self._state, self._ledger = ledger.state(), ledger
+        match self._state.stage:
+            case Stage.REGISTERING:
+                said = "not all clients are registered yet: whoever deploys it has to go on"
+                return State.WARNING, f"{address}: {said}"
+            case Stage.FINISHED:
+                raise ConfigurationError(f"{address}: its run is finished, there is no round left")
+            case Stage.OPEN:
+                return State.OK, f"{address}, round {self._state.round} is open"
+
+    def _look_at_run(self) -> tuple[State, str]:
+        found = _needed(self._ledger).deployment()
+        data = store_at(self._asked.blobs).get(found.config, MAX_DOCUMENT_BYTES)
+        document = decode_run(data)
+        if deployment_for(document)[0] != found:
+            raise ConfigurationError(
+                "the contract was not deployed as its run document says: whoever deployed it "
+                "deceives its clients, or used another program"
+            )
+        self._document, self._encoded = document, data
+        said = f"{found.clients} clients, {found.rounds} rounds, registry 0x{found.registry.hex()}"
+        return State.OK, said
+
+    def _look_at_clock(self) -> tuple[State, str]:
+        view_seconds = _needed(self._document).parameters.view_seconds
+        newest = _needed(self._node).head()
+        late = self._wall - newest.timestamp
+        said = f"block {newest.number} is {late:.0f} s old by this clock"
+        if late < 0:
+            said = f"block {newest.number} is {-late:.0f} s ahead of this clock"
+        if abs(late) <= view_seconds / 2:
+            return State.OK, said
+        why = "no block has come since" if late > 0 else "the chain makes blocks ahead of time"
+        return (
+            State.WARNING,
+            f"{said}, over half of a view's {view_seconds} s: set it, unless {why}",
+        )
+
+    def _look_at_model(self) -> tuple[State, str]:
+        dimension = _needed(self._document).parameters.dimension
+        model = _needed(self._state).model
+        blobs = store_at(self._asked.blobs)
+        vector_from_bytes(blobs.get(model, 4 * dimension), dimension)
+        blobs.get(_needed(self._document).initial_model, 4 * dimension)
+        return State.OK, f"0x{model.hex()}, {dimension} parameters, and the initial one"
+
+    def _look_at_key(self) -> tuple[State, str]:
+        signer = self._open_key()
+        document, ledger = _needed(self._document), _needed(self._ledger)
+        addresses = [client.address for client in document.registry]
+        shown = checksum(signer.address)
+        if signer.address not in addresses:
+            raise ConfigurationError(
+                f"account {shown} is none of the run's {len(addresses)} registered clients"
+            )
+        client = ClientId(addresses.index(signer.address))
+        state = _needed(self._state)
+        if state.stage is not Stage.REGISTERING:
+            banned_in = ledger.client(client).banned_in
+            if banned_in:
+                raise ConfigurationError(
+                    f"client {client}, account {shown}, was banned in round {banned_in}"
+                )
+        self._signer, self.client = signer, client
+        return State.OK, f"account {shown} is client {client}"
+
+    def _look_at_funds(self) -> tuple[State, str]:
+        signer, node = _needed(self._signer), _needed(self._node)
+        left = _needed(self._document).parameters.rounds - max(_needed(self._state).round, 1) + 1
+        market = node.market()
+        return funds(node.balance_of(checksum(signer.address)), market.base_fee + market.tip, left)
+
+    def _look_at_blobs(self) -> tuple[State, str]:
+        uploads, encoded = self._uploads(), _needed(self._encoded)
+        places = places_of("blobs", self._asked.blobs)
+        found = [blobs_written(place, uploads, encoded, self._probe) for place in places]
+        return State.OK, "; ".join(found)
+
+    def _look_at_mailbox(self) -> tuple[State, str]:
+        uploads, state = self._uploads(), _needed(self._state)
+        places = places_of("mailbox", self._asked.mailbox)
+        found = [mailbox_read(place, uploads, state.round, self._probe) for place in places]
+        return State.OK, "; ".join(found)
+
+    def _look_at_data(self) -> tuple[State, str]:
+        document, client = _needed(self._document), _needed(self.client)
+        configuration = configuration_of(document, self._asked.data, self._asked.settings)
+        held = own_parts(configuration, document, (client,), self._asked.data)
+        tests = len(held.test.y)
+        said = f"{len(held.train[client].y)} samples of {held.name!r}, as registered"
+        return State.OK, f"{said}, {tests} for the test"
+
+    def _look_at_folder(self) -> tuple[State, str]:
+        dimension = _needed(self._document).parameters.dimension
+        return State.OK, folder_ready(self._asked.folder, KEPT_PAYLOADS * 4 * dimension)
+
+    def _uploads(self) -> Uploads:
+        """Return what signs for a store, on behalf of this client in the open round."""
+        contract = Address(to_canonical(self._asked.contract))
+        domain = Domain(_needed(self._node).chain_id, contract)
+        uploads = Uploads(domain, _needed(self._signer), _needed(self.client))
+        uploads.round = _needed(self._state).round
+        return uploads
+
+
+def funds(balance: int, price: int, rounds: int) -> tuple[State, str]:
+    """Return whether an account can pay for its part.
+
+    Args:
+        balance: that it has, in wei.
+        price: of a unit of gas, in wei.
+        rounds: that are left.
+
+    Returns:
+        Missing where it could not even send a commitment; a warning where it may not last.
+    """
+    has = f"the account has {balance / WEI:.6g} ETH"
+    if price == 0:
+        return State.OK, f"{has}, and gas costs nothing now"
+    lasts = balance // (ROUND_GAS * price)
+    said = f"{has}, enough for about {lasts} of the {rounds} rounds that are left, if it sends all"
+    if balance < SENDING_GAS * price:
+        least = SENDING_GAS * price / WEI
+        return State.MISSING, f"{has}; to send a commitment it needs {least:.6g} ETH at least"
+    return (State.OK if lasts >= rounds else State.WARNING), said
+
+
+def _carried_out(name: str, look: Callable[[], tuple[State, str]]) -> Checked:
+    try:
+        state, found = look()
+    except _MissingError as error:
+        return Checked(name, State.NOT_LOOKED_AT, str(error))
+    except CmflError as error:
+        return Checked(name, State.MISSING, str(error))
+    except OSError as error:
+        return Checked(name, State.MISSING, f"{error.filename or ''}: {error.strerror or error}")
+    return Checked(name, state, found)
+
+
+def _needed(value: T | None) -> T:
+    """Return what an earlier check has found.
+
+    Raises:
+        _MissingError: it has found nothing.
+    """
+    if value is None:
+        raise _MissingError("needs something that is missing above")
+    return value

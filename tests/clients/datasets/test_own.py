@@ -1,0 +1,213 @@
+"""An owner's own samples: the form is all that others know, and a file is held against it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.numpy import save_file
+
+from clients.configuration import load
+from clients.datasets.options import parsed
+from clients.datasets.own import MOST_NUMBERS, OwnOptions, read_own, tried_data
+from clients.datasets.registry import DATASETS, DataChoice, data_digest, load_dataset, verify_choice
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+FORM: dict[str, Any] = {"shape": [1, 2, 2], "classes": 3}
+
+
+def options(**changed: Any) -> OwnOptions:
+    return parsed(OwnOptions, FORM | changed, "data.options")
+
+
+def arrays(rows: int = 4, **changed: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    x = np.arange(rows * 4, dtype=np.float32).reshape(rows, 1, 2, 2)
+    return {"x": x, "y": np.arange(rows) % 3, **changed}
+
+
+def written(path: Path, held: dict[str, NDArray[Any]]) -> Path:
+    if path.suffix == ".npz":
+        np.savez(path, allow_pickle=True, **held)
+    else:
+        save_file(held, path)
+    return path
+
+
+@pytest.mark.parametrize("name", ["own.npz", "own.safetensors"])
+def test_a_file_is_read_with_its_test_samples_if_it_has_any(tmp_path: Path, name: str) -> None:
+    found = read_own(written(tmp_path / name, arrays()), options())
+    assert found.test is None
+    assert found.train.x.tolist() == arrays()["x"].tolist()
+    assert found.train.y.tolist() == [0, 1, 2, 0]
+    assert found.train.y.dtype == np.int64
+    assert not found.train.x.flags.writeable
+    held = arrays(x_test=arrays(2)["x"], y_test=arrays(2)["y"])
+    tested = read_own(written(tmp_path / f"tested-{name}", held), options())
+    assert tested.test is not None
+    assert (len(tested.train.y), len(tested.test.y)) == (4, 2)
+
+
+@pytest.mark.parametrize("name", ["own.npz", "own.safetensors"])
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"x": np.zeros((4, 2, 2), dtype=np.float32)}, r"shape \(4, 2, 2\) does not fit"),
+        ({"x": np.zeros((4, 1, 2, 2), dtype=np.uint8)}, r"x: must be of type .*, is "),
+        ({"x": np.full((4, 1, 2, 2), np.nan, dtype=np.float32)}, r"x: values nan"),
+        ({"y": np.array([0, 1, 2, 3])}, r"y: values 0 \.\. 3, outside 0 \.\. 2"),
+        ({"y": np.array([0, 1, -1, 2])}, r"y: values -1"),
+        ({"y": np.zeros(3, dtype=np.int64)}, "unequal length"),
+        ({"x_test": np.zeros((1, 1, 2, 2), dtype=np.float32)}, "must hold exactly"),
+        ({"z": np.zeros(4)}, "must hold exactly"),
+        (
+            {"x": np.zeros((0, 1, 2, 2), dtype=np.float32), "y": np.zeros(0, dtype=np.int64)},
+            "empty or of unequal length",
+        ),
+    ],
+)
+def test_a_file_of_another_form_is_refused_with_the_rule(
+    tmp_path: Path, name: str, changed: dict[str, NDArray[Any]], sentence: str
+) -> None:
+    path = written(tmp_path / name, arrays() | changed)
+    with pytest.raises(ConfigurationError, match=sentence):
+        read_own(path, options())
+
+
+def test_pixels_and_tokens_have_types_and_bounds_of_their_own(tmp_path: Path) -> None:
+    pixels = options(inputs="pixels")
+    held = arrays(x=np.full((4, 1, 2, 2), 255, dtype=np.uint8))
+    found = read_own(written(tmp_path / "p.npz", held), pixels)
+    inputs = pixels.collate()(found.train.x)
+    assert inputs.dtype == np.float32
+    assert (inputs.max(), inputs.shape) == (1.0, (4, 1, 2, 2))
+    tokens = options(inputs="tokens", shape=[3], vocabulary=5)
+    held = {"x": np.arange(6).reshape(2, 3) % 5, "y": np.zeros(2, dtype=np.int64)}
+    found = read_own(written(tmp_path / "t.npz", held), tokens)
+    assert tokens.collate()(found.train.x).dtype == np.int64
+    held["x"] = held["x"] + 1
+    with pytest.raises(ConfigurationError, match=r"x: values 1 \.\. 5, outside 0 \.\. 4"):
+        read_own(written(tmp_path / "over.npz", held), tokens)
+    form = tokens.form()
+    assert (form.input_shape, form.vocabulary, form.input_dtype) == ((3,), 5, "int64")
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"vocabulary": 4}, "goes with inputs = tokens"),
+        ({"inputs": "tokens", "shape": [4]}, "goes with inputs = tokens"),
+        ({"inputs": "tokens", "vocabulary": 4}, "a shape of one size"),
+        ({"shape": []}, "at least 1 item"),
+        ({"shape": [1, 1, 1, 1]}, "at most 3 items"),
+        ({"shape": [0]}, r"data\.options\.shape"),
+        ({"shape": [MOST_NUMBERS, 2]}, "at most 2\\^24 numbers"),
+        ({"classes": 1}, "greater than or equal to 2"),
+        ({"inputs": "words"}, "'numbers', 'pixels' or 'tokens'"),
+    ],
+)
+def test_an_impossible_form_is_refused(changed: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ConfigurationError, match=sentence):
+        options(**changed)
+
+
+def test_the_form_is_all_that_is_recorded_and_nothing_is_divided() -> None:
+    choice = DataChoice("own", options=FORM)
+    recorded = {"inputs": "numbers", "shape": [1, 2, 2], "classes": 3}
+    natural = {"name": "natural"}
+    assert data_digest(choice) == {"name": "own", "options": recorded, "partition": natural}
+    with pytest.raises(ConfigurationError, match="nobody those of all: deploy with"):
+        load_dataset(choice, 3, np.random.default_rng(0))
+    with pytest.raises(ConfigurationError, match=r"data\.partition\.name = iid: .* not divided"):
+        verify_choice(DataChoice("own", options=FORM, partition={"name": "iid"}))
+    with pytest.raises(ConfigurationError, match=r"data\.path = x: .* given its file by --data"):
+        load("smoke", settings=("data.name=own", "data.path=x", *own_settings()))
+    with pytest.raises(ConfigurationError, match="nobody those of all"):
+        DATASETS["own"].records(None)
+
+
+def own_settings() -> tuple[str, ...]:
+    return ("data.options.shape=[1,2,2]", "data.options.classes=3")
+
+
+@pytest.mark.parametrize(
+    "changed", [{}, {"inputs": "pixels"}, {"inputs": "tokens", "shape": [4], "vocabulary": 9}]
+)
+def test_what_a_model_is_tried_on_has_the_form_and_is_the_same_for_one_stream(
+    changed: dict[str, Any],
+) -> None:
+    form = options(**changed)
+    one, same = (tried_data(form, 5, np.random.default_rng(1)) for _ in range(2))
+    inputs = one.collate(one.train[0].x)
+    assert inputs.shape[1:] == one.form.input_shape
+    assert inputs.dtype == one.form.input_dtype
+    assert np.array_equal(one.train[0].x, same.train[0].x)
+    assert (len(one.train), len(one.test.y)) == (5, 0)
+    assert one.train[0].y.max() < 3
+
+
+def tensors(header: object, data: bytes = b"", length: int | None = None) -> bytes:
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return (len(text) if length is None else length).to_bytes(8, "little") + text + data
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\0" * 7,
+        tensors({}, length=0),
+        tensors({}, length=2**40),
+        tensors(b"{" * 3000),
+        tensors([1]),
+        tensors(b'{"x": 1, "x": 2, "y": 3}'),
+        tensors({"x": 1, "y": []}),
+        tensors({"x": {"dtype": "F32", "shape": [2**40, 1, 2, 2], "data_offsets": [0, 4]}, "y": 0}),
+        tensors({"x": {"dtype": "F32", "shape": [1, 1, 2, 2], "data_offsets": [0, 16]}, "y": 0}),
+        tensors({"x": {"dtype": "F32", "shape": [-1, 1, 2, 2], "data_offsets": [0, -16]}, "y": 0}),
+        tensors({"x": {"dtype": "F32", "shape": "four", "data_offsets": [0]}, "y": 0}),
+    ],
+)
+def test_a_hostile_header_is_refused_before_anything_is_made_of_it(
+    tmp_path: Path, content: bytes
+) -> None:
+    path = tmp_path / "own.safetensors"
+    path.write_bytes(content)
+    with pytest.raises(ConfigurationError, match=r"own\.safetensors"):
+        read_own(path, options())
+
+
+@settings(max_examples=50)
+@given(data=st.data())
+def test_a_damaged_file_is_refused_or_still_has_the_form(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("own") / "own.safetensors"
+    content = bytearray(written(path, arrays()).read_bytes())
+    place = data.draw(st.integers(0, len(content) - 1))
+    content[place] ^= data.draw(st.integers(1, 255))
+    path.write_bytes(content)
+    try:
+        found = read_own(path, options())
+    except ConfigurationError:
+        return
+    assert found.train.x.shape == (4, 1, 2, 2)
+    assert np.isfinite(found.train.x).all()
+    assert found.train.y.max() < 3
+
+
+def test_what_is_no_file_of_arrays_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "own.csv").write_text("x,y\n")
+    with pytest.raises(ConfigurationError, match=r"an \.npz or a \.safetensors file"):
+        read_own(tmp_path / "own.csv", options())
+    for name in ("none.npz", "none.safetensors"):
+        with pytest.raises(ConfigurationError, match="no such file"):
+            read_own(tmp_path / name, options())
