@@ -5,10 +5,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt
 
-.PHONY: demo test faults fuzz coverage lint bench bench-peers serve clean
+.PHONY: demo network test faults mutants deep fuzz coverage lint bench bench-peers serve clean
 
 demo: $(VENV)/.clients
 	$(BIN)/cmfl demo --home demo-home
+
+# Ten rounds by twelve worker processes on a served chain, one malicious, one killed in each round.
+network: $(VENV)/.clients
+	$(BIN)/cmfl network --home network-home --workers 12 --rounds 10 --chaos
 
 serve: $(VENV)/.clients
 	$(BIN)/cmfl serve --home demo-home
@@ -16,10 +20,20 @@ serve: $(VENV)/.clients
 test: lint
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
-# The tests that provoke faults by chance, each of them many more times than `make test` does.
+# The tests that provoke faults by chance, each of them many more times than `make test` does; then a
+# federation of processes in which every fault befalls every role. That part goes on where it was ended.
 faults: $(VENV)/.dev
 	CMFL_FAULTS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup \
 	  $$(grep --recursive --files-with-matches --include='test_*.py' '^from tests.faults' tests)
+	$(BIN)/python -m tests.federation --resume
+
+# Changes of one place in the contract, the protocol and the audit: some test has to fail for each.
+mutants: $(VENV)/.dev
+	$(BIN)/python -m tests.mutation --page docs/measured/mutants.md
+
+# A million steps of the contract beside its specification.
+deep: $(VENV)/.dev
+	$(BIN)/python -m tests.contracts.deep
 
 # Proofs and bundles with a hundred thousand faults in them: none may be accepted.
 fuzz: $(VENV)/.dev

@@ -34,6 +34,7 @@ class Settings(BaseModel):
         most_streams: of events that are open at once.
         reading_is_open: tokens are only asked for where work is begun.
         trusted_proxies: whose word counts for the address that a request comes from.
+        mailbox: of the federations that run, as workers are given it; None to watch none.
         verifications: whether audits are run on request.
         reports: the folder of their reports; None for `verifications/` in the home.
         verification_bounds: how much they may take.
@@ -57,6 +58,7 @@ class Settings(BaseModel):
     most_streams: Annotated[int, Field(ge=1, le=10_000)] = 64
     reading_is_open: bool = False
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
+    mailbox: Annotated[str, Field(min_length=1, max_length=2_000)] | None = None
     verifications: bool = True
     reports: Path | None = None
     verification_bounds: VerificationBounds = VerificationBounds()

@@ -17,6 +17,7 @@ from typer.exceptions import TyperException
 
 from cli import (
     audit,
+    blobs,
     chain,
     clients,
     data,
@@ -26,7 +27,12 @@ from cli import (
     export,
     find,
     index,
+    join,
+    keys,
+    leave,
     model,
+    network,
+    registry,
     rounds,
     run_command,
     runs,
@@ -34,6 +40,7 @@ from cli import (
     settings,
     verbosity,
     verify,
+    worker,
 )
 from cli.codes import FAULT, INTERRUPTED, WRONG, InterruptedCommand
 from cli.console import complain, print_line
@@ -53,6 +60,7 @@ EXTRAS = {
     "uvicorn": "api",
     "sqlalchemy": "api",
     "alembic": "api",
+    "prometheus_client": "api",
     "psycopg": "postgresql",
 }
 """The extra that brings a package which not every install has."""
@@ -77,8 +85,16 @@ app.command("audit")(audit.audit)
 app.add_typer(verify.app, name="verify")
 app.add_typer(export.app, name="export")
 app.command("serve")(serve.serve)
+app.command("worker")(worker.worker)
+app.command("network")(network.network)
 app.add_typer(index.app, name="index")
+app.add_typer(blobs.app, name="blobs")
 app.add_typer(chain.app, name="chain")
+app.add_typer(keys.app, name="keys")
+app.command("register")(registry.register)
+app.add_typer(registry.app, name="registry")
+app.command("join")(join.join)
+app.command("leave")(leave.leave)
 app.command("doctor")(doctor.doctor)
 app.add_typer(experiment.app, name="experiment")
 app.command("settings")(settings.settings)

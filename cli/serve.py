@@ -12,6 +12,7 @@ from cli.options import DEFAULT_HOME, ChainId, HomeFolder, IndexAt, RpcUrl
 from cli.service_options import (
     MEBIBYTE,
     LogRequests,
+    MailboxWatched,
     OpenReading,
     Origins,
     ReportFolder,
@@ -51,6 +52,7 @@ def serve(
     requests_per_minute: RequestsPerMinute = None,
     trusted_proxies: TrustedProxies = None,
     log_requests: LogRequests = False,
+    mailbox: MailboxWatched = None,
     verifications: RunsVerifications = True,
     reports: ReportFolder = None,
     verification_memory: VerificationMemory = 4_096,
@@ -86,6 +88,7 @@ def serve(
             requests_per_minute=requests_per_minute,
             trusted_proxies=tuple(trusted_proxies or ()),
             logs_requests=log_requests,
+            mailbox=mailbox,
             verifications=verifications,
             reports=reports,
             verification_bounds=VerificationBounds(

@@ -68,6 +68,15 @@ LogRequests = Annotated[
         envvar="CMFL_API_LOG_REQUESTS",
     ),
 ]
+MailboxWatched = Annotated[
+    str | None,
+    typer.Option(
+        "--mailbox",
+        help="Mailbox of the federations that run, as their workers are given it: a folder, a "
+        "server or a URL that fsspec knows. With it the dashboard shows who is late.",
+        envvar="CMFL_API_MAILBOX",
+    ),
+]
 RunsVerifications = Annotated[
     bool,
     typer.Option(
@@ -134,6 +143,7 @@ _OPTIONS = {
     "chain_id": "--chain-id",
     "reports": "--reports",
     "index": "--index",
+    "mailbox": "--mailbox",
     "verification_bounds": "--verifications-waiting and --verifications-kept",
 }
 """Of each setting the option that gives it."""

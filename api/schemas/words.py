@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from pydantic.fields import FieldInfo
 
+from ledger.protocol import digest_forms
 from ledger.protocol.ledger_state import StatementKind
 from ledger.protocol.types import DropoutReason, Form, IncidentKind, RefusalReason
 
@@ -70,7 +71,7 @@ class Schema(BaseModel):
     )
 
 
-Digest32 = Annotated[str, Field(pattern=r"^0x[0-9a-f]{64}$", examples=[_DIGEST])]
+Digest32 = Annotated[str, Field(pattern=f"^{digest_forms.PREFIXED}$", examples=[_DIGEST])]
 """32 bytes as 0x-hex."""
 
 Signature65 = Annotated[

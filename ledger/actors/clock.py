@@ -42,6 +42,19 @@ class ViewSpan:
         return self.begin + self.seconds
 
 
+@dataclass(frozen=True, slots=True)
+class Present:
+    """Where a member is in a round.
+
+    Attributes:
+        phase: aggregation until it sees a certificate of it, then election.
+        span: the view that it is in; None before the first and after the last.
+    """
+
+    phase: Phase
+    span: ViewSpan | None
+
+
 def view_at(inputs: Inputs, phase: Phase, begin: float, now: float) -> ViewSpan | None:
     """Return the view of a phase at a time.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ledger.actors.actions import (
@@ -22,6 +23,7 @@ from ledger.protocol.errors import (
     WrongRoundError,
 )
 from ledger.protocol.judgement import sets_of
+from ledger.protocol.ledger_state import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -42,11 +44,34 @@ _NOTHING_IN_TIME = (
 """Refusals that concern every commitment of a batch: none of them is worth another try."""
 
 
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What became of actions once all that is said in them has left.
+
+    Attributes:
+        is_news: whether the mailbox had not held an envelope of them before.
+        transactions: what is left to be brought to the contract, in order; all that they refer to
+            is durable.
+    """
+
+    is_news: bool
+    transactions: tuple[Transaction, ...]
+
+
 class Driver:
-    """Acts for any number of actors of one run in one process."""
+    """Acts for any number of actors of one run in one process.
+
+    Where blocks come only with transactions, it lets windows and deadlines pass; on a chain that
+    is shared with others nobody can, so what would be too early is not sent yet.
+    """
 
     def __init__(
-        self, around: Surroundings, published: Published | None = None, keep: Keep = KEEP_ALL
+        self,
+        around: Surroundings,
+        published: Published | None = None,
+        keep: Keep = KEEP_ALL,
+        *,
+        mines: bool = True,
     ) -> None:
         """Take up what actors act on.
 
@@ -54,6 +79,9 @@ class Driver:
             around: chain, blobs, mailbox and journal of the run.
             published: takes what is stored, for an observer of the same process.
             keep: which blobs are written.
+            mines: whether blocks come only with transactions. Where they come by themselves, the
+                contract is asked before anything is sent, since others act at the same time and
+                what is refused costs gas too.
 
         Raises:
             ValueError: not all blobs are written, though others read the mail that announces them.
@@ -63,6 +91,7 @@ class Driver:
         self._around = around
         self._published = Published() if published is None else published
         self._keep = keep
+        self._mines = mines
         # Of the open round only: what an old one had stored may have been removed.
         self._stored: set[Digest] = set()
 
@@ -78,19 +107,50 @@ class Driver:
             ChainError: the chain is unreachable.
             BlobError: a blob cannot be stored or made durable; nothing has left.
         """
+        said = self.say(actions)
+        return self.send(said.transactions) or said.is_news
+
+    def say(self, actions: Iterable[Action]) -> Said:
+        """Carry out all that is no transaction, and return what is left.
+
+        Raises:
+            JournalError: what was said cannot be made durable; nothing has left.
+            BlobError: a blob cannot be stored or made durable; nothing has left.
+            OSError: the mailbox cannot be written.
+        """
         self._around.journal.sync()
-        leaving = self._stored_first(actions)
+        is_news = False
+        transactions: list[Transaction] = []
+        for action in self._stored_first(actions):
+            if isinstance(action, PostEnvelope):
+                is_news |= self._around.mailbox.put(action.envelope)
+            else:
+                transactions.append(action)
+        return Said(is_news, tuple(transactions))
+
+    def send(self, transactions: Iterable[Transaction]) -> bool:
+        """Bring to the contract what it takes, and say whether that is anything.
+
+        It touches the contract alone, so another thread may do it than the one that says things.
+
+        Args:
+            transactions: as `say` has left them.
+
+        Raises:
+            ChainError: the chain is unreachable.
+        """
         commitments: list[SignedCommitment] = []
         has_effect = False
-        for action in leaving:
-            match action:
-                case PostEnvelope(envelope):
-                    has_effect |= self._around.mailbox.put(envelope)
-                case SendCommitment(signed):
-                    commitments.append(signed)
-                case SendReport() | SendDecision():
-                    has_effect |= self._send(action)
+        for transaction in transactions:
+            if isinstance(transaction, SendCommitment):
+                commitments.append(transaction.signed)
+            else:
+                has_effect |= self._send(transaction)
         return self._commit(commitments) or has_effect
+
+    def forget(self) -> None:
+        """Let go of a round that is over: what it had stored may be removed by others."""
+        self._stored.clear()
 
     def mine_to(self, block_number: int) -> None:
         """Make empty blocks up to this one, where blocks come only with transactions.
@@ -101,16 +161,32 @@ class Driver:
         ledger = self._around.ledger
         ledger.mine(max(0, block_number - ledger.newest_block().number))
 
-    def abandon(self, chain: ChainView) -> None:
-        """End a round at its deadline.
+    def abandon(self, chain: ChainView) -> bool:
+        """End a round at its deadline, and say whether that was done.
 
         Args:
-            chain: the round.
+            chain: the round. Where blocks come by themselves, nothing is done before its deadline,
+                nor once somebody else has ended it.
+
+        Raises:
+            Refusal: the contract does not, though the deadline is there.
+            ChainError: the chain is unreachable.
         """
         # The transaction's own block is one more than the head.
-        self.mine_to(chain.opened_block + self._around.parameters.deadline_blocks - 1)
-        self._around.ledger.abandon_round(chain.round)
+        last = chain.opened_block + self._around.parameters.deadline_blocks - 1
+        ledger = self._around.ledger
+        if self._mines:
+            self.mine_to(last)
+        elif ledger.newest_block().number < last or not self._is_open(chain.round):
+            return False
+        try:
+            ledger.abandon_round(chain.round)
+        except Refusal:
+            if self._mines:
+                raise
+            return False  # another was quicker
         self._stored.clear()
+        return True
 
     def _stored_first(self, actions: Iterable[Action]) -> list[PostEnvelope | Transaction]:
         """Store all blobs, and return what remains to be done once they are durable.
@@ -155,6 +231,8 @@ class Driver:
 
     def _commit(self, signed: Sequence[SignedCommitment]) -> bool:
         done = False
+        if signed and not self._mines:
+            signed = self._untaken(signed)
         for start in range(0, len(signed), MAX_COMMITMENTS):
             done |= self._commit_batch(signed[start : start + MAX_COMMITMENTS])
         return done
@@ -170,6 +248,19 @@ class Driver:
             return 0 < len(sound) < len(batch) and self._commit_batch(sound)
         return True
 
+    def _untaken(self, signed: Sequence[SignedCommitment]) -> list[SignedCommitment]:
+        """Return those that the newest block lacks, and the contract would take now."""
+        found: list[SignedCommitment] = []
+        for number in sorted({one.commitment.round for one in signed}):
+            taken = {mined.client for mined in self._around.ledger.commitments(number)}
+            batch = [
+                one
+                for one in signed
+                if one.commitment.round == number and one.commitment.client not in taken
+            ]
+            found += self._sound(batch) if batch else []
+        return found
+
     def _sound(self, batch: Sequence[SignedCommitment]) -> Sequence[SignedCommitment]:
         """Return those that the contract would take, which is asked and not tried.
 
@@ -182,6 +273,8 @@ class Driver:
 
     def _send(self, action: SendReport | SendDecision) -> bool:
         ledger = self._around.ledger
+        if not self._mines and self._is_idle(action):
+            return False
         try:
             if isinstance(action, SendReport):
                 ledger.report_equivocation(action.report)
@@ -193,9 +286,28 @@ class Driver:
             return False
         return True
 
+    def _is_idle(self, action: SendReport | SendDecision) -> bool:
+        """Say whether others have done it already, or it is too early."""
+        ledger = self._around.ledger
+        if isinstance(action, SendReport):
+            return any(ban.client == action.report.client for ban in ledger.bans())
+        if not self._is_open(action.round):
+            return True
+        return ledger.newest_block().number < self._window_for(action)
+
+    def _is_open(self, round_number: int) -> bool:
+        state = self._around.ledger.state()
+        return state.stage is Stage.OPEN and state.round == round_number
+
     def _wait_for(self, action: SendDecision) -> None:
         """Let the window pass before a decision without all n trainers: nobody is late before."""
-        parameters, state = self._around.parameters, self._around.ledger.state()
         # Once another has decided the round, the next one's window is not ours to let pass.
-        if len(action.decision.ranking) < parameters.trainers and state.round == action.round:
-            self.mine_to(state.opened_block + parameters.commit_blocks)
+        if self._mines and self._around.ledger.state().round == action.round:
+            self.mine_to(self._window_for(action))
+
+    def _window_for(self, action: SendDecision) -> int:
+        """Return the block that a decision has to wait for, 0 if none."""
+        parameters, ledger = self._around.parameters, self._around.ledger
+        if len(action.decision.ranking) >= parameters.trainers:
+            return 0
+        return ledger.state().opened_block + parameters.commit_blocks

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ledger.actors.actions import SendDecision, SendReport, StoreBlobs
 from ledger.actors.acts import Acts, Held
-from ledger.actors.clock import view_at
+from ledger.actors.clock import Present, view_at
 from ledger.actors.settling import decision_of, incidents_of, proposals_of, settlement_of
 from ledger.actors.voice import Voice
 from ledger.protocol.consensus import majority
@@ -60,7 +60,7 @@ class Member:
         self._about: tuple[int, Digest] | None = None
         self._seen = Held()
         self._in_time: dict[int, Held] = {}
-        self._scored_in: set[int] = set()
+        self._scored_in: dict[int, tuple[ClientId, ...]] = {}
         self._settled_at: float | None = None
 
     def recall(self, domain: Domain, envelopes: Iterable[Envelope]) -> None:
@@ -92,6 +92,18 @@ class Member:
             tuple(claim for pair in view.claims.values() for claim in pair),
         )
         return actions
+
+    def present(self, view: RoundView, now: float) -> Present:
+        """Return where this member is in a round.
+
+        Args:
+            view: what one can see of the round.
+            now: the time, in the chain's seconds.
+        """
+        phase, begin = Phase.AGGREGATION, view.closed_at + view.inputs.parameters.view_seconds
+        if view.certificates(Phase.AGGREGATION):
+            phase, begin = Phase.ELECTION, self._voice.first_certificate_at(view.inputs, now)
+        return Present(phase, view_at(view.inputs, phase, begin, now))
 
     def next_time(self, view: RoundView, now: float) -> float | None:
         """Return when there may be something to do though nothing new is seen, None if never."""
@@ -134,9 +146,11 @@ class Member:
             return []
         actions: list[Action] = []
         if now >= span.quarter and span.view not in self._scored_in:
-            self._scored_in.add(span.view)
+            self._scored_in[span.view] = clients
             actions += self.acts.publish_payloads(view, clients)
-            actions += self.acts.publish_scores(view, clients)
+        # Again, until it is seen to have arrived: the mailbox may have lost it.
+        if span.view in self._scored_in:
+            actions += self.acts.publish_scores(view, self._scored_in[span.view])
         if now < span.half and not _is_complete(view, clients):
             return actions
         needed = majority(view.inputs.parameters.members)
@@ -148,15 +162,16 @@ class Member:
         return actions
 
     def _follow_scores(self, view: RoundView, span: ViewSpan) -> list[Action]:
-        """Return a vector for the set of the primary's newest one, one in each view at most."""
+        """Return a vector for the set of the primary's newest one, for one set a view at most."""
         primary = view.primary(Phase.AGGREGATION, span.view)
         chosen = next(iter(_sets_scored(view, primary)), ())
         usable = set(view.usable)
-        if not chosen or span.view in self._scored_in or not usable.issuperset(chosen):
+        scored = self._scored_in.get(span.view)
+        if not chosen or scored not in {None, chosen} or not usable.issuperset(chosen):
             return []
         actions = self.acts.publish_scores(view, chosen)
         if actions:
-            self._scored_in.add(span.view)
+            self._scored_in[span.view] = chosen
         return actions
 
     def _elect(self, view: RoundView, now: float) -> list[Action]:
@@ -219,7 +234,7 @@ class Member:
         about = (view.inputs.round, view.inputs.closing.base)
         if about != self._about:
             self._about, self._seen, self._settled_at = about, Held(), None
-            self._in_time, self._scored_in = {}, set()
+            self._in_time, self._scored_in = {}, {}
 
 
 def reports_of(view: RoundView) -> list[SendReport]:

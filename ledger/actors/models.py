@@ -42,25 +42,29 @@ class Models:
         self._held: dict[Digest, NDArray[np.float32]] = {}
         self._travel: tuple[int, Digest, NDArray[np.float32]] | None = None
 
-    def newest(self) -> NDArray[np.float32]:
+    def newest(self, block: int | None = None) -> NDArray[np.float32]:
         """Return w_t, shape (d,), as the contract names it.
+
+        Args:
+            block: the one after which it does, None for the newest.
 
         Raises:
             BlobError: it is missing or damaged.
             EncodingError: it is no model of d parameters.
         """
-        digest = self._around.ledger.state().model
+        digest = self._around.ledger.state(block).model
         # Last in order, also where an undecided round left the model as it was.
         self._held[digest] = self._held.pop(digest) if digest in self._held else self._read(digest)
         while len(self._held) > self._most:
             del self._held[next(iter(self._held))]
         return self._held[digest]
 
-    def travel(self, round_number: int) -> NDArray[np.float32] | None:
+    def travel(self, round_number: int, block: int | None = None) -> NDArray[np.float32] | None:
         """Return w_s − w_t, shape (d,), of the open round; None where its distances need none.
 
         Args:
             round_number: t.
+            block: the one after which it is open, None for the newest.
 
         Raises:
             BlobError: one of the two models is missing or damaged.
@@ -69,11 +73,11 @@ class Models:
         rule = self._around.parameters.travel
         if rule is None or round_number == 1:
             return None
-        now = self._around.ledger.state().model
+        now = self._around.ledger.state(block).model
         if self._travel is None or self._travel[:2] != (round_number, now):
             before = model_of_round(self._around.ledger, rule.begins_in(round_number))
             older = self._held[before] if before in self._held else self._read(before)
-            self._travel = round_number, now, travelled(older, self.newest())
+            self._travel = round_number, now, travelled(older, self.newest(block))
         return self._travel[2]
 
     def _read(self, digest: Digest) -> NDArray[np.float32]:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from ledger.actors.surroundings import Surroundings
     from ledger.actors.view import RoundView
+    from ledger.chain.contract.committee_ledger import Snapshot
+    from ledger.chain.ports import Block
     from ledger.protocol.documents.envelope import Envelope
     from ledger.protocol.inputs import Inputs
     from ledger.protocol.types import ClientId, Digest, RegisteredClient
@@ -37,7 +39,12 @@ _KINDS = (
 
 
 class Observer:
-    """Sees for any number of actors of one run in one process."""
+    """Sees for any number of actors of one run in one process.
+
+    Attributes:
+        newest: the chain's newest block when `chain` was last asked for; None before.
+        final: what the contract kept then after the newest final block; None before.
+    """
 
     def __init__(
         self,
@@ -58,18 +65,30 @@ class Observer:
         self._models = Models(around, self._published, remembers=remembers)
         self._registered: tuple[RegisteredClient, ...] = ()
         self._listed: dict[tuple[int, EnvelopeKind], int] = {}
+        self._seen: ChainView | None = None
+        self.newest: Block | None = None
+        self.final: Snapshot | None = None
 
     def chain(self) -> ChainView | None:
         """Return the open round as the chain has it, None after the last.
 
+        What was read up to one block is not read again before there is another.
+
         Raises:
             ChainError: the chain does not hold what its contract stands on.
         """
+        newest = self._around.ledger.newest_block()
+        if self.newest is None or newest.hash != self.newest.hash:
+            self._seen = self._read(newest)
+            self.newest = newest
+        return self._seen
+
+    def _read(self, newest: Block) -> ChainView | None:
         ledger = self._around.ledger
         # One block for all that is read: final, and not before the contract is there.
-        final_block = ledger.newest_block().number - self._around.finality_blocks
+        final_block = ledger.final_number(newest, self._around.finality_blocks)
         final_block = max(ledger.from_block, final_block)
-        state = ledger.state(final_block)
+        self.final = state = ledger.state(final_block)
         if state.stage is not Stage.OPEN:
             return None
         opening = ledger.opening(state.round, final_block)
@@ -88,23 +107,32 @@ class Observer:
             commitments=ledger.commitments(state.round, final_block),
         )
 
-    def opened(self, inputs: Inputs, model: NDArray[np.float32]) -> RoundView:
+    def opened(
+        self, inputs: Inputs, model: NDArray[np.float32], block: int | None = None
+    ) -> RoundView:
         """Return the view of a round whose closing block is final.
 
         Args:
             inputs: what the chain has closed.
             model: w_t, shape (d,).
+            block: the one after which the chain is looked at, None for the newest.
 
         Raises:
             BlobError: the distances need an older model, which is missing or damaged.
             EncodingError: that is no model of d parameters.
         """
-        block = self._around.ledger.block(inputs.closing.block)
+        closing = self._around.ledger.block(inputs.closing.block)
         self._listed.clear()
-        return opened_view(inputs, float(block.timestamp), model, self.travel(inputs.round))
+        travel = self.travel(inputs.round, block)
+        return opened_view(inputs, float(closing.timestamp), model, travel)
 
-    def look(self, view: RoundView) -> RoundView:
-        """Return the view with what has come since: envelopes, and the payloads they announce."""
+    def look(self, view: RoundView, *, fetches: bool = True) -> RoundView:
+        """Return the view with what has come since: envelopes, and the payloads they announce.
+
+        Args:
+            view: what one has seen of the round.
+            fetches: whether payloads are wanted; who only trains needs nobody else's.
+        """
         for kind in _KINDS:
             key = (view.inputs.round, kind)
             start = self._listed.get(key, 0)
@@ -112,6 +140,8 @@ class Observer:
             if came:
                 self._listed[key] = start + len(came)
                 view = view.with_envelopes(came)
+        if not fetches:
+            return view
         missing = {c: d for c, d in view.announced.items() if c not in view.evidence.payloads}
         return view.with_payloads(self._fetched(missing)) if missing else view
 
@@ -131,26 +161,30 @@ class Observer:
         state = self._around.ledger.state()
         return state.stage is Stage.OPEN and state.round == round_number
 
-    def model(self) -> NDArray[np.float32]:
+    def model(self, block: int | None = None) -> NDArray[np.float32]:
         """Return w_t, shape (d,), as the contract names it.
+
+        Args:
+            block: the one after which it does, None for the newest.
 
         Raises:
             BlobError: it is missing or damaged.
             EncodingError: it is no model of d parameters.
         """
-        return self._models.newest()
+        return self._models.newest(block)
 
-    def travel(self, round_number: int) -> NDArray[np.float32] | None:
+    def travel(self, round_number: int, block: int | None = None) -> NDArray[np.float32] | None:
         """Return w_s − w_t, shape (d,), of the open round; None where its distances need none.
 
         Args:
             round_number: t.
+            block: the one after which it is open, None for the newest.
 
         Raises:
             BlobError: one of the two models is missing or damaged.
             EncodingError: one of them is no model of d parameters.
         """
-        return self._models.travel(round_number)
+        return self._models.travel(round_number, block)
 
     def _registry(self, to_block: int) -> tuple[RegisteredClient, ...]:
         ledger = self._around.ledger

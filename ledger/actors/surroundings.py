@@ -27,7 +27,8 @@ class Surroundings:
         blobs: where everybody publishes.
         mailbox: where envelopes are put.
         journal: what the keys of this process have signed.
-        finality_blocks: how far below the head a block cannot be taken back any more.
+        finality_blocks: how far below the head a block cannot be taken back any more; None for
+            what the chain itself calls finalized.
     """
 
     parameters: Parameters
@@ -37,4 +38,4 @@ class Surroundings:
     blobs: BlobStore
     mailbox: Mailbox
     journal: VoteJournal
-    finality_blocks: int = 0
+    finality_blocks: int | None = 0

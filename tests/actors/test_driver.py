@@ -379,3 +379,57 @@ def test_a_round_is_abandoned_at_its_deadline_and_no_earlier(deployed: Deployed)
     assert state.opened_block == chain.opened_block + chain.parameters.deadline_blocks
     (event,) = [found.event for found in deployed.around.ledger.round_events(1)]
     assert isinstance(event, RoundAbandoned)
+
+
+def shared(deployed: Deployed) -> Driver:
+    """Return a driver for a chain whose blocks come by themselves."""
+    return Driver(deployed.around, mines=False)
+
+
+def test_on_a_shared_chain_a_decision_with_dropouts_waits_for_the_window(
+    deployed: Deployed,
+) -> None:
+    absent = min(deployed.chain_view().participants().trainers)
+    view, decision = settled(deployed, absent)
+    ledger, driver = deployed.around.ledger, shared(deployed)
+    opened = ledger.state().opened_block
+    while ledger.newest_block().number < opened + PARAMETERS.commit_blocks:
+        before = ledger.newest_block()
+        assert not driver.send([decision])
+        assert ledger.newest_block() == before, "nothing was sent, and no block was made"
+        ledger.mine(1)
+    assert driver.send([decision])
+    assert ledger.state().round == view.inputs.round + 1
+    before = ledger.newest_block()
+    assert not driver.send([decision]), "it has been decided"
+    assert ledger.newest_block() == before
+
+
+def test_on_a_shared_chain_a_round_is_abandoned_at_its_deadline_and_once(
+    deployed: Deployed,
+) -> None:
+    chain, ledger, driver = deployed.observer.chain(), deployed.around.ledger, shared(deployed)
+    assert chain is not None
+    assert not driver.abandon(chain)
+    assert ledger.newest_block().number == chain.final_block, "nothing was sent"
+    ledger.mine(PARAMETERS.deadline_blocks)
+    assert driver.abandon(chain)
+    before = ledger.newest_block()
+    assert not driver.abandon(chain)
+    assert ledger.newest_block() == before
+
+
+def test_on_a_shared_chain_what_the_contract_has_is_not_sent_again(deployed: Deployed) -> None:
+    chain, ledger, driver = deployed.observer.chain(), deployed.around.ledger, shared(deployed)
+    assert chain is not None
+    able = sorted(chain.participants().expected)
+    words = [SendCommitment(signed_commitment(chain, c, sha256(b"%d" % c))) for c in able]
+    forged = SendCommitment(signed_commitment(chain, able[2], sha256(b"forged"), key=able[3]))
+    assert driver.send([*words[:2], forged])
+    assert [mined.client for mined in ledger.commitments(1)] == able[:2]
+    before = ledger.newest_block()
+    assert not driver.send(words[:2])
+    assert not driver.send([forged])
+    assert ledger.newest_block() == before
+    assert driver.send(words)
+    assert [mined.client for mined in ledger.commitments(1)] == able

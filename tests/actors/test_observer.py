@@ -55,6 +55,16 @@ def test_sees_no_commitment_in_a_block_that_is_not_final(deployed: Deployed) -> 
     assert chain.inputs() is not None
 
 
+def test_takes_the_chains_own_word_for_what_is_final_where_no_depth_is_given(
+    deployed: Deployed,
+) -> None:
+    around = replace(deployed.around, finality_blocks=None)
+    chain = Observer(around).chain()
+    assert chain is not None
+    # The embedded chain calls its head final.
+    assert chain.final_block == deployed.around.ledger.newest_block().number
+
+
 def test_opens_a_view_at_the_time_of_the_closing_block(deployed: Deployed) -> None:
     view = deployed.closed()
     block = deployed.around.ledger.block(view.inputs.closing.block)

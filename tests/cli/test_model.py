@@ -166,7 +166,10 @@ def test_a_class_that_fails_on_the_data_is_refused_before_there_is_a_home(tmp_pa
     run = ("run", "--preset", "smoke", "--home", home)
     model = settings_of(f"model.name='{path}:Net'", "model.options.hidden=3")
     sentence = refusal(*run, *model, *settings_of("model.options.inputs=65"))
-    assert "model 'net.py:Net': its forward pass in training fails on inputs of shape" in sentence
+    assert (
+        "model.name = 'net.py:Net': its forward pass in training fails on inputs of shape"
+        in sentence
+    )
     assert "has no class 'None'" in refusal(*run, *settings_of(f"model.name='{path}:None'"))
     path.write_text("no module at all")
     assert "net.py cannot be loaded: SyntaxError" in refusal(*run, *model)

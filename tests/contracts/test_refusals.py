@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ledger.protocol.errors import Refusal
     from tests.contracts.faults import Fault
 
+StageFault: TypeAlias = "Callable[[EmbeddedChain], Outcome]"
 FAULTS = faults.FAULTS + wrong_decisions.WRONG_DECISIONS
 SHAPE = Shape(commit_blocks=12, deadline_blocks=60)
 CLIENTS = SHAPE.clients
@@ -108,7 +109,7 @@ def malformed(word: int) -> Callable[[EmbeddedChain], Outcome]:
     return lambda chain: register_in_one_batch(chain, (*WORDS[:-1], word))
 
 
-STAGE_FAULTS: tuple[tuple[str, type[Refusal], Callable[[EmbeddedChain], Outcome]], ...] = (
+STAGE_FAULTS: tuple[tuple[str, type[Refusal], StageFault], ...] = (
     ("another client", errors.RegistryMismatchError, register_another_client),
     ("batches in disorder", errors.RegistryMismatchError, register_batches_in_disorder),
     ("a client without samples", errors.MalformedClientError, malformed(WORDS[-1] >> 64 << 64)),

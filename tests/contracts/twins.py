@@ -6,9 +6,10 @@ the same reason. Keys are derived from a sentence: PUBLIC TEST KEYS, worth nothi
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ledger.chain.addresses import to_canonical
 from ledger.chain.contract.committee_ledger import LedgerWriter
@@ -101,8 +102,11 @@ class Twins:
     """One deployed contract and the specification's state of it.
 
     Attributes:
+        outcomes: how often each event and each refusal came, of all twins of this process.
         sender: where transactions go: to the ledger itself, or to a relay before it.
     """
+
+    outcomes: ClassVar[Counter[str]] = Counter()
 
     def __init__(
         self, chain: EmbeddedChain, deployment: Deployment, keys: tuple[KeySigner, ...]
@@ -227,6 +231,9 @@ class Twins:
         assert recorded == events
         self.state = state
         self.compare()
+        came = [type(event) for event in events] if refused is None else [refused]
+        # A last batch opens the first round, too: one step, told by what comes of it.
+        self.outcomes[came[-1].__name__] += 1
         return events if refused is None else refused
 
 

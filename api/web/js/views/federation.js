@@ -71,7 +71,7 @@ class Page {
     const parts = [
       heading(this.answer, this.rounds),
       this.answer.mailbox.read ? null : h("p", { class: "verdict open", id: "unheard" }, "The mailbox cannot be read as a whole now: what is missing below may be there, and nobody is called late."),
-      ...(this.answer.open ? [course(this.path, this.answer, now), clients(this.path, this.answer.open, now)] : []),
+      ...(this.answer.open ? [course(this.path, this.answer, now), clients(this.path, this.answer.open, now)] : [none(this.answer)]),
       last(this.path, this.answer.rounds),
       origin(),
     ];
@@ -83,20 +83,21 @@ function lineOf({ open, stage }) {
   return open ? `Round ${open.round}: ${wordFor(ROUND_STAGES, open.stage)}.` : wordFor(STAGES, stage);
 }
 
-function heading({ open, stage, as_of: asOf }, rounds) {
+function heading({ open, as_of: asOf }, rounds) {
   return figures([
     [term("round"), open ? whole(open.round) : "–", `of ${whole(rounds)}`],
-    ["stage", open ? wordFor(ROUND_STAGES, open.stage) : wordFor(STAGES, stage)],
     open && [term("view"), open.view ? fromOne(open.view.number) : "–", open.view ? `of the ${open.view.phase}` : null],
     open && [term("late"), whole(open.late.length), `of ${counted(open.clients.length, "client")}`],
     ["block", whole(asOf.number), asOf.finalized ? "final" : "not final yet"],
   ]);
 }
 
+const none = ({ stage }) => section("No round is open", h("p", { id: "course" }, badge(`stage-${stage}`, wordFor(STAGES, stage))));
+
 function course(path, { open, view_seconds: seconds }, now) {
   const begins = open.closing ? open.closing.time + seconds : null;
   return section(`Round ${open.round}`,
-    h("p", { id: "course" }, sentence(open, now, begins)),
+    h("p", { id: "course" }, badge("stage-open", wordFor(ROUND_STAGES, open.stage)), " ", sentence(open, now, begins)),
     facts([
       ["opened", `in block ${whole(open.opened.number)}, ${moment(open.opened.at)}`],
       ["commitments are taken until", `block ${whole(open.window_block)}`],
@@ -119,7 +120,7 @@ function sentence(open, now, begins) {
     case "electing": return `What is accepted is certified. The committee votes on who serves next: ${attempt}.`;
     case "deciding": return "Both votes are certified. A member brings the decision to the contract.";
     case "exhausted": return "No view is left. The round ends when somebody abandons it at its deadline.";
-    default: return wordFor(ROUND_STAGES, open.stage);
+    default: return null;
   }
 }
 
@@ -133,14 +134,14 @@ function clients(path, open, now) {
   const rows = open.clients.map((one) => h("tr", { "data-client": one.client, class: one.late_since === null ? null : "is-late" },
     h("th", { scope: "row", class: "number" }, clientLink(path, one.client, String(one.client))),
     h("td", {}, wordFor(ROLES, one.role), one.client === open.view?.primary ? [" ", badge("elected", "primary")] : null, one.banned ? [" ", badge("bad", "banned")] : null),
+    h("td", {}, one.late_since === null ? "–" : badge("open", `for ${lasting(now - one.late_since)}`)),
+    h("td", {}, one.awaited.map(({ act }) => wordFor(ACTS, act)).join(", ") || "–"),
     h("td", {}, committed(one)),
     h("td", {}, one.payload ? "published" : "–"),
     h("td", {}, scores(one)),
-    h("td", { class: "wide" }, votes(one)),
-    h("td", {}, one.awaited.map(({ act }) => wordFor(ACTS, act)).join(", ") || "–"),
-    h("td", {}, one.late_since === null ? "–" : badge("open", `for ${lasting(now - one.late_since)}`))));
+    h("td", { class: "wide" }, votes(one))));
   return section("Everybody's part", table("Everybody's part in the open round",
-    [["client", "number"], ["role"], ["committed"], ["payload"], ["scores"], ["votes", "wide"], ["waited for"], ["late"]], rows));
+    [["client", "number"], ["role"], ["late"], ["waited for"], ["committed"], ["payload"], ["scores"], ["votes", "wide"]], rows));
 }
 
 function committed({ committed_block: block, counts }) {

@@ -1,0 +1,242 @@
+"""`cmfl network`: a federation of worker processes on this machine, from nothing to its audit."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cli import verbosity
+from cli.codes import INCOMPLETE, InterruptedCommand
+from cli.console import AsJson, complain, print_json, print_line
+from cli.options import Config, Preset, Settings  # noqa: TC001 - options, read at run time
+from cli.verbosity import Verbosity
+from clients.federation.kinds import ChainKind, StoreKind
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from clients.federation.federation import Federation
+    from clients.federation.minding import Minder, Played
+    from clients.federation.settings import FederationSettings
+    from clients.federation.watching import EndedRound
+
+ANVIL_VARIABLE = "CMFL_ANVIL"
+DEFAULT_NETWORK = Path("cmfl-network")
+PATIENCE_SECONDS = 300.0
+AUDIT_SECONDS = 1800.0
+
+
+def network(
+    home: Annotated[
+        Path, typer.Option("--home", help="Folder of everything; one of its own.")
+    ] = DEFAULT_NETWORK,
+    workers: Annotated[
+        int, typer.Option("--workers", min=1, max=256, help="Processes that host the clients.")
+    ] = 12,
+    rounds: Annotated[
+        int, typer.Option("--rounds", min=1, help="How many rounds; the run has no more.")
+    ] = 10,
+    chain: Annotated[
+        ChainKind, typer.Option("--chain", help=f"The node; {ANVIL_VARIABLE} may name anvil.")
+    ] = ChainKind.EMBEDDED,
+    store: Annotated[
+        StoreKind, typer.Option("--store", help="Where blobs and mail are.")
+    ] = StoreKind.SERVED,
+    preset: Preset = None,
+    config: Config = None,
+    setting: Settings = None,
+    chaos: Annotated[
+        bool,
+        typer.Option(
+            "--chaos", help="Kill a worker in every round, and begin it again; one other lies."
+        ),
+    ] = False,
+    malicious: Annotated[
+        str | None,
+        typer.Option("--malicious", help="Fault of the first worker; false-scores with --chaos."),
+    ] = None,
+    chaos_seed: Annotated[
+        int, typer.Option("--chaos-seed", min=0, help="Of whom --chaos kills, and when.")
+    ] = 0,
+    api: Annotated[
+        bool, typer.Option("--api/--no-api", help="Run the audit service beside it.")
+    ] = True,
+    json: AsJson = False,
+) -> None:
+    """Run a federation of separate worker processes on this machine, and audit it.
+
+    Chain, contract, funds, store, service and workers are begun in order, all with PUBLIC TEST
+    KEYS; rounds are told as they end, and everything is ended with this command. With -v the logs
+    of all processes are printed, each line behind the name of its own.
+    """
+    from clients.federation.federation import Federation
+    from clients.federation.processes import SupervisorError
+
+    settings = _settings(home, workers, chain, store, _Run(preset, config, setting, rounds), api)
+    fault = malicious or ("false-scores" if chaos else None)
+    if fault is not None:
+        _require_fault(fault)
+    say = _quiet if json else print_line
+    try:
+        with Federation(settings, say) as federation:
+            played = _play(federation, rounds, chaos_seed if chaos else None, fault, as_json=json)
+            code, verdict = _audited(federation)
+    except KeyboardInterrupt as error:
+        raise InterruptedCommand(f"interrupted; what was recorded is in {home}") from error
+    except SupervisorError as error:
+        raise SupervisorError(f"{error} (logs are in {home / 'logs'})") from error
+    _report(played, verdict, as_json=json)
+    raise typer.Exit(code)
+
+
+class _Run:
+    """Which run: what is given of its configuration."""
+
+    def __init__(
+        self, preset: str | None, config: Path | None, setting: list[str] | None, rounds: int
+    ) -> None:
+        self.source = (preset, config)
+        self.settings = (*(setting or []), f"protocol.rounds={rounds}")
+
+
+def _settings(
+    home: Path, workers: int, chain: ChainKind, store: StoreKind, run: _Run, api: bool
+) -> FederationSettings:
+    """Return what the federation is made of.
+
+    Raises:
+        ConfigurationError: the folder holds something, or fewer clients than workers.
+    """
+    from clients.configuration import plain_values
+    from clients.federation.settings import PACES, FederationSettings, suited
+
+    configuration = suited(plain_values(*run.source, run.settings), PACES[chain])
+    clients = configuration.protocol.clients
+    if workers > clients:
+        raise ConfigurationError(f"--workers {workers}: there are {clients} clients to host")
+    malice = configuration.malice
+    if malice.attack or malice.members or malice.trainers:
+        raise ConfigurationError(
+            "malice: a federation's workers know no attackers among themselves: name the fault of "
+            "one worker with --malicious"
+        )
+    if home.exists() and (not home.is_dir() or any(home.iterdir())):
+        raise ConfigurationError(f"--home {home}: is there already; a federation begins in none")
+    return FederationSettings(
+        home=home.absolute(),
+        configuration=configuration,
+        workers=workers,
+        chain=chain,
+        store=store,
+        anvil=os.environ.get(ANVIL_VARIABLE) or None,
+        serves=api,
+    )
+
+
+def _require_fault(name: str) -> None:
+    """Refuse a fault that there is not.
+
+    Raises:
+        ConfigurationError: names those that there are.
+    """
+    from clients.adversaries.faults import MemberFault, TrainerFault
+
+    known = dict.fromkeys([*MemberFault, *TrainerFault])
+    if name not in known:
+        raise ConfigurationError(f"--malicious {name}: known are {', '.join(known)}")
+
+
+def _play(
+    federation: Federation, rounds: int, seed: int | None, fault: str | None, *, as_json: bool
+) -> Played:
+    import time
+
+    import numpy as np
+
+    from clients.federation.logs import Logs
+    from clients.federation.minding import Minder
+    from clients.federation.watching import Watch
+    from ledger.blobs.store import FolderBlobs
+
+    rng = None if seed is None else np.random.default_rng(seed)
+    logs = Logs(federation.settings.home / "logs")
+    shows_logs = verbosity.chosen() is Verbosity.VERBOSE
+    with federation.reader() as reader:
+        blobs = FolderBlobs(federation.home.blobs)
+        watch = Watch(federation.ledger(reader), blobs, time.monotonic)
+        minder = Minder(federation, watch, rng, {} if fault is None else {0: fault})
+        minder.start()
+        return minder.play(
+            rounds,
+            _quiet if as_json else lambda ended: print_line(round_line(ended, minder)),
+            PATIENCE_SECONDS,
+            (lambda: logs.show(complain)) if shows_logs else lambda: None,
+        )
+
+
+def round_line(ended: EndedRound, minder: Minder) -> str:
+    """Return one line about a round that has ended.
+
+    Args:
+        ended: the round.
+        minder: knows who was killed in it.
+    """
+    if ended.views is None:
+        said = "abandoned"
+    else:
+        views = " and ".join(str(view + 1) for view in ended.views)
+        said = f"view {views}, {len(ended.accepted)} accepted"
+    for what, clients in (
+        ("late", ended.late),
+        ("unusable", ended.unusable),
+        ("scores refused of", ended.refused),
+        ("banned", ended.banned),
+    ):
+        if clients:
+            said += f", {what} {', '.join(map(str, clients))}"
+    if minder.killed:
+        said += f", killed {', '.join(minder.killed)}"
+    return f"round {ended.number}: {said}, head {ended.head.hex()[:16]}, {ended.seconds:.1f} s"
+
+
+def _audited(federation: Federation) -> tuple[int, dict[str, Any]]:
+    """Return the exit code and the report of an audit by a process that knows nothing else."""
+    import json
+
+    from clients.federation.federation import RUN
+
+    arguments = ["audit", "--home", federation.settings.home, "--run", RUN, "--json"]
+    arguments += ["--rpc-url", federation.node.url, "--chain-id", federation.manifest.chain_id]
+    process = federation.processes.start("audit", arguments)
+    code = process.wait(AUDIT_SECONDS)
+    try:
+        report: dict[str, Any] = json.loads(process.output.read_text("utf-8"))
+    except ValueError as error:
+        raise ConfigurationError(f"the audit said nothing: {process.last_words()}") from error
+    return (INCOMPLETE if code is None else code), report
+
+
+def _report(played: Played, audit: dict[str, Any], *, as_json: bool) -> None:
+    from dataclasses import asdict
+
+    figures = asdict(played) | {
+        "rounds_a_minute": round(played.rounds_a_minute, 2),
+        "bytes_a_round": played.bytes_a_round(),
+    }
+    if as_json:
+        print_json({"played": figures, "audit": audit})
+        return
+    print_line(
+        f"{played.rounds} rounds, {played.decided} decided, {played.rounds_a_minute:.1f} a minute; "
+        f"{played.bytes_a_round():,} bytes a round between workers and others "
+        f"(chain {played.chain_bytes:,}, store {played.store_bytes:,} in all)"
+    )
+    if played.kills or played.restarts:
+        print_line(f"{played.kills} workers killed, {played.restarts} ended by themselves")
+    print_line(f"audit: {audit['outcome']}, {audit['rounds']} rounds", bold=True)
+
+
+def _quiet(_: object) -> None:
+    """Say nothing."""

@@ -1,0 +1,291 @@
+"""`cmfl worker`: clients of one owner, as a process of their own on a chain shared with others."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import signal
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cli import verbosity
+from cli.console import AsJson, complain, print_json, print_line
+from cli.options import KEY_VARIABLE, URL_VARIABLE
+from cli.verbosity import Verbosity
+from ledger.protocol.errors import ChainError, ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from clients.worker.clock import Moment
+    from clients.worker.process.folder import WorkerFolder
+    from clients.worker.process.opening import Places
+    from ledger.chain.rpc.chain import RpcChain
+
+_log = logging.getLogger(__name__)
+
+Folder = Annotated[
+    Path,
+    typer.Option(
+        "--folder",
+        help="Of this worker alone: journal, own updates, status.",
+        envvar="CMFL_WORKER_FOLDER",
+    ),
+]
+
+
+def worker(
+    rpc_url: Annotated[
+        str | None, typer.Option("--rpc-url", help="The node.", envvar=URL_VARIABLE)
+    ] = None,
+    chain_id: Annotated[
+        int | None,
+        typer.Option(
+            "--chain-id", min=1, max=2**64 - 1, help="Its chain id.", envvar="CMFL_CHAIN_ID"
+        ),
+    ] = None,
+    contract: Annotated[
+        str | None, typer.Option("--contract", help="The run's contract.", envvar="CMFL_CONTRACT")
+    ] = None,
+    blobs: Annotated[
+        str | None,
+        typer.Option(
+            "--blobs", help="Where everybody publishes: a folder or a URL.", envvar="CMFL_BLOBS"
+        ),
+    ] = None,
+    mailbox: Annotated[
+        str | None,
+        typer.Option(
+            "--mailbox",
+            help="Where envelopes go; where the blobs are if not given.",
+            envvar="CMFL_MAILBOX",
+        ),
+    ] = None,
+    keystore: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--keystore",
+            help=f"Key of a client, once for each; else {KEY_VARIABLE} holds the key of one.",
+            envvar="CMFL_KEYSTORE",
+        ),
+    ] = None,
+    password_file: Annotated[
+        Path | None,
+        typer.Option("--password-file", help="Password of all keystores; else asked for."),
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option("--data", help="Where the training data lie on this machine.")
+    ] = None,
+    device: Annotated[
+        str, typer.Option("--device", help="cpu, cuda, or auto for cuda where there is one.")
+    ] = "cpu",
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="section.key=value of this machine, such as machine.workers."),
+    ] = None,
+    folder: Folder = Path("cmfl-worker"),
+    confirmations: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=1000,
+            help="Blocks on top of one before it counts as final; what the chain calls final if "
+            "not given.",
+        ),
+    ] = None,
+    poll: Annotated[float, typer.Option(min=0.05, max=60, help="Seconds between two looks.")] = 0.5,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65535, help="Port for Prometheus, of this machine only."),
+    ] = None,
+    accept_rollback: Annotated[
+        bool,
+        typer.Option(
+            "--accept-rollback", help="Go on though the chain has taken back what was final."
+        ),
+    ] = False,
+    log_format: Annotated[str, typer.Option(help="text, or json for an object a line.")] = "text",
+    status: Annotated[
+        bool, typer.Option("--status", help="Print what the worker of the folder says of itself.")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """Take part in a run with one or more clients until it is over.
+
+    Reads the round, the seed and the committee from the chain, and does what its clients' roles
+    ask: train, commit, publish, score, vote, record. It may be killed and started again at any
+    time on the same folder. SIGTERM ends it at once, cmfl leave after its round.
+    """
+    from clients.worker.process.folder import WorkerFolder
+
+    own = WorkerFolder(folder)
+    if status:
+        _print_status(own, json=json)
+        return
+    from clients.worker.process.opening import Places
+
+    required = {"--rpc-url": rpc_url, "--chain-id": chain_id, "--contract": contract}
+    for name, value in {**required, "--blobs": blobs}.items():
+        if value is None:
+            raise ConfigurationError(f"{name} must be given: cmfl worker --help says what it is")
+    settings = (f"machine.device={device}", *(setting or ()))
+    places = Places(
+        contract=_checked_address(contract or ""),
+        blobs=blobs or "",
+        mailbox=mailbox or blobs or "",
+        data=data,
+        settings=settings,
+        confirmations=confirmations,
+    )
+    with own.held(), _logged(log_format):
+        keys = _keys(keystore or [], password_file)
+        _run(
+            own,
+            places,
+            keys,
+            (rpc_url or "", chain_id or 0),
+            poll=poll,
+            metrics_port=metrics_port,
+            accept_rollback=accept_rollback,
+            json=json,
+        )
+
+
+def _run(
+    own: WorkerFolder,
+    places: Places,
+    keys: list[bytes],
+    node: tuple[str, int],
+    *,
+    poll: float,
+    metrics_port: int | None,
+    accept_rollback: bool,
+    json: bool,
+) -> None:
+    from clients.worker.faults import FAULT_VARIABLE, faults_named
+    from clients.worker.process.loop import Loop, patiently
+    from clients.worker.process.metrics import WorkerMetrics, served
+    from clients.worker.process.opening import Manner, deployed, opened
+    from clients.worker.process.status import StatusFile, status_of
+    from ledger.protocol.signing import KeySigner
+
+    faults = faults_named(os.environ.get(FAULT_VARIABLE, ""))
+    if faults.are_any:
+        complain(f"{FAULT_VARIABLE} is set: THIS WORKER MISBEHAVES, for tests of what others do")
+    signers = [KeySigner(key) for key in keys]
+    with _told_to_end() as wait:
+        chain = patiently(lambda: _chain(*node, keys), wait)
+        if chain is None:
+            return
+        with chain:
+            run = patiently(lambda: deployed(chain, places), wait)
+            if run is None:
+                return
+            manner = Manner(secrets.randbits(64), faults, accept_rollback)
+            with (
+                opened(run, places, signers, own, manner) as found,
+                served(WorkerMetrics(found.worker, found.counts, time.time), metrics_port),
+            ):
+                loop = Loop(found, own, StatusFile(own.status), chain.sender, poll)
+                loop.run(_moment, wait)
+                if json:
+                    print_json(status_of(found.worker, found.counts, loop.stand, chain.sender))
+
+
+def _chain(url: str, chain_id: int, keys: list[bytes]) -> RpcChain:
+    """Return the node, on which the account that owns most pays for all of these keys."""
+    from ledger.chain.addresses import checksum
+    from ledger.chain.rpc.chain import RpcChain
+    from ledger.protocol.signing import KeySigner
+
+    chain = RpcChain(url, keys[0], chain_id=chain_id)
+    try:
+        owned = [chain.balance_of(checksum(KeySigner(key).address)) for key in keys]
+    except ChainError:
+        chain.close()
+        raise
+    richest = keys[owned.index(max(owned))]
+    if richest != keys[0]:
+        chain.close()
+        chain = RpcChain(url, richest, chain_id=chain_id)
+    if not max(owned):
+        _log.warning("no account of this worker owns anything: it can send no transaction")
+    return chain
+
+
+def _moment() -> Moment:
+    from clients.worker.clock import Moment
+
+    return Moment(time.time(), time.monotonic())
+
+
+@contextmanager
+def _told_to_end() -> Iterator[Callable[[float], bool]]:
+    """Yield what waits for so many seconds, and says whether SIGTERM or Ctrl-C has come."""
+    told = threading.Event()
+    signals = (signal.SIGTERM, signal.SIGINT)
+    before = {one: signal.signal(one, lambda *_: told.set()) for one in signals}
+    try:
+        yield told.wait
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+@contextmanager
+def _logged(style: str) -> Iterator[None]:
+    from clients.worker.process.logs import LogFormat, logged
+
+    if style not in set(LogFormat):
+        raise ConfigurationError(f"--log-format {style[:40]}: must be one of text, json")
+    levels = {Verbosity.QUIET: logging.ERROR, Verbosity.USUAL: logging.INFO}
+    level = levels.get(verbosity.chosen(), logging.DEBUG)
+    with logged(sys.stderr, LogFormat(style), level):
+        yield
+
+
+def _keys(keystores: list[Path], password_file: Path | None) -> list[bytes]:
+    from cli.sender import environment_key, keystore_key
+
+    if not keystores:
+        return [environment_key()]
+    return [keystore_key(keystore, password_file) for keystore in keystores]
+
+
+def _checked_address(text: str) -> str:
+    from ledger.chain.addresses import checksum, to_canonical
+
+    return checksum(to_canonical(text))
+
+
+def _print_status(own: WorkerFolder, *, json: bool) -> None:
+    """Print what a worker has said of itself last, and whether it runs."""
+    from clients.worker.process.status import read_status
+
+    found = read_status(own.status)
+    is_running = own.is_held()
+    if json:
+        print_json({**found, "is_running": is_running})
+        return
+    for line in _lines(found, is_running=is_running):
+        print_line(line)
+
+
+def _lines(found: dict[str, Any], *, is_running: bool) -> Iterator[str]:
+    runs = f"runs as process {found['pid']}" if is_running else "does not run"
+    yield f"{runs}, {found['stand']}; round {found['round']}, block {found['block']}"
+    for client, role in found["roles"].items():
+        done = [word for word in ("committed", "published") if role[word]]
+        yield f"  client {client}: {role['role']}{''.join(f', {word}' for word in done)}"
+    if found["view"] is not None:
+        phase, view = found["view"]["phase"], found["view"]["view"]
+        yield f"  phase {phase}, " + ("before its views" if view is None else f"view {view}")
+    for part, trouble in found["troubles"].items():
+        yield f"  {part}: {trouble['says']} ({trouble['times']} times)"

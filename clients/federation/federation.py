@@ -1,0 +1,319 @@
+"""A federation from nothing to its running workers, and back: each part a process of its own.
+
+Nobody is in charge of the rounds: what is begun here are a chain, a contract, a store, and workers
+that know their own keys and where the contract is. Everything ends with the context, and also when
+this process is killed.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, Self
+
+from clients.federation.kinds import StoreKind
+from clients.federation.nodes import Node, free_port
+from clients.federation.processes import Processes, SupervisorError
+from clients.federation.relay import Relays
+from clients.federation.seat import Meeting, Paths, Seat
+from ledger.chain.addresses import checksum
+from ledger.chain.contract.deployment import connect
+from ledger.chain.contract.manifest import read_manifest
+from ledger.chain.rpc.reader import RpcReader, RpcSettings
+from ledger.home import DISK, Home, read_file
+from ledger.protocol.types import ClientId
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+    from types import TracebackType
+
+    from clients.federation.processes import Process
+    from clients.federation.settings import FederationSettings
+    from ledger.chain.contract.committee_ledger import CommitteeLedger
+    from ledger.chain.contract.manifest import Manifest
+
+ENTRY = "cli.main:run"
+"""What every process but anvil runs: the command line of this project."""
+
+MODULES = (
+    *("torch", "sklearn.datasets", "torch._dynamo", "pyarrow", "llvmlite.binding", "httpcore"),
+    *("cli.application", "clients.worker.process.loop", "clients.worker.process.opening"),
+    *("clients.simulation", "clients.runs.preparing", "clients.engine.lockstep.trainer"),
+    *("clients.joining.keystores", "ledger.audit.audit", "ledger.distances.fast"),
+    *("ledger.chain.rpc.chain", "ledger.chain.rpc.served.server"),
+    *("cli.worker", "cli.deploy", "cli.audit"),
+)
+"""What workers, deployments and audits import, done once for all of them."""
+
+RUN = "federation"
+ETHER_OF_A_CLIENT = "10"
+KEY_VARIABLE = "CMFL_PRIVATE_KEY"
+WORKER_SECONDS = 180.0
+_POLL_SECONDS = 0.05
+MAX_KEYSTORE_BYTES = 100_000
+
+
+class Federation:
+    """A federation that runs until its context ends.
+
+    Attributes:
+        settings: what it is made of.
+        node: its chain.
+        seats: its workers' places.
+        relays: their paths.
+        processes: what begins them.
+        store: the server of blobs and mail; None where they are folders.
+        service: the audit service; None if there is none.
+        service_url: where that is.
+    """
+
+    def __init__(
+        self, settings: FederationSettings, say: Callable[[str], None] = lambda _: None
+    ) -> None:
+        """Take up what there shall be.
+
+        Args:
+            settings: what it is made of.
+            say: is told each step.
+        """
+        self.settings = settings
+        self._say = say
+        self._open = ExitStack()
+        self.store: Process | None = None
+        self.service: Process | None = None
+        self.service_url = ""
+        self._store_port = 0
+        self.node: Node
+        self.relays: Relays
+        self.processes: Processes
+        self.seats: list[Seat] = []
+
+    @property
+    def home(self) -> Home:
+        """The folder of chain, blobs and the run."""
+        return Home(self.settings.home)
+
+    @property
+    def clients(self) -> int:
+        """K."""
+        return self.settings.configuration.protocol.clients
+
+    @property
+    def manifest(self) -> Manifest:
+        """What was deployed."""
+        return read_manifest(self.home.run(RUN).manifest)
+
+    def __enter__(self) -> Self:
+        try:
+            self._begin()
+        except BaseException:
+            self._open.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._open.close()
+
+    def start_workers(self, faults: Mapping[int, str] | None = None) -> None:
+        """Begin a worker in each place, and let blocks come once all of them are up.
+
+        Args:
+            faults: how the worker of a place misbehaves.
+
+        Raises:
+            SupervisorError: one of them does not come up.
+        """
+        for seat in self.seats:
+            seat.start((faults or {}).get(seat.number))
+        deadline = time.monotonic() + WORKER_SECONDS
+        for seat in self.seats:
+            while not seat.has_spoken():
+                if not seat.is_up() or time.monotonic() > deadline:
+                    words = "" if seat.process is None else seat.process.last_words()
+                    raise SupervisorError(f"{seat.name} does not come up: {words}")
+                time.sleep(_POLL_SECONDS)
+        self._say(f"{len(self.seats)} workers host {self.clients} clients")
+        self.node.go()
+
+    def reader(self) -> RpcReader:
+        """Return the chain, to read from beside the workers and not through their paths."""
+        settings = RpcSettings(poll_seconds=0.1, request_timeout_seconds=20)
+        return RpcReader(self.node.url, chain_id=self.manifest.chain_id, settings=settings)
+
+    def ledger(self, reader: RpcReader) -> CommitteeLedger:
+        """Return the contract.
+
+        Args:
+            reader: the chain.
+        """
+        return connect(reader, self.manifest)
+
+    def restart_store(self) -> None:
+        """Begin the server of blobs and mail, if it is not running.
+
+        Raises:
+            SupervisorError: it does not come up.
+        """
+        if self.store is not None and self.store.code() is None:
+            return
+        arguments = ["blobs", "serve", "--home", self.settings.home, "--port", self._store_port]
+        arguments += ["--run", RUN, "--rpc-url", self.node.url]
+        arguments += ["--chain-id", self.manifest.chain_id]
+        self.store = self.processes.start("store", arguments)
+        wait_for_port(self._store_port, self.store)
+
+    def _begin(self) -> None:
+        settings = self.settings
+        settings.home.mkdir(parents=True, exist_ok=True)
+        logs = settings.home / "logs"
+        self.processes = self._open.enter_context(Processes(ENTRY, MODULES, logs=logs))
+        self.relays = self._open.enter_context(Relays())
+        self.node = Node(settings, self.processes)
+        self._open.callback(self._end_in_order)
+        self._say(f"{settings.chain} chain at {self.node.url}")
+        chain_id = self.node.start()
+        file = settings.home / "federation.toml"
+        DISK.write_whole(file, settings.configuration.to_toml().encode())
+        keys = ["keys", "simulated", "--config", file, "--folder", settings.home / "keys"]
+        self.processes.carry_out("keys", keys)
+        self._pay(chain_id)
+        # After the funds, each of which is a block on some chains: the first window opens here.
+        on_node = ["--rpc-url", self.node.url, "--chain-id", chain_id]
+        arguments = ["deploy", "--home", settings.home, "--run", RUN, "--config", file]
+        self.processes.carry_out("deploy", [*arguments, *on_node], environment=self._payer())
+        address = self.manifest.address
+        # Workers act on what is final, and no block comes by itself before they are there.
+        self.node.mine(settings.clocks.confirmations + 1)
+        self._say(f"contract {address} on chain {chain_id}")
+        if settings.store is StoreKind.SERVED:
+            self._store_port = free_port()
+            self.restart_store()
+            self._say(f"blobs and mail at http://127.0.0.1:{self._store_port}")
+        self._settle(chain_id, address)
+        if settings.serves:
+            self._serve(chain_id)
+
+    def _end_in_order(self) -> None:
+        """Let the chain's file be closed; whatever else runs ends with the fork server."""
+        with suppress(SupervisorError):
+            self.node.stop()
+
+    def _pay(self, chain_id: int) -> None:
+        """Give every client what its transactions cost."""
+        registered = self._addresses()
+        arguments = ["chain", "fund", *registered, "--amount", ETHER_OF_A_CLIENT]
+        on_node = ["--rpc-url", self.node.url, "--chain-id", chain_id]
+        self.processes.carry_out("fund", [*arguments, *on_node], environment=self._payer())
+        self._say(f"{len(registered)} clients have {ETHER_OF_A_CLIENT} ether each for gas")
+
+    def _settle(self, chain_id: int, address: str) -> None:
+        settings, pace = self.settings, self.settings.clocks
+        meeting = Meeting(
+            chain_id=chain_id,
+            contract=address,
+            keys=settings.home / "keys",
+            password_file=self._password_file(),
+            confirmations=pace.confirmations,
+            poll_seconds=pace.poll_seconds,
+            data=settings.configuration.data.path,
+        )
+        hosted = hosting(settings.configuration.protocol.clients, settings.workers)
+        for number, clients in enumerate(hosted):
+            folder = settings.home / "workers" / f"{number:02d}"
+            seat = Seat(number, clients, folder, self._paths(), self.processes)
+            seat.settle(meeting, settings.memory_bytes)
+            self.seats.append(seat)
+
+    def _paths(self) -> Paths:
+        chain = self.relays.relay(self.node.port)
+        if not self._store_port:
+            mailbox = self.settings.home / "mailbox"
+            return Paths(chain, None, str(self.home.blobs), str(mailbox))
+        store = self.relays.relay(self._store_port)
+        return Paths(chain, store, store.url, store.url)
+
+    def _serve(self, chain_id: int) -> None:
+        port = free_port()
+        arguments = ["serve", "--home", self.settings.home, "--port", port]
+        arguments += ["--rpc-url", self.node.url, "--chain-id", chain_id]
+        self.service = self.processes.start("service", arguments)
+        self.service_url = f"http://127.0.0.1:{port}"
+        self._say(f"service and dashboard at {self.service_url}/dashboard/")
+
+    def _payer(self) -> dict[str, str]:
+        return {KEY_VARIABLE: self.node.key.hex()}
+
+    def _addresses(self) -> list[str]:
+        """Return the account of each keystore, by client."""
+        files = sorted((self.settings.home / "keys").glob("client-*.json"))
+        return [keystore_address(read_file(file, MAX_KEYSTORE_BYTES)) for file in files]
+
+    def _password_file(self) -> Path:
+        """Return the file with the keystores' password.
+
+        Raises:
+            SupervisorError: there is none, or more than one.
+        """
+        found = [f for f in (self.settings.home / "keys").iterdir() if f.suffix != ".json"]
+        if len(found) != 1:
+            raise SupervisorError(f"{self.settings.home / 'keys'}: {len(found)} password files")
+        return found[0]
+
+
+def keystore_address(data: bytes) -> str:
+    """Return whose key a keystore holds, which it says in the clear.
+
+    Args:
+        data: the file.
+
+    Raises:
+        SupervisorError: it is no keystore.
+    """
+    try:
+        return checksum(bytes.fromhex(json.loads(data)["address"].removeprefix("0x")))
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise SupervisorError("a keystore that was just made names no account") from error
+
+
+def hosting(clients: int, workers: int) -> list[tuple[ClientId, ...]]:
+    """Return whom each worker hosts: in turn, so that each has about as many.
+
+    Args:
+        clients: K.
+        workers: how many processes.
+
+    Returns:
+        Clients by worker, ascending; more workers than clients leave the last without any.
+    """
+    return [tuple(ClientId(c) for c in range(first, clients, workers)) for first in range(workers)]
+
+
+def wait_for_port(port: int, process: Process, seconds: float = 60) -> None:
+    """Return once somebody listens on a port.
+
+    Args:
+        port: of this machine.
+        process: that is to listen.
+        seconds: how long it may take.
+
+    Raises:
+        SupervisorError: it has ended, or takes longer.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        if process.code() is not None:
+            raise SupervisorError(f"{process.name} ended: {process.last_words()}")
+        if time.monotonic() > deadline:
+            raise SupervisorError(f"{process.name} does not listen on port {port}")
+        time.sleep(_POLL_SECONDS)

@@ -1,0 +1,220 @@
+"""Who minds a federation's workers: begins them again when they end, and disturbs them on wish."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict, deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from clients.federation.processes import SupervisorError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+
+    from clients.federation.federation import Federation
+    from clients.federation.seat import Seat
+    from clients.federation.watching import EndedRound, Watch
+
+MOST_RESTARTS = 5
+RESTART_SECONDS = 60.0
+"""A worker that ends more often than that within this time has a reason to be looked at."""
+
+_FIRST_ROUND_SECONDS = 6.0
+_POLL_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What a federation came to.
+
+    Attributes:
+        rounds: that ended.
+        decided: how many of them a committee decided.
+        seconds: that they took.
+        kills: workers that were killed on purpose.
+        restarts: workers that ended by themselves and were begun again.
+        chain_bytes: that workers and node exchanged.
+        store_bytes: that workers and store exchanged, 0 where it is a folder.
+    """
+
+    rounds: int
+    decided: int
+    seconds: float
+    kills: int
+    restarts: int
+    chain_bytes: int
+    store_bytes: int
+
+    @property
+    def rounds_a_minute(self) -> float:
+        """How many rounds ended in a minute."""
+        return 60 * self.rounds / self.seconds if self.seconds else 0.0
+
+    def bytes_a_round(self) -> int:
+        """Return how many bytes were moved for one round."""
+        return (self.chain_bytes + self.store_bytes) // max(1, self.rounds)
+
+
+@dataclass
+class _Kill:
+    """A worker that is to be killed, and begun again.
+
+    Attributes:
+        seat: whose.
+        at: when it is killed.
+        again_at: when it is begun again.
+    """
+
+    seat: Seat
+    at: float
+    again_at: float
+    is_done: bool = False
+
+
+class Minder:
+    """Minds the workers of a federation until its rounds are over.
+
+    Attributes:
+        federation: what is minded.
+        watch: tells its rounds.
+        faults: how the worker of a place misbehaves, for places of the malicious.
+        killed: who was killed in the newest round.
+    """
+
+    def __init__(
+        self,
+        federation: Federation,
+        watch: Watch,
+        chaos: np.random.Generator | None = None,
+        faults: dict[int, str] | None = None,
+    ) -> None:
+        """Begin with workers that are not running.
+
+        Args:
+            federation: what is minded.
+            watch: tells its rounds.
+            chaos: draws whom to kill in each round, and when; None to kill nobody.
+            faults: how the worker of a place misbehaves.
+        """
+        self.federation = federation
+        self.watch = watch
+        self.faults = faults or {}
+        self._chaos = chaos
+        self._ended: dict[int, deque[float]] = defaultdict(lambda: deque(maxlen=MOST_RESTARTS))
+        self.killed: list[str] = []
+        self._kill: _Kill | None = None
+        self._kills = 0
+        self._restarts = 0
+
+    def start(self) -> None:
+        """Begin every worker, the malicious with their faults."""
+        self.federation.start_workers(self.faults)
+
+    def play(
+        self,
+        rounds: int,
+        on_round: Callable[[EndedRound], None],
+        patience_seconds: float,
+        on_look: Callable[[], None] = lambda: None,
+    ) -> Played:
+        """Mind the workers until so many rounds have ended, or the last one has.
+
+        Args:
+            rounds: how many at most.
+            on_round: is told each.
+            patience_seconds: how long one round may take.
+            on_look: is called at every look.
+
+        Returns:
+            What they came to.
+
+        Raises:
+            SupervisorError: a round does not end, or a worker ends again and again.
+        """
+        begun, moved = time.monotonic(), self._moved()
+        ended: list[EndedRound] = []
+        last = begun
+        self._plan(_FIRST_ROUND_SECONDS)
+        while len(ended) < rounds:
+            on_look()
+            is_finished = self.watch.is_finished()
+            told = self.watch.ended()
+            if told is None:
+                if is_finished:
+                    break
+                self._mind()
+                self._require_progress(last, patience_seconds)
+                time.sleep(_POLL_SECONDS)
+                continue
+            last = time.monotonic()
+            ended.append(told)
+            on_round(told)
+            self.killed.clear()
+            self._plan(told.seconds)
+        chain_bytes, store_bytes = self._moved()
+        return Played(
+            rounds=len(ended),
+            decided=sum(one.is_decided for one in ended),
+            seconds=last - begun,
+            kills=self._kills,
+            restarts=self._restarts,
+            chain_bytes=chain_bytes - moved[0],
+            store_bytes=store_bytes - moved[1],
+        )
+
+    def _plan(self, seconds: float) -> None:
+        """Choose whom to kill in the round that is open now, and when."""
+        if self._chaos is None or (self._kill is not None and not self._kill.is_done):
+            return
+        honest = [seat for seat in self.federation.seats if seat.number not in self.faults]
+        at = time.monotonic() + float(self._chaos.uniform(0, seconds / 2))
+        down = float(self._chaos.uniform(0.1, 1.0))
+        seat = honest[int(self._chaos.integers(len(honest)))]
+        self._kill = _Kill(seat, at, at + down)
+
+    def _mind(self) -> None:
+        now, kill = time.monotonic(), self._kill
+        if kill is not None and not kill.is_done:
+            if now >= kill.again_at:
+                kill.seat.start(self.faults.get(kill.seat.number))
+                kill.is_done = True
+            elif now >= kill.at and kill.seat.is_up():
+                kill.seat.kill()
+                self.killed.append(kill.seat.name)
+                self._kills += 1
+            if now >= kill.at and not kill.is_done:
+                return  # it is down because we want it to be
+        for seat in self.federation.seats:
+            code = None if seat.process is None else seat.process.code()
+            if code not in {None, 0}:
+                self._restart(seat, now)
+
+    def _restart(self, seat: Seat, now: float) -> None:
+        """Begin a worker again that has ended without being asked to.
+
+        Raises:
+            SupervisorError: it has done so too often.
+        """
+        assert seat.process is not None, "it has ended"
+        before = self._ended[seat.number]
+        if len(before) == MOST_RESTARTS and now - before[0] < RESTART_SECONDS:
+            raise SupervisorError(
+                f"{seat.name} has ended {MOST_RESTARTS + 1} times within {RESTART_SECONDS:g} s: "
+                f"{seat.process.last_words()}"
+            )
+        before.append(now)
+        self._restarts += 1
+        seat.start(self.faults.get(seat.number))
+
+    def _require_progress(self, last: float, patience_seconds: float) -> None:
+        if time.monotonic() - last > patience_seconds:
+            raise SupervisorError(f"no round has ended for {patience_seconds:g} s")
+
+    def _moved(self) -> tuple[int, int]:
+        """Return how many bytes have gone through the workers' paths, to node and store."""
+        paths = [seat.paths for seat in self.federation.seats]
+        stores = [path.store.bytes_moved for path in paths if path.store is not None]
+        return sum(path.chain.bytes_moved for path in paths), sum(stores)

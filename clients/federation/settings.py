@@ -1,0 +1,102 @@
+"""What a federation on one machine is made of, and the protocol's times that suit it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from clients.configuration import checked
+from clients.federation.kinds import ChainKind, StoreKind
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from clients.configuration import Configuration
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast a chain goes, and what follows from it.
+
+    Attributes:
+        block_seconds: after which a block comes though nobody has sent anything.
+        blocks_of_a_client: how many blocks the window has for each active client's transaction.
+        view_seconds: of view 0, in the chain's seconds.
+        deadline_blocks: between the window's end and the deadline.
+        confirmations: how deep a block has to be before anybody acts on it.
+        poll_seconds: how often a worker looks.
+    """
+
+    block_seconds: float
+    blocks_of_a_client: float
+    view_seconds: int
+    deadline_blocks: int
+    confirmations: int
+    poll_seconds: float
+
+
+PACES = {
+    # One transaction a block, and each block a second later than the one before it: the chain's
+    # time runs ahead of the clock on the wall while many commit.
+    ChainKind.EMBEDDED: Pace(0.5, 2.0, 8, 90, 2, 0.25),
+    # All that is sent within a second is in one block.
+    ChainKind.ANVIL: Pace(1.0, 0.0, 6, 60, 1, 0.25),
+}
+LEAST_WINDOW = 8
+"""Blocks in which commitments are taken, on a chain whose blocks hold many transactions."""
+
+
+@dataclass(frozen=True, slots=True)
+class FederationSettings:
+    """What a federation is made of.
+
+    Attributes:
+        home: folder of everything: chain, blobs, mailbox, keys, workers, logs.
+        configuration: of the run.
+        workers: how many processes host its clients.
+        chain: which node.
+        store: where blobs and mail are.
+        pace: how fast the chain goes; None for the node's usual one.
+        anvil: path of the program, for a chain of its kind.
+        serves: whether the audit service runs beside it.
+        memory_bytes: how much private memory a worker may have; None for no limit.
+    """
+
+    home: Path
+    configuration: Configuration
+    workers: int
+    chain: ChainKind = ChainKind.EMBEDDED
+    store: StoreKind = StoreKind.SERVED
+    pace: Pace | None = None
+    anvil: str | None = None
+    serves: bool = False
+    memory_bytes: int | None = None
+
+    @property
+    def clocks(self) -> Pace:
+        """How fast the chain goes."""
+        return PACES[self.chain] if self.pace is None else self.pace
+
+
+def suited(values: dict[str, Any], pace: Pace) -> Configuration:
+    """Return a configuration whose window, deadline and views suit a chain, where none are given.
+
+    Args:
+        values: sections and their keys, as `plain_values` reads them; they are changed.
+        pace: of the chain.
+
+    Raises:
+        ConfigurationError: names the first setting that is wrong, and the rule.
+    """
+    protocol = values["protocol"]
+    # Given alone, a window may be too long for the usual deadline, and not for the one set here.
+    times = ("commit_blocks", "deadline_blocks")
+    timeless = {name: value for name, value in protocol.items() if name not in times}
+    active = checked(values | {"protocol": timeless}).parameters(dimension=1).active
+    window = max(LEAST_WINDOW, int(pace.blocks_of_a_client * active))
+    protocol.setdefault("commit_blocks", window)
+    protocol.setdefault("deadline_blocks", protocol["commit_blocks"] + pace.deadline_blocks)
+    protocol.setdefault("view_seconds", pace.view_seconds)
+    # The next round's seed is known to nobody before this one is decided.
+    protocol.setdefault("beacon", "block")
+    return checked(values)

@@ -1,0 +1,64 @@
+"""The clients that one worker hosts, and with what they act."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from clients.worker.faults import HONEST, Faults, favoured_by
+from clients.worker.finality import Finality, Unwatched
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from concurrent.futures import Executor
+
+    from clients.engine.port import Engine
+    from clients.worker.payloads import OwnPayloads
+    from ledger.protocol.signing import Signer
+    from ledger.protocol.types import ClientId, RegisteredClient
+
+
+@dataclass(frozen=True, slots=True)
+class Hosting:
+    """The clients of a worker.
+
+    Attributes:
+        signers: the key of each.
+        engine: trains them, and computes their distances.
+        own: keeps what they have trained.
+        training: the one thread that trains and measures.
+        sending: the one thread that sends transactions.
+        faults: how they depart from honest clients.
+        sets: sets of samples of this worker's own to measure models on; none measures nothing.
+        is_new: whether nobody can tell what these keys have signed before.
+        finality: watches that nothing final is taken back.
+    """
+
+    signers: Mapping[ClientId, Signer]
+    engine: Engine
+    own: OwnPayloads
+    training: Executor
+    sending: Executor
+    faults: Faults = HONEST
+    sets: Sequence[str] = field(default=())
+    is_new: bool = False
+    finality: Finality = field(default_factory=Unwatched)
+
+    @property
+    def clients(self) -> tuple[ClientId, ...]:
+        """Who is hosted, ascending."""
+        return tuple(sorted(self.signers))
+
+    @property
+    def favoured(self) -> frozenset[ClientId]:
+        """Whom faulty members among them favour."""
+        return favoured_by(self.faults, frozenset(self.signers))
+
+    def can_act(self, registry: Sequence[RegisteredClient], round_number: int) -> bool:
+        """Say whether any of them may still take part.
+
+        Args:
+            registry: all clients with their bans.
+            round_number: the open one.
+        """
+        return any(not registry[client].is_banned_in(round_number) for client in self.signers)

@@ -1,0 +1,97 @@
+"""The folder of one worker: its lock, its journal, its own updates, and what it tells of itself."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ledger.home import JOURNAL
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFolder:
+    """Where a worker keeps what only it has.
+
+    Attributes:
+        path: the folder; it need not exist.
+    """
+
+    path: Path
+
+    @property
+    def lock(self) -> Path:
+        """What the running worker holds."""
+        return self.path / "worker.lock"
+
+    @property
+    def journal(self) -> Path:
+        """What its keys have signed."""
+        return self.path / JOURNAL
+
+    @property
+    def payloads(self) -> Path:
+        """What its clients have trained and perhaps not published yet."""
+        return self.path / "payloads"
+
+    @property
+    def acted_on(self) -> Path:
+        """The final blocks that it has acted on."""
+        return self.path / "acted-on.json"
+
+    @property
+    def status(self) -> Path:
+        """What it says of itself."""
+        return self.path / "status.json"
+
+    @property
+    def leave(self) -> Path:
+        """Where this is, the worker ends after its round."""
+        return self.path / "leave"
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the folder alone; the system gives it back however the process ends.
+
+        Raises:
+            ConfigurationError: another worker holds it; names the process where known.
+            OSError: the folder cannot be made or written.
+        """
+        self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
+            os.close(descriptor)
+            who = f"process {holder}" if holder.isdigit() else "another process"
+            raise ConfigurationError(
+                f"{self.path}: {who} runs a worker on this folder, and one journal is for one"
+            ) from error
+        try:
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def is_held(self) -> bool:
+        """Say whether a worker runs on it now."""
+        try:
+            descriptor = os.open(self.lock, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False

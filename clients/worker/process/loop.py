@@ -1,0 +1,129 @@
+"""The loop that looks, steps and sleeps, until there is nothing more to do or somebody says so."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, TypeVar
+
+from clients.worker.process.status import Stand, status_of
+from ledger.chain.ports import NotServedError
+from ledger.protocol.errors import BlobMissingError, BlobUnreachableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from clients.worker.clock import Moment
+    from clients.worker.process.folder import WorkerFolder
+    from clients.worker.process.opening import Opened
+    from clients.worker.process.status import StatusFile
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+SHORTEST_PAUSE_SECONDS = 0.01
+LONGEST_START_PAUSE_SECONDS = 8.0
+
+
+class Loop:
+    """Drives one worker.
+
+    Attributes:
+        stand: what the worker is at.
+    """
+
+    def __init__(
+        self,
+        opened: Opened,
+        folder: WorkerFolder,
+        status: StatusFile,
+        account: str,
+        poll_seconds: float,
+    ) -> None:
+        """Take up a worker.
+
+        Args:
+            opened: the worker.
+            folder: of its own.
+            status: where it says what it is at.
+            account: the one that pays, EIP-55.
+            poll_seconds: after how long it looks again though nothing is due.
+        """
+        self._worker, self._counts = opened.worker, opened.counts
+        self._folder = folder
+        self._status = status
+        self._account = account
+        self._poll_seconds = poll_seconds
+        self._leaves_after: int | None = None
+        self.stand = Stand.RUNNING
+
+    def run(self, moment: Callable[[], Moment], wait: Callable[[float], bool]) -> None:
+        """Step until the run is over, no client can act any more, or the worker is to end.
+
+        Args:
+            moment: tells the time.
+            wait: waits for so many seconds, and says whether the worker is to end at once.
+        """
+        is_told = wait(0)
+        while not is_told:
+            later = self._worker.step(moment())
+            self._counts.look(self._worker)
+            if self._is_over():
+                break
+            self._write(moment())
+            pause = self._poll_seconds if later is None else min(later, self._poll_seconds)
+            is_told = wait(max(SHORTEST_PAUSE_SECONDS, pause))
+        self.stand = Stand.ENDED
+        self._write(moment())
+        if self._leaves_after is not None:
+            self._folder.leave.unlink(missing_ok=True)
+
+    def _is_over(self) -> bool:
+        worker = self._worker
+        if worker.is_finished:
+            _log.info("the run is finished")
+            return True
+        if not worker.can_act:
+            _log.warning("every client of this worker is banned: it can do nothing more")
+            return True
+        return self._has_left()
+
+    def _has_left(self) -> bool:
+        """Say whether the round is over after which this worker was asked to end."""
+        chain, seats = self._worker.chain, self._worker.seats
+        if self._leaves_after is None and self._folder.leave.exists() and chain is not None:
+            self._leaves_after = chain.round
+            self.stand = Stand.LEAVING
+            _log.info("leaves after round %d", chain.round, extra={"round": chain.round})
+        if self._leaves_after is None or chain is None or seats is None:
+            return False
+        return chain.round > self._leaves_after or not seats.active
+
+    def _write(self, moment: Moment) -> None:
+        status = status_of(self._worker, self._counts, self.stand, self._account)
+        self._status.write(status, moment.wall)
+
+
+def patiently(
+    task: Callable[[], T],
+    wait: Callable[[float], bool],
+    longest: float = LONGEST_START_PAUSE_SECONDS,
+) -> T | None:
+    """Return what a task comes to, once what it needs is there; None if the worker is to end.
+
+    Args:
+        task: needs a node and blobs, which may still be starting.
+        wait: waits for so many seconds, and says whether the worker is to end at once.
+        longest: pause between two tries, in seconds.
+    """
+    pause, said = 0.25, ""
+    while True:
+        try:
+            return task()
+        except (NotServedError, BlobMissingError, BlobUnreachableError) as error:
+            if str(error) != said:
+                said = str(error)
+                _log.warning("waits: %s", said)
+        if wait(pause):
+            return None
+        pause = min(longest, 2 * pause)

@@ -1,0 +1,290 @@
+"""Opening a worker: everything that it acts on, and whether that is what the contract names.
+
+What is not there yet is waited for: a node that is still starting, a blob that has not arrived.
+What is wrong ends it at once: another chain, other code at the address, keys that are not
+registered, other data than those of the run.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING
+
+import torch
+
+from clients.engine.opening import open_engine
+from clients.joining.configured import configuration_of
+from clients.joining.parts import own_parts
+from clients.models.registry import model_named
+from clients.runs.measured_sets import TEST
+from clients.runs.preparing import cluster_of
+from clients.worker.faults import HONEST, Faults
+from clients.worker.finality import Watched
+from clients.worker.hosting import Hosting
+from clients.worker.payloads import OwnPayloads
+from clients.worker.process.counting import CountedBlobs, CountedMailbox, Counts
+from clients.worker.threads import OneThread
+from clients.worker.troubles import Troubles
+from clients.worker.worker import Worker
+from ledger.actors.journal import FileJournal
+from ledger.actors.mailboxes.location import mailbox_at
+from ledger.actors.surroundings import Surroundings
+from ledger.blobs.location import store_at
+from ledger.blobs.uploads import Uploads
+from ledger.chain.addresses import checksum, to_canonical
+from ledger.chain.contract.committee_ledger import LedgerWriter
+from ledger.chain.contract.deployment import deployment_for, require_code
+from ledger.chain.finality.acted_on import ActedOn
+from ledger.chain.ports import NotServedError
+from ledger.protocol.documents.run import RunDocument, decode_run
+from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.types import Address, ClientId, Domain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from clients.configuration import Configuration
+    from clients.datasets.federated import FederatedData
+    from clients.engine.port import Engine
+    from clients.models.model import Model
+    from clients.worker.process.folder import WorkerFolder
+    from ledger.chain.ports import ChainWriter
+    from ledger.protocol.signing import KeySigner
+
+_log = logging.getLogger(__name__)
+
+MAX_DOCUMENT_BYTES = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where a worker's run is.
+
+    Attributes:
+        contract: its address, EIP-55.
+        blobs: where everybody publishes.
+        mailbox: where envelopes are put.
+        data: file or folder of the training data here; None where the run needs none.
+        settings: `section.key=value` of this machine.
+        confirmations: how far below the head a block counts as final; None for what the chain
+            itself calls finalized.
+    """
+
+    contract: str
+    blobs: str
+    mailbox: str
+    data: Path | None = None
+    settings: tuple[str, ...] = ()
+    confirmations: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How a worker goes about it.
+
+    Attributes:
+        seed: of its patience, and of nothing that matters to others.
+        faults: how its clients depart from honest ones.
+        accept_rollback: go on where the chain has taken back what was final.
+    """
+
+    seed: int = 0
+    faults: Faults = HONEST
+    accept_rollback: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Deployed:
+    """A run as its contract and its document tell it.
+
+    Attributes:
+        ledger: the contract.
+        domain: that its signatures are bound to.
+        document: whose digest the contract names.
+    """
+
+    ledger: LedgerWriter
+    domain: Domain
+    document: RunDocument
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A worker that can be stepped.
+
+    Attributes:
+        worker: it.
+        counts: of its doings.
+    """
+
+    worker: Worker
+    counts: Counts
+
+
+def deployed(chain: ChainWriter, places: Places) -> Deployed:
+    """Return the run that a contract holds, its document found among the blobs.
+
+    Args:
+        chain: where the contract is.
+        places: where else to look.
+
+    Raises:
+        NotServedError: its first round has not opened by the last final block.
+        ChainError: there is no such contract, or the chain is unreachable.
+        BlobError: the document is not there.
+        ConfigurationError: the document is none, or the contract was deployed with another.
+    """
+    require_code(chain, places.contract)
+    ledger = LedgerWriter(chain, places.contract)
+    found = ledger.deployment()
+    final_block = ledger.final_number(chain.head(), places.confirmations)
+    if ledger.opening(1, final_block) is None:
+        raise NotServedError(f"the first round of {places.contract} has not opened finally yet")
+    data = store_at(places.blobs).get(found.config, MAX_DOCUMENT_BYTES)
+    document = decode_run(data)
+    if deployment_for(document)[0] != found:
+        raise ConfigurationError(
+            f"the contract {places.contract} was not deployed as its run document says: whoever "
+            f"deployed it deceives its clients, or used another program"
+        )
+    domain = Domain(chain.chain_id, Address(to_canonical(places.contract)))
+    return Deployed(ledger, domain, document)
+
+
+def hosted_clients(
+    document: RunDocument, signers: Sequence[KeySigner]
+) -> dict[ClientId, KeySigner]:
+    """Return the signer of each hosted client, by its index in the registry.
+
+    Args:
+        document: of the run.
+        signers: the keys.
+
+    Raises:
+        ConfigurationError: a key is of no registered client, or is given twice.
+    """
+    places = {client.address: ClientId(i) for i, client in enumerate(document.registry)}
+    hosted: dict[ClientId, KeySigner] = {}
+    for signer in signers:
+        client = places.get(signer.address)
+        if client is None:
+            raise ConfigurationError(
+                f"account {checksum(signer.address)} is none of the run's "
+                f"{len(document.registry)} registered clients"
+            )
+        if client in hosted:
+            raise ConfigurationError(f"the key of client {client} is given twice")
+        hosted[client] = signer
+    return hosted
+
+
+@contextmanager
+def opened(
+    run: Deployed,
+    places: Places,
+    signers: Sequence[KeySigner],
+    folder: WorkerFolder,
+    manner: Manner,
+) -> Iterator[Opened]:
+    """Open a worker on its folder, which is held already.
+
+    Args:
+        run: that it takes part in.
+        places: where that is.
+        signers: the keys of its clients.
+        folder: of nobody else.
+        manner: how it goes about it.
+
+    Yields:
+        The worker; its threads are left behind when the context ends.
+
+    Raises:
+        ConfigurationError: keys, data or model are not the run's.
+        JournalError: the journal cannot be opened.
+        BlobError: a place is none.
+    """
+    document = run.document
+    hosted = hosted_clients(document, signers)
+    configuration = configuration_of(document, places.data, places.settings)
+    data = own_parts(configuration, document, tuple(hosted), places.data)
+    model = _model(configuration, data, document)
+    counts = Counts()
+    (first, signer), *rest = sorted(hosted.items())
+    uploads = Uploads(run.domain, signer, first, tuple(rest))
+    acted_on = ActedOn.open(folder.acted_on, run.ledger.chain)
+    if manner.accept_rollback:
+        acted_on.accept(run.ledger.chain)
+    is_new = not folder.journal.exists()
+    journal = FileJournal(folder.journal)
+    try:
+        with _engine(configuration, model, data, len(hosted)) as engine:
+            around = Surroundings(
+                parameters=document.parameters,
+                layout=document.layout,
+                domain=run.domain,
+                ledger=run.ledger,
+                blobs=CountedBlobs(store_at(places.blobs, uploads), counts),
+                mailbox=CountedMailbox(mailbox_at(places.mailbox, uploads), counts),
+                journal=journal,
+                finality_blocks=places.confirmations,
+            )
+            hosting = Hosting(
+                signers=hosted,
+                engine=engine,
+                own=OwnPayloads(folder.payloads),
+                training=OneThread("training"),
+                sending=OneThread("sending"),
+                faults=manner.faults,
+                sets=(TEST,) if len(data.test.y) else (),
+                is_new=is_new,
+                finality=Watched(run.ledger.chain, acted_on),
+            )
+
+            def begin(round_number: int) -> None:
+                uploads.round = round_number
+
+            patience = Troubles(Random(manner.seed))  # noqa: S311 - it spreads pauses
+            yield Opened(Worker(around, hosting, patience, begin), counts)
+    finally:
+        journal.close()
+
+
+def _model(configuration: Configuration, data: FederatedData, document: RunDocument) -> Model:
+    """Return the run's model.
+
+    Raises:
+        ConfigurationError: it is not the one that the run was deployed with.
+    """
+    model = model_named(configuration.model.name, data.form, configuration.model.options)
+    told = document.experiment.get("model")
+    recorded = {"options": configuration.model.options} | model.recorded()
+    if told != recorded or model.layout != document.layout:
+        raise ConfigurationError(
+            f"the model {model.name!r} is not the one that the run was deployed with: it has other "
+            f"tensors, options or code"
+        )
+    return model
+
+
+def _engine(configuration: Configuration, model: Model, data: FederatedData, rows: int) -> Engine:
+    machine, path = configuration.machine, configuration.training.path
+    if path == "auto":
+        raise ConfigurationError("the run document leaves training.path open: it has to be settled")
+    if machine.workers == 1:
+        # For the whole process: what another thread sets would hold for the one that trains too.
+        torch.set_num_threads(1)
+    return open_engine(
+        model,
+        data,
+        configuration.local_training(),
+        device=machine.device,
+        workers=machine.workers,
+        path=path,
+        sets={TEST: data.test} if len(data.test.y) else {},
+        rows=rows,
+        cluster=cluster_of(configuration),
+    )

@@ -1,0 +1,172 @@
+"""What the clients of one worker do in one round, each by its role, as the simulation's do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from clients.adversaries.faults import TrainerFault
+from clients.adversaries.members import member_with
+from clients.adversaries.trainers import trainer_with
+from ledger.actors.member import Member, reports_of
+from ledger.protocol.encoding import keccak256
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from clients.adversaries.members import MemberActor
+    from clients.worker.hosting import Hosting
+    from ledger.actors.actions import Action
+    from ledger.actors.journal import VoteJournal
+    from ledger.actors.judge import Judge
+    from ledger.actors.observer import Observer
+    from ledger.actors.view import ChainView, RoundView
+    from ledger.protocol.payload import Payload
+    from ledger.protocol.types import ClientId
+
+STAGGER_VIEWS = 4
+"""Over how many view times those who may all do one thing are spread."""
+
+_ANYWHERE = frozenset({TrainerFault.STRAY})
+"""Faults of clients that act in rounds in which they are not active."""
+
+
+class Seats:
+    """The hosted clients in one round.
+
+    Attributes:
+        active: those that train or serve, ascending.
+        members: those that serve, as honest members and as what they turn out to be.
+        view: what is seen of the round; None until the chain has closed its inputs.
+        sits_out: whether its members stay silent, since nobody can tell what they have signed.
+    """
+
+    def __init__(self, chain: ChainView, hosting: Hosting) -> None:
+        """Find out who does what.
+
+        Args:
+            chain: the open round.
+            hosting: the clients.
+        """
+        who = chain.participants()
+        self._key = _key(chain)
+        self._hosting = hosting
+        self._serving = tuple(c for c in who.members if c in hosting.signers)
+        self.active = tuple(c for c in sorted(who.expected) if c in hosting.signers)
+        fault = hosting.faults.trainer
+        acting = hosting.clients if fault in _ANYWHERE else self.active
+        self._trainers = {c: trainer_with(fault, c, hosting.signers[c]) for c in acting}
+        self.members: list[tuple[Member, MemberActor]] = []
+        self.view: RoundView | None = None
+        self.sits_out = False
+        self.share = self._share(chain)
+
+    def are_of(self, chain: ChainView) -> bool:
+        """Say whether this is the round that a chain has open."""
+        return self._key == _key(chain)
+
+    def is_serving(self, client: ClientId) -> bool:
+        """Say whether a hosted client sits on the committee."""
+        return client in self._serving
+
+    def commit(self, chain: ChainView, updates: Mapping[ClientId, Payload]) -> list[Action]:
+        """Return the commitments that are still to be made.
+
+        Args:
+            chain: the round.
+            updates: of the active clients, as far as they are trained.
+        """
+        actions: list[Action] = []
+        for client, trainer in self._trainers.items():
+            update = updates.get(client)
+            if update is None and client in self.active:
+                continue
+            if update is not None:
+                is_member = self.is_serving(client)
+                update = self._hosting.faults.sent(update, is_member=is_member)
+            actions += trainer.commit(chain, update)
+        return actions
+
+    def sit_down(
+        self, view: RoundView, judge: Judge, journal: VoteJournal, observer: Observer
+    ) -> None:
+        """Take the members' seats once the inputs are closed, each with what it has said before.
+
+        Args:
+            view: the round, just opened.
+            judge: of its records.
+            journal: of the worker's keys.
+            observer: reads what they have said, if a journal should not know it.
+
+        Raises:
+            OSError: the mailbox cannot be read, so that nobody may speak yet.
+        """
+        members = []
+        for client in () if self.sits_out else self._serving:
+            signer = self._hosting.signers[client]
+            honest = Member(client, signer, journal, judge)
+            honest.recall(view.inputs.domain, observer.said(view, client))
+            fault = self._hosting.faults.member
+            members.append((honest, member_with(fault, honest, signer, self._hosting.favoured)))
+        self.members, self.view = members, view
+
+    def are_heard(self, view: RoundView) -> bool:
+        """Say whether every update that counts of these clients has been announced.
+
+        Args:
+            view: what is seen of the round.
+        """
+        counted = view.inputs.closing.commitments
+        return all(c in view.announced for c in self.active if c in counted)
+
+    def act(self, view: RoundView, now: float) -> list[Action]:
+        """Return what there is to do while the committee votes.
+
+        Args:
+            view: what is seen of the round now.
+            now: the time, in the chain's seconds.
+        """
+        self.view = view
+        actions: list[Action] = []
+        for trainer in self._trainers.values():
+            actions += [*trainer.publish(view), *trainer.linger(view)]
+        for _, member in self.members:
+            actions += member.step(view, now)
+        return actions
+
+    def reports(self, view: RoundView, now: float) -> list[Action]:
+        """Return the proofs of equivocation, when it is this worker's turn to send them.
+
+        Args:
+            view: what is seen of the round.
+            now: the time, in the chain's seconds.
+        """
+        if now < view.closed_at + self.wait(view.inputs.parameters.view_seconds):
+            return []
+        return [*reports_of(view)]
+
+    def wait(self, view_seconds: int) -> float:
+        """Return how long this worker leaves to others what anybody may do, in seconds.
+
+        Args:
+            view_seconds: how long view 0 lasts.
+        """
+        return self.share * STAGGER_VIEWS * view_seconds
+
+    def next_time(self, view: RoundView, now: float) -> float | None:
+        """Return when there may be something to do though nothing new is seen, None if never."""
+        times = (member.next_time(view, now) for _, member in self.members)
+        return min((time for time in times if time is not None), default=None)
+
+    def _share(self, chain: ChainView) -> float:
+        """Return this worker's place among all clients in this round, in [0, 1).
+
+        Chance puts each client first in some round, so that no worker always pays for all.
+        """
+        clients = len(chain.registry)
+        first = int.from_bytes(keccak256(chain.seed + b"turn")) % clients
+        return min((client - first) % clients for client in self._hosting.signers) / clients
+
+
+def _key(chain: ChainView) -> tuple[object, ...]:
+    """Return what tells a round from any other, another chain's round of that number included."""
+    return (chain.domain, chain.round, chain.seed, chain.committee, chain.opened_block)

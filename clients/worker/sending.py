@@ -1,0 +1,67 @@
+"""A worker's transactions: one batch at a time, beside its votes.
+
+What is not taken up now is asked for again by the next step, as every act is until it is seen to
+have arrived; so nothing is queued here, and nothing old is ever sent.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from clients.worker.troubles import Part
+from ledger.protocol.errors import CmflError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Executor, Future
+
+    from clients.worker.clock import Moment
+    from clients.worker.troubles import Troubles
+
+_log = logging.getLogger(__name__)
+
+
+class Sending:
+    """Has transactions sent."""
+
+    def __init__(self, executor: Executor, troubles: Troubles) -> None:
+        """Take up where they are sent.
+
+        Args:
+            executor: of one thread.
+            troubles: what goes wrong is told to.
+        """
+        self._executor = executor
+        self._troubles = troubles
+        self._running: tuple[str, Future[bool]] | None = None
+
+    def offer(self, moment: Moment, what: str, task: Callable[[], bool]) -> None:
+        """Have something sent, unless something is under way or has just failed.
+
+        Args:
+            moment: now.
+            what: it is, for the log.
+            task: sends it, and says whether that had an effect.
+        """
+        if self._running is None and not self._troubles.is_waiting(Part.SENDING, moment):
+            self._running = what, self._executor.submit(task)
+
+    def collect(self, moment: Moment) -> bool:
+        """Say whether something has been sent, with an effect, since the last time.
+
+        Args:
+            moment: now.
+        """
+        if self._running is None or not self._running[1].done():
+            return False
+        (what, running), self._running = self._running, None
+        try:
+            has_effect = running.result()
+        except (CmflError, OSError) as error:
+            self._troubles.failed(Part.SENDING, moment, error)
+            return False
+        self._troubles.went_well(Part.SENDING)
+        if has_effect:
+            _log.info("the chain took %s", what, extra={"sent": what})
+        return has_effect

@@ -1,0 +1,280 @@
+"""A worker: the clients of one owner, in one process, on a chain that it shares with all others.
+
+A step looks at everything and does what there is to do; it waits for nothing and sleeps never. All
+that it knows follows from the chain's final blocks, the mailbox, the blobs, and what its own disk
+keeps: the journal of what its keys have signed, and the updates that it has trained. So it may be
+killed anywhere and begun again anywhere.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+
+from clients.worker.clock import ChainClock
+from clients.worker.measuring import Measuring
+from clients.worker.seats import Seats
+from clients.worker.sending import Sending
+from clients.worker.training import Assignment, Training
+from clients.worker.troubles import Part
+from ledger.actors.actions import SendCommitment, SendDecision, SendReport
+from ledger.actors.driver import Driver
+from ledger.actors.judge import Judge
+from ledger.actors.observer import Observer
+from ledger.actors.published import Published
+from ledger.protocol.ledger_state import Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from clients.worker.clock import Moment
+    from clients.worker.hosting import Hosting
+    from clients.worker.troubles import Troubles
+    from ledger.actors.actions import Action, Transaction
+    from ledger.actors.clock import Present
+    from ledger.actors.surroundings import Surroundings
+    from ledger.actors.view import ChainView, RoundView
+    from ledger.chain.contract.committee_ledger import Snapshot
+    from ledger.chain.ports import Block
+    from ledger.protocol.inputs import Inputs
+    from ledger.protocol.payload import Payload
+    from ledger.protocol.types import ClientId
+
+_log = logging.getLogger(__name__)
+
+MOST_TURNS = 8
+"""How often one step looks at what came of its own words; the next step goes on."""
+
+
+class Worker:
+    """Steps the clients that it hosts.
+
+    Attributes:
+        hosting: its clients.
+        troubles: what it has to be patient with.
+        chain: the open round as the final blocks have it; None before the first look, and after
+            the last round.
+        seats: its clients in that round.
+        now: the time of the last step, in the chain's seconds.
+        is_finished: whether no round will ever open again.
+        measuring: how good the models are on samples of its own.
+    """
+
+    def __init__(
+        self,
+        around: Surroundings,
+        hosting: Hosting,
+        troubles: Troubles,
+        on_round: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        """Take up where chain, mailbox, journal and disk stand.
+
+        Args:
+            around: what its clients act on; the mailbox is shared.
+            hosting: its clients.
+            troubles: what goes wrong is told to.
+            on_round: called with the number of a round before anything is said in it.
+        """
+        self._around = around
+        self.hosting = hosting
+        self.troubles = troubles
+        self._on_round = on_round
+        self._published = Published()
+        self._driver = Driver(around, self._published, mines=False)
+        self._observer = Observer(around, self._published)
+        self._judge = Judge(hosting.engine.distances)
+        self._training = Training(hosting.engine, hosting.own, hosting.training)
+        self._sending = Sending(hosting.sending, troubles)
+        self._clock = ChainClock()
+        self._assigned: Assignment | None = None
+        self._is_first_look = True
+        self._late_since: float | None = None
+        self.measuring = Measuring(hosting.engine, hosting.sets, hosting.training)
+        self.chain: ChainView | None = None
+        self.seats: Seats | None = None
+        self.now = float("-inf")
+        self.is_finished = False
+
+    @property
+    def can_act(self) -> bool:
+        """Whether any of its clients may still take part."""
+        if self.is_finished:
+            return False
+        return self.chain is None or self.hosting.can_act(self.chain.registry, self.chain.round)
+
+    @property
+    def newest_block(self) -> Block | None:
+        """The newest block that it has seen."""
+        return self._observer.newest
+
+    @property
+    def final_state(self) -> Snapshot | None:
+        """What the contract kept after the newest final block that it has seen."""
+        return self._observer.final
+
+    def step(self, moment: Moment) -> float | None:
+        """Do what there is to do, and return when there may be more though nothing new is seen.
+
+        Args:
+            moment: now.
+
+        Returns:
+            Seconds from now, 0 if something has just had an effect; None if only news can bring
+            more.
+        """
+        has_effect = self._sending.collect(moment)
+        looked = self.troubles.attempt(Part.CHAIN, moment, partial(self._look, moment))
+        chain, seats = self.chain, self.seats
+        if looked is None or chain is None or seats is None:
+            return None
+        self._commit(chain, seats, moment)
+        inputs = chain.inputs()
+        due: list[float | None] = []
+        if inputs is not None and seats.active:
+            voting = partial(self._vote, chain, seats, inputs, moment)
+            voted = self.troubles.attempt(Part.VOTING, moment, voting)
+            has_effect |= bool(voted)
+            if seats.view is not None:
+                due.append(seats.next_time(seats.view, self.now))
+        due.append(self._abandon(chain, seats, moment))
+        self._measure(chain, moment)
+        if has_effect or self._sending.collect(moment):
+            return 0.0
+        times = [time for time in due if time is not None]
+        return max(0.0, min(times) - self.now) if times else None
+
+    def _look(self, moment: Moment) -> bool:
+        """Look at the chain, and say whether a round is open."""
+        self.hosting.finality.require_unchanged()
+        chain = self._observer.chain()
+        newest = self._observer.newest
+        assert newest is not None, "a chain that was read has a newest block"
+        self._clock.see(newest, moment)
+        self.now = self._clock.now(moment)
+        if chain is None:
+            final = self._observer.final
+            self.is_finished = final is not None and final.stage is Stage.FINISHED
+        elif self.seats is None or not self.seats.are_of(chain):
+            self._turn_to(chain)
+        self.chain = chain
+        return chain is not None
+
+    def _turn_to(self, chain: ChainView) -> None:
+        """Let go of the round before, whose end is final, and take up the next."""
+        self._published.forget()
+        self._training.forget()
+        self._driver.forget()
+        self._around.mailbox.forget(self._around.domain, chain.round)
+        self._on_round(chain.round)
+        self._assigned, self._late_since = None, None
+        self.seats = Seats(chain, self.hosting)
+        # Of the round in course nobody can tell what lost keys have signed; of later ones, they
+        # have signed nothing.
+        self.seats.sits_out = (
+            self._is_first_look and self.hosting.is_new and chain.inputs() is not None
+        )
+        self._is_first_look = False
+        _log.info(
+            "round %d: %d of %d clients are active, %d on the committee",
+            chain.round,
+            len(self.seats.active),
+            len(self.hosting.signers),
+            sum(map(self.seats.is_serving, self.hosting.clients)),
+            extra={"round": chain.round, "active": [int(c) for c in self.seats.active]},
+        )
+
+    def _commit(self, chain: ChainView, seats: Seats, moment: Moment) -> None:
+        updates: Mapping[ClientId, Payload] | None = {}
+        if seats.active:
+            training = partial(self._updates, chain, seats, moment)
+            updates = self.troubles.attempt(Part.TRAINING, moment, training)
+        actions = seats.commit(chain, updates or {})
+        self.troubles.attempt(Part.VOTING, moment, partial(self._apply, actions, moment))
+
+    def _updates(
+        self, chain: ChainView, seats: Seats, moment: Moment
+    ) -> Mapping[ClientId, Payload] | None:
+        if self._assigned is None:
+            model = self.troubles.attempt(
+                Part.MODEL, moment, partial(self._observer.model, chain.final_block)
+            )
+            if model is None:
+                return None
+            # Once the window is closed, an update that nobody has committed to is of no use.
+            committed = {mined.client for mined in chain.commitments}
+            useful = [c for c in seats.active if chain.takes_commitments or c in committed]
+            about = (chain.domain, chain.round, chain.seed, model, tuple(useful))
+            self._assigned = Assignment(*about)
+        return self._training.updates(self._assigned)
+
+    def _vote(self, chain: ChainView, seats: Seats, inputs: Inputs, moment: Moment) -> bool:
+        """Let everybody act on what is seen, until nothing new comes of it; say if any did."""
+        if seats.view is None:
+            model = self._observer.model(chain.final_block)
+            view = self._observer.opened(inputs, model, chain.final_block)
+            seats.sit_down(view, self._judge, self._around.journal, self._observer)
+            assert seats.view is not None, "who sits down has a view"
+        has_effect = False
+        for _ in range(MOST_TURNS):
+            view = self._looked(seats.view, seats)
+            actions = seats.act(view, self.now)
+            if not self._apply([*actions, *seats.reports(view, self.now)], moment):
+                break
+            has_effect = True
+        return has_effect
+
+    def _looked(self, view: RoundView, seats: Seats) -> RoundView:
+        """Return the view with what those who act on it have to know."""
+        if seats.members:
+            return self._observer.look(view)
+        return view if seats.are_heard(view) else self._observer.look(view, fetches=False)
+
+    def _apply(self, actions: list[Action], moment: Moment) -> bool:
+        """Say what is to be said, have the rest sent, and say whether anything came of it."""
+        if not actions or self.chain is None:
+            return False
+        self.hosting.finality.act_on(self.chain.final_block)
+        said = self._driver.say(actions)
+        if said.transactions:
+            what = f"{_told(said.transactions)} of round {self.chain.round}"
+            self._sending.offer(moment, what, partial(self._driver.send, said.transactions))
+        return self._sending.collect(moment) or said.is_news
+
+    def _abandon(self, chain: ChainView, seats: Seats, moment: Moment) -> float | None:
+        """End a round at its deadline when it is this worker's turn; return when that is."""
+        parameters, newest = chain.parameters, self.newest_block
+        if newest is None or newest.number + 1 < chain.opened_block + parameters.deadline_blocks:
+            return None
+        if self._late_since is None:
+            self._late_since = self.now
+        turn = self._late_since + seats.wait(parameters.view_seconds)
+        if self.now >= turn:
+            what = f"the end of round {chain.round}, undecided"
+            self._sending.offer(moment, what, partial(self._driver.abandon, chain))
+        return turn if turn > self.now else None
+
+    def _measure(self, chain: ChainView, moment: Moment) -> None:
+        """Measure the model of the round once its training is over."""
+        if self._assigned is not None and not self._training.is_busy:
+            model = self._assigned.model
+            measuring = partial(self.measuring.look, chain.round, model)
+            self.troubles.attempt(Part.MEASURING, moment, measuring)
+
+    def present(self) -> dict[ClientId, Present]:
+        """Return where each of its members is in the open round, once the inputs are closed."""
+        view = None if self.seats is None else self.seats.view
+        if self.seats is None or view is None:
+            return {}
+        return {honest.client: honest.present(view, self.now) for honest, _ in self.seats.members}
+
+
+_NAMES = {
+    SendCommitment: "commitments",
+    SendReport: "a proof of equivocation",
+    SendDecision: "the decision",
+}
+
+
+def _told(transactions: Iterable[Transaction]) -> str:
+    return " and ".join(dict.fromkeys(_NAMES[type(one)] for one in transactions))

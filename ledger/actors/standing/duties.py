@@ -1,0 +1,98 @@
+"""What is waited for from each active client of a closed round, and from when on it is late.
+
+An honest client that is reached by everything has done each of these in time; one that has not
+may be away, cut off, or right to wait. Being late is no proof of anything.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from ledger.actors.standing.parts import Act, Awaited, RoundStage
+from ledger.protocol.types import Phase, VoteKind
+
+if TYPE_CHECKING:
+    from ledger.actors.clock import ViewSpan
+    from ledger.actors.standing.course import Course, Sighted
+    from ledger.actors.view import RoundView
+    from ledger.protocol.types import ClientId
+
+Duties = dict["ClientId", tuple[Awaited, ...]]
+
+
+def duties_of(view: RoundView, course: Course, sighted: Sighted) -> Duties:
+    """Return what is waited for, by client; whoever is not in it has done all there was to do.
+
+    Args:
+        view: what one can see of the round.
+        course: where its votes are.
+        sighted: what is known by this look.
+    """
+    found: defaultdict[ClientId, list[Awaited]] = defaultdict(list)
+    if course.certified[0] is None and course.stage is not RoundStage.EXHAUSTED:
+        for client in sorted(view.inputs.participants.expected):
+            found[client] += _inputs_of(view, client)
+    if course.phase is not None and course.span is not None:
+        for client, awaited in _votes_of(view, course.phase, course.span):
+            found[client].append(awaited)
+    if course.stage is RoundStage.DECIDING and sighted.settled_at is not None:
+        for client, awaited in _decisions_of(view, sighted.settled_at):
+            found[client].append(awaited)
+    return {client: tuple(awaited) for client, awaited in found.items() if awaited}
+
+
+def _inputs_of(view: RoundView, client: ClientId) -> list[Awaited]:
+    """Return what is missing of what the first phase is made of: each thing needs the one before.
+
+    A commitment that has not come by the closing block is late for this round for ever, but
+    without it nothing else can come.
+    """
+    seconds = view.inputs.parameters.view_seconds
+    if client not in view.inputs.closing.commitments:
+        return [Awaited(Act.COMMITMENT, view.closed_at)]
+    if client not in view.announced:
+        # Members score without it from then on.
+        return [Awaited(Act.PAYLOAD, view.closed_at + seconds / 2)]
+    is_member = client in view.inputs.participants.members
+    if is_member and not any(member == client for member, _ in view.claims):
+        return [Awaited(Act.SCORES, view.closed_at + seconds)]
+    return []
+
+
+def _votes_of(view: RoundView, phase: Phase, span: ViewSpan) -> list[tuple[ClientId, Awaited]]:
+    """Return whose votes are missing in a view: the primary's request, or replies to it."""
+    primary = view.primary(phase, span.view)
+    requests = view.requests(phase, span.view)
+    if not requests:
+        return [(primary, Awaited(Act.REQUEST, span.half))]
+    if len(requests) > 1:  # nobody answers a primary that contradicts itself
+        return []
+    replied = {
+        member
+        for member, slot in view.votes
+        if slot.kind is VoteKind.REPLY and (slot.phase, slot.view) == (phase, span.view)
+    }
+    # A request may come as late as half time, and takes a while to be answered.
+    due = (span.half + span.end) / 2
+    return [
+        (member, Awaited(Act.REPLY, due))
+        for member in view.inputs.participants.members
+        if member != primary and member not in replied
+    ]
+
+
+def _decisions_of(view: RoundView, settled_at: float) -> list[tuple[ClientId, Awaited]]:
+    """Return when each member's turn to send the decision is over; the first is the primary's."""
+    seats = view.inputs.participants
+    (first, *_) = view.certificates(Phase.ELECTION)
+    start, seconds = (
+        seats.committee.index(first.request.member),
+        view.inputs.parameters.view_seconds,
+    )
+    found = []
+    for place, member in enumerate(seats.committee):
+        turn = (place - start) % len(seats.committee) + 1
+        if member not in seats.banned:
+            found.append((member, Awaited(Act.DECISION, settled_at + turn * seconds / 4)))
+    return found

@@ -1,0 +1,348 @@
+"""Where an open round stands: by blocks, by genuine envelopes, and by the time alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ledger.actors.standing.course import Sighted
+from ledger.actors.standing.parts import Act, Awaited, PassedView, Role, RoundStage
+from ledger.actors.standing.standing import closed, committing
+from ledger.actors.view import RoundView
+from ledger.protocol.documents.envelope import Envelope, Reply
+from ledger.protocol.encoding import set_digest
+from ledger.protocol.inputs import Evidence
+from ledger.protocol.types import NO_DIGEST, Phase, VoteKind
+from tests.actors.support import (
+    DOMAIN,
+    PARAMETERS,
+    Network,
+    acts_of,
+    answered,
+    elected,
+    requested,
+    scored,
+    seen,
+    self_ban,
+    signed_vote,
+    with_empty_seat,
+)
+
+if TYPE_CHECKING:
+    from ledger.actors.standing.parts import ClientStanding, Standing
+    from ledger.actors.view import ChainView
+
+AGGREGATION, ELECTION = Phase.AGGREGATION, Phase.ELECTION
+SECONDS = float(PARAMETERS.view_seconds)
+NEVER = Sighted()
+
+
+def chain_of(network: Network) -> ChainView:
+    chain = network.chain.view()
+    assert chain is not None
+    return chain
+
+
+def at(network: Network, view: RoundView, after: float, sighted: Sighted = NEVER) -> Standing:
+    """Return where a round stands so many seconds after it was closed."""
+    now = view.closed_at + after
+    return closed(chain_of(network), view, sighted.looked(view, now), now)
+
+
+def of(standing: Standing, client: int) -> ClientStanding:
+    return next(one for one in standing.clients if one.client == client)
+
+
+def late(standing: Standing) -> dict[int, float | None]:
+    return {one.client: one.late_since for one in standing.late}
+
+
+# While commitments are taken.
+
+
+def test_a_round_that_has_opened_waits_for_everybodys_commitment() -> None:
+    network = Network()
+    chain = chain_of(network)
+    standing = committing(chain)
+    assert standing.stage is RoundStage.COMMITTING
+    assert (standing.window_block, standing.deadline_block) == (
+        chain.opened_block + 4,
+        chain.opened_block + 60,
+    )
+    assert [one.client for one in standing.clients] == list(chain.participants().active)
+    assert all(one.awaited == (Awaited(Act.COMMITMENT, None),) for one in standing.clients)
+    assert standing.late == ()
+
+
+def test_a_commitment_is_told_with_its_block_and_no_longer_waited_for() -> None:
+    network = Network()
+    first, second = chain_of(network).participants().trainers[:2]
+    network.commit(first)
+    network.chain.mine(network.now)
+    standing = committing(chain_of(network))
+    assert of(standing, first).committed_block == network.chain.head.number
+    assert of(standing, first).awaited == ()
+    assert of(standing, second).committed_block is None
+    assert of(standing, second).awaited != ()
+
+
+def test_everybody_has_a_role_and_members_a_place() -> None:
+    chain = chain_of(Network())
+    standing = committing(chain)
+    for one in standing.clients:
+        is_member = one.client in chain.committee
+        assert one.role is (Role.MEMBER if is_member else Role.TRAINER)
+        assert one.place == (chain.committee.index(one.client) if is_member else None)
+
+
+# Once it is closed.
+
+
+def test_nobody_is_late_while_all_do_in_time_what_they_have_to() -> None:
+    network = Network()
+    view = network.close()
+    standing = at(network, view, 0.0)
+    assert standing.stage is RoundStage.COLLECTING
+    assert standing.closing_block == view.inputs.closing.block
+    assert (standing.phase, standing.span, standing.primary) == (None, None, None)
+    assert standing.late == ()
+    assert all(one.counts for one in standing.clients)
+
+
+def test_who_never_committed_is_late_from_the_closing_block_on() -> None:
+    network = Network()
+    absent = chain_of(network).participants().trainers[0]
+    network.close(absent)
+    view = seen(network, ())
+    standing = at(network, view, 1.0)
+    assert late(standing) == {absent: view.closed_at}
+    assert of(standing, absent).awaited == (Awaited(Act.COMMITMENT, view.closed_at),)
+    assert of(standing, absent).counts is False
+
+
+def test_a_payload_is_late_once_members_score_without_it() -> None:
+    network = Network()
+    active = chain_of(network).participants().active
+    network.commit(*active)
+    network.chain.mine(network.now)
+    network.publish(*active[1:])
+    view = seen(network, ())
+    due = view.closed_at + SECONDS / 2
+    assert late(at(network, view, SECONDS / 2)) == {}
+    assert late(at(network, view, SECONDS / 2 + 0.1)) == {active[0]: due}
+    network.publish(active[0])
+    view = seen(network, ())
+    standing = at(network, view, SECONDS / 2 + 0.1)
+    assert late(standing) == {}
+    assert of(standing, active[0]).announced == view.announced[active[0]]
+
+
+def test_a_members_scores_are_late_once_view_0_has_begun() -> None:
+    network = Network()
+    network.close()
+    members = seen(network, ()).inputs.participants.members
+    view = scored(network, *members[1:])
+    standing = at(network, view, SECONDS + 0.1)
+    assert standing.stage is RoundStage.AGGREGATING
+    assert of(standing, members[0]).late_since == view.closed_at + SECONDS
+    one = of(standing, members[1])
+    assert (one.scored[0].clients, one.scored[0].size) == (set_digest(view.usable), 12)
+    assert one.late_since is None
+
+
+def test_a_primary_is_late_from_half_time_of_its_view_on() -> None:
+    network = Network()
+    network.close()
+    view = scored(network)
+    primary = view.primary(AGGREGATION, 0)
+    before, after = at(network, view, 1.5 * SECONDS), at(network, view, 1.5 * SECONDS + 0.1)
+    assert before.primary == after.primary == primary
+    assert late(before) == {}
+    assert late(after) == {primary: view.closed_at + 1.5 * SECONDS}
+    assert of(after, primary).awaited == (Awaited(Act.REQUEST, view.closed_at + 1.5 * SECONDS),)
+
+
+def test_a_silent_primary_brings_view_1_and_is_remembered_for_it() -> None:
+    network = Network()
+    network.close()
+    view = scored(network)
+    standing = at(network, view, 2 * SECONDS)
+    assert standing.span is not None
+    assert (standing.span.view, standing.span.begin, standing.span.end) == (
+        1,
+        view.closed_at + 2 * SECONDS,
+        view.closed_at + 4 * SECONDS,
+    )
+    assert standing.primary == view.primary(AGGREGATION, 1)
+    silent = of(standing, view.primary(AGGREGATION, 0))
+    assert silent.passed == (PassedView(AGGREGATION, 0),)
+
+
+def test_a_reply_is_late_from_three_quarters_of_a_view_on() -> None:
+    network = Network()
+    network.close()
+    view = requested(network)
+    primary, *_ = others = [
+        view.primary(AGGREGATION, 0),
+        *(m for m in view.inputs.participants.members if m != view.primary(AGGREGATION, 0)),
+    ]
+    view = answered(network, 0, others[1:3])
+    due = view.closed_at + 1.75 * SECONDS
+    assert late(at(network, view, 1.75 * SECONDS)) == {}
+    assert late(at(network, view, 1.75 * SECONDS + 0.1)) == dict.fromkeys(sorted(others[3:]), due)
+    votes = of(at(network, view, SECONDS), primary).votes
+    assert [(v.kind, v.phase, v.view, v.different) for v in votes] == [
+        (VoteKind.REQUEST, AGGREGATION, 0, 1)
+    ]
+
+
+def test_the_first_certificate_begins_the_second_phase_and_ends_the_first_ones_waiting() -> None:
+    network = Network()
+    network.close()
+    requested(network)
+    view = answered(network, 0)
+    standing = at(network, view, 1.2 * SECONDS)
+    assert standing.stage is RoundStage.ELECTING
+    assert standing.certified == (0, None)
+    assert standing.span is not None
+    assert standing.span.begin == view.closed_at + 1.2 * SECONDS
+    assert standing.primary == view.primary(ELECTION, 0)
+    assert [one.client for one in standing.clients if one.awaited] == [standing.primary]
+
+
+def test_the_second_phase_goes_on_from_when_its_certificate_was_first_seen() -> None:
+    network = Network()
+    network.close()
+    requested(network)
+    view = answered(network, 0)
+    sighted = Sighted().looked(view, view.closed_at + SECONDS)
+    standing = at(network, view, 2 * SECONDS, sighted)
+    assert standing.span is not None
+    assert (standing.span.view, standing.span.begin) == (1, view.closed_at + 2 * SECONDS)
+    assert PassedView(ELECTION, 0) in of(standing, view.primary(ELECTION, 0)).passed
+
+
+def test_who_looks_late_takes_the_view_of_phase_2_from_its_votes() -> None:
+    network = Network()
+    network.close()
+    requested(network)
+    view = answered(network, 0)
+    primary = view.primary(ELECTION, 1)
+    (certificate, *_) = view.certificates(AGGREGATION)
+    view = seen(network, acts_of(primary).propose_election(view, 1, certificate))
+    standing = at(network, view, 10 * SECONDS)
+    assert standing.span is not None
+    assert standing.span.view == 1
+    assert standing.primary == primary
+
+
+def test_a_decision_is_waited_for_from_one_member_after_the_other() -> None:
+    network = Network()
+    network.close()
+    view = elected(network)
+    settled = view.closed_at + 2 * SECONDS
+    sighted = Sighted().looked(view, settled)
+    standing = at(network, view, 2 * SECONDS, sighted)
+    assert (standing.stage, standing.certified) == (RoundStage.DECIDING, (0, 0))
+    committee = view.inputs.participants.committee
+    first = committee.index(view.primary(ELECTION, 0))
+    turns = [committee[(first + turn) % len(committee)] for turn in range(len(committee))]
+    due = {member: settled + (turn + 1) * SECONDS / 4 for turn, member in enumerate(turns)}
+    assert {one.client: one.awaited[0].due for one in standing.clients if one.awaited} == due
+    # Just over two turns later the first two are late.
+    assert list(late(at(network, view, 2.5 * SECONDS + 0.1, sighted))) == turns[:2]
+
+
+def test_after_all_views_the_deadline_is_waited_for() -> None:
+    network = Network()
+    network.close()
+    view = scored(network)
+    standing = at(network, view, SECONDS * 2.0**33)
+    assert standing.stage is RoundStage.EXHAUSTED
+    assert (standing.span, standing.primary, standing.late) == (None, None, ())
+    assert sum(len(one.passed) for one in standing.clients) == 32
+
+
+def test_an_empty_seat_is_waited_for_by_nobody() -> None:
+    network = with_empty_seat()
+    view = scored(network)
+    standing = at(network, view, SECONDS)
+    (empty,) = [one for one in standing.clients if one.role is Role.EMPTY_SEAT]
+    assert (empty.awaited, empty.passed, empty.is_banned) == ((), (), True)
+    assert standing.primary != empty.client
+
+
+def test_two_votes_in_one_slot_are_told_and_nobody_has_to_answer_them() -> None:
+    network = Network()
+    network.close()
+    view = requested(network)
+    primary = view.primary(AGGREGATION, 0)
+    other = replace(view.requests(AGGREGATION, 0)[0].vote, result=NO_DIGEST)
+    proposal = view.proposals[AGGREGATION, 0][0]
+    body = replace(proposal, request=signed_vote(primary, other))
+    view = view.with_envelopes([Envelope(DOMAIN, view.inputs.round, primary, body)])
+    standing = at(network, view, 1.9 * SECONDS)
+    assert [one.client for one in standing.clients if one.has_equivocated] == [primary]
+    assert [vote.different for vote in of(standing, primary).votes] == [2]
+    assert standing.late == ()
+
+
+def test_what_somebody_else_signed_in_a_members_name_tells_nothing_of_it() -> None:
+    network = Network()
+    network.close()
+    view = requested(network)
+    primary = view.primary(AGGREGATION, 0)
+    victim, liar = [m for m in view.inputs.participants.members if m != primary][:2]
+    vote = replace(view.requests(AGGREGATION, 0)[0].vote, kind=VoteKind.REPLY)
+    forged = Reply(signed_vote(victim, vote, key=liar))
+    view = view.with_envelopes([Envelope(DOMAIN, view.inputs.round, victim, forged)])
+    assert of(at(network, view, SECONDS), victim).votes == ()
+    genuine = Reply(signed_vote(victim, vote))
+    view = view.with_envelopes([Envelope(DOMAIN, view.inputs.round, liar, genuine)])
+    assert len(of(at(network, view, SECONDS), victim).votes) == 1
+
+
+def test_a_ban_in_the_rounds_course_is_told() -> None:
+    network = Network()
+    client = chain_of(network).participants().trainers[0]
+    network.chain.send(self_ban(network, client))
+    network.chain.mine(network.now)
+    standing = committing(chain_of(network))
+    assert [one.client for one in standing.clients if one.is_banned] == [client]
+    assert of(standing, client).role is Role.TRAINER
+
+
+def test_nobody_is_late_by_a_mailbox_that_could_not_be_read() -> None:
+    network = Network()
+    network.close()
+    view = network.opened()
+    assert view is not None
+    now = view.closed_at + 1.9 * SECONDS
+    assert len(closed(chain_of(network), view, NEVER, now).late) == 12
+    assert closed(chain_of(network), view, NEVER, now, is_heard=False).late == ()
+
+
+@pytest.mark.parametrize("after", [0.5, 1.2, 1.9, 2.5])
+def test_who_holds_no_payload_sees_the_same(after: float) -> None:
+    network = Network()
+    network.close()
+    view = requested(network)
+    blank = RoundView(
+        view.inputs, view.closed_at, Evidence(None, {}, {}, PARAMETERS.dimension), {}, {}, {}, {}
+    )
+    looked = blank.with_envelopes(network.board)
+    assert looked.evidence.payloads == {}
+    assert at(network, looked, after * SECONDS) == at(network, view, after * SECONDS)
+
+
+def test_the_longest_late_come_first() -> None:
+    network = Network()
+    absent = chain_of(network).participants().trainers[0]
+    network.close(absent)
+    view = seen(network, ())
+    standing = at(network, view, SECONDS + 0.1)
+    first, *others = [one.client for one in standing.late]
+    assert first == absent
+    assert others == sorted(view.inputs.participants.members)

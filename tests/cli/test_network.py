@@ -1,0 +1,111 @@
+"""`cmfl network`: what it refuses before anything begins, and what it says of a round."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from cli.network import round_line
+from clients.adversaries.faults import MemberFault
+from clients.configuration import plain_values
+from clients.federation.kinds import ChainKind
+from clients.federation.settings import PACES, suited
+from clients.federation.watching import EndedRound
+from ledger.protocol.types import ClientId, Digest
+from tests.cli.conftest import refusal, succeeds
+from tests.faults import times
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from clients.federation.minding import Minder
+
+ENDED = EndedRound(
+    number=3,
+    seconds=4.26,
+    views=(0, 1),
+    accepted=(ClientId(1), ClientId(4)),
+    late=(),
+    unusable=(),
+    refused=(),
+    banned=(),
+    model=Digest(bytes(32)),
+    head=Digest(bytes.fromhex("ab" * 32)),
+    commitments=2,
+)
+
+
+class Killer:
+    killed = ("worker-03",)
+
+
+class Nobody:
+    killed = ()
+
+
+def line(ended: EndedRound, minder: object) -> str:
+    return round_line(ended, cast("Minder", minder))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--workers", "13"], "--workers 13: there are 12 clients to host"),
+        (["--malicious", "kind"], "--malicious kind: known are false-scores, silent"),
+        (["--set", "malice.members.silent=1"], "name the fault of one worker with --malicious"),
+        (["--set", "protocol.commit_blocks=0"], "commit_blocks"),
+    ],
+)
+def test_what_cannot_be_is_refused_and_nothing_is_begun(
+    tmp_path: Path, options: list[str], said: str
+) -> None:
+    home = tmp_path / "home"
+    assert said in refusal("network", "--home", home, "--preset", "smoke", *options)
+    assert not home.exists()
+
+
+def test_a_folder_that_holds_something_is_not_written_to(tmp_path: Path) -> None:
+    (tmp_path / "something").touch()
+    said = refusal("network", "--home", tmp_path, "--preset", "smoke")
+    assert "is there already; a federation begins in none" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["something"]
+
+
+def test_a_line_says_of_a_round_what_an_operator_wants_to_know() -> None:
+    assert line(ENDED, Nobody()) == (
+        "round 3: view 1 and 2, 2 accepted, head abababababababab, 4.3 s"
+    )
+    disturbed = replace(ENDED, late=(ClientId(7),), refused=(ClientId(2),))
+    assert line(disturbed, Killer()) == (
+        "round 3: view 1 and 2, 2 accepted, late 7, scores refused of 2, killed worker-03, "
+        "head abababababababab, 4.3 s"
+    )
+    assert line(replace(ENDED, views=None), Nobody()).startswith("round 3: abandoned, head")
+
+
+def test_times_that_are_not_given_suit_the_chain_and_given_ones_stay() -> None:
+    pace = PACES[ChainKind.EMBEDDED]
+    protocol = suited(plain_values("smoke"), pace).protocol
+    assert protocol.commit_blocks == 20, "two blocks for each of ten active clients"
+    assert protocol.deadline_blocks == 20 + pace.deadline_blocks
+    given = plain_values("smoke", settings=("protocol.commit_blocks=70", "protocol.beacon=none"))
+    kept = suited(given, pace).protocol
+    assert (kept.commit_blocks, kept.deadline_blocks, kept.beacon.value) == (70, 160, "none")
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("processes")
+def test_a_liar_and_a_kill_a_round_are_borne_on_both_chains(tmp_path: Path) -> None:
+    """Only by `make faults`: the six workers of tests/federation are in every test run."""
+    chains = [kind for kind in ChainKind if kind != "anvil" or os.environ.get("CMFL_ANVIL")]
+    for chain in chains[: times(0, 2)]:
+        home = ["--home", tmp_path / chain, "--preset", "digits", "--rounds", 3]
+        told = succeeds("network", *home, "--chain", chain, "--chaos", "--json").json
+        assert told["audit"]["outcome"] == "passed"
+        assert told["played"]["rounds"] == 3
+        assert told["played"]["kills"] >= 1
+        liars = {f["kind"] for f in told["audit"]["findings"] if f["proven"]}
+        assert liars <= {MemberFault.FALSE_SCORES.replace("-", " ")}

@@ -1,0 +1,176 @@
+"""`cmfl worker` on a served chain: from its options to its exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from clients.configuration import load
+from clients.joining.keystores import PASSWORD_FILE, write_test_keystores
+from clients.keys import simulated_keys
+from clients.runs.preparing import prepare
+from clients.worker.process.folder import WorkerFolder
+from ledger.blobs.store import FolderBlobs
+from ledger.chain.addresses import checksum
+from ledger.chain.contract.committee_ledger import CommitteeLedger
+from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.machine.accounts import TEST_KEYS
+from ledger.chain.rpc.chain import RpcChain
+from ledger.chain.rpc.served.server import RpcServer
+from ledger.home import Home
+from ledger.protocol.inputs import participants_of
+from ledger.protocol.signing import KeySigner
+from tests.cli.conftest import SHARED, cmfl, refusal, succeeds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = SHARED
+
+SETTINGS = (
+    "protocol.rounds=1",
+    "protocol.view_seconds=2",
+    "protocol.commit_blocks=5000",
+    "protocol.deadline_blocks=10000",
+)
+
+
+@dataclass(frozen=True)
+class Served:
+    """A deployed run behind a node, and the keystores of its clients."""
+
+    home: Home
+    options: list[object]
+    keystores: list[Path]
+    node: list[object]
+    idle: int
+
+    def worker(self, folder: Path, *clients: int) -> list[object]:
+        """Return the command of a worker with these clients."""
+        keys = [part for client in clients for part in ("--keystore", self.keystores[client])]
+        return ["worker", *self.options, *keys, "--folder", folder]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("served")
+    home = Home(folder / "home")
+    home.path.mkdir()
+    configuration = load("smoke", settings=SETTINGS)
+    keys = simulated_keys(configuration.seed, configuration.protocol.clients)
+    keystores = write_test_keystores(folder / "keys", keys)
+    with EmbeddedChain.create(home.chain) as chain:
+        _, _, manifest = prepare(home.path, "run", configuration, chain, FolderBlobs(home.blobs))
+        ledger = CommitteeLedger(chain, manifest.address)
+        opening = ledger.opening(1)
+        assert opening is not None
+        parameters = configuration.parameters(dimension=1)
+        about = (1, opening.seed, opening.committee)
+        active = participants_of(parameters, ledger.registry(), *about).active
+        with RpcServer(chain, block_seconds=0.2) as server:
+            with RpcChain(server.url, TEST_KEYS[0], chain_id=chain.chain_id) as bank:
+                payer = checksum(KeySigner(keys[3]).address)
+                bank.send(payer, b"", 30_000, value=10**18)
+            node = ["--rpc-url", server.url, "--chain-id", chain.chain_id]
+            yield Served(
+                home=home,
+                options=[
+                    *node,
+                    *("--contract", manifest.address, "--blobs", home.blobs),
+                    *("--mailbox", folder / "mail", "--poll", 0.05),
+                    *("--password-file", folder / "keys" / PASSWORD_FILE),
+                ],
+                keystores=keystores,
+                node=node,
+                idle=min(set(range(12)) - set(active)),
+            )
+
+
+def test_refuses_what_it_cannot_take_part_with(served: Served, tmp_path: Path) -> None:
+    assert "--rpc-url must be given" in refusal("worker", "--folder", tmp_path)
+    assert "--blobs must be given" in refusal("worker", *served.options[:6], "--folder", tmp_path)
+    wrong_chain = [7 if option == served.node[3] else option for option in served.options]
+    key = ("--keystore", served.keystores[0], "--folder", tmp_path)
+    assert "expected 7" in cmfl("worker", *wrong_chain, *key).err
+    nobody = checksum(bytes(20))
+    elsewhere = [*served.options, "--contract", nobody, *key]
+    found = cmfl("worker", *elsewhere)
+    assert found.code == 2
+    assert f"there is no contract at {nobody}" in found.err
+
+
+def test_refuses_a_key_that_is_of_no_client(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CMFL_PRIVATE_KEY", TEST_KEYS[0].hex())
+    found = cmfl("worker", *served.options, "--folder", tmp_path)
+    assert found.code == 2
+    assert "is none of the run's 12 registered clients" in found.err
+    assert TEST_KEYS[0].hex() not in found.err
+
+
+def test_one_folder_is_for_one_worker(served: Served, tmp_path: Path) -> None:
+    with WorkerFolder(tmp_path).held():
+        sentence = refusal(*served.worker(tmp_path, 0))
+    assert f"process {os.getpid()} runs a worker on this folder" in sentence
+
+
+def test_ends_at_once_when_it_is_told_to(served: Served, tmp_path: Path) -> None:
+    def tell() -> None:
+        while not (tmp_path / "status.json").exists():
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    teller = threading.Thread(target=tell)
+    teller.start()
+    assert cmfl(*served.worker(tmp_path, 0)).code == 0
+    teller.join()
+    found = json.loads((tmp_path / "status.json").read_text())
+    assert found["stand"] == "ended"
+
+
+def test_who_is_asked_to_leave_and_is_idle_leaves_at_once(served: Served, tmp_path: Path) -> None:
+    (tmp_path / "leave").touch()
+    result = cmfl(*served.worker(tmp_path, served.idle), "--log-format", "json")
+    assert result.code == 0
+    events = [json.loads(line)["event"] for line in result.err.splitlines()]
+    assert "leaves after round 1" in events
+    assert not (tmp_path / "leave").exists()
+
+
+def test_all_clients_in_one_process_play_the_run_to_its_end(served: Served, tmp_path: Path) -> None:
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    options = ["--device", device, "--log-format", "json", "--json"]
+    result = cmfl(*served.worker(tmp_path, *range(12)), *options)
+    assert result.code == 0, result
+    for line in result.err.splitlines():
+        assert {"time", "level", "event"} <= set(json.loads(line))
+    told = json.loads(result.out)
+    assert told["is_finished"]
+    assert told["troubles"] == {}
+    assert told["counts"]["commitments"] == 10
+    assert told["counts"]["votes"] > 0
+    written = result.err + result.out + (tmp_path / "status.json").read_text()
+    for key in simulated_keys(0, 12):
+        assert key.hex() not in written.lower()
+    shown = succeeds("worker", "--status", "--folder", tmp_path, "--json").json
+    assert not shown["is_running"]
+    assert shown["head"] == told["head"]
+    assert "does not run, ended" in succeeds("worker", "--status", "--folder", tmp_path).out
+    audit = cmfl("audit", "--home", served.home.path, "--json")
+    assert audit.code == 0, audit
+
+
+def test_a_status_that_nobody_wrote_is_refused(tmp_path: Path) -> None:
+    assert "no worker has ever run" in refusal("worker", "--status", "--folder", tmp_path)
+    (tmp_path / "status.json").write_text("[1]")
+    assert "no status" in refusal("worker", "--status", "--folder", tmp_path)

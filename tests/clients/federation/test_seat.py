@@ -1,0 +1,60 @@
+"""A worker's folder is copied while it is written to, and put back as it was."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from clients.federation.relay import Relay
+from clients.federation.seat import Paths, Seat
+from ledger.actors.journal import FileJournal
+from ledger.protocol.types import ClientId
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from clients.federation.processes import Processes
+
+
+@pytest.fixture
+def seat(tmp_path: Path) -> Seat:
+    paths = Paths(Relay(0), None, "blobs", "mail")
+    folder = tmp_path / "worker"
+    (folder / "payloads").mkdir(parents=True)
+    return Seat(3, (ClientId(3),), folder, paths, cast("Processes", None))
+
+
+def test_a_backup_holds_what_was_durable_and_comes_back_whole(seat: Seat, tmp_path: Path) -> None:
+    journal = FileJournal(seat.folder / "votes.sqlite")
+    journal.say(b"place", b"said")
+    journal.sync()
+    journal.say(b"later", b"not yet durable")
+    (seat.folder / "payloads" / "one").write_bytes(b"update")
+    (seat.folder / ".writing-1").write_bytes(b"half")
+    seat.backup(tmp_path / "copy")
+    journal.sync()
+    journal.close()
+    (seat.folder / "payloads" / "two").write_bytes(b"newer")
+    seat.restore(tmp_path / "copy")
+    assert sorted(path.name for path in seat.folder.rglob("*")) == [
+        "one",
+        "payloads",
+        "votes.sqlite",
+    ]
+    restored = FileJournal(seat.folder / "votes.sqlite")
+    assert restored.say(b"place", b"another") == b"said"
+    assert restored.say(b"later", b"another") == b"another", "this is what makes it dangerous"
+    restored.close()
+
+
+def test_a_status_that_is_not_there_or_is_none_is_empty(seat: Seat) -> None:
+    assert seat.status() == {}
+    for text in ("", "[]", "{", '{"round": NaN}'):
+        (seat.folder / "status.json").write_text(text, "utf-8")
+        assert seat.status() == {}
+    (seat.folder / "status.json").write_text('{"round": 3}', "utf-8")
+    assert seat.status() == {"round": 3}
+    shutil.rmtree(seat.folder)
+    assert seat.status() == {}

@@ -1,0 +1,131 @@
+"""A run simulated and the same run by separate workers: two ways to drive the same steps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from clients.configuration import load
+from clients.engine.opening import open_engine
+from clients.runs.opening import in_memory
+from clients.runs.population import populate, run_document
+from clients.runs.preparing import settled
+from clients.worker.clock import Moment
+from clients.worker.hosting import Hosting
+from clients.worker.payloads import OwnPayloads
+from clients.worker.threads import AtOnce
+from clients.worker.troubles import Troubles
+from clients.worker.worker import Worker
+from ledger.actors.journal import FileJournal
+from ledger.actors.mailboxes.folder import FolderMailbox
+from ledger.actors.surroundings import Surroundings
+from ledger.blobs.store import FolderBlobs
+from ledger.chain.memory.ledger import memory_ledger
+from ledger.protocol.encoding import vector_bytes
+from ledger.protocol.ledger_state import RoundDecided, Stage
+from ledger.protocol.types import ClientId
+from tests.clients.worker.together import QuickDisk, hosted_by
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from clients.configuration import Configuration
+    from clients.engine.port import Engine
+    from ledger.chain.memory.ledger import MemoryLedger
+    from ledger.chain.round_ledger import RoundHistory
+
+SETTINGS = ("protocol.rounds=2", "protocol.beacon=none", "seed=7")
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> list[RoundDecided]:
+    configuration = load("smoke", settings=SETTINGS)
+    with in_memory(tmp_path_factory.mktemp("simulated"), "run", configuration) as run:
+        run.go_on(lambda _: None)
+        return _decided(run.ledger)
+
+
+def test_workers_decide_what_the_simulation_decides(
+    tmp_path: Path, simulated: list[RoundDecided]
+) -> None:
+    """Compare a run of workers who commit one after the other, as the simulation has them do."""
+    assert len(simulated) == 2
+    found = _decided(_worked(load("smoke", settings=SETTINGS), tmp_path, workers=3))
+    for ours, theirs in zip(found, simulated, strict=True):
+        assert ours.next_seed == theirs.next_seed
+        assert ours.ranking == theirs.ranking
+        assert ours.accepted == theirs.accepted
+        assert ours.next_committee == theirs.next_committee
+        assert ours.model == theirs.model
+        # The order of commitments is fixed here, so that the bases are one, and all rests on it.
+        assert ours.base == theirs.base
+        assert ours.opening() == theirs.opening()
+        # Who replied in time is no part of the result: with that set equal, so are the heads.
+        assert replace(ours, signers=theirs.signers, head=theirs.head) == theirs
+
+
+def test_one_worker_with_all_clients_has_the_simulation_s_heads(
+    tmp_path: Path, simulated: list[RoundDecided]
+) -> None:
+    found = _decided(_worked(load("smoke", settings=SETTINGS), tmp_path, workers=1))
+    assert found == simulated
+
+
+def _worked(configuration: Configuration, folder: Path, workers: int) -> MemoryLedger:
+    """Return the ledger of a run that separate workers have played to its end."""
+    population = populate(configuration)
+    configuration = settled(configuration, population)
+    document = run_document(configuration, population)
+    ledger = memory_ledger(document)
+    blobs = FolderBlobs(folder / "blobs", disk=QuickDisk())
+    blobs.put(vector_bytes(population.initial))
+
+    def engine(rows: int) -> Engine:
+        assert configuration.training.path != "auto"
+        return open_engine(
+            population.model,
+            population.data,
+            configuration.local_training(),
+            device="cpu",
+            workers=1,
+            path=configuration.training.path,
+            sets={},
+            rows=rows,
+        )
+
+    running = []
+    for number, clients in enumerate(hosted_by(workers, len(population.signers))):
+        around = Surroundings(
+            parameters=document.parameters,
+            layout=document.layout,
+            domain=ledger.domain,
+            ledger=ledger,
+            blobs=FolderBlobs(folder / "blobs", disk=QuickDisk()),
+            mailbox=FolderMailbox(folder / "mail", disk=QuickDisk()),
+            journal=FileJournal(folder / f"{number}.sqlite"),
+        )
+        hosting = Hosting(
+            signers={ClientId(client): population.signers[client] for client in clients},
+            engine=engine(len(clients)),
+            own=OwnPayloads(folder / str(number), disk=QuickDisk()),
+            training=AtOnce(),
+            sending=AtOnce(),
+        )
+        running.append((around, Worker(around, hosting, Troubles(Random(number)))))
+    now = float(ledger.newest_block().timestamp)
+    while ledger.state().stage is not Stage.FINISHED:
+        for _, worker in running:
+            worker.step(Moment(now, now))
+        now = max(now + 1, float(ledger.newest_block().timestamp))
+    for around, worker in running:
+        around.journal.close()  # type: ignore[attr-defined]
+        worker.hosting.engine.close()
+    return ledger
+
+
+def _decided(ledger: RoundHistory) -> list[RoundDecided]:
+    ends = [recorded.event for recorded in ledger.outcomes(limit=100, descending=False)]
+    return [event for event in ends if isinstance(event, RoundDecided)]

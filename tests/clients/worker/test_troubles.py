@@ -1,0 +1,91 @@
+"""What goes wrong is said once, counted, and tried again after pauses that grow and are bounded."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from random import Random
+
+import pytest
+
+from clients.worker.clock import Moment
+from clients.worker.sending import Sending
+from clients.worker.threads import AtOnce, OneThread
+from clients.worker.troubles import LONGEST_PAUSE_SECONDS, Part, Troubles
+from ledger.protocol.errors import ChainError
+
+
+def failing() -> bool:
+    raise ChainError("the node does not answer")
+
+
+def at(steady: float) -> Moment:
+    return Moment(wall=0, steady=steady)
+
+
+def test_a_failure_is_said_once_and_that_it_is_over_too(caplog: pytest.LogCaptureFixture) -> None:
+    troubles = Troubles(Random(1))
+    with caplog.at_level(logging.WARNING):
+        for second in range(0, 100, 10):
+            assert troubles.attempt(Part.CHAIN, at(second), failing) is None
+        assert troubles.attempt(Part.CHAIN, at(200), lambda: True)
+    assert [record.getMessage() for record in caplog.records] == [
+        "chain: the node does not answer",
+        "chain: works again after 10 failures",
+    ]
+    assert troubles.counts[Part.CHAIN] == 10
+    assert troubles.present == {}
+
+
+def test_pauses_grow_are_spread_and_are_bounded() -> None:
+    troubles, steady = Troubles(Random(1)), 0.0
+    pauses = []
+    for _ in range(12):
+        troubles.failed(Part.CHAIN, at(steady), ChainError("no"))
+        pauses.append(troubles.present[Part.CHAIN].until - steady)
+        steady = troubles.present[Part.CHAIN].until
+    assert 0.125 <= pauses[0] <= 0.25
+    assert max(pauses) <= LONGEST_PAUSE_SECONDS[Part.CHAIN]
+    assert len(set(pauses)) == len(pauses), "chance spreads them"
+
+
+def test_what_has_failed_is_not_tried_before_its_time_and_nothing_else_waits() -> None:
+    troubles = Troubles(Random(1))
+    troubles.attempt(Part.SENDING, at(0), failing)
+    assert troubles.attempt(Part.SENDING, at(0.01), lambda: True) is None
+    assert troubles.attempt(Part.VOTING, at(0.01), lambda: True)
+    assert troubles.attempt(Part.SENDING, at(9), lambda: True)
+
+
+def test_a_fault_of_ours_is_no_trouble() -> None:
+    with pytest.raises(ZeroDivisionError):
+        Troubles(Random(1)).attempt(Part.CHAIN, at(0), lambda: 1 // 0)
+
+
+def test_one_batch_is_sent_at_a_time() -> None:
+    thread = OneThread("sending")
+    sending = Sending(thread, Troubles(Random(1)))
+    begun: set[str] = set()
+
+    def send(what: str) -> bool:
+        begun.add(what)
+        return True
+
+    for what in ("one", "two"):
+        sending.offer(at(0), what, partial(send, what))
+    thread.shutdown()
+    assert begun == {"one"}
+    assert sending.collect(at(0))
+    assert not sending.collect(at(0)), "once"
+
+
+def test_a_failed_batch_is_a_trouble_of_sending_alone() -> None:
+    troubles = Troubles(Random(1))
+    sending = Sending(AtOnce(), troubles)
+    sending.offer(at(0), "it", failing)
+    assert not sending.collect(at(0))
+    assert set(troubles.present) == {Part.SENDING}
+    sending.offer(at(0.001), "it", lambda: True)
+    assert not sending.collect(at(0.001)), "not before its time"
+    sending.offer(at(9), "it", lambda: True)
+    assert sending.collect(at(9))

@@ -1,0 +1,258 @@
+"""A worker finds its roles on the chain, does what they ask, and takes up where it was killed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from clients.adversaries.faults import MemberFault, TrainerFault
+from clients.worker.faults import Faults
+from clients.worker.troubles import Part
+from ledger.protocol.documents.envelope import EnvelopeKind
+from ledger.protocol.errors import ChainError
+from ledger.protocol.ledger_state import RoundAbandoned, Stage
+from ledger.protocol.types import Phase
+from tests.clients.worker.together import ROOMY, Together, hosted_by
+from tests.faults import times
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ALL_FAULTS = (*MemberFault, *TrainerFault)
+SOME_FAULTS = (
+    MemberFault.FALSE_REFERENCE,
+    MemberFault.WRONG_PROPOSAL,
+    TrainerFault.LATE,
+    TrainerFault.STRAY,
+    TrainerFault.SELF_BAN,
+)
+ONE_ROUND = replace(ROOMY, rounds=1)
+
+
+def test_separate_workers_decide_every_round(tmp_path: Path) -> None:
+    together = Together(tmp_path, hosted_by(5)).play()
+    assert together.ledger.state().stage is Stage.FINISHED
+    assert len(together.decided) == 3
+    assert not together.ledger.bans()
+    for place in together.places:
+        assert place.worker is not None
+        assert place.worker.is_finished
+        assert not place.worker.can_act
+
+
+@pytest.mark.parametrize("confirmations", [1, 3])
+def test_blocks_that_are_not_final_are_not_acted_on(tmp_path: Path, confirmations: int) -> None:
+    together = Together(tmp_path, hosted_by(3), ONE_ROUND, confirmations=confirmations)
+    together.ledger.mine(confirmations)  # the block that opened the round is final
+    # All commit in a block each, and the last of them closes the round.
+    for number in range(3):
+        together.step(number)
+    announced = (together.ledger.domain, 1, EnvelopeKind.PAYLOAD)
+    for number in range(3):
+        together.step(number)
+    assert not together.board.listed(*announced), "published before the inputs were closed"
+    together.ledger.mine(confirmations)
+    for number in range(3):
+        together.step(number)
+    assert together.board.listed(*announced)
+    together.play()
+    (event,) = together.decided
+    assert len(event.ranking) == ROOMY.trainers
+
+
+def test_an_update_outlives_the_process_that_trained_it(tmp_path: Path) -> None:
+    together = Together(tmp_path, hosted_by(2), ONE_ROUND)
+    together.step(0)
+    together.restart(0)
+    together.step(0)
+    trained = together.places[0].engine.trained
+    assert trained
+    assert set(trained.values()) == {1}
+    together.play()
+    assert len(together.decided[0].ranking) == ROOMY.trainers
+
+
+def test_an_update_that_the_disk_has_damaged_is_trained_again(tmp_path: Path) -> None:
+    together = Together(tmp_path, hosted_by(2), ONE_ROUND)
+    together.step(0)
+    together.restart(0)
+    kept = sorted(together.places[0].own.glob("*.update"))
+    kept[0].write_bytes(kept[1].read_bytes())
+    kept[1].write_bytes(b"")
+    together.step(0)
+    again = [client for client, n in together.places[0].engine.trained.items() if n == 2]
+    assert again == sorted(int(path.name.split("-")[1]) for path in kept[:2])
+    together.play()
+    assert len(together.decided[0].ranking) == ROOMY.trainers, "its commitment is opened"
+
+
+def test_updates_of_rounds_that_are_over_are_removed(tmp_path: Path) -> None:
+    together = Together(tmp_path, hosted_by(2), replace(ROOMY, rounds=2))
+    while together.ledger.state().round == 1:
+        together.step(0)
+        together.step(1)
+        together.pass_time()
+    together.step(0)
+    assert {path.name.split("-")[0] for path in together.places[0].own.iterdir()} == {"2"}
+
+
+def test_a_worker_killed_at_every_envelope_still_ends_the_round(tmp_path: Path) -> None:
+    together = Together(tmp_path, hosted_by(2), ONE_ROUND)
+    for _ in range(200):
+        together.step(0, left=1)  # it dies before it could say a second thing
+        together.step(1)
+        together.pass_time(0.5)
+        if together.decided:
+            break
+    (event,) = together.decided
+    assert len(event.ranking) == ROOMY.trainers
+    assert not together.ledger.bans()
+
+
+def test_members_whose_journal_is_gone_sit_out_the_round_in_course(tmp_path: Path) -> None:
+    together = Together(tmp_path, hosted_by(14), replace(ROOMY, rounds=2))
+    for number in range(14):
+        together.step(number)
+    seat = together.ledger.opening(1).committee[0]  # type: ignore[union-attr]
+    together.places[seat].is_new = True
+    together.places[seat].journal.durable.clear()
+    together.restart(seat)
+    while together.ledger.state().round == 1:
+        together.play(1)
+    said = [
+        e for kind in EnvelopeKind for e in together.board.listed(together.ledger.domain, 1, kind)
+    ]
+    kinds = {envelope.kind for envelope in said if envelope.client == seat}
+    assert kinds == {EnvelopeKind.PAYLOAD}, "what is no vote, it may say"
+    together.play()
+    assert len(together.decided) == 2
+
+
+def test_a_primary_that_is_killed_after_a_lost_request_repeats_it_or_says_nothing(
+    tmp_path: Path,
+) -> None:
+    together = Together(tmp_path, hosted_by(14), ONE_ROUND)
+    for _ in range(2):
+        for number in range(14):
+            together.step(number)
+    opening = together.ledger.opening(1)
+    assert opening is not None
+    seats = together.worker(opening.committee[0]).seats
+    assert seats is not None
+    assert seats.view is not None
+    primary = seats.view.primary(Phase.AGGREGATION, 0)
+    slow = next(m for m in seats.view.inputs.participants.members if m != primary)
+    together.places[slow].mail.loses = frozenset({EnvelopeKind.SCORES})
+    together.places[primary].mail.loses = frozenset({EnvelopeKind.REQUEST})
+    while not together.requests_of(primary):
+        together.play(1)
+    # Nobody has got the request, and a vector more has come: another record would be due now.
+    together.places[slow].mail.loses = frozenset()
+    together.restart(slow)
+    together.step(slow)
+    together.step(slow)
+    together.restart(primary)
+    together.step(primary)
+    together.step(primary)
+    assert len(together.requests_of(primary)) == 1
+    together.places[primary].mail.loses = frozenset()
+    together.play()
+    assert len(together.decided) == 1
+    assert together.decided[0].views[0] > 0, "its view has passed"
+
+
+def test_a_round_that_nobody_decides_is_abandoned_once(tmp_path: Path) -> None:
+    together = Together(tmp_path, hosted_by(5), replace(ONE_ROUND, deadline_blocks=30))
+    for place in together.places:
+        place.mail.held = True
+    together.play()
+    (event,) = together.ends
+    assert isinstance(event, RoundAbandoned)
+    opened = together.ledger.opening(1)
+    assert opened is not None
+    ended = together.ledger.outcomes(limit=1)[0].block_number
+    assert 0 <= ended - opened.opened_block - 30 <= 2 * ROOMY.view_seconds * 4
+
+
+def test_a_late_worker_costs_the_window_and_no_more(tmp_path: Path) -> None:
+    together = Together(tmp_path, hosted_by(7), ONE_ROUND).play(places=range(6))
+    (event,) = together.decided
+    opened = together.ledger.opening(1)
+    assert opened is not None
+    absent = set(together.places[6].clients)
+    assert not absent.intersection(event.accepted)
+    ended = together.ledger.outcomes(limit=1)[0].block_number
+    assert ended > opened.opened_block + ROOMY.commit_blocks
+
+
+@pytest.mark.parametrize("skew", [-400.0, -4.0, 4.0])
+def test_a_wrong_clock_costs_no_more_than_its_owner(tmp_path: Path, skew: float) -> None:
+    together = Together(tmp_path, hosted_by(5), ONE_ROUND)
+    for place in together.places[::2]:
+        place.skew = skew
+    together.play()
+    assert len(together.decided) == 1
+
+
+def test_a_store_that_does_not_answer_is_told_once_and_waited_for(tmp_path: Path) -> None:
+    together = Together(tmp_path, hosted_by(1), ONE_ROUND)
+    together.blobs.is_down = True
+    for _ in range(5):
+        together.step(0)
+        together.pass_time(5)
+    worker = together.worker(0)
+    assert worker.troubles.present[Part.MODEL].times > 1
+    assert worker.troubles.last is not None
+    assert "the store does not answer" in worker.troubles.last
+    together.blobs.is_down = False
+    together.pass_time(60)
+    together.step(0)
+    assert Part.MODEL not in worker.troubles.present
+
+
+def test_who_cannot_send_still_votes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    together = Together(tmp_path, hosted_by(2), ONE_ROUND)
+
+    def unfunded(*_: object) -> object:
+        raise ChainError("insufficient funds")
+
+    for number in range(2):
+        together.step(number)
+    monkeypatch.setattr(together.ledger, "decide", unfunded)
+    for _ in range(20):
+        together.play(1)
+    assert together.worker(0).troubles.present[Part.SENDING].times > 1
+    replies = together.board.listed(together.ledger.domain, 1, EnvelopeKind.REPLY)
+    assert len(replies) >= ROOMY.replies
+    assert together.ledger.state().stage is Stage.OPEN
+    monkeypatch.undo()
+    together.play()
+    assert len(together.decided) == 1
+
+
+def test_an_equivocator_is_banned_and_its_worker_ends(tmp_path: Path) -> None:
+    together = Together(tmp_path, hosted_by(14), ROOMY)
+    seat = together.ledger.opening(1).committee[0]  # type: ignore[union-attr]
+    together.corrupt(seat, Faults(member=MemberFault.EQUIVOCATING))
+    together.play()
+    assert {ban.client for ban in together.ledger.bans()} == {seat}
+    worker = together.worker(seat)
+    assert not worker.can_act
+    assert len(together.ends) == 3
+
+
+@pytest.mark.parametrize("fault", SOME_FAULTS if times(1, 2) == 1 else ALL_FAULTS)
+def test_one_faulty_worker_does_not_stop_the_others(
+    tmp_path: Path, fault: MemberFault | TrainerFault
+) -> None:
+    together = Together(tmp_path, hosted_by(14), replace(ROOMY, rounds=1))
+    seat = together.ledger.opening(1).committee[0]  # type: ignore[union-attr]
+    if isinstance(fault, MemberFault):
+        together.corrupt(seat, Faults(member=fault))
+    else:
+        together.corrupt(seat, Faults(trainer=fault))
+    together.play()
+    assert len(together.decided) == 1
+    assert {ban.client for ban in together.ledger.bans()} <= {seat}

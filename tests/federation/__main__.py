@@ -1,0 +1,129 @@
+"""`python -m tests.federation`: the whole matrix of faults, for as long as there is time.
+
+What it has come to is in a file, so that a session goes on where the one before ended; each begins
+a federation of its own, since anvil keeps nothing. The table is written into the documentation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from clients.configuration import plain_values
+from clients.federation.federation import Federation
+from clients.federation.kinds import ChainKind, StoreKind
+from clients.federation.settings import PACES, FederationSettings, suited
+from tests.federation import disks
+from tests.federation.cells import CELLS, Cell, Fault
+from tests.federation.long_run import LongRun
+from tests.federation.state import WANTED, State
+from tests.federation.table import written
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "faults.md"
+WORKERS = 12
+MATRIX = (
+    *("protocol.clients=240", "protocol.active_rate=0.05", "protocol.committee_rate=0.416667"),
+    *("protocol.aggregation_rate=0.5", "protocol.rounds=4000", "protocol.view_seconds=6"),
+)
+"""240 clients, so that those that are banned are not missed; twelve are active, five of them serve:
+one of them may be silent."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run the matrix, and return 1 if anything was wrong."""
+    options = _parser().parse_args(arguments)
+    folder = options.state
+    folder.mkdir(parents=True, exist_ok=True)
+    chains = [ChainKind(options.chain)] if options.chain else [*ChainKind]
+    can_mount = disks.has_own_mounts()
+    if not can_mount:
+        say("no mounts of our own here: full disks are left out")
+    for chain in chains:
+        path = folder / f"{chain}.json"
+        state = State.read(path) if options.resume and path.exists() else State(str(chain))
+        ends = time.monotonic() + 3600 * options.hours / len(chains)
+        _session(state, path, ends, options.wanted, can_mount=can_mount)
+    states = [State.read(p) for chain in ChainKind if (p := folder / f"{chain}.json").exists()]
+    if not options.no_page:
+        written(PAGE, states)
+    wrong = [one for state in states for one in state.violations]
+    for one in wrong:
+        say(f"{one.wrong}: round {one.round}, {one.fault or 'no fault'}, clients {one.clients}")
+    return 1 if wrong else 0
+
+
+def _session(state: State, path: Path, ends: float, wanted: int, *, can_mount: bool) -> None:
+    """Begin one federation after the other until the time is over or all cells are full."""
+    possible = tuple(c for c in CELLS if can_mount or c.fault is not Fault.FULL_DISK)
+    while time.monotonic() < ends and not state.is_complete(possible, wanted):
+        with tempfile.TemporaryDirectory(prefix="federation-") as home:
+            small = [
+                Path(home) / "workers" / f"{n:02d}" for n in range(WORKERS if can_mount else 0)
+            ]
+            try:
+                for folder in small:
+                    disks.mount_small(folder)
+                _federation(state, path, Path(home), ends, possible, wanted)
+            finally:
+                for folder in small:
+                    disks.unmount(folder)
+        if any(one.wrong == "stuck" for one in state.violations):
+            return  # the next one would only hide it
+
+
+def _federation(
+    state: State,
+    path: Path,
+    home: Path,
+    ends: float,
+    possible: tuple[Cell, ...],
+    wanted: int,
+) -> None:
+    chain = ChainKind(state.chain)
+    settings = FederationSettings(
+        home=home,
+        configuration=suited(plain_values("digits", settings=MATRIX), PACES[chain]),
+        workers=WORKERS,
+        chain=chain,
+        store=StoreKind.SERVED,
+        anvil=os.environ.get("CMFL_ANVIL"),
+    )
+    state.federations += 1
+    rng = np.random.default_rng([state.federations, state.rounds])
+
+    def told(line: str) -> None:
+        state.write(path)
+        say(f"{state.chain} {line}")
+
+    with Federation(settings, told) as federation:
+        run = LongRun(federation, state, rng, home / "backups", possible, wanted, told)
+        run.run(lambda: time.monotonic() >= ends)
+    state.write(path)
+
+
+def say(line: str) -> None:
+    """Print a line at once."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.federation", description=__doc__)
+    parser.add_argument("--chain", choices=[*ChainKind], help="one of them; both if not given")
+    parser.add_argument("--hours", type=float, default=4.0, help="of all chains together")
+    parser.add_argument("--wanted", type=int, default=WANTED, help="how often each cell")
+    parser.add_argument("--resume", action="store_true", help="go on from the last session")
+    parser.add_argument("--state", type=Path, default=ROOT / "build" / "faults")
+    parser.add_argument("--no-page", action="store_true", help="leave docs/faults.md as it is")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

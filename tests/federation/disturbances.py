@@ -1,0 +1,322 @@
+"""How each fault is done to a running federation, and undone."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from clients.federation.kinds import ChainKind
+from clients.federation.relay import Condition
+from ledger.blobs.store import FolderBlobs
+from ledger.protocol.encoding import commitment_of
+from ledger.protocol.errors import ChainError
+from tests.federation import disks
+from tests.federation.cells import LIES, Fault, roles_of, seats_of_members, tolerated
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import numpy as np
+
+    from clients.federation.federation import Federation
+    from clients.federation.processes import Process
+    from clients.federation.seat import Seat
+    from ledger.history.round import Round
+    from ledger.protocol.types import ClientId, Digest
+
+_CONDITIONS = {
+    Fault.SLOW: Condition.SLOW,
+    Fault.CUT: Condition.CUT,
+    Fault.SILENT: Condition.SILENT,
+    Fault.WRONG_ANSWERS: Condition.WRONG,
+}
+SLOW_SECONDS = 0.2
+_LATEST_BEGIN_SECONDS = 4.0
+_LONGEST_SECONDS = 6.0
+
+
+@dataclass
+class Disturbance:
+    """What is done, when, and how it is lifted.
+
+    Attributes:
+        fault: what it is.
+        seats: whom it befalls; none of them where it is the chain.
+        clients: active clients of theirs.
+        lifted_at: when it was over, on the monotonic clock; None while it lasts.
+        is_unhealed: whether a damaged blob was still damaged at the end of its round.
+    """
+
+    fault: Fault
+    seats: tuple[Seat, ...]
+    clients: frozenset[ClientId]
+    lifted_at: float | None = None
+    is_unhealed: bool = False
+    _acts: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
+    _undo: Callable[[], None] = lambda: None
+    _look: Callable[[], None] = lambda: None
+
+    def step(self) -> None:
+        """Do what is due."""
+        now = time.monotonic()
+        while self._acts and self._acts[0][0] <= now:
+            self._acts.pop(0)[1]()
+            if not self._acts and self.lifted_at is None and self._undo is _NOTHING:
+                self.lifted_at = time.monotonic()
+        self._look()
+
+    def lift(self) -> None:
+        """Do at once what is not done yet, and undo what lasts."""
+        while self._acts:
+            self._acts.pop(0)[1]()
+        self._undo()
+        self._undo, self._look = _NOTHING, _NOTHING
+        self.lifted_at = time.monotonic() if self.lifted_at is None else self.lifted_at
+
+
+def _NOTHING() -> None:  # noqa: N802 - a constant that can be called
+    """Do nothing."""
+
+
+class Arena:
+    """Does faults to a federation.
+
+    Attributes:
+        federation: that is disturbed.
+    """
+
+    def __init__(self, federation: Federation, backups: Path, rng: np.random.Generator) -> None:
+        """Take a federation.
+
+        Args:
+            federation: that is disturbed.
+            backups: folder of copies of the workers' folders.
+            rng: draws when each fault begins and how long it lasts.
+        """
+        self.federation = federation
+        self._backups = backups
+        self._rng = rng
+
+    def backup(self, round_number: int) -> None:
+        """Copy every worker's folder, and forget those of two rounds ago.
+
+        Args:
+            round_number: the round that has just opened.
+        """
+        for seat in self.federation.seats:
+            seat.backup(self._backups / str(round_number) / seat.name)
+        shutil.rmtree(self._backups / str(round_number - 2), ignore_errors=True)
+
+    def has_backup(self, round_number: int) -> bool:
+        """Say whether there are copies from the round before."""
+        return (self._backups / str(round_number - 1)).is_dir()
+
+    def disturb(self, fault: Fault, seat: Seat | None, one: Round) -> Disturbance:
+        """Begin a fault.
+
+        Args:
+            fault: which.
+            seat: whom it befalls, None for the chain or for many.
+            one: the round that has just opened.
+        """
+        active = roles_of(one)
+        if seat is None:
+            seats = self._too_many(one) if fault is Fault.TOO_MANY else ()
+        else:
+            seats = (seat,)
+        clients = frozenset(c for place in seats for c in place.clients if c in active)
+        made = Disturbance(fault, seats, clients)
+        made._undo = made._look = _NOTHING
+        if fault in _CONDITIONS and seat is not None:
+            self._on_path(made, seat, _CONDITIONS[fault])
+        elif fault in LIES and seat is not None:
+            seat.kill()
+            seat.start(LIES[fault])
+            made._undo = lambda: _begun_again(seat)
+        elif seat is not None:
+            self._on_seat(made, seat, one)
+        elif fault is Fault.TOO_MANY:
+            for frozen in seats:
+                _signal(frozen, frozen=True)
+            made._undo = lambda: _thawed(seats)
+        else:
+            made._acts = [(self._soon(), self._reorganise)]
+        made.step()
+        return made
+
+    def _on_path(self, made: Disturbance, seat: Seat, condition: Condition) -> None:
+        def turned(to: Condition) -> Callable[[], None]:
+            def turn() -> None:
+                for relay in seat.paths.relays:
+                    self.federation.relays.turn(relay, to, SLOW_SECONDS)
+
+            return turn
+
+        if made.fault is Fault.SLOW:
+            turned(condition)()
+            made._undo = turned(Condition.WHOLE)
+            return
+        begin = self._soon()
+        made._acts = [
+            (begin, turned(condition)),
+            (begin + self._lasting(), turned(Condition.WHOLE)),
+        ]
+
+    def _on_seat(self, made: Disturbance, seat: Seat, one: Round) -> None:
+        begin, end = self._soon(), 0.0
+        end = begin + self._lasting()
+        match made.fault:
+            case Fault.KILLED:
+                again = begin + float(self._rng.uniform(0.1, 2.0))
+                made._acts = [(begin, seat.kill), (again, lambda: _begun(seat))]
+            case Fault.FROZEN:
+                made._acts = [
+                    (begin, lambda: _signal(seat, frozen=True)),
+                    (end, lambda: _signal(seat, frozen=False)),
+                ]
+            case Fault.FULL_DISK:
+                made._acts = [
+                    (begin, lambda: disks.fill(seat.folder)),
+                    (end, lambda: disks.empty(seat.folder)),
+                ]
+            case Fault.RESTORED_BACKUP:
+                copy = self._backups / str(one.round - 1) / seat.name
+                made._acts = [(begin, lambda: _restored(seat, copy))]
+            case Fault.TWO_PROCESSES:
+                folder = seat.folder.with_name(f"{seat.folder.name}-again-{one.round}")
+                folder.mkdir(exist_ok=True)
+                second = seat.start_beside(folder, f"{seat.name}-again")
+                made._undo = lambda: _gone(second, folder)
+            case Fault.CORRUPTED_BLOB:
+                damage = _Damage(self.federation, min(made.clients))
+                made._look = damage.look
+                made._undo = lambda: setattr(made, "is_unhealed", damage.repair())
+            case _:
+                raise ValueError(f"{made.fault} befalls no single worker")
+
+    def _too_many(self, one: Round) -> tuple[Seat, ...]:
+        """Return seats with one more member than may be silent."""
+        parameters = self.federation.settings.configuration.parameters(dimension=1)
+        count = tolerated(parameters) + 1
+        return tuple(seats_of_members(self.federation.seats, one.committee, count))
+
+    def _reorganise(self) -> None:
+        """Take back as many blocks as workers do not rely on yet."""
+        node, depth = self.federation.node, self.federation.settings.clocks.confirmations
+        if node.kind is ChainKind.ANVIL:
+            node.ask("anvil_reorg", depth, [])
+            return
+        kept = node.file.with_name("older")
+        node.stop()
+        files = [*node.file.parent.glob(f"{node.file.name}*")]
+        shutil.rmtree(kept, ignore_errors=True)
+        kept.mkdir()
+        for file in files:
+            shutil.copy2(file, kept)
+        node.start()
+        _wait_for_blocks(self.federation, depth)
+        node.stop()
+        for file in kept.iterdir():
+            shutil.copy2(file, node.file.parent)
+        node.start()
+
+    def _soon(self) -> float:
+        return time.monotonic() + float(self._rng.uniform(0, _LATEST_BEGIN_SECONDS))
+
+    def _lasting(self) -> float:
+        return float(self._rng.uniform(1, _LONGEST_SECONDS))
+
+
+class _Damage:
+    """One flipped bit in a client's payload, as soon as it is in the store."""
+
+    def __init__(self, federation: Federation, client: ClientId) -> None:
+        self._federation = federation
+        self._client = client
+        self._blobs = FolderBlobs(federation.home.blobs)
+        self._known = set(self._blobs.digests())
+        self._found: Digest | None = None
+        self._bytes = b""
+
+    def look(self) -> None:
+        """Damage the payload if it has come."""
+        if self._found is not None:
+            return
+        for digest in set(self._blobs.digests()) - self._known:
+            self._known.add(digest)
+            if self._is_its(digest):
+                path = self._path(digest)
+                self._found, self._bytes = digest, path.read_bytes()
+                damaged = bytearray(self._bytes)
+                damaged[len(damaged) // 2] ^= 1
+                path.write_bytes(damaged)
+                return
+
+    def repair(self) -> bool:
+        """Put the bytes back, and say whether they were still damaged."""
+        if self._found is None:
+            return False
+        path = self._path(self._found)
+        is_damaged = not path.exists() or path.read_bytes() != self._bytes
+        if is_damaged:
+            self._blobs.put(self._bytes)
+            self._blobs.sync()
+        return is_damaged
+
+    def _is_its(self, digest: Digest) -> bool:
+        with self._federation.reader() as reader:
+            ledger = self._federation.ledger(reader)
+            mined = ledger.commitments(ledger.state().round)
+        return any(
+            one.client == self._client and one.commitment == commitment_of(self._client, digest)
+            for one in mined
+        )
+
+    def _path(self, digest: Digest) -> Path:
+        return self._federation.home.blobs / digest.hex()[:2] / digest.hex()
+
+
+def _begun(seat: Seat) -> None:
+    seat.start()
+
+
+def _begun_again(seat: Seat) -> None:
+    seat.kill()
+    seat.start()
+
+
+def _restored(seat: Seat, copy: Path) -> None:
+    seat.kill()
+    seat.restore(copy)
+    seat.start()
+
+
+def _gone(second: Process, folder: Path) -> None:
+    second.kill()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _signal(seat: Seat, *, frozen: bool) -> None:
+    if seat.process is not None:
+        (seat.process.freeze if frozen else seat.process.thaw)()
+
+
+def _thawed(seats: tuple[Seat, ...]) -> None:
+    for seat in seats:
+        _signal(seat, frozen=False)
+
+
+def _wait_for_blocks(federation: Federation, count: int) -> None:
+    with federation.reader() as reader:
+        first = reader.head().number
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            try:
+                if reader.head().number >= first + count:
+                    return
+            except ChainError:
+                pass
+            time.sleep(0.1)

@@ -1,0 +1,77 @@
+"""Six worker processes go through five faults and lose nothing; `make faults` has the others."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from clients.configuration import plain_values
+from clients.federation.federation import Federation
+from clients.federation.kinds import ChainKind, StoreKind
+from clients.federation.settings import FederationSettings, Pace, suited
+from tests.faults import times
+from tests.federation.cells import Cell, Fault, Role
+from tests.federation.long_run import LongRun
+from tests.federation.state import State
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WORKERS = 6
+LONGEST_SECONDS = 400.0
+"""Five faults take about fifty on two cores that have nothing else to do."""
+
+SIZES = (
+    *("protocol.clients=24", "protocol.active_rate=0.5", "protocol.committee_rate=0.416667"),
+    *("protocol.aggregation_rate=0.5", "protocol.rounds=60", "training.local_steps=2"),
+)
+PACE = Pace(
+    block_seconds=0.25,
+    blocks_of_a_client=2.0,
+    view_seconds=6,
+    deadline_blocks=120,
+    confirmations=2,
+    poll_seconds=0.3,
+)
+FAULTS = (
+    Cell(Fault.KILLED, Role.MEMBER),
+    Cell(Fault.FROZEN, Role.FIRST_PRIMARY),
+    Cell(Fault.CUT, Role.TRAINER),
+    Cell(Fault.FALSE_SCORES, Role.MEMBER),
+    Cell(Fault.NOT_FINITE, Role.TRAINER),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("processes")
+def test_six_workers_go_through_five_faults(tmp_path: Path) -> None:
+    configuration = suited(plain_values("digits", settings=SIZES), PACE)
+    settings = FederationSettings(
+        home=tmp_path / "home",
+        configuration=configuration,
+        workers=WORKERS,
+        chain=ChainKind.EMBEDDED,
+        store=StoreKind.SERVED,
+        pace=PACE,
+    )
+    state, said = State(str(settings.chain)), list[str]()
+    wanted = times(1, 3)
+    with Federation(settings, said.append) as federation:
+        run = LongRun(
+            federation,
+            state,
+            np.random.default_rng(0),
+            tmp_path / "backups",
+            FAULTS,
+            wanted,
+            said.append,
+        )
+        ends = time.monotonic() + wanted * LONGEST_SECONDS
+        run.run(lambda: time.monotonic() > ends)
+    assert not state.violations, said
+    assert {cell: state.cells[cell].done for cell in FAULTS} == dict.fromkeys(FAULTS, wanted), said
+    assert state.abandoned == 0, said
+    assert state.audited >= state.rounds, "an audit has checked every round"

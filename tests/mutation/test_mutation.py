@@ -1,0 +1,187 @@
+"""The harness changes what it says, and calls killed only what a test has failed for."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.mutation import python_source, table, testing
+from tests.mutation.mutants import Kind, named
+from tests.mutation.nearest import Measured, nearest
+from tests.mutation.processes import done_apart
+from tests.mutation.results import Outcome, Result, append, read
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.mutation.mutants import Mutant
+
+PYTHON = b"""
+def clamp(value, most):
+    if value < 0 and most:
+        raise ValueError("negative")
+    total = value + 1
+    return keccak(b"a" + total)
+"""
+
+VYPER = b"""# pragma version 0.4.3
+MOST: constant(uint256) = 7
+total: uint256
+
+@external
+def add(value: uint256) -> bool:
+    assert value < MOST, "too much"
+    self.total += value
+    return value != 0
+"""
+
+
+def python_mutants(source: bytes) -> list[Mutant]:
+    return named("module.py", source, python_source.edits_of(source))
+
+
+def vyper_mutants(source: bytes) -> list[Mutant]:
+    pytest.importorskip("vyper", reason="the compiler is in the dev extra")
+    from tests.mutation import vyper_source
+
+    return named("contract.vy", source, vyper_source.edits_of(source))
+
+
+def changes(mutants: list[Mutant]) -> set[tuple[str, str, str]]:
+    return {(one.edit.kind.value, one.original, one.replacement) for one in mutants}
+
+
+def test_each_small_change_of_a_python_source_is_a_mutant() -> None:
+    assert changes(python_mutants(PYTHON)) == {
+        ("guard", "value < 0 and most", "False"),
+        ("guard", 'raise ValueError("negative")', "pass"),
+        ("boolean", "and", "or"),
+        ("comparison", "<", ">="),
+        ("boundary", "<", "<="),
+        ("constant", "0", "(0 + 1)"),
+        ("arithmetic", "+", "-"),
+        ("constant", "1", "(1 + 1)"),
+        ("constant", "1", "(1 - 1)"),
+        ("returned", 'keccak(b"a" + total)', "None"),
+        ("hash field", 'b"a" +', ""),
+        ("hash field", "+ total", ""),
+        ("hash field", 'b"a" + total', 'total + b"a"'),
+        ("constant", 'b"a"', "b'?'"),
+    }
+
+
+def test_each_small_change_of_a_contract_is_a_mutant() -> None:
+    assert changes(vyper_mutants(VYPER)) == {
+        ("constant", "7", "8"),
+        ("constant", "7", "6"),
+        ("guard", 'assert value < MOST, "too much"', "pass"),
+        ("comparison", "<", ">="),
+        ("boundary", "<", "<="),
+        ("store", "self.total += value", "pass"),
+        ("arithmetic", "+", "-"),
+        ("comparison", "!=", "=="),
+        ("constant", "0", "1"),
+        ("returned", "value != 0", "not (value != 0)"),
+        ("returned", "value != 0", "empty(bool)"),
+    }
+
+
+def test_a_mutant_is_its_source_with_one_change() -> None:
+    (guard,) = [m for m in python_mutants(PYTHON) if m.replacement == "False"]
+    assert guard.edit.line == 3
+    assert guard.edit.applied(PYTHON) == PYTHON.replace(b"value < 0 and most", b"False")
+
+
+def test_a_mutant_keeps_its_name_when_lines_move() -> None:
+    moved = b"\n\n# above\n" + PYTHON
+    assert [m.name for m in python_mutants(moved)] == [m.name for m in python_mutants(PYTHON)]
+    assert len({m.name for m in python_mutants(PYTHON + PYTHON)}) == 2 * len(python_mutants(PYTHON))
+
+
+def test_an_offset_counts_bytes() -> None:
+    source = "def f(x):\n    return 'Δ' and x < 1\n".encode()
+    for mutant in python_mutants(source):
+        compile(mutant.edit.applied(source), "f", "exec")
+
+
+def seen_by(folder: Path, body: str, limit: float) -> dict[str, Any]:
+    """Return what becomes of a mutant that is seen by these tests."""
+    path = folder / "test_seen.py"
+    path.write_text(body)
+
+    def work(apart: Path) -> dict[str, Any]:
+        tests = testing.Tests(None, limit)
+        options = (f"--rootdir={folder}", "--config-file=/dev/null")
+        return testing.outcome_of(tests, testing.run(tests, [str(path)], apart, *options))
+
+    ended = done_apart(work)
+    assert ended.answer is not None, ended.last_words
+    answer: dict[str, Any] = ended.answer
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("body", "outcome"),
+    [
+        ("def test_it():\n    assert True\n", "survived"),
+        ("def test_it():\n    assert False\n", "killed"),
+        ("import nothing_of_the_kind\n", "crashed"),
+        ("def test_it():\n    while True:\n        pass\n", "loops"),
+    ],
+)
+def test_only_a_failed_or_a_looping_test_kills(tmp_path: Path, body: str, outcome: str) -> None:
+    assert seen_by(tmp_path, body, limit=0.3)["outcome"] == outcome
+
+
+def test_a_process_that_dies_has_no_answer() -> None:
+    assert done_apart(lambda _: os.kill(os.getpid(), signal.SIGKILL)).answer is None
+    assert done_apart(lambda folder: (folder / "nothing").read_text()).answer is None
+    assert done_apart(lambda folder: folder.exists()).answer is True
+
+
+def result_of(mutant: Mutant, outcome: Outcome, test: str = "") -> Result:
+    edit = mutant.edit
+    fields = (mutant.name, mutant.path, edit.line, edit.function, edit.kind.value)
+    return Result(*fields, mutant.original, mutant.replacement, outcome, test, 1, 0.1)
+
+
+def test_what_is_near_goes_first_then_what_has_killed_before_then_what_is_quick() -> None:
+    first, second, *_ = python_mutants(PYTHON)
+    measured = Measured({"slow": 9.0, "quick": 1.0, "killer": 5.0, "near": 7.0}, {}, {})
+    results = {second.name: result_of(second, Outcome.KILLED, "killer")}
+    order = nearest(measured, ["near", "gone"], first, results, most_seconds=7.0)
+    assert order == ["near", "killer", "quick"]
+
+
+def test_results_are_read_back_the_newest_counts_and_a_torn_line_does_not(tmp_path: Path) -> None:
+    (mutant, *_), path = python_mutants(PYTHON), tmp_path / "python.jsonl"
+    assert read(path) == {}
+    append(path, result_of(mutant, Outcome.SURVIVED))
+    append(path, result_of(mutant, Outcome.KILLED, "a test"))
+    with path.open("a") as file:
+        file.write('{"name": "torn')
+    assert read(path) == {mutant.name: result_of(mutant, Outcome.KILLED, "a test")}
+
+
+def test_a_survivor_without_a_reason_is_not_passed_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    guard, other = (
+        next(one for one in python_mutants(PYTHON) if one.edit.kind is kind)
+        for kind in (Kind.GUARD, Kind.ARITHMETIC)
+    )
+    append(tmp_path / "python.jsonl", result_of(guard, Outcome.KILLED, "a test"))
+    assert table.show(tmp_path, None, {}) == 0
+    append(tmp_path / "python.jsonl", result_of(other, Outcome.SURVIVED))
+    assert table.show(tmp_path, tmp_path / "page.md", {"python": 14}) == 1
+    page = (tmp_path / "page.md").read_text()
+    assert "NOT EXPLAINED" in page
+    assert "Tried: 2 of 14 changes." in page
+    assert "| all | 2 | 1 | 1 | 0 |" in capsys.readouterr().out
+
+
+def test_every_reason_is_a_sentence_for_mutants_that_there_are() -> None:
+    assert all(len(name) == 12 and len(reason) > 20 for name, reason in table.reasons().items())
