@@ -11,8 +11,11 @@ demo: $(VENV)/.clients
 	$(BIN)/cmfl demo --home demo-home
 
 # Ten rounds by twelve worker processes on a served chain, one malicious, one killed in each round.
+# CHAIN=anvil with CMFL_ANVIL=path/to/anvil for the other chain.
+CHAIN ?= embedded
 network: $(VENV)/.clients
-	$(BIN)/cmfl network --home network-home --workers 12 --rounds 10 --chaos
+	rm -rf network-home
+	$(BIN)/cmfl network --home network-home --chain $(CHAIN) --workers 12 --rounds 10 --chaos
 
 serve: $(VENV)/.clients
 	$(BIN)/cmfl serve --home demo-home
@@ -85,4 +88,4 @@ $(VENV)/.dev: $(VENV)/.clients
 	touch $@
 
 clean:
-	rm -rf $(VENV) demo-home build *.egg-info
+	rm -rf $(VENV) demo-home network-home build *.egg-info

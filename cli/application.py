@@ -40,6 +40,7 @@ from cli import (
     settings,
     verbosity,
     verify,
+    watch,
     worker,
 )
 from cli.codes import FAULT, INTERRUPTED, WRONG, InterruptedCommand
@@ -85,6 +86,7 @@ app.command("audit")(audit.audit)
 app.add_typer(verify.app, name="verify")
 app.add_typer(export.app, name="export")
 app.command("serve")(serve.serve)
+app.command("watch")(watch.watch)
 app.command("worker")(worker.worker)
 app.command("network")(network.network)
 app.add_typer(index.app, name="index")

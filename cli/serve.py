@@ -28,6 +28,7 @@ from cli.service_options import (
     tokens_of,
 )
 from cli.where import Where
+from ledger.blobs.places import places_of
 from ledger.protocol.errors import ConfigurationError
 
 
@@ -69,6 +70,8 @@ def serve(
 
     if open_reading and tokens_file is None:
         raise ConfigurationError("--open-reading has no effect without --tokens-file")
+    if mailbox is not None:
+        places_of("--mailbox", mailbox)
     where = Where(home, rpc_url=rpc_url, chain_id=chain_id)
     if rpc_url is None and chain_id is not None:
         with where.reader():  # the home's own chain has the id that is asked for

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +18,8 @@ import typer
 
 from cli import verbosity
 from cli.console import AsJson, complain, print_json, print_line
-from cli.options import KEY_VARIABLE, URL_VARIABLE
+from cli.options import KEY_VARIABLE, URL_VARIABLE, MaxFee, MaxTip
+from cli.sender import Sender
 from cli.verbosity import Verbosity
 from ledger.protocol.errors import ChainError, ConfigurationError
 
@@ -27,7 +29,8 @@ if TYPE_CHECKING:
     from clients.worker.clock import Moment
     from clients.worker.process.folder import WorkerFolder
     from clients.worker.process.opening import Places
-    from ledger.chain.rpc.chain import RpcChain
+    from ledger.chain.rpc.purse import PurseChain
+    from ledger.chain.rpc.reader import RpcSettings
 
 _log = logging.getLogger(__name__)
 
@@ -43,7 +46,9 @@ Folder = Annotated[
 
 def worker(
     rpc_url: Annotated[
-        str | None, typer.Option("--rpc-url", help="The node.", envvar=URL_VARIABLE)
+        str | None,
+        # Eager, for the caps of fees ask whether it is there.
+        typer.Option("--rpc-url", help="The node.", envvar=URL_VARIABLE, is_eager=True),
     ] = None,
     chain_id: Annotated[
         int | None,
@@ -100,6 +105,8 @@ def worker(
             "not given.",
         ),
     ] = None,
+    max_fee: MaxFee = None,
+    max_tip: MaxTip = None,
     poll: Annotated[float, typer.Option(min=0.05, max=60, help="Seconds between two looks.")] = 0.5,
     metrics_port: Annotated[
         int | None,
@@ -145,12 +152,13 @@ def worker(
         confirmations=confirmations,
     )
     with own.held(), _logged(log_format):
+        settings_of_node = Sender(max_fee=max_fee, max_tip=max_tip).settings()
         keys = _keys(keystore or [], password_file)
         _run(
             own,
             places,
             keys,
-            (rpc_url or "", chain_id or 0),
+            partial(_chain, rpc_url or "", chain_id or 0, keys, settings_of_node),
             poll=poll,
             metrics_port=metrics_port,
             accept_rollback=accept_rollback,
@@ -162,7 +170,7 @@ def _run(
     own: WorkerFolder,
     places: Places,
     keys: list[bytes],
-    node: tuple[str, int],
+    open_chain: Callable[[], PurseChain],
     *,
     poll: float,
     metrics_port: int | None,
@@ -181,7 +189,7 @@ def _run(
         complain(f"{FAULT_VARIABLE} is set: THIS WORKER MISBEHAVES, for tests of what others do")
     signers = [KeySigner(key) for key in keys]
     with _told_to_end() as wait:
-        chain = patiently(lambda: _chain(*node, keys), wait)
+        chain = patiently(open_chain, wait)
         if chain is None:
             return
         with chain:
@@ -193,29 +201,23 @@ def _run(
                 opened(run, places, signers, own, manner) as found,
                 served(WorkerMetrics(found.worker, found.counts, time.time), metrics_port),
             ):
-                loop = Loop(found, own, StatusFile(own.status), chain.sender, poll)
+                loop = Loop(found, own, StatusFile(own.status), lambda: chain.sender, poll)
                 loop.run(_moment, wait)
                 if json:
                     print_json(status_of(found.worker, found.counts, loop.stand, chain.sender))
 
 
-def _chain(url: str, chain_id: int, keys: list[bytes]) -> RpcChain:
+def _chain(url: str, chain_id: int, keys: list[bytes], settings: RpcSettings) -> PurseChain:
     """Return the node, on which the account that owns most pays for all of these keys."""
-    from ledger.chain.addresses import checksum
-    from ledger.chain.rpc.chain import RpcChain
-    from ledger.protocol.signing import KeySigner
+    from ledger.chain.rpc.purse import PurseChain
 
-    chain = RpcChain(url, keys[0], chain_id=chain_id)
+    chain = PurseChain(url, keys, chain_id=chain_id, settings=settings)
     try:
-        owned = [chain.balance_of(checksum(KeySigner(key).address)) for key in keys]
+        owned = chain.balance()
     except ChainError:
         chain.close()
         raise
-    richest = keys[owned.index(max(owned))]
-    if richest != keys[0]:
-        chain.close()
-        chain = RpcChain(url, richest, chain_id=chain_id)
-    if not max(owned):
+    if not owned:
         _log.warning("no account of this worker owns anything: it can send no transaction")
     return chain
 

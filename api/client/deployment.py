@@ -11,6 +11,7 @@ from api.schemas.clients import ClientAnswer, ClientRoundsAnswer, ClientsAnswer
 from api.schemas.deployments import DeploymentAnswer
 from api.schemas.digests import DigestAnswer
 from api.schemas.evidence import EvidenceAnswer
+from api.schemas.federation import FederationAnswer
 from api.schemas.rounds import (
     AggregationAnswer,
     CommitteeAnswer,
@@ -160,6 +161,10 @@ class RemoteDeployment:
         """
         query = paging.query() | {"order": paging.order, "client": client}
         return self._connection.read(EvidenceAnswer, f"{self.path}/evidence", query)
+
+    def federation(self) -> FederationAnswer:
+        """Return where its open round stands: who has done what, and who is late."""
+        return self._connection.read(FederationAnswer, f"{self.path}/federation")
 
     def digest(self, digest: Digest, paging: Paging = FIRST_PAGE) -> DigestAnswer:
         """Return a page of the places where a digest stands, the deployment's first.

@@ -244,6 +244,8 @@ class Federation:
         port = free_port()
         arguments = ["serve", "--home", self.settings.home, "--port", port]
         arguments += ["--rpc-url", self.node.url, "--chain-id", chain_id]
+        store = f"http://127.0.0.1:{self._store_port}" if self._store_port else None
+        arguments += ["--mailbox", store or self.settings.home / "mailbox"]
         self.service = self.processes.start("service", arguments)
         self.service_url = f"http://127.0.0.1:{port}"
         self._say(f"service and dashboard at {self.service_url}/dashboard/")

@@ -36,9 +36,8 @@ class Pace:
 
 
 PACES = {
-    # One transaction a block, and each block a second later than the one before it: the chain's
-    # time runs ahead of the clock on the wall while many commit.
-    ChainKind.EMBEDDED: Pace(0.5, 2.0, 8, 90, 2, 0.25),
+    # One transaction a block, so that the window has to have one for each client, and some over.
+    ChainKind.EMBEDDED: Pace(0.5, 2.0, 8, 160, 2, 0.25),
     # All that is sent within a second is in one block.
     ChainKind.ANVIL: Pace(1.0, 0.0, 6, 60, 1, 0.25),
 }

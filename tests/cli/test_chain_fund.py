@@ -20,6 +20,8 @@ pytestmark = SHARED
 
 ONE = "0x" + "11" * 20
 OTHER = "0x" + "22" * 20
+# The path is given: whether a model may be trained in lockstep is nothing that a deployment shows.
+SMOKE = ["deploy", "--preset", "smoke", "--set", "training.path=loop"]
 POOR = bytes(31) + b"\x07"
 """A key for tests that owns nothing."""
 
@@ -98,7 +100,7 @@ class TestDryRun:
     def test_says_what_deploying_sends_and_writes_nothing(
         self, chain: EmbeddedChain, node: list[object], tmp_path: Path
     ) -> None:
-        command = ["deploy", "--preset", "smoke", "--home", tmp_path / "home", *node]
+        command = [*SMOKE, "--home", tmp_path / "home", *node]
         found = succeeds(*command, "--dry-run", "--json").json
         assert chain.head().number == 0
         assert not (tmp_path / "home").exists()
@@ -121,7 +123,7 @@ class TestDryRun:
         self, node: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("CMFL_PRIVATE_KEY", POOR.hex())
-        command = ["deploy", "--preset", "smoke", "--home", tmp_path / "home", *node, "--dry-run"]
+        command = [*SMOKE, "--home", tmp_path / "home", *node, "--dry-run"]
         result = cmfl(*command)
         assert result.code == 2
         assert "not enough" in result.out
@@ -129,7 +131,7 @@ class TestDryRun:
         assert "each transaction has a block of its own there" in result.out
 
     def test_the_homes_own_chain_costs_nothing(self, tmp_path: Path) -> None:
-        command = ["deploy", "--preset", "smoke", "--home", tmp_path / "home", "--dry-run"]
+        command = [*SMOKE, "--home", tmp_path / "home", "--dry-run"]
         assert "costs nothing" in succeeds(*command).out
         assert not (tmp_path / "home").exists()
 
@@ -140,7 +142,7 @@ class TestFeeCaps:
     ) -> None:
         for dry in ([], ["--dry-run"]):
             said = refusal(
-                *("deploy", "--preset", "smoke", "--home", tmp_path, *node, *dry),
+                *(*SMOKE, "--home", tmp_path, *node, *dry),
                 *("--max-fee", "0.5"),
             )
             assert "over the cap of 500000000" in said

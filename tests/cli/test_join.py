@@ -37,6 +37,7 @@ SETTINGS = (
     f"protocol.clients={OWNERS}",
     "protocol.active_rate=1.0",
     "protocol.committee_rate=0.5",
+    "training.path=loop",
 )
 AGREED = ["--preset", "smoke", *settings_of(*SETTINGS)]
 

@@ -93,7 +93,11 @@ def test_times_that_are_not_given_suit_the_chain_and_given_ones_stay() -> None:
     assert protocol.deadline_blocks == 20 + pace.deadline_blocks
     given = plain_values("smoke", settings=("protocol.commit_blocks=70", "protocol.beacon=none"))
     kept = suited(given, pace).protocol
-    assert (kept.commit_blocks, kept.deadline_blocks, kept.beacon.value) == (70, 160, "none")
+    assert (kept.commit_blocks, kept.deadline_blocks, kept.beacon.value) == (
+        70,
+        70 + pace.deadline_blocks,
+        "none",
+    )
 
 
 @pytest.mark.slow

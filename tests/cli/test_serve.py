@@ -35,6 +35,7 @@ def test_options_and_variables_are_one(
         "--origin": "https://audit.example",
         "--requests-per-minute": 90,
         "--trusted-proxy": "192.0.2.0/24",
+        "--mailbox": tmp_path / "mailbox",
         "--reports": tmp_path / "reports",
         "--verification-memory": 512,
         "--verification-seconds": 60,
@@ -56,11 +57,17 @@ def test_options_and_variables_are_one(
     assert first == second
     assert first.tokens == (TOKEN, "another-token-of-this-test")
     assert first.trusted_proxies == (ip_network("192.0.2.0/24"),)
+    assert first.mailbox == str(tmp_path / "mailbox")
     assert first.reading_is_open
     assert first.logs_requests
     assert not first.verifications
     bounds = first.verification_bounds
     assert (bounds.memory_bytes, bounds.seconds, bounds.waiting) == (2**29, 60, 0)
+
+
+def test_what_is_no_place_for_mail_is_refused(tmp_path: Path) -> None:
+    told = refusal("serve", "--home", tmp_path, "--mailbox", "a,,b")
+    assert "--mailbox: 1 to 8 folders or URLs are named" in told
 
 
 def test_a_token_that_is_none_is_refused_and_not_shown(tmp_path: Path) -> None:

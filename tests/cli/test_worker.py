@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from dataclasses import dataclass
@@ -23,11 +25,13 @@ from ledger.chain.addresses import checksum
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.chain.embedded.machine.accounts import TEST_KEYS
+from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.rpc.chain import RpcChain
 from ledger.chain.rpc.served.server import RpcServer
 from ledger.home import Home
 from ledger.protocol.inputs import participants_of
 from ledger.protocol.signing import KeySigner
+from tests.api.store.conftest import served as store_served
 from tests.cli.conftest import SHARED, cmfl, refusal, succeeds
 
 if TYPE_CHECKING:
@@ -37,10 +41,11 @@ if TYPE_CHECKING:
 pytestmark = SHARED
 
 SETTINGS = (
-    "protocol.rounds=1",
+    "protocol.rounds=2",
     "protocol.view_seconds=2",
     "protocol.commit_blocks=5000",
     "protocol.deadline_blocks=10000",
+    "training.path=loop",
 )
 
 
@@ -52,6 +57,7 @@ class Served:
     options: list[object]
     keystores: list[Path]
     node: list[object]
+    address: str
     idle: int
 
     def worker(self, folder: Path, *clients: int) -> list[object]:
@@ -91,6 +97,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
                 ],
                 keystores=keystores,
                 node=node,
+                address=manifest.address,
                 idle=min(set(range(12)) - set(active)),
             )
 
@@ -147,17 +154,41 @@ def test_who_is_asked_to_leave_and_is_idle_leaves_at_once(served: Served, tmp_pa
     assert not (tmp_path / "leave").exists()
 
 
-def test_all_clients_in_one_process_play_the_run_to_its_end(served: Served, tmp_path: Path) -> None:
+@pytest.fixture
+def store(served: Served) -> Iterator[str]:
+    """The URL under which the clients of the contract put blobs and mail."""
+    with (
+        EmbeddedReader.open(served.home.chain) as reader,
+        store_served(served.home.blobs, CommitteeLedger(reader, served.address)) as url,
+    ):
+        yield url
+
+
+def audited_without_torch(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """Return what an audit says in a process in which nobody can import torch."""
+    program = (
+        "import sys\nsys.modules['torch'] = None\nfrom cli.main import run\n"
+        f"sys.argv = {['cmfl', 'audit', *map(str, arguments)]!r}\nrun()"
+    )
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_all_clients_in_one_process_play_the_run_to_its_end_and_a_stranger_audits_it(
+    served: Served, store: str, tmp_path: Path
+) -> None:
+    """Play a run through a store over HTTP, on a GPU if there is one; torch audits nothing."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     options = ["--device", device, "--log-format", "json", "--json"]
-    result = cmfl(*served.worker(tmp_path, *range(12)), *options)
+    places = ["--blobs", store, "--mailbox", store]
+    result = cmfl(*served.worker(tmp_path, *range(12)), *places, *options)
     assert result.code == 0, result
     for line in result.err.splitlines():
         assert {"time", "level", "event"} <= set(json.loads(line))
     told = json.loads(result.out)
     assert told["is_finished"]
     assert told["troubles"] == {}
-    assert told["counts"]["commitments"] == 10
+    assert told["counts"]["commitments"] == 20
     assert told["counts"]["votes"] > 0
     written = result.err + result.out + (tmp_path / "status.json").read_text()
     for key in simulated_keys(0, 12):
@@ -166,8 +197,10 @@ def test_all_clients_in_one_process_play_the_run_to_its_end(served: Served, tmp_
     assert not shown["is_running"]
     assert shown["head"] == told["head"]
     assert "does not run, ended" in succeeds("worker", "--status", "--folder", tmp_path).out
-    audit = cmfl("audit", "--home", served.home.path, "--json")
-    assert audit.code == 0, audit
+    # Nothing of any home: the node, the store, and what is installed without the extra `clients`.
+    audit = audited_without_torch(*served.node, "--address", served.address, "--blobs", store)
+    assert (audit.returncode, audit.stderr) == (0, "")
+    assert "PASSED: all ten steps hold for all 2 rounds" in audit.stdout
 
 
 def test_a_status_that_nobody_wrote_is_refused(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from clients.federation.federation import Federation
 from clients.federation.kinds import ChainKind, StoreKind
 from clients.federation.settings import PACES, FederationSettings, suited
 from tests.federation import disks
-from tests.federation.cells import CELLS, Cell, Fault
+from tests.federation.cells import Cell, possible_cells
 from tests.federation.long_run import LongRun
 from tests.federation.state import WANTED, State
 from tests.federation.table import written
@@ -30,7 +30,7 @@ PAGE = ROOT / "docs" / "faults.md"
 WORKERS = 12
 MATRIX = (
     *("protocol.clients=240", "protocol.active_rate=0.05", "protocol.committee_rate=0.416667"),
-    *("protocol.aggregation_rate=0.5", "protocol.rounds=4000", "protocol.view_seconds=6"),
+    *("protocol.aggregation_rate=0.5", "protocol.rounds=4000"),
 )
 """240 clients, so that those that are banned are not missed; twelve are active, five of them serve:
 one of them may be silent."""
@@ -61,7 +61,7 @@ def main(arguments: list[str]) -> int:
 
 def _session(state: State, path: Path, ends: float, wanted: int, *, can_mount: bool) -> None:
     """Begin one federation after the other until the time is over or all cells are full."""
-    possible = tuple(c for c in CELLS if can_mount or c.fault is not Fault.FULL_DISK)
+    possible = possible_cells(can_fill_disks=can_mount)
     while time.monotonic() < ends and not state.is_complete(possible, wanted):
         with tempfile.TemporaryDirectory(prefix="federation-") as home:
             small = [

@@ -114,6 +114,15 @@ class Cell:
 CELLS = tuple(Cell(fault, role) for fault, roles in BEFALLS.items() for role in roles)
 
 
+def possible_cells(*, can_fill_disks: bool) -> tuple[Cell, ...]:
+    """Return the cells that can occur on this machine.
+
+    Args:
+        can_fill_disks: whether each worker can have a small disk of its own.
+    """
+    return tuple(cell for cell in CELLS if can_fill_disks or cell.fault is not Fault.FULL_DISK)
+
+
 def roles_of(one: Round) -> dict[ClientId, frozenset[Role]]:
     """Return what each active client is in a round.
 

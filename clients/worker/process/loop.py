@@ -37,7 +37,7 @@ class Loop:
         opened: Opened,
         folder: WorkerFolder,
         status: StatusFile,
-        account: str,
+        account: Callable[[], str],
         poll_seconds: float,
     ) -> None:
         """Take up a worker.
@@ -46,7 +46,7 @@ class Loop:
             opened: the worker.
             folder: of its own.
             status: where it says what it is at.
-            account: the one that pays, EIP-55.
+            account: says which one pays now, EIP-55.
             poll_seconds: after how long it looks again though nothing is due.
         """
         self._worker, self._counts = opened.worker, opened.counts
@@ -100,7 +100,7 @@ class Loop:
         return chain.round > self._leaves_after or not seats.active
 
     def _write(self, moment: Moment) -> None:
-        status = status_of(self._worker, self._counts, self.stand, self._account)
+        status = status_of(self._worker, self._counts, self.stand, self._account())
         self._status.write(status, moment.wall)
 
 

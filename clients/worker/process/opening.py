@@ -36,8 +36,10 @@ from ledger.blobs.location import store_at
 from ledger.blobs.uploads import Uploads
 from ledger.chain.addresses import checksum, to_canonical
 from ledger.chain.contract.committee_ledger import LedgerWriter
+from ledger.chain.contract.creation import creation_block
 from ledger.chain.contract.deployment import deployment_for, require_code
 from ledger.chain.finality.acted_on import ActedOn
+from ledger.chain.finality.rule import final_number
 from ledger.chain.ports import NotServedError
 from ledger.protocol.documents.run import RunDocument, decode_run
 from ledger.protocol.errors import ConfigurationError
@@ -139,11 +141,8 @@ def deployed(chain: ChainWriter, places: Places) -> Deployed:
         ConfigurationError: the document is none, or the contract was deployed with another.
     """
     require_code(chain, places.contract)
-    ledger = LedgerWriter(chain, places.contract)
+    ledger = _opened_ledger(chain, places)
     found = ledger.deployment()
-    final_block = ledger.final_number(chain.head(), places.confirmations)
-    if ledger.opening(1, final_block) is None:
-        raise NotServedError(f"the first round of {places.contract} has not opened finally yet")
     data = store_at(places.blobs).get(found.config, MAX_DOCUMENT_BYTES)
     document = decode_run(data)
     if deployment_for(document)[0] != found:
@@ -153,6 +152,40 @@ def deployed(chain: ChainWriter, places: Places) -> Deployed:
         )
     domain = Domain(chain.chain_id, Address(to_canonical(places.contract)))
     return Deployed(ledger, domain, document)
+
+
+def _opened_ledger(chain: ChainWriter, places: Places) -> LedgerWriter:
+    """Return the contract with the block that its events begin with.
+
+    Raises:
+        NotServedError: its first round has not opened by the last final block.
+    """
+    newest = chain.head()
+    final = final_number(chain, newest, places.confirmations)
+    created = creation_block(chain, places.contract, final)
+    if created is not None:
+        ledger = LedgerWriter(chain, places.contract, created)
+        # A node that answers with nothing for a state that it has dropped makes it seem younger.
+        if ledger.opening(1, final) is not None:
+            return ledger
+    ledger = LedgerWriter(chain, places.contract)
+    if ledger.opening(1, final) is None:
+        raise NotServedError(_not_final_yet(places, newest.number, final))
+    _log.warning(
+        "the node does not keep old states, so that nobody can tell when the contract was made: "
+        "its events are looked for from block 0"
+    )
+    return ledger
+
+
+def _not_final_yet(places: Places, newest: int, final: int) -> str:
+    said = f"the first round of {places.contract} has not opened by block {final}, the newest final"
+    if places.confirmations is None:
+        return (
+            f"{said} one as the node has it, with block {newest} at its head; a node that calls "
+            f"blocks final late or never is told how deep is enough: --confirmations N"
+        )
+    return f"{said} one, {places.confirmations} confirmations below block {newest}"
 
 
 def hosted_clients(

@@ -92,22 +92,30 @@ def contract_in(folder: Path, **changes: Any) -> Iterator[Contract]:
 
 
 @contextmanager
-def stored(folder: Path, contract: Contract, **bounds: Any) -> Iterator[Store]:
+def served(folder: Path, ledger: CommitteeLedger, **bounds: Any) -> Iterator[str]:
+    """Yield the URL of a store of a contract's clients."""
     settings = StoreSettings(folder=folder, **bounds)
     with serving_alone(folder), listening_socket("127.0.0.1", 0) as listener:
-        server = server_for(settings, contract.ledger)
+        server = server_for(settings, ledger)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:
             while not server.started:
                 assert thread.is_alive(), "the store did not start"
                 time.sleep(0.005)
-            url = url_of(listener)
-            with httpx.Client(base_url=url, trust_env=False, timeout=30) as http:
-                yield Store(url, folder, contract.domain, http)
+            yield url_of(listener)
         finally:
             server.should_exit = True
             thread.join()
+
+
+@contextmanager
+def stored(folder: Path, contract: Contract, **bounds: Any) -> Iterator[Store]:
+    with (
+        served(folder, contract.ledger, **bounds) as url,
+        httpx.Client(base_url=url, trust_env=False, timeout=30) as http,
+    ):
+        yield Store(url, folder, contract.domain, http)
 
 
 @pytest.fixture(scope="session")

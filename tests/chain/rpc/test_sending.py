@@ -96,7 +96,7 @@ class TestALineThatFails:
     def test_lines_that_fail_at_random_lose_and_double_nothing(self, chain: EmbeddedChain) -> None:
         rng = random.Random(7)
         probe = deploy(chain)
-        number = times(12, 300)
+        number = times(6, 300)
 
         def trouble(_: str) -> Trouble:
             return rng.choice(list(Trouble)) if rng.random() < 0.3 else Trouble.NONE
@@ -173,13 +173,13 @@ class TestSeveralInFlight:
     def test_twelve_senders_at_once_all_get_through_while_others_read(
         self, chain: EmbeddedChain
     ) -> None:
-        probe = deploy(chain)
+        probe, values = deploy(chain), range(times(1, 3))
         failures: list[BaseException] = []
 
         def work(number: int) -> None:
             try:
                 with sender(server.url, TEST_KEYS[number % len(TEST_KEYS)]) as mine:
-                    for value in range(3):
+                    for value in values:
                         mine.send(probe, words(1 + number, value), 200_000)
                         assert mine.call(probe, b"") != b""
             except BaseException as error:  # noqa: BLE001 - told by the test
@@ -192,18 +192,18 @@ class TestSeveralInFlight:
             for thread in threads:
                 thread.join()
         assert failures == []
-        assert chain.head().number == 37
+        assert chain.head().number == 1 + 12 * len(values)
         assert chain.head().timestamp <= time.time() + 1, "many blocks a second date none ahead"
         found = sorted(
             (int.from_bytes(log.topics[1]), int.from_bytes(log.topics[2]))
             for log in chain.logs(probe, [], 0, 100)
         )
-        assert found == [(1 + number, value) for number in range(12) for value in range(3)]
+        assert found == [(1 + number, value) for number in range(12) for value in values]
 
 
 def received(pending: Any) -> Any:
     while (receipt := pending.look()) is None:
-        pass
+        time.sleep(0.005)
     return receipt
 
 
@@ -301,3 +301,4 @@ def waited(pending: Any, turn: Callable[[], object], is_there: Callable[[], bool
     while not is_there():
         turn()
         assert pending.look() is None
+        time.sleep(0.005)

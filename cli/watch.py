@@ -1,0 +1,144 @@
+"""`cmfl watch`: the open round of a live federation, a line whenever it stands otherwise."""
+
+from __future__ import annotations
+
+import sys
+import time
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.afar import Afar, deployment_at
+from cli.console import AsJson, print_line
+from cli.options import (  # noqa: TC001 - Typer reads them
+    Address,
+    Api,
+    ApiTokenFile,
+    ChainId,
+    RunName,
+)
+from ledger.protocol.errors import ConfigurationError, ServiceError
+
+if TYPE_CHECKING:
+    from api.client.deployment import RemoteDeployment
+    from api.schemas.federation import ActiveClient, FederationAnswer, OpenRound, PacedRound
+
+MOST_FAILURES = 10
+"""Questions in a row without an answer; then the service is held to be gone."""
+
+MOST_NAMED = 12
+"""Late clients in one line."""
+
+Poll = Annotated[
+    float, typer.Option("--poll", min=0.1, max=3_600, help="Seconds between two questions.")
+]
+
+
+def watch(
+    api: Api = None,
+    api_token_file: ApiTokenFile = None,
+    run: RunName = None,
+    address: Address = None,
+    chain_id: ChainId = None,
+    poll: Poll = 1.0,
+    json: AsJson = False,
+) -> None:
+    """Follow the open round of a live federation: its stage, and who is late.
+
+    Asks a service that was begun with --mailbox, until the run is finished or Ctrl-C.
+    """
+    afar = Afar.of(api, api_token_file)
+    if afar is None:
+        raise ConfigurationError("--api: name a service that was begun with --mailbox")
+    deployment = deployment_at(afar.service(), chain_id, address, run)
+    before: FederationAnswer | None = None
+    said = ""
+    while before is None or before.stage != "finished":
+        if before is not None:
+            time.sleep(poll)
+        answer = _asked(deployment, poll)
+        for line in _ended(answer, before):
+            if not json:
+                print_line(line)
+        if (line := line_of(answer)) != said:
+            said = line
+            if json:
+                sys.stdout.write(answer.model_dump_json() + "\n")
+                sys.stdout.flush()
+            else:
+                print_line(line)
+        before = answer
+
+
+def _asked(deployment: RemoteDeployment, poll: float) -> FederationAnswer:
+    """Return an answer; a service that is away for a moment is asked again.
+
+    Raises:
+        ServiceError: it stays away, or refuses.
+    """
+    from api.client.connection import ServiceProblemError
+
+    for _ in range(MOST_FAILURES - 1):
+        try:
+            return deployment.federation()
+        except ServiceProblemError as error:
+            if error.status < HTTPStatus.INTERNAL_SERVER_ERROR:
+                raise
+        except ServiceError:
+            pass
+        time.sleep(poll)
+    return deployment.federation()
+
+
+def line_of(answer: FederationAnswer) -> str:
+    """Return where a federation stands, without the time, so that equal lines say equal things.
+
+    Args:
+        answer: of the service.
+    """
+    one = answer.open
+    if one is None:
+        return f"{answer.stage}: no round is open"
+    parts = [f"round {one.round}: {_stage(one)}"]
+    late = {client.client: client for client in one.clients if client.late_since is not None}
+    if late:
+        named = [_awaited(late[client]) for client in one.late if client in late]
+        rest = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
+        parts.append(f"late: {', '.join(named[:MOST_NAMED])}{rest}")
+    if not answer.mailbox.read:
+        parts.append("the mailbox cannot be read as a whole")
+    return "; ".join(parts)
+
+
+def _stage(one: OpenRound) -> str:
+    committed = sum(client.committed_block is not None for client in one.clients)
+    if one.stage == "committing":
+        return f"{committed} of {len(one.clients)} committed, until block {one.window_block}"
+    if one.view is not None:
+        view = one.view
+        return f"{view.phase}, view {view.number + 1}, primary {view.primary}"
+    if one.stage == "exhausted":
+        return f"no view is left, may be abandoned from block {one.deadline_block} on"
+    if one.stage == "deciding":
+        return "both votes are certified, the decision is waited for"
+    published = sum(client.payload is not None for client in one.clients)
+    return f"{one.stage}, {published} of {committed} payloads published"
+
+
+def _awaited(client: ActiveClient) -> str:
+    return f"{client.client} ({', '.join(one.act for one in client.awaited)})"
+
+
+def _ended(answer: FederationAnswer, before: FederationAnswer | None) -> list[str]:
+    """Return a line for each round that has ended since one has asked, oldest first."""
+    if before is None:
+        return []
+    known = {one.round for one in before.rounds if one.ended is not None}
+    new = [one for one in answer.rounds if one.ended is not None and one.round not in known]
+    return [_end(one) for one in reversed(new)]
+
+
+def _end(one: PacedRound) -> str:
+    views = "" if one.views is None else f" in views {one.views[0] + 1} and {one.views[1] + 1}"
+    return f"round {one.round}: {one.status}{views}, after {one.seconds} s"
