@@ -21,7 +21,7 @@ pytestmark = SHARED
 ONE = "0x" + "11" * 20
 OTHER = "0x" + "22" * 20
 # The path is given: whether a model may be trained in lockstep is nothing that a deployment shows.
-SMOKE = ["deploy", "--preset", "smoke", "--set", "training.path=loop"]
+SMOKE = ["deploy", "--preset", "smoke", "--set", "training.path=plain"]
 POOR = bytes(31) + b"\x07"
 """A key for tests that owns nothing."""
 

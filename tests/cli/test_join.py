@@ -17,10 +17,13 @@ from clients.joining.readiness import State
 from clients.joining.registration import encode_entry, proposal_digest, signed_entry
 from clients.keys import simulated_signers
 from clients.worker.process.folder import WorkerFolder
+from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.chain.embedded.identity import DEFAULT_CHAIN_ID
 from ledger.chain.embedded.machine.accounts import TEST_KEYS
+from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.rpc.served.server import RpcServer
+from tests.api.store.conftest import served
 from tests.cli.conftest import SHARED, cmfl, refusal, settings_of, succeeds
 
 if TYPE_CHECKING:
@@ -37,7 +40,11 @@ SETTINGS = (
     f"protocol.clients={OWNERS}",
     "protocol.active_rate=1.0",
     "protocol.committee_rate=0.5",
-    "training.path=loop",
+    "training.path=plain",
+    "protocol.rounds=1",
+    "protocol.view_seconds=2",
+    "protocol.commit_blocks=5000",
+    "protocol.deadline_blocks=10000",
 )
 AGREED = ["--preset", "smoke", *settings_of(*SETTINGS)]
 
@@ -76,7 +83,8 @@ class Federation:
 
 
 def samples_file(path: Path, rows: int) -> Path:
-    x, y = np.zeros((rows, 1, 2, 2), dtype=np.float32), np.arange(rows) % 3
+    x = np.random.default_rng(rows).random((rows, 1, 2, 2), dtype=np.float32)
+    y = np.arange(rows) % 3
     np.savez(path, allow_pickle=True, x=x, y=y)
     return path
 
@@ -101,7 +109,7 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]
     gathered = succeeds("registry", "gather", entries, "--out", registry, "--json").json
     with (
         EmbeddedChain.create(folder / "node.sqlite") as chain,
-        RpcServer(chain) as server,
+        RpcServer(chain, block_seconds=0.2) as server,
         pytest.MonkeyPatch.context() as patch,
     ):
         patch.setenv("CMFL_PRIVATE_KEY", TEST_KEYS[0].hex())
@@ -140,6 +148,26 @@ def test_a_client_that_has_everything_is_told_how_to_begin(
     # What was put to try is gone.
     assert before == sorted(path for path in federation.blobs.rglob("*") if path.is_file())
     assert not [*(federation.folder / "mail").iterdir()]
+
+
+def test_a_store_between_machines_is_tried_with_a_signature(
+    federation: Federation, tmp_path: Path
+) -> None:
+    with (
+        EmbeddedReader.open(federation.folder / "node.sqlite") as chain,
+        served(federation.blobs, CommitteeLedger(chain, federation.deployed["address"])) as url,
+    ):
+        arguments = federation.join(1, tmp_path, "--mailbox", url, blobs=url)
+        result = succeeds(*arguments, "--json")
+        assert result.json["ready"] is True
+        assert f"--blobs {url} --mailbox {url}" in result.json["command"]
+        # A key that is not registered could put nothing, and is not even tried.
+        stranger = cmfl(*arguments, *federation.key(7), "--json")
+        assert (stranger.code, states(stranger)["blobs"]) == (1, "not-looked-at")
+    result = cmfl(*arguments, "--json")
+    gone = {check for check, state in states(result).items() if state == "missing"}
+    assert gone == {"run"}
+    assert "127.0.0.1" in found(result, "run")
 
 
 def test_what_is_missing_is_said_in_one_table(federation: Federation, tmp_path: Path) -> None:
@@ -256,3 +284,24 @@ def test_a_worker_that_is_asked_to_leave_is_waited_for(tmp_path: Path) -> None:
         assert (result.code, result.out) == (0, "")
         assert "the worker ends after its round" in result.err
         assert worker.leave.exists()
+
+
+def test_owners_play_their_run_on_samples_that_nobody_else_sees(
+    federation: Federation, tmp_path: Path
+) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    for client in federation.clients:
+        samples_file(own / f"{client['address'].lower()}.npz", client["samples"])
+    keys = [part for client in range(OWNERS) for part in federation.key(client)[:2]]
+    options = [*federation.options, *keys, *federation.key(0)[2:], "--poll", 0.05]
+    places = ["--blobs", federation.blobs, "--mailbox", federation.folder / "mail", "--data", own]
+    # Of its accounts two own something: one of these pays for all.
+    played = cmfl("worker", *options, *places, "--folder", tmp_path / "worker", "--json")
+    assert played.code == 0, played
+    told = json.loads(played.out)
+    assert told["is_finished"]
+    assert told["account"] in {client["address"] for client in federation.clients[:2]}
+    node, address = federation.options[:4], federation.deployed["address"]
+    audit = succeeds("audit", *node, "--address", address, "--blobs", federation.blobs)
+    assert "PASSED: all ten steps hold for all 1 rounds" in audit.out

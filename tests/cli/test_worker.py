@@ -20,12 +20,14 @@ from clients.joining.keystores import PASSWORD_FILE, write_test_keystores
 from clients.keys import simulated_keys
 from clients.runs.preparing import prepare
 from clients.worker.process.folder import WorkerFolder
+from clients.worker.process.opening import Places, deployed
 from ledger.blobs.store import FolderBlobs
 from ledger.chain.addresses import checksum
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.chain.embedded.machine.accounts import TEST_KEYS
 from ledger.chain.embedded.reader import EmbeddedReader
+from ledger.chain.ports import NotServedError
 from ledger.chain.rpc.chain import RpcChain
 from ledger.chain.rpc.served.server import RpcServer
 from ledger.home import Home
@@ -45,7 +47,7 @@ SETTINGS = (
     "protocol.view_seconds=2",
     "protocol.commit_blocks=5000",
     "protocol.deadline_blocks=10000",
-    "training.path=loop",
+    "training.path=plain",
 )
 
 
@@ -115,6 +117,29 @@ def test_refuses_what_it_cannot_take_part_with(served: Served, tmp_path: Path) -
     assert f"there is no contract at {nobody}" in found.err
 
 
+class Late(RpcChain):
+    """A node that calls nothing final but the block that all begins with."""
+
+    def finalized(self) -> int:
+        return 0
+
+
+@pytest.mark.parametrize(
+    ("confirmations", "says"),
+    [(None, r"with block \d+ at its head; .* is enough: --confirmations N"), (1000, "1000 conf")],
+)
+def test_a_contract_that_is_not_final_yet_is_waited_for_and_what_helps_is_said(
+    served: Served, confirmations: int | None, says: str
+) -> None:
+    places = Places(served.address, str(served.home.blobs), "no-mail", confirmations=confirmations)
+    url, chain_id = str(served.node[1]), int(str(served.node[3]))
+    with (
+        Late(url, TEST_KEYS[0], chain_id=chain_id) as node,
+        pytest.raises(NotServedError, match=f"not opened by block 0, the newest final.*{says}"),
+    ):
+        deployed(node, places)
+
+
 def test_refuses_a_key_that_is_of_no_client(
     served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,9 +171,21 @@ def test_ends_at_once_when_it_is_told_to(served: Served, tmp_path: Path) -> None
 
 
 def test_who_is_asked_to_leave_and_is_idle_leaves_at_once(served: Served, tmp_path: Path) -> None:
-    (tmp_path / "leave").touch()
+    told: list[subprocess.CompletedProcess[str]] = []
+
+    def ask() -> None:
+        while not (tmp_path / "status.json").exists():
+            time.sleep(0.05)
+        leave = [sys.executable, "-m", "cli.main", "leave", "--folder", str(tmp_path), "--json"]
+        told.append(subprocess.run(leave, capture_output=True, text=True, check=False))
+
+    asker = threading.Thread(target=ask)
+    asker.start()
     result = cmfl(*served.worker(tmp_path, served.idle), "--log-format", "json")
+    asker.join()
     assert result.code == 0
+    assert (told[0].returncode, told[0].stderr) == (0, "")
+    assert json.loads(told[0].stdout) == {"round": 1, "has_ended": True}
     events = [json.loads(line)["event"] for line in result.err.splitlines()]
     assert "leaves after round 1" in events
     assert not (tmp_path / "leave").exists()

@@ -16,7 +16,6 @@ from tests.chain.contract.test_deployment import SMALL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from ledger.chain.ports import ChainReader
 

@@ -6,7 +6,6 @@ test rules over.
 
 from __future__ import annotations
 
-import contextlib
 import random
 import threading
 import time
@@ -46,7 +45,12 @@ def chain(tmp_path: Path) -> Iterator[EmbeddedChain]:
         yield chain
 
 
-def sender(url: str, key: bytes = TEST_KEYS[2], **changes: Any) -> RpcChain:
+def sender(
+    url: str,
+    key: bytes = TEST_KEYS[2],
+    clock: Callable[[], float] = time.monotonic,
+    **changes: Any,
+) -> RpcChain:
     settings: dict[str, Any] = {
         "request_timeout_seconds": 20.0,
         "retry_pause_seconds": 0.01,
@@ -55,9 +59,8 @@ def sender(url: str, key: bytes = TEST_KEYS[2], **changes: Any) -> RpcChain:
         "replace_seconds": 0.1,
         "poll_seconds": 0.02,
     }
-    return RpcChain(
-        url, key, chain_id=1_129_137_740, settings=RpcSettings(**{**settings, **changes})
-    )
+    found = RpcSettings(**{**settings, **changes})
+    return RpcChain(url, key, chain_id=1_129_137_740, settings=found, clock=clock)
 
 
 def in_turn(methods: set[str], *troubles: Trouble) -> Callable[[str], Trouble]:
@@ -114,24 +117,19 @@ class TestALineThatFails:
         assert sum(proxy.troubles.values()) > proxy.troubles[Trouble.NONE] > number
 
     def test_a_line_that_stays_cut_is_given_up_in_time(self, chain: EmbeddedChain) -> None:
+        now = [0.0]
         with (
             RpcServer(chain) as server,
             FaultyProxy(server.url, in_turn(set())) as proxy,
-            sender(proxy.url, receipt_timeout_seconds=0.2, retries=1) as mine,
+            sender(proxy.url, clock=lambda: now[0], retries=1) as mine,
         ):
             pending = mine.submit(SOMEBODY, b"", GAS)
             proxy.trouble = lambda _: Trouble.LOST
             with pytest.raises(NotServedError):
                 pending.look()
+            now[0] = 21.0
             with pytest.raises(TransactionTimeoutError, match=r"the node says: .*unreachable"):
-                looked(pending)
-
-
-def looked(pending: Any) -> None:
-    """Look until its time is over, whatever the node says."""
-    while True:
-        with contextlib.suppress(NotServedError):
-            pending.look()
+                pending.look()
 
 
 def insist(mine: RpcChain, to: str, data: bytes) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from ledger.protocol.documents.envelope import EnvelopeKind
 from ledger.protocol.ledger_state import RoundDecided, Stage
 from tests.clients.worker.together import ROOMY, Together, hosted_by
 from tests.faults import times
@@ -27,6 +29,7 @@ class Deed:
         lost: so many of its next envelopes reach nobody.
         held: it gets no mail.
         restarts: it is killed between two steps, and begun again.
+        loses: kinds of which nothing that it says reaches anybody.
     """
 
     sleeps: bool = False
@@ -34,7 +37,10 @@ class Deed:
     lost: int = 0
     held: bool = False
     restarts: bool = False
+    loses: frozenset[EnvelopeKind] = frozenset()
 
+
+Script = list[tuple[list[Deed], float, bool]]
 
 deeds = st.one_of(
     st.just(Deed()),
@@ -62,6 +68,7 @@ def turn(together: Together, does: list[Deed], seconds: float, is_down: bool) ->
         place = together.places[number]
         place.mail.held = deed.held
         place.mail.lost = deed.lost
+        place.mail.loses = deed.loses
         if deed.restarts:
             together.restart(number)
         if not deed.sleeps:
@@ -69,7 +76,28 @@ def turn(together: Together, does: list[Deed], seconds: float, is_down: bool) ->
     together.pass_time(seconds)
 
 
-@settings(max_examples=times(4, 400))
+REQUESTS, VECTORS = EnvelopeKind.REQUEST, EnvelopeKind.SCORES
+
+
+def vector_after_request(slow: int) -> Script:
+    """Return how whoever has asked once and begins anew holds more than when it asked.
+
+    Nobody gets the request, and the vectors of the slow worker come after it: what a primary would
+    ask for now is another record, in the same view.
+    """
+    everybody = Deed(loses=frozenset({REQUESTS}))
+    before = [everybody] * WORKERS
+    before[slow] = Deed(loses=frozenset({REQUESTS, VECTORS}))
+    after = [replace(everybody, restarts=True)] * WORKERS
+    return [(before, 1.0, False)] * 13 + [(after, 0.5, False)] * 4
+
+
+CALM: dict[str, Any] = {"calm": 1, "skews": [0.0] * WORKERS, "confirmations": 0, "frozen": None}
+
+
+@settings(max_examples=times(3, 400))
+@example(script=vector_after_request(0), **CALM)
+@example(script=vector_after_request(1), **CALM)
 @given(
     script=st.lists(turns, max_size=40),
     calm=st.integers(0, 6),
@@ -78,7 +106,7 @@ def turn(together: Together, does: list[Deed], seconds: float, is_down: bool) ->
     frozen=st.none() | st.integers(0, WORKERS - 1),
 )
 def test_whatever_happens_keys_keep_their_word_and_the_run_goes_on(
-    script: list[tuple[list[Deed], float, bool]],
+    script: Script,
     calm: int,
     skews: list[float],
     confirmations: int,
@@ -95,7 +123,7 @@ def test_whatever_happens_keys_keep_their_word_and_the_run_goes_on(
             turn(together, does, seconds, is_down)
         together.blobs.is_down = False
         for place in together.places:
-            place.mail.held, place.mail.lost = False, 0
+            place.mail.held, place.mail.lost, place.mail.loses = False, 0, frozenset()
         together.play(places=[number for number in range(WORKERS) if number != frozen])
         assert together.ledger.state().stage is Stage.FINISHED, "the run stands still"
         assert [event.round for event in together.ends] == [1, 2]
