@@ -7,6 +7,7 @@ from collections import defaultdict, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from clients.federation.killing import PlannedKill, Turn
 from clients.federation.processes import SupervisorError
 
 if TYPE_CHECKING:
@@ -58,22 +59,6 @@ class Played:
         return (self.chain_bytes + self.store_bytes) // max(1, self.rounds)
 
 
-@dataclass
-class _Kill:
-    """A worker that is to be killed, and begun again.
-
-    Attributes:
-        seat: whose.
-        at: when it is killed.
-        again_at: when it is begun again.
-    """
-
-    seat: Seat
-    at: float
-    again_at: float
-    is_done: bool = False
-
-
 class Minder:
     """Minds the workers of a federation until its rounds are over.
 
@@ -105,7 +90,7 @@ class Minder:
         self._chaos = chaos
         self._ended: dict[int, deque[float]] = defaultdict(lambda: deque(maxlen=MOST_RESTARTS))
         self.killed: list[str] = []
-        self._kill: _Kill | None = None
+        self._victim: tuple[Seat, PlannedKill] | None = None
         self._kills = 0
         self._restarts = 0
 
@@ -167,25 +152,25 @@ class Minder:
 
     def _plan(self, seconds: float) -> None:
         """Choose whom to kill in the round that is open now, and when."""
-        if self._chaos is None or (self._kill is not None and not self._kill.is_done):
+        if self._chaos is None or (self._victim is not None and not self._victim[1].is_over):
             return
         honest = [seat for seat in self.federation.seats if seat.number not in self.faults]
         at = time.monotonic() + float(self._chaos.uniform(0, seconds / 2))
-        down = float(self._chaos.uniform(0.1, 1.0))
-        seat = honest[int(self._chaos.integers(len(honest)))]
-        self._kill = _Kill(seat, at, at + down)
+        kill = PlannedKill(at, down_seconds=float(self._chaos.uniform(0.1, 1.0)))
+        self._victim = honest[int(self._chaos.integers(len(honest)))], kill
 
     def _mind(self) -> None:
-        now, kill = time.monotonic(), self._kill
-        if kill is not None and not kill.is_done:
-            if now >= kill.again_at:
-                kill.seat.start(self.faults.get(kill.seat.number))
-                kill.is_done = True
-            elif now >= kill.at and kill.seat.is_up():
-                kill.seat.kill()
-                self.killed.append(kill.seat.name)
+        now = time.monotonic()
+        if self._victim is not None:
+            victim, kill = self._victim
+            turn = kill.turn(now, is_up=victim.is_up())
+            if turn is Turn.KILL:
+                victim.kill()
+                self.killed.append(victim.name)
                 self._kills += 1
-            if now >= kill.at and not kill.is_done:
+            elif turn is Turn.BEGIN:
+                victim.start(self.faults.get(victim.number))
+            if turn in {Turn.KILL, Turn.WAIT}:
                 return  # it is down because we want it to be
         for seat in self.federation.seats:
             code = None if seat.process is None else seat.process.code()

@@ -1,0 +1,30 @@
+"""Each planned kill is one kill and one new beginning, however seldom somebody looks."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clients.federation.killing import PlannedKill, Turn
+
+
+def test_a_worker_is_killed_at_its_time_and_begun_again_after_its_pause() -> None:
+    kill = PlannedKill(at=5.0, down_seconds=2.0)
+    turns = [kill.turn(float(now), is_up=True) for now in (4, 5, 6, 7, 8)]
+    assert turns == [Turn.NOTHING, Turn.KILL, Turn.WAIT, Turn.BEGIN, Turn.NOTHING]
+
+
+def test_a_worker_that_has_ended_by_itself_is_killed_once_it_runs_again() -> None:
+    kill = PlannedKill(at=5.0, down_seconds=1.0)
+    assert kill.turn(6.0, is_up=False) is Turn.NOTHING
+    assert kill.turn(7.0, is_up=True) is Turn.KILL
+
+
+@given(st.lists(st.floats(0, 100), min_size=1, max_size=20).map(sorted))
+def test_nobody_is_begun_who_was_not_killed(looks: list[float]) -> None:
+    kill = PlannedKill(at=5.0, down_seconds=2.0)
+    is_up = True
+    for now in looks:
+        turn = kill.turn(now, is_up=is_up)
+        assert is_up is (turn in {Turn.NOTHING, Turn.KILL})
+        is_up = turn not in {Turn.KILL, Turn.WAIT}
