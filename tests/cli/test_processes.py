@@ -83,7 +83,7 @@ def test_a_clock_before_1970_keeps_nobody_from_deploying(tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_an_interrupted_run_says_how_it_goes_on(tmp_path: Path) -> None:
-    home = Home(tmp_path, ("protocol.rounds=8",))
+    home = Home(tmp_path, ("training.path=plain", "protocol.rounds=8"))
     with home.start() as process:
         while home.rows() < 2:
             assert process.poll() is None

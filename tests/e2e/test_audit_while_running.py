@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("processes")]
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[Home]:
     """Yield the home of a run that goes on until the test ends."""
-    home = Home(tmp_path / "home", ("protocol.rounds=100000",))
+    home = Home(tmp_path / "home", ("training.path=plain", "protocol.rounds=100000"))
     with home.start() as writer:
         try:
             deadline = time.monotonic() + PATIENCE_SECONDS

@@ -30,12 +30,13 @@ if TYPE_CHECKING:
 
 KILLS = times(5, 20)
 STARTS = times(1, 5)
-ROUNDS = times(14, 120)
+ROUNDS = times(12, 120)
 START_SECONDS = 2.5
 """About how long a process takes from its start to its first round; only spreads the kills."""
 
 # Liars, silent members and equivocators: rounds are abandoned and clients banned on the way.
 FAULTS = (
+    "training.path=plain",
     "protocol.clients=14",
     "protocol.active_rate=0.857143",
     "protocol.committee_rate=0.416667",
@@ -133,7 +134,7 @@ def test_kills_at_random_moments_lose_and_repeat_no_round(tmp_path: Path) -> Non
 @pytest.mark.xdist_group("processes")
 @pytest.mark.parametrize("place", ["chain", "configuration", "manifest"][: times(1, 3)])
 def test_a_run_killed_while_it_is_deployed_can_be_begun_again(tmp_path: Path, place: str) -> None:
-    home = Home(tmp_path / "home", ("protocol.rounds=1",))
+    home = Home(tmp_path / "home", ("training.path=plain", "protocol.rounds=1"))
     path = {"chain": home.chain, "configuration": home.configuration, "manifest": home.manifest}
     assert kill_when(home.start(), path[place].exists, 0)
     assert finish(home.start())["round"] == 1
