@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from clients.adversaries.attackers import AttackRound
-from clients.adversaries.faults import MemberFault, TrainerFault
+from clients.adversaries.faults import UNINVITED, MemberFault, wild_reference
 from clients.adversaries.members import member_with
 from clients.adversaries.trainers import trainer_with
 from clients.early_distances import EarlyDistances
@@ -52,12 +52,6 @@ if TYPE_CHECKING:
 
 OnModel = Callable[[int, "NDArray[np.float32]"], None]
 OnStep = Callable[[list["Action"]], None]
-
-WILD_FACTOR = 100.0
-"""How much too large the update of a member with a false reference is."""
-
-_ANYWHERE = frozenset({TrainerFault.STRAY})
-"""Faults of clients that act in rounds in which they are not active."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +241,7 @@ class Simulation:
         """Return the active clients, and those that act though nobody has asked them."""
         population = self._cast.population
         faults = population.trainer_faults
-        uninvited = {client for client, fault in faults.items() if fault in _ANYWHERE}
+        uninvited = {client for client, fault in faults.items() if fault in UNINVITED}
         return {
             client: trainer_with(faults.get(client), client, population.signers[client])
             for client in sorted(uninvited.union(chain.participants().active))
@@ -276,7 +270,7 @@ class Simulation:
         sent = dict(honest)
         for client in participants.members:
             if population.member_faults.get(client) is MemberFault.FALSE_REFERENCE:
-                sent[client] = (honest[client] * WILD_FACTOR).astype("float32")
+                sent[client] = wild_reference(honest[client])
         travel = self._observer.travel(chain.round)
         around = AttackRound(
             seed=chain.seed,

@@ -16,6 +16,7 @@ from api.store.charges import What
 from api.store.problems import RANGE_UNSATISFIABLE
 from api.store.ranges import ByteRange, asked_range
 from ledger.home import open_file
+from ledger.protocol import digest_forms
 from ledger.protocol.errors import BlobError
 from ledger.protocol.types import Digest
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from ledger.blobs.store import FolderBlobs
 
 _PIECE = 1 << 20
-_NAME = re.compile("[0-9a-f]{64}")
+_NAME = re.compile(digest_forms.BARE)
 
 
 class BlobRoutes:

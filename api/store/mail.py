@@ -14,6 +14,7 @@ from api.store.problems import BOARD_NOT_FOUND, BODY_WRONG, ENVELOPE_INVALID
 from api.store.receiving import require_round
 from ledger.actors.mailboxes.arrivals import envelope_in
 from ledger.actors.mailboxes.page import MOST_BYTES, MOST_ENVELOPES, Page, encode_page
+from ledger.protocol import digest_forms
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.envelope import EnvelopeKind, encode_envelope
 from ledger.protocol.encoding import sha256
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from ledger.protocol.types import Upload
 
 _NUMBER = re.compile("0|[1-9][0-9]{0,19}")
-_NAME = re.compile("[0-9a-f]{64}")
+_NAME = re.compile(digest_forms.BARE)
 _NO_STORE = {"Cache-Control": "no-store"}
 
 

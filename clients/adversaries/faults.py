@@ -42,6 +42,9 @@ class MemberFault(StrEnum):
     COPYING = "copying"
 
 
+WILD_FACTOR = 100.0
+"""How much too large the update of a member with a false reference is."""
+
 FAVOURS = frozenset({MemberFault.FAVOURING, MemberFault.COLLUDING})
 """Faults of members that favour somebody."""
 
@@ -60,6 +63,10 @@ class TrainerFault(StrEnum):
     STRAY = "stray"
     COPIED = "copied"
     SELF_BAN = "self-ban"
+
+
+UNINVITED = frozenset({TrainerFault.STRAY})
+"""Faults of clients that act in rounds in which they are not active."""
 
 
 Fault = TypeVar("Fault", MemberFault, TrainerFault)
@@ -137,6 +144,15 @@ def agreed_scores(favoured: NDArray[np.bool_]) -> NDArray[np.float64]:
         favoured: whom they favour, shape (n,).
     """
     return np.where(favoured, 0.0, _FAR)
+
+
+def wild_reference(honest: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the update of a member whose own update is a wild reference for its scores.
+
+    Args:
+        honest: its true update, shape (d,).
+    """
+    return (honest * WILD_FACTOR).astype("<f4")
 
 
 def faulty_payload(honest: Payload, fault: TrainerFault) -> Payload | None:

@@ -7,7 +7,6 @@ this process is killed.
 
 from __future__ import annotations
 
-import json
 import socket
 import time
 from contextlib import ExitStack, suppress
@@ -18,16 +17,17 @@ from clients.federation.nodes import Node, free_port
 from clients.federation.processes import Processes, SupervisorError
 from clients.federation.relay import Relays
 from clients.federation.seat import Meeting, Paths, Seat
+from clients.joining.keystores import PASSWORD_FILE
+from clients.keys import simulated_signers
 from ledger.chain.addresses import checksum
 from ledger.chain.contract.deployment import connect
 from ledger.chain.contract.manifest import read_manifest
 from ledger.chain.rpc.reader import RpcReader, RpcSettings
-from ledger.home import DISK, Home, read_file
+from ledger.home import DISK, Home
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
     from types import TracebackType
 
     from clients.federation.processes import Process
@@ -53,7 +53,6 @@ ETHER_OF_A_CLIENT = "10"
 KEY_VARIABLE = "CMFL_PRIVATE_KEY"
 WORKER_SECONDS = 180.0
 _POLL_SECONDS = 0.05
-MAX_KEYSTORE_BYTES = 100_000
 
 
 class Federation:
@@ -220,7 +219,7 @@ class Federation:
             chain_id=chain_id,
             contract=address,
             keys=settings.home / "keys",
-            password_file=self._password_file(),
+            password_file=settings.home / "keys" / PASSWORD_FILE,
             confirmations=pace.confirmations,
             poll_seconds=pace.poll_seconds,
             data=settings.configuration.data.path,
@@ -254,35 +253,9 @@ class Federation:
         return {KEY_VARIABLE: self.node.key.hex()}
 
     def _addresses(self) -> list[str]:
-        """Return the account of each keystore, by client."""
-        files = sorted((self.settings.home / "keys").glob("client-*.json"))
-        return [keystore_address(read_file(file, MAX_KEYSTORE_BYTES)) for file in files]
-
-    def _password_file(self) -> Path:
-        """Return the file with the keystores' password.
-
-        Raises:
-            SupervisorError: there is none, or more than one.
-        """
-        found = [f for f in (self.settings.home / "keys").iterdir() if f.suffix != ".json"]
-        if len(found) != 1:
-            raise SupervisorError(f"{self.settings.home / 'keys'}: {len(found)} password files")
-        return found[0]
-
-
-def keystore_address(data: bytes) -> str:
-    """Return whose key a keystore holds, which it says in the clear.
-
-    Args:
-        data: the file.
-
-    Raises:
-        SupervisorError: it is no keystore.
-    """
-    try:
-        return checksum(bytes.fromhex(json.loads(data)["address"].removeprefix("0x")))
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise SupervisorError("a keystore that was just made names no account") from error
+        """Return the account of each client."""
+        signers = simulated_signers(self.settings.configuration.seed, self.clients)
+        return [checksum(signer.address) for signer in signers]
 
 
 def hosting(clients: int, workers: int) -> list[tuple[ClientId, ...]]:

@@ -18,8 +18,8 @@ from ledger.blobs.places import places_of
 from ledger.blobs.uploads import Uploads
 from ledger.chain.addresses import checksum, to_canonical
 from ledger.chain.contract.committee_ledger import CommitteeLedger
-from ledger.chain.contract.deployment import deployment_for, require_code
-from ledger.protocol.documents.run import decode_run
+from ledger.chain.contract.deployment import deployed_document, require_code
+from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.encoding import vector_from_bytes
 from ledger.protocol.errors import CmflError, ConfigurationError
 from ledger.protocol.ledger_state import Stage
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MAX_DOCUMENT_BYTES = 1_000_000
 KEPT_PAYLOADS = 3
 """Updates of one client that lie on its disk at a time, at most."""
 SENDING_GAS = 1_712_000
@@ -177,13 +176,7 @@ class Readiness:
     def _look_at_run(self) -> tuple[State, str]:
         found = _needed(self._ledger).deployment()
         data = store_at(self._asked.blobs).get(found.config, MAX_DOCUMENT_BYTES)
-        document = decode_run(data)
-        if deployment_for(document)[0] != found:
-            raise ConfigurationError(
-                "the contract was not deployed as its run document says: whoever deployed it "
-                "deceives its clients, or used another program"
-            )
-        self._document, self._encoded = document, data
+        self._document, self._encoded = deployed_document(data, found), data
         said = f"{found.clients} clients, {found.rounds} rounds, registry 0x{found.registry.hex()}"
         return State.OK, said
 

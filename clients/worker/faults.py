@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clients.adversaries.faults import MemberFault, TrainerFault
-from clients.simulation import WILD_FACTOR
+from clients.adversaries.faults import MemberFault, TrainerFault, wild_reference
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.payload import Payload
 
@@ -48,7 +47,7 @@ class Faults:
         if not is_member or self.member is not MemberFault.FALSE_REFERENCE:
             return update
         vector = np.frombuffer(update.data, dtype="<f4")
-        return Payload.of((vector * WILD_FACTOR).astype("<f4").tobytes())
+        return Payload.of(wild_reference(vector).tobytes())
 
 
 HONEST = Faults()

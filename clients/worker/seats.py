@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clients.adversaries.faults import TrainerFault
+from clients.adversaries.faults import UNINVITED
 from clients.adversaries.members import member_with
 from clients.adversaries.trainers import trainer_with
 from ledger.actors.member import Member, reports_of
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
 STAGGER_VIEWS = 4
 """Over how many view times those who may all do one thing are spread."""
-
-_ANYWHERE = frozenset({TrainerFault.STRAY})
-"""Faults of clients that act in rounds in which they are not active."""
 
 
 class Seats:
@@ -53,7 +50,7 @@ class Seats:
         self._serving = tuple(c for c in who.members if c in hosting.signers)
         self.active = tuple(c for c in sorted(who.expected) if c in hosting.signers)
         fault = hosting.faults.trainer
-        acting = hosting.clients if fault in _ANYWHERE else self.active
+        acting = hosting.clients if fault in UNINVITED else self.active
         self._trainers = {c: trainer_with(fault, c, hosting.signers[c]) for c in acting}
         self.members: list[tuple[Member, MemberActor]] = []
         self.view: RoundView | None = None

@@ -37,11 +37,11 @@ from ledger.blobs.uploads import Uploads
 from ledger.chain.addresses import checksum, to_canonical
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.contract.creation import creation_block
-from ledger.chain.contract.deployment import deployment_for, require_code
+from ledger.chain.contract.deployment import deployed_document, require_code
 from ledger.chain.finality.acted_on import ActedOn
 from ledger.chain.finality.rule import final_number
 from ledger.chain.ports import NotServedError
-from ledger.protocol.documents.run import RunDocument, decode_run
+from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import Address, ClientId, Domain
 
@@ -55,11 +55,10 @@ if TYPE_CHECKING:
     from clients.models.model import Model
     from clients.worker.process.folder import WorkerFolder
     from ledger.chain.ports import ChainWriter
+    from ledger.protocol.documents.run import RunDocument
     from ledger.protocol.signing import KeySigner
 
 _log = logging.getLogger(__name__)
-
-MAX_DOCUMENT_BYTES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,12 +143,7 @@ def deployed(chain: ChainWriter, places: Places) -> Deployed:
     ledger = _opened_ledger(chain, places)
     found = ledger.deployment()
     data = store_at(places.blobs).get(found.config, MAX_DOCUMENT_BYTES)
-    document = decode_run(data)
-    if deployment_for(document)[0] != found:
-        raise ConfigurationError(
-            f"the contract {places.contract} was not deployed as its run document says: whoever "
-            f"deployed it deceives its clients, or used another program"
-        )
+    document = deployed_document(data, found)
     domain = Domain(chain.chain_id, Address(to_canonical(places.contract)))
     return Deployed(ledger, domain, document)
 

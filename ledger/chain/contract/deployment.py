@@ -27,9 +27,9 @@ from ledger.chain.contract.manifest import (
 from ledger.chain.ports import NotServedError
 from ledger.home import DISK, Disk, RunPaths
 from ledger.protocol import ledger_state
-from ledger.protocol.documents.run import RunDocument, encode_run
+from ledger.protocol.documents.run import RunDocument, decode_run, encode_run
 from ledger.protocol.encoding import sha256
-from ledger.protocol.errors import ChainError
+from ledger.protocol.errors import ChainError, ConfigurationError
 from ledger.protocol.types import Beacon
 
 if TYPE_CHECKING:
@@ -47,6 +47,25 @@ def deployment_for(
         document.parameters, config, document.registry, document.initial_model
     )
     return deployment, tuple(RegisterCall(words, rest) for words, rest in batches)
+
+
+def deployed_document(data: bytes, found: ledger_state.Deployment) -> RunDocument:
+    """Return the run document that a contract was deployed with.
+
+    Args:
+        data: the blob that the contract names.
+        found: what the contract says of itself.
+
+    Raises:
+        ConfigurationError: it is no run document, or the contract was deployed with another.
+    """
+    document = decode_run(data)
+    if deployment_for(document)[0] != found:
+        raise ConfigurationError(
+            "the contract was not deployed as its run document says: whoever deployed it deceives "
+            "its clients, or used another program"
+        )
+    return document
 
 
 def creation_data(deployment: ledger_state.Deployment) -> bytes:

@@ -131,12 +131,12 @@ class ActedOn:
         if not blocks:
             return
         head = chain.head().number
-        # From the newest on: where that one is unchanged, so are all that it stands on.
-        for number in sorted((one for one in blocks if one <= head), reverse=True):
+        # Where the newest that is there is unchanged, so are all that it stands on.
+        number = max((one for one in blocks if one <= head), default=None)
+        if number is not None:
             now = chain.block(number).hash
             if now != blocks[number]:
                 raise self._reorganised(chain, blocks, number, now)
-            break
         newest = max(blocks)
         if newest > head:
             raise ChainBehindError(newest, blocks[newest], head)
