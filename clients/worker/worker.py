@@ -23,6 +23,7 @@ from ledger.actors.driver import Driver
 from ledger.actors.judge import Judge
 from ledger.actors.observer import Observer
 from ledger.actors.published import Published
+from ledger.chain.finality.lineage import Lineage
 from ledger.protocol.ledger_state import Stage
 
 if TYPE_CHECKING:
@@ -82,7 +83,8 @@ class Worker:
         self._on_round = on_round
         self._published = Published()
         self._driver = Driver(around, self._published, mines=False)
-        self._observer = Observer(around, self._published)
+        self._lineage = Lineage(around.ledger.block)
+        self._observer = Observer(around, self._published, lineage=self._lineage)
         self._judge = Judge(hosting.engine.distances)
         self._training = Training(hosting.engine, hosting.own, hosting.training)
         self._sending = Sending(hosting.sending, troubles)
@@ -146,10 +148,10 @@ class Worker:
 
     def _look(self, moment: Moment) -> bool:
         """Look at the chain, and say whether a round is open."""
-        self.hosting.finality.require_unchanged()
-        chain = self._observer.chain()
-        newest = self._observer.newest
-        assert newest is not None, "a chain that was read has a newest block"
+        # One look at the head for all: what is guarded and what is read are the same chain.
+        newest = self._around.ledger.newest_block()
+        self.hosting.finality.require_unchanged(newest, self._lineage)
+        chain = self._observer.chain(newest)
         self._clock.see(newest, moment)
         self.now = self._clock.now(moment)
         if chain is None:

@@ -13,11 +13,14 @@ from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.rules.reference.travel import travelled
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy as np
     from numpy.typing import NDArray
 
     from ledger.actors.published import Published
     from ledger.actors.surroundings import Surroundings
+    from ledger.chain.contract.committee_ledger import Snapshot
     from ledger.chain.round_ledger import RoundHistory
     from ledger.protocol.types import Digest
 
@@ -26,17 +29,24 @@ class Models:
     """Reads the models that the contract names; holds the newest, and the travel to it."""
 
     def __init__(
-        self, around: Surroundings, published: Published, *, remembers: bool = False
+        self,
+        around: Surroundings,
+        published: Published,
+        state: Callable[[int | None], Snapshot] | None = None,
+        *,
+        remembers: bool = False,
     ) -> None:
         """Look at a run.
 
         Args:
             around: chain and blobs of the run.
             published: what a driver of the same process has stored, which is not read again.
+            state: returns what the contract kept after a block; None to ask the chain each time.
             remembers: hold a window's models, where nothing is stored that could be read again.
         """
         self._around = around
         self._published = published
+        self._state = around.ledger.state if state is None else state
         travel = around.parameters.travel
         self._most = 1 if travel is None or not remembers else travel.window + 1
         self._held: dict[Digest, NDArray[np.float32]] = {}
@@ -52,7 +62,7 @@ class Models:
             BlobError: it is missing or damaged.
             EncodingError: it is no model of d parameters.
         """
-        digest = self._around.ledger.state(block).model
+        digest = self._state(block).model
         # Last in order, also where an undecided round left the model as it was.
         self._held[digest] = self._held.pop(digest) if digest in self._held else self._read(digest)
         while len(self._held) > self._most:
@@ -73,7 +83,7 @@ class Models:
         rule = self._around.parameters.travel
         if rule is None or round_number == 1:
             return None
-        now = self._around.ledger.state(block).model
+        now = self._state(block).model
         if self._travel is None or self._travel[:2] != (round_number, now):
             before = model_of_round(self._around.ledger, rule.begins_in(round_number))
             older = self._held[before] if before in self._held else self._read(before)

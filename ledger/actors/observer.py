@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ledger.actors.following import Following
 from ledger.actors.models import Models
 from ledger.actors.published import Published
 from ledger.actors.view import ChainView, opened_view
+from ledger.chain.finality.lineage import Lineage
 from ledger.protocol.documents.envelope import EnvelopeKind
-from ledger.protocol.errors import BlobError, ChainError
+from ledger.protocol.errors import BlobError
 from ledger.protocol.inputs import registry_with_bans
 from ledger.protocol.ledger_state import Stage
 from ledger.protocol.payload import Payload
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from ledger.chain.ports import Block
     from ledger.protocol.documents.envelope import Envelope
     from ledger.protocol.inputs import Inputs
+    from ledger.protocol.ledger_state import ClientBanned
     from ledger.protocol.types import ClientId, Digest, RegisteredClient
 
 OVERSIZED_BYTES = 1 << 20
@@ -51,6 +54,7 @@ class Observer:
         around: Surroundings,
         published: Published | None = None,
         *,
+        lineage: Lineage | None = None,
         remembers: bool = False,
     ) -> None:
         """Look at what actors act on.
@@ -58,26 +62,31 @@ class Observer:
         Args:
             around: chain, blobs and mailbox of the run.
             published: what a driver of the same process has stored, which is not read again.
+            lineage: of the chain's blocks, where others ask it too.
             remembers: hold the models that later rounds need, where nothing is stored.
         """
         self._around = around
         self._published = Published() if published is None else published
-        self._models = Models(around, self._published, remembers=remembers)
+        self._models = Models(around, self._published, self._state, remembers=remembers)
+        self._following = Following(around.ledger, lineage or Lineage(around.ledger.block))
         self._registered: tuple[RegisteredClient, ...] = ()
         self._listed: dict[tuple[int, EnvelopeKind], int] = {}
         self._seen: ChainView | None = None
         self.newest: Block | None = None
         self.final: Snapshot | None = None
 
-    def chain(self) -> ChainView | None:
+    def chain(self, newest: Block | None = None) -> ChainView | None:
         """Return the open round as the chain has it, None after the last.
 
-        What was read up to one block is not read again before there is another.
+        What was read up to one final block is not read again while the chain stands on it.
+
+        Args:
+            newest: the chain's newest block, where that is known.
 
         Raises:
             ChainError: the chain does not hold what its contract stands on.
         """
-        newest = self._around.ledger.newest_block()
+        newest = self._around.ledger.newest_block() if newest is None else newest
         if self.newest is None or newest.hash != self.newest.hash:
             self._seen = self._read(newest)
             self.newest = newest
@@ -88,24 +97,29 @@ class Observer:
         # One block for all that is read: final, and not before the contract is there.
         final_block = ledger.final_number(newest, self._around.finality_blocks)
         final_block = max(ledger.from_block, final_block)
-        self.final = state = ledger.state(final_block)
-        if state.stage is not Stage.OPEN:
+        followed = self._following.read(newest, final_block)
+        self.final, found = followed.state, followed.open_round
+        if found is None:
             return None
-        opening = ledger.opening(state.round, final_block)
-        if opening is None:
-            raise ChainError(f"the chain's log does not say how round {state.round} opened")
         return ChainView(
             parameters=self._around.parameters,
             layout=self._around.layout,
             domain=self._around.domain,
-            registry=self._registry(final_block),
-            round=state.round,
-            seed=opening.seed,
-            committee=opening.committee,
-            opened_block=opening.opened_block,
+            registry=self._registry(found.bans),
+            round=found.opening.round,
+            seed=found.opening.seed,
+            committee=found.opening.committee,
+            opened_block=found.opening.opened_block,
             final_block=final_block,
-            commitments=ledger.commitments(state.round, final_block),
+            commitments=found.commitments,
         )
+
+    def _state(self, block: int | None) -> Snapshot:
+        """Return what the contract kept after a block, None for the newest."""
+        known = self._following.newest
+        if known is not None and known.final_block == block:
+            return known.state
+        return self._around.ledger.state(block)
 
     def opened(
         self, inputs: Inputs, model: NDArray[np.float32], block: int | None = None
@@ -186,10 +200,9 @@ class Observer:
         """
         return self._models.travel(round_number, block)
 
-    def _registry(self, to_block: int) -> tuple[RegisteredClient, ...]:
-        ledger = self._around.ledger
-        self._registered = self._registered or ledger.registry()
-        return registry_with_bans(self._registered, ledger.bans(to_block))
+    def _registry(self, bans: tuple[ClientBanned, ...]) -> tuple[RegisteredClient, ...]:
+        self._registered = self._registered or self._around.ledger.registry()
+        return registry_with_bans(self._registered, bans)
 
     def _fetched(self, announced: Mapping[ClientId, Digest]) -> dict[ClientId, Payload]:
         limit = max(4 * self._around.parameters.dimension, OVERSIZED_BYTES)

@@ -62,6 +62,9 @@ class RoundHistory(Protocol):
     def round_events(self, round_number: int, to_block: int | None = None) -> list[Recorded]:
         """Return what was recorded of a round up to a block, oldest first."""
 
+    def recorded_in(self, from_block: int, to_block: int) -> list[Recorded]:
+        """Return all that was recorded in these blocks, both included, oldest first."""
+
     def outcomes(
         self, limit: int, *, descending: bool = True, to_block: int | None = None
     ) -> list[Recorded]:

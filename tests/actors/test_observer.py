@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from ledger.actors.observer import OVERSIZED_BYTES, Observer
+from ledger.chain.contract.committee_ledger import LedgerWriter
+from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.machine.accounts import TEST_KEYS
+from ledger.chain.rpc.chain import RpcChain
+from ledger.chain.rpc.served.methods import RpcMethods
+from ledger.chain.rpc.served.server import RpcServer
 from ledger.protocol.documents.envelope import Envelope, PublishedPayload
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, ChainError, EncodingError
@@ -63,6 +69,49 @@ def test_takes_the_chains_own_word_for_what_is_final_where_no_depth_is_given(
     assert chain is not None
     # The embedded chain calls its head final.
     assert chain.final_block == deployed.around.ledger.newest_block().number
+
+
+def test_of_a_node_a_look_asks_once_a_new_block_twice_and_news_four_times(
+    deployed: Deployed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    answer = RpcMethods.answer
+
+    def counted(self: RpcMethods, request: dict[str, Any]) -> dict[str, Any] | None:
+        asked.append(request["method"])
+        return answer(self, request)
+
+    monkeypatch.setattr(RpcMethods, "answer", counted)
+    ledger = deployed.around.ledger
+    assert isinstance(ledger, LedgerWriter)
+    assert isinstance(ledger.chain, EmbeddedChain)
+    with (
+        RpcServer(ledger.chain) as server,
+        RpcChain(server.url, TEST_KEYS[0], chain_id=ledger.chain.chain_id) as line,
+    ):
+        around = replace(
+            deployed.around, ledger=LedgerWriter(line, ledger.address, ledger.from_block)
+        )
+        observer = Observer(around)
+        observer.chain()
+        asked.clear()
+        observer.chain()
+        assert asked == [head := "eth_getBlockByNumber"]
+        asked.clear()
+        ledger.mine(1)
+        observer.chain()
+        assert asked == [head, "eth_call"]
+        (one, *_) = deployed.chain_view().participants().trainers
+        deployed.commit(one)
+        asked.clear()
+        found = observer.chain()
+        # One more look at the head vouches that the node has not fallen behind.
+        assert asked == [head, "eth_call", head, "eth_getLogs"]
+        assert found is not None
+        assert found == deployed.chain_view()
+        asked.clear()
+        observer.model(found.final_block)
+        assert asked == [], "which model it is, was read already"
 
 
 def test_opens_a_view_at_the_time_of_the_closing_block(deployed: Deployed) -> None:
@@ -123,9 +172,13 @@ def test_a_round_is_open_until_it_is_decided_and_nothing_after_the_last(
 ) -> None:
     for number in (1, 2, 3):
         assert deployed.observer.is_open(number)
+        deployed.ban(ClientId(number))
         deployed.play()
         assert not deployed.observer.is_open(number)
+        # Who has read on from block to block sees what a newcomer sees.
+        assert deployed.observer.chain() == Observer(deployed.around).chain()
     assert deployed.observer.chain() is None
+    assert deployed.observer.final == deployed.around.ledger.state()
 
 
 def test_the_model_is_the_one_that_the_contract_names(deployed: Deployed) -> None:

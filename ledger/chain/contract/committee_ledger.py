@@ -299,6 +299,18 @@ class CommitteeLedger(LedgerStorage):
         logs = self.chain.logs(self.address, [], from_block, to_block)
         return [decode_log(log) for log in logs]
 
+    def recorded_in(self, from_block: int, to_block: int) -> list[Recorded]:
+        """Return what a contract of these sizes can have recorded in these blocks, oldest first.
+
+        Args:
+            from_block: first block, included.
+            to_block: last block, included.
+
+        Raises:
+            NotServedError: the node lacks blocks that it had before, or tells of what cannot be.
+        """
+        return self._possible(self.chain.logs(self.address, [], from_block, to_block))
+
     def round_events(self, round_number: int, to_block: int | None = None) -> list[Recorded]:
         """Return all that the chain holds of one round, in the chain's order.
 

@@ -115,11 +115,12 @@ class ActedOn:
             self._disk.write_whole(self._path, self._encoded(kept))
             self._blocks = kept
 
-    def require_unchanged(self, chain: ChainReader) -> None:
+    def require_unchanged(self, chain: ChainReader, newest: Block | None = None) -> None:
         """Accept a chain that still has all that was acted on.
 
         Args:
             chain: as it is now.
+            newest: its newest block, where that is known.
 
         Raises:
             ReorganisedError: it has another block where one was final.
@@ -130,16 +131,16 @@ class ActedOn:
         blocks = dict(self._blocks)
         if not blocks:
             return
-        head = chain.head().number
+        head = (chain.head() if newest is None else newest).number
         # Where the newest that is there is unchanged, so are all that it stands on.
         number = max((one for one in blocks if one <= head), default=None)
         if number is not None:
             now = chain.block(number).hash
             if now != blocks[number]:
                 raise self._reorganised(chain, blocks, number, now)
-        newest = max(blocks)
-        if newest > head:
-            raise ChainBehindError(newest, blocks[newest], head)
+        last = max(blocks)
+        if last > head:
+            raise ChainBehindError(last, blocks[last], head)
 
     def accept(self, chain: ChainReader) -> list[int]:
         """Forget what the chain has taken back, because its operator says that this is so.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from ledger.chain.contract.committee_ledger import RoundOpening, Snapshot
@@ -62,6 +63,7 @@ class MemoryHistory:
         self._ends: list[Recorded] = []
         self._bans: list[Recorded] = []
         self._rounds: defaultdict[int, list[Recorded]] = defaultdict(list)
+        self._recorded: list[Recorded] = []
 
     def newest_block(self) -> Block:
         """Return the newest block."""
@@ -156,6 +158,19 @@ class MemoryHistory:
         """
         return self._up_to(self._rounds.get(round_number, ()), to_block)
 
+    def recorded_in(self, from_block: int, to_block: int) -> list[Recorded]:
+        """Return all that was recorded in these blocks, oldest first.
+
+        Args:
+            from_block: first block, included.
+            to_block: last block, included.
+        """
+        first, end = (
+            bisect_left(self._recorded, number, key=attrgetter("block_number"))
+            for number in (from_block, to_block + 1)
+        )
+        return self._recorded[first:end]
+
     def outcomes(
         self, limit: int, *, descending: bool = True, to_block: int | None = None
     ) -> list[Recorded]:
@@ -176,7 +191,9 @@ class MemoryHistory:
         place = self._hash(self._height)
         for index, event in enumerate(events):
             # There is no transaction to look up: its block is as good a name.
-            self._file(Recorded(event, self._height, place, place, index))
+            recorded = Recorded(event, self._height, place, place, index)
+            self._recorded.append(recorded)
+            self._file(recorded)
         if state.round == 0 or any(isinstance(event, LedgerOpened) for event in events):
             self._registered = state.registry
 

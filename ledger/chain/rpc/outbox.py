@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ledger.chain.ports import TransactionRefusedError
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 # Each lost attempt means that another sender with this key has got one through.
 _NONCE_ATTEMPTS = 16
+# A node that keeps counting what it then refuses is no race: 1.3 s are enough for one that lags.
+_ATTEMPTS_WITH_ONE_NONCE = 9
 _FIRST_PAUSE_SECONDS = 0.005
 _OVERTAKEN = {
     # An equal transaction of another sender with this key has one hash with ours.
@@ -76,31 +79,33 @@ class Outbox:
         """
         # One at a time: the next nonce is known only once the node has taken the previous one.
         with self._lock:
-            pause = _FIRST_PAUSE_SECONDS
-            for _ in range(_NONCE_ATTEMPTS - 1):
-                taken = self._try(to, data, gas, value)
+            pause, tried = _FIRST_PAUSE_SECONDS, Counter[int]()
+            while True:
+                nonce, taken = self._try(to, data, gas, value)
                 if isinstance(taken, Pending):
                     return taken
-                if taken.why not in _OVERTAKEN:
+                tried[nonce] += 1
+                is_hopeless = (
+                    tried.total() >= _NONCE_ATTEMPTS or tried[nonce] >= _ATTEMPTS_WITH_ONE_NONCE
+                )
+                if is_hopeless or taken.why not in _OVERTAKEN:
                     raise TransactionRefusedError(self._explained(taken))
                 # Another process that signs with this key came between question and answer. The
                 # node has certainly not taken ours, so that another nonce makes no second one.
                 self._sleep(pause)
                 pause = min(2 * pause, self.settings.poll_seconds)
-            taken = self._try(to, data, gas, value)
-            if isinstance(taken, Pending):
-                return taken
-            raise TransactionRefusedError(self._explained(taken))
 
-    def _try(self, to: str | None, data: bytes, gas: int, value: int) -> Pending | Refused:
+    def _try(
+        self, to: str | None, data: bytes, gas: int, value: int
+    ) -> tuple[int, Pending | Refused]:
         offer, block_number = self._offer()
         unsigned = Unsigned(self._next_nonce(), to, data, gas, value)
         pending = Pending(self, unsigned, offer, block_number)
         refused = pending.send_first()
         if refused is not None and not self._comes_later(refused, pending.nonce):
-            return refused
+            return pending.nonce, refused
         self._waiting[pending.nonce] = pending
-        return pending
+        return pending.nonce, pending
 
     def _offer(self) -> tuple[Fees, int]:
         market = self.node.market()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import socket
 import threading
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,7 @@ from tests.chain.probe import deploy, words
 from tests.chain.rpc.scripted_node import BLOCK, Fault, Raw, ScriptedNode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
 SOMEBODY = "0x" + "11" * 20
@@ -410,6 +411,27 @@ class TestSending:
         assert str(caught.value).startswith(f"account {sender.sender}: ")
         assert words_of_node in str(caught.value)
         assert help_ in str(caught.value)
+
+    @pytest.mark.parametrize(
+        ("counts", "attempts", "most_seconds"), [(["0x0"], 9, 1.3), (map(hex, range(99)), 16, 9)]
+    )
+    def test_a_nonce_that_stays_refused_is_given_up_sooner_than_a_race_that_is_lost(
+        self, counts: Iterable[str], attempts: int, most_seconds: float
+    ) -> None:
+        told = itertools.cycle(counts)
+        waited: list[float] = []
+        with (
+            ScriptedNode(
+                eth_getTransactionCount=lambda *_: next(told),
+                eth_sendRawTransaction=Fault(-32000, "nonce too low"),
+            ) as node,
+            RpcChain(node.url, TEST_KEYS[0], chain_id=7, sleep=waited.append) as sender,
+            pytest.raises(TransactionRefusedError, match="use one at a time"),
+        ):
+            sender.send(SOMEBODY, b"", 50_000)
+        sent = [method for method, _ in node.asked if method == "eth_sendRawTransaction"]
+        assert len(sent) == attempts
+        assert sum(waited) < most_seconds
 
     def test_waits_for_confirmations(self, chain: EmbeddedChain) -> None:
         settings = {"confirmations": 2, "receipt_timeout_seconds": 10.0}

@@ -324,6 +324,46 @@ class TestSending:
         assert chain.head().number == 0
 
 
+class TestCalls:
+    def test_one_call_of_one_block_is_run_once_and_answered_alike(
+        self, chain: EmbeddedChain, methods: RpcMethods, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        probe = deploy(chain)
+        chain.send(probe, words(7, 9), 200_000)
+        runs = []
+        run = EmbeddedReader.execute
+
+        def counted(self: EmbeddedReader, *given: Any, **named: Any) -> Any:
+            runs.append(given)
+            return run(self, *given, **named)
+
+        monkeypatch.setattr(EmbeddedReader, "execute", counted)
+        before = chain.head().number
+        for _ in range(3):
+            assert result(methods, "eth_call", {"to": probe}, hex(before)) == "0x" + word(7).hex()
+            assert result(methods, "eth_call", {"to": probe}, "0x1") == "0x" + word(0).hex()
+        assert len(runs) == 2
+        chain.send(probe, words(8, 9), 200_000)
+        newest = {"to": probe}, "latest"
+        assert result(methods, "eth_call", *newest) == "0x" + word(8).hex()
+        assert result(methods, "eth_call", {"to": probe}, hex(before)) == "0x" + word(7).hex()
+        assert len(runs) == 3
+        chain.send(probe, words(5, 9), 200_000)
+        assert result(methods, "eth_call", *newest) == "0x" + word(5).hex(), "another newest"
+
+    def test_a_refusal_is_told_again_and_a_block_that_comes_later_is_not_refused_then(
+        self, chain: EmbeddedChain, methods: RpcMethods
+    ) -> None:
+        probe = deploy(chain)
+        refused = {"to": probe, "data": "0x" + words(0, 0).hex()}
+        told = [answer(methods, "eth_call", refused, "0x1")["error"] for _ in range(2)]
+        assert told[0] == told[1]
+        assert told[0]["code"] == 3
+        assert fault(methods, "eth_call", {"to": probe}, "0x2") == (-32000, "header not found")
+        chain.mine(1)
+        assert result(methods, "eth_call", {"to": probe}, "0x2") == "0x" + word(0).hex()
+
+
 class TestProtocol:
     def test_a_notification_is_done_and_not_answered(
         self, chain: EmbeddedChain, methods: RpcMethods

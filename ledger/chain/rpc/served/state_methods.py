@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -9,20 +11,22 @@ from eth.exceptions import Revert
 
 from ledger.chain.ports import TransactionRevertedError
 from ledger.chain.rpc import wire
-from ledger.chain.rpc.served.tags import number_of
+from ledger.chain.rpc.served.tags import asked_number, number_of
 
 if TYPE_CHECKING:
     from ledger.chain.embedded.reader import EmbeddedReader
     from ledger.chain.rpc.served.block_methods import Methods
 
 _NOBODY = "0x" + "00" * 20
+_MOST_ANSWERS_KEPT = 256
+_LARGEST_KEPT_BYTES = 4096
 
 
 class StateMethods:
     """Answers about the state after a block.
 
     What is called may take as long as a whole block's gas lasts. So it runs in a view of its own,
-    and nobody else waits for it.
+    and nobody else waits for it. Small answers are kept: a block's state never changes.
 
     Args:
         chain: the chain.
@@ -33,6 +37,7 @@ class StateMethods:
 
     def __init__(self, chain: EmbeddedReader) -> None:
         self._chain = chain
+        self._answers = _Answers()
         self.table: Methods = {
             "eth_getBalance": lambda who, at=None: hex(self._account(who, at)[1]),
             "eth_getTransactionCount": lambda who, at=None: hex(self._account(who, at)[0]),
@@ -55,16 +60,32 @@ class StateMethods:
 
     def _call(self, request: object, at: object = None) -> str:
         asked = _read_call(request)
+        # All who follow a contract ask the same of each block, and nothing here is taken back.
+        number = None if isinstance(at, dict) else asked_number(at)
+        answer = None if number is None else self._answers.get((number, asked))
+        if answer is None:
+            number, answer = self._executed(asked, at)
+            self._answers.keep((number, asked), answer)
+        if answer.is_reverted:
+            raise TransactionRevertedError(answer.output)
+        return wire.to_hex(answer.output)
+
+    def _executed(self, asked: _Call, at: object) -> tuple[int, _Answer]:
+        """Return the number of the block after which a call was run, and what it came to.
+
+        Raises:
+            RpcFault: it failed without an answer.
+        """
         with self._chain.snapshot() as still:
-            number = number_of(still, at)
+            found = number_of(still, at)
+            number = still.head().number if found is None else found
             done = still.execute(
                 asked.to, asked.data, number, sender=asked.sender, gas=asked.gas, value=asked.value
             )
-        if isinstance(done.is_error and done.error, Revert):
-            raise TransactionRevertedError(bytes(done.output))
-        if done.is_error:
+        is_reverted = isinstance(done.is_error and done.error, Revert)
+        if done.is_error and not is_reverted:
             raise wire.RpcFault(wire.SERVER_ERROR, f"execution failed: {done.error!r}"[:200])
-        return wire.to_hex(bytes(done.output))
+        return number, _Answer(bytes(done.output), is_reverted)
 
     def _estimate(self, request: object, at: object = None) -> str:  # noqa: ARG002 - at the head
         asked = _read_call(request)
@@ -90,6 +111,36 @@ class _Call:
     sender: str
     gas: int | None
     value: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What a call came to."""
+
+    output: bytes
+    is_reverted: bool
+
+
+class _Answers:
+    """The answers that were given last, by block and call. Safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[tuple[int, _Call], _Answer] = OrderedDict()
+
+    def get(self, place: tuple[int, _Call]) -> _Answer | None:
+        with self._lock:
+            if place in self._kept:
+                self._kept.move_to_end(place)
+            return self._kept.get(place)
+
+    def keep(self, place: tuple[int, _Call], answer: _Answer) -> None:
+        if len(place[1].data) + len(answer.output) > _LARGEST_KEPT_BYTES:
+            return
+        with self._lock:
+            self._kept[place] = answer
+            while len(self._kept) > _MOST_ANSWERS_KEPT:
+                self._kept.popitem(last=False)
 
 
 def _read_call(request: object) -> _Call:

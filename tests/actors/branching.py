@@ -1,0 +1,145 @@
+"""A memory ledger whose chain takes blocks back, and a node that does not tell everything."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from copy import copy
+from dataclasses import replace
+from itertools import count
+from typing import TYPE_CHECKING, Any, Self
+
+from ledger.chain.contract.deployment import deployment_for
+from ledger.chain.memory.ledger import MemoryLedger
+from ledger.protocol.documents.run import RunDocument
+from ledger.protocol.encoding import commitment_of, keccak256, sha256, u64
+from ledger.protocol.ledger_state import EquivocationReport, SignedStatement
+from ledger.protocol.signing import sign
+from ledger.protocol.types import (
+    NO_DIGEST,
+    ClientId,
+    Commitment,
+    Phase,
+    SignedCommitment,
+    Vote,
+    VoteKind,
+)
+from tests.actors.support import DOMAIN, LAYOUT, PARAMETERS, registry_of, signers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ledger.chain.contract.committee_ledger import RoundOpening, Snapshot
+    from ledger.chain.contract.events import Recorded
+    from ledger.chain.ports import Block
+    from ledger.protocol.closing import MinedCommitment
+    from ledger.protocol.ledger_state import ClientBanned
+    from ledger.protocol.types import Digest
+
+SHORT = replace(PARAMETERS, deadline_blocks=8, rounds=40)
+
+
+class BranchingLedger(MemoryLedger):
+    """A memory ledger that can be copied, and whose copy goes on with blocks of its own."""
+
+    branches: tuple[tuple[int, int], ...] = ()
+    _numbers = count()
+
+    @classmethod
+    def begin(cls) -> Self:
+        """Return one whose first round is open."""
+        document = RunDocument(SHORT, registry_of(SHORT), sha256(b"model"), LAYOUT, {})
+        deployment, batches = deployment_for(document)
+        ledger = cls(deployment, DOMAIN)
+        for batch in batches:
+            ledger.register_clients(batch.words, batch.rest)
+        return ledger
+
+    def branch(self) -> Self:
+        """Return a copy; its next block is another than this one's."""
+        other = self.kept()
+        other.branches = (*self.branches, (self._height + 1, next(self._numbers)))
+        return other
+
+    def kept(self) -> Self:
+        """Return a copy, with the same blocks also from here on."""
+        other = copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, list | dict):
+                setattr(other, name, copy(value))
+        rounds = {number: [*found] for number, found in self._rounds.items()}
+        other._rounds = defaultdict(list, rounds)
+        return other
+
+    def commit(self, client: int, salt: int) -> None:
+        """Have a client commit to something in the open round."""
+        number = self.state().round
+        word = commitment_of(ClientId(client), sha256(u64(salt)))
+        commitment = Commitment(number, ClientId(client), word)
+        signature = sign(signers()[client], self.domain, commitment)
+        self.commit_updates(number, [SignedCommitment(commitment, signature)])
+
+    def ban(self, client: int) -> None:
+        """Bring two votes of a client's own."""
+        number = self.state().round
+        slot = (VoteKind.REPLY, number, Phase.AGGREGATION, 0, NO_DIGEST, NO_DIGEST)
+        votes = [Vote(*slot, digest) for digest in (NO_DIGEST, sha256(b"other"))]
+        pair = [SignedStatement(one, sign(signers()[client], self.domain, one)) for one in votes]
+        self.report_equivocation(EquivocationReport(ClientId(client), *pair))
+
+    def end_round(self) -> None:
+        """Let the deadline pass, and the round end undecided."""
+        state = self.state()
+        self.mine(max(0, state.opened_block + SHORT.deadline_blocks - 1 - self._height))
+        self.abandon_round(state.round)
+
+    def _hash(self, number: int) -> Digest:
+        salts = [u64(branch) for first, branch in self.branches if first <= number]
+        return keccak256(b"".join([super()._hash(number), *salts]))
+
+
+class Node:
+    """A ledger as a node tells it: it counts what it is asked, and may lack logs.
+
+    Attributes:
+        ledger: that it tells of.
+        last_log: the block after which it has no logs; None for none.
+        asked: the names of what it was asked.
+    """
+
+    def __init__(self, ledger: BranchingLedger) -> None:
+        self.ledger = ledger
+        self.last_log: int | None = None
+        self.asked: list[str] = []
+
+    def newest_block(self) -> Block:
+        return self.ledger.newest_block()
+
+    def block(self, number: int) -> Block:
+        self.asked.append("block")
+        return self.ledger.block(number)
+
+    def state(self, block_number: int | None = None) -> Snapshot:
+        self.asked.append("state")
+        return self.ledger.state(block_number)
+
+    def opening(self, round_number: int, to_block: int | None = None) -> RoundOpening | None:
+        self.asked.append("opening")
+        return self.ledger.opening(round_number, to_block)
+
+    def bans(self, to_block: int | None = None) -> Sequence[ClientBanned]:
+        self.asked.append("bans")
+        return self.ledger.bans(to_block)
+
+    def commitments(
+        self, round_number: int, to_block: int | None = None
+    ) -> Sequence[MinedCommitment]:
+        self.asked.append("commitments")
+        return self.ledger.commitments(round_number, to_block)
+
+    def recorded_in(self, from_block: int, to_block: int) -> list[Recorded]:
+        self.asked.append("recorded_in")
+        last = to_block if self.last_log is None else min(to_block, self.last_log)
+        return self.ledger.recorded_in(from_block, last)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"{name} is not asked for by whoever follows")
