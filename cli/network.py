@@ -78,6 +78,9 @@ def network(
     fault = malicious or ("false-scores" if chaos else None)
     if fault is not None:
         _require_fault(fault)
+        warning = strain_warning(settings, fault)
+        if warning is not None:
+            complain(warning)
     say = _quiet if json else print_line
     try:
         with Federation(settings, say) as federation:
@@ -146,6 +149,32 @@ def _require_fault(name: str) -> None:
     known = dict.fromkeys([*MemberFault, *TrainerFault])
     if name not in known:
         raise ConfigurationError(f"--malicious {name}: known are {', '.join(known)}")
+
+
+def strain_warning(settings: FederationSettings, fault: str) -> str | None:
+    """Return what to expect where one malicious worker is more than a committee bears.
+
+    Args:
+        settings: of the federation, whose first worker has the fault.
+        fault: its name.
+
+    Returns:
+        A sentence; None where its members are on average no more than may be faulty.
+    """
+    from clients.adversaries.faults import MemberFault
+    from clients.federation.federation import hosting
+
+    sizes = settings.configuration.parameters(dimension=1)
+    hosted = len(hosting(sizes.clients, settings.workers)[0])
+    borne = sizes.members - 1 - sizes.replies
+    if fault not in set(MemberFault) or hosted * sizes.members <= borne * sizes.clients:
+        return None
+    return (
+        f"--malicious {fault}: the first worker hosts {hosted} of {sizes.clients} clients, on "
+        f"average {hosted * sizes.members / sizes.clients:.1f} of {sizes.members} members, and "
+        f"{borne} may be faulty: a round with more is decided late, or abandoned after "
+        f"{sizes.deadline_blocks} blocks; more workers share the clients more finely"
+    )
 
 
 def _play(

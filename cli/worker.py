@@ -177,14 +177,14 @@ def _run(
     accept_rollback: bool,
     json: bool,
 ) -> None:
-    from clients.worker.faults import FAULT_VARIABLE, faults_named
+    from clients.worker.faults import FAULT_VARIABLE, faults_of
     from clients.worker.process.loop import Loop, patiently
     from clients.worker.process.metrics import WorkerMetrics, served
     from clients.worker.process.opening import Manner, deployed, opened
     from clients.worker.process.status import StatusFile, status_of
     from ledger.protocol.signing import KeySigner
 
-    faults = faults_named(os.environ.get(FAULT_VARIABLE, ""))
+    faults = faults_of(os.environ.get(FAULT_VARIABLE, ""), own.fault)
     if faults.are_any:
         complain(f"{FAULT_VARIABLE} is set: THIS WORKER MISBEHAVES, for tests of what others do")
     signers = [KeySigner(key) for key in keys]

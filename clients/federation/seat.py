@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ledger.bounded_json import parse_json
-from ledger.home import WRITING, read_file
+from ledger.home import DISK, WRITING, read_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -110,6 +110,15 @@ class Seat:
         """What it is called in logs."""
         return f"worker-{self.number:02d}"
 
+    @property
+    def own_updates(self) -> Path:
+        """Where its worker keeps what it has trained."""
+        return self.folder / "payloads"
+
+    @property
+    def _told(self) -> Path:
+        return self.folder / "fault"
+
     def settle(self, meeting: Meeting, memory_bytes: int | None = None) -> None:
         """Take down where the federation meets.
 
@@ -145,6 +154,20 @@ class Seat:
             environment=environment,
             memory_bytes=self._memory_bytes,
         )
+
+    def tell(self, fault: str, round_number: int) -> None:
+        """Have a worker misbehave in one round, if it was begun as one that may be told to.
+
+        Args:
+            fault: how.
+            round_number: t, which it has not taken up yet.
+        """
+        told = f"{round_number} {fault}\n".encode()
+        DISK.write_whole(self._told, told, durable=False)
+
+    def tell_nothing(self) -> None:
+        """Have it behave from the next round on."""
+        self._told.unlink(missing_ok=True)
 
     def kill(self) -> None:
         """End the worker outright."""

@@ -9,6 +9,7 @@ from ledger.history.documents import read_documents
 from ledger.history.recorded import RecordedHistory
 from ledger.protocol.errors import ChainError
 from ledger.protocol.ledger_state import Stage
+from ledger.protocol.types import DropoutReason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +36,8 @@ class EndedRound:
         model: digest of w_{t+1}; None if it was abandoned.
         head: what commits to the history up to here.
         commitments: how many transactions brought commitments.
+        malformed: those of the unusable whose payload is none of d finite numbers.
+        accused: members that the incidents document names for what they have signed.
     """
 
     number: int
@@ -48,6 +51,8 @@ class EndedRound:
     model: Digest | None
     head: Digest
     commitments: int
+    malformed: tuple[ClientId, ...] = ()
+    accused: tuple[ClientId, ...] = ()
 
     @property
     def is_decided(self) -> bool:
@@ -93,6 +98,10 @@ class Watch:
     def ended(self) -> EndedRound | None:
         """Return the next round that is over, None if it is not, or the node does not answer."""
         try:
+            # Asked many times a second: all else is read once there is something to be told.
+            now_open = self.ledger.state()
+            if now_open.round <= self._next and now_open.stage is Stage.OPEN:
+                return None
             found = self._history().round(self._next)
         except ChainError:
             return None
@@ -118,6 +127,8 @@ class Watch:
             if record is None
             else tuple(sorted({r.signed.scores.member for r in record.refused}))
         )
+        dropouts = () if record is None else record.dropouts
+        malformed = {d.client for d in dropouts if d.reason is DropoutReason.PAYLOAD_MALFORMED}
         unusable = one.counted - usable if record is not None else frozenset()
         return EndedRound(
             number=one.round,
@@ -131,4 +142,6 @@ class Watch:
             model=None if decided is None else decided.model,
             head=end.head,
             commitments=len({mined.block for mined in one.mined}),
+            malformed=tuple(sorted(malformed)),
+            accused=tuple(sorted({i.member for i in documents.told_incidents if i.votes})),
         )

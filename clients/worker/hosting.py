@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from clients.worker.faults import HONEST, Faults, favoured_by
+from clients.worker.faults import HONEST, Faults, ToldFaults
 from clients.worker.finality import Finality, Unwatched
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Hosting:
     own: OwnPayloads
     training: Executor
     sending: Executor
-    faults: Faults = HONEST
+    faults: Faults | ToldFaults = HONEST
     sets: Sequence[str] = field(default=())
     is_new: bool = False
     finality: Finality = field(default_factory=Unwatched)
@@ -48,11 +48,6 @@ class Hosting:
     def clients(self) -> tuple[ClientId, ...]:
         """Who is hosted, ascending."""
         return tuple(sorted(self.signers))
-
-    @property
-    def favoured(self) -> frozenset[ClientId]:
-        """Whom faulty members among them favour."""
-        return favoured_by(self.faults, frozenset(self.signers))
 
     def can_act(self, registry: Sequence[RegisteredClient], round_number: int) -> bool:
         """Say whether any of them may still take part.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from clients.adversaries.faults import UNINVITED
 from clients.adversaries.members import member_with
 from clients.adversaries.trainers import trainer_with
+from clients.worker.faults import favoured_by
 from ledger.actors.member import Member, reports_of
 from ledger.protocol.encoding import keccak256
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from clients.adversaries.members import MemberActor
+    from clients.adversaries.trainers import HonestTrainer
+    from clients.worker.faults import Faults
     from clients.worker.hosting import Hosting
     from ledger.actors.actions import Action
     from ledger.actors.journal import VoteJournal
@@ -49,9 +52,9 @@ class Seats:
         self._hosting = hosting
         self._serving = tuple(c for c in who.members if c in hosting.signers)
         self.active = tuple(c for c in sorted(who.expected) if c in hosting.signers)
-        fault = hosting.faults.trainer
-        acting = hosting.clients if fault in UNINVITED else self.active
-        self._trainers = {c: trainer_with(fault, c, hosting.signers[c]) for c in acting}
+        self._round = chain.round
+        self._cast: Faults | None = None
+        self._trainers: dict[ClientId, HonestTrainer] = {}
         self.members: list[tuple[Member, MemberActor]] = []
         self.view: RoundView | None = None
         self.sits_out = False
@@ -72,6 +75,9 @@ class Seats:
             chain: the round.
             updates: of the active clients, as far as they are trained.
         """
+        if self.active and not updates:
+            return []
+        faults = self._faults()
         actions: list[Action] = []
         for client, trainer in self._trainers.items():
             update = updates.get(client)
@@ -79,7 +85,7 @@ class Seats:
                 continue
             if update is not None:
                 is_member = self.is_serving(client)
-                update = self._hosting.faults.sent(update, is_member=is_member)
+                update = faults.sent(update, is_member=is_member)
             actions += trainer.commit(chain, update)
         return actions
 
@@ -98,12 +104,13 @@ class Seats:
             OSError: the mailbox cannot be read, so that nobody may speak yet.
         """
         members = []
+        faults = self._faults()
+        favoured = favoured_by(faults, frozenset(self._hosting.signers))
         for client in () if self.sits_out else self._serving:
             signer = self._hosting.signers[client]
             honest = Member(client, signer, journal, judge)
             honest.recall(view.inputs.domain, observer.said(view, client))
-            fault = self._hosting.faults.member
-            members.append((honest, member_with(fault, honest, signer, self._hosting.favoured)))
+            members.append((honest, member_with(faults.member, honest, signer, favoured)))
         self.members, self.view = members, view
 
     def are_heard(self, view: RoundView) -> bool:
@@ -153,6 +160,19 @@ class Seats:
         """Return when there may be something to do though nothing new is seen, None if never."""
         times = (member.next_time(view, now) for _, member in self.members)
         return min((time for time in times if time is not None), default=None)
+
+    def _faults(self) -> Faults:
+        """Return how these clients depart from honest ones, which is asked once they have to act.
+
+        What a worker is told as the round opens may come a moment later than the round itself.
+        """
+        if self._cast is None:
+            self._cast = self._hosting.faults.in_round(self._round)
+            fault = self._cast.trainer
+            acting = self._hosting.clients if fault in UNINVITED else self.active
+            signers = self._hosting.signers
+            self._trainers = {c: trainer_with(fault, c, signers[c]) for c in acting}
+        return self._cast
 
     def _share(self, chain: ChainView) -> float:
         """Return this worker's place among all clients in this round, in [0, 1).

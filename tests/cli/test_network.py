@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from cli.network import round_line
+from cli.network import round_line, strain_warning
 from clients.adversaries.faults import MemberFault
 from clients.configuration import plain_values
 from clients.federation.kinds import ChainKind
-from clients.federation.settings import PACES, suited
+from clients.federation.settings import PACES, FederationSettings, suited
 from clients.federation.watching import EndedRound
 from ledger.protocol.types import ClientId, Digest
 from tests.cli.conftest import refusal, succeeds
@@ -98,6 +98,21 @@ def test_times_that_are_not_given_suit_the_chain_and_given_ones_stay() -> None:
         70 + pace.deadline_blocks,
         "none",
     )
+
+
+def test_a_worker_with_more_members_than_may_be_faulty_is_told_of(tmp_path: Path) -> None:
+    def said(preset: str, workers: int, fault: str) -> str | None:
+        configuration = suited(plain_values(preset), PACES[ChainKind.EMBEDDED])
+        return strain_warning(FederationSettings(tmp_path, configuration, workers), fault)
+
+    warning = said("smoke", 3, "equivocating")
+    assert warning is not None
+    assert "hosts 4 of 12 clients, on average 1.3 of 4 members, and 0 may be faulty" in warning
+    assert "abandoned after 180 blocks" in warning
+    # Four of its twelve members may be faulty: a third of them is just borne.
+    assert said("digits", 3, "equivocating") is None
+    assert said("digits", 2, "equivocating") is not None
+    assert said("smoke", 3, "late") is None, "who trains late is no member that fails"
 
 
 @pytest.mark.slow

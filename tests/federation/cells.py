@@ -11,7 +11,7 @@ from ledger.protocol.consensus import primary_place
 from ledger.protocol.types import Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable
 
     from clients.federation.seat import Seat
     from ledger.history.round import Round
@@ -64,7 +64,7 @@ LIES: dict[Fault, MemberFault | TrainerFault] = {
     Fault.LATE: TrainerFault.LATE,
     Fault.SELF_BAN: TrainerFault.SELF_BAN,
 }
-"""Faults of who a client is: its worker is begun with them, and begun honest again afterwards."""
+"""Faults of who a client is: its worker is told of them as the round begins, for that round."""
 
 BANS = frozenset({Fault.EQUIVOCATING, Fault.SELF_BAN})
 """Faults that end in a ban."""
@@ -123,8 +123,20 @@ def possible_cells(*, can_fill_disks: bool) -> tuple[Cell, ...]:
     return tuple(cell for cell in CELLS if can_fill_disks or cell.fault is not Fault.FULL_DISK)
 
 
+def liars(fault: Fault, roles: dict[ClientId, frozenset[Role]]) -> frozenset[ClientId]:
+    """Return which of a victim's active clients lie, once it has been told to.
+
+    Args:
+        fault: one of `LIES`.
+        roles: what each of them is in the round.
+    """
+    if isinstance(LIES[fault], TrainerFault):
+        return frozenset(roles)  # members train, too
+    return frozenset(client for client, its in roles.items() if Role.TRAINER not in its)
+
+
 def roles_of(one: Round) -> dict[ClientId, frozenset[Role]]:
-    """Return what each active client is in a round.
+    """Return what each active client is in a round; who was banned before it is nothing.
 
     Args:
         one: the round.
@@ -135,34 +147,77 @@ def roles_of(one: Round) -> dict[ClientId, frozenset[Role]]:
     for phase, role in zip((Phase.AGGREGATION, Phase.ELECTION), _PRIMARIES, strict=True):
         place = primary_place(one.seed, phase, 0, len(one.committee))
         found[one.committee[place]] = (found[one.committee[place]] - {Role.MEMBER}) | {role}
+    for banned in one.empty_seats:
+        del found[banned]
     return {client: frozenset(roles) for client, roles in found.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Margin:
+    """How many more clients may be faulty in a round that has still to be decided.
+
+    Attributes:
+        members: on the committee; below 0 if too many seats are empty or away as it is.
+        trainers: of those that train, so that the next committee can be filled.
+        bans: clients that may be banned in it, each of whom may be elected: an empty seat next.
+    """
+
+    members: int
+    trainers: int
+    bans: int
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether no more are faulty than the protocol bears."""
+        return self.members >= 0 and self.trainers >= 0
+
+
+def margin_of(one: Round, sizes: Parameters, away: Iterable[Seat]) -> Margin:
+    """Return what a round bears beside its empty seats and those who have not recovered yet.
+
+    Args:
+        one: the round.
+        sizes: of the run.
+        away: victims of earlier faults that have not caught up.
+    """
+    roles = roles_of(one)
+    lost = [roles[client] for seat in away for client in seat.clients if client in roles]
+    trainers = sum(Role.TRAINER in its for its in lost)
+    most = tolerated(sizes)
+    return Margin(
+        members=most - len(one.empty_seats) - (len(lost) - trainers),
+        trainers=sizes.trainers - sizes.members - trainers,
+        bans=most,
+    )
 
 
 def victims(
     cell: Cell,
-    seats: Sequence[Seat],
+    seats: Iterable[Seat],
     roles: dict[ClientId, frozenset[Role]],
-    sizes: Parameters,
+    margin: Margin,
 ) -> list[Seat]:
     """Return the seats that a cell's fault can befall with the round still to be decided.
 
-    No more members are faulty at once than are tolerated, and enough trainers are left to fill the
-    next committee.
+    No more members are faulty at once than are tolerated, enough trainers are left to fill the
+    next committee, and what is banned leaves no more empty seats there than are tolerated.
 
     Args:
         cell: fault and role.
-        seats: all of them.
+        seats: those that nothing has befallen.
         roles: what each active client is.
-        sizes: of the run.
+        margin: of the round.
     """
     found = []
     for seat in seats:
-        mine = [roles[client] for client in seat.clients if client in roles]
-        members = sum(Role.TRAINER not in its for its in mine)
-        is_borne = members <= tolerated(sizes)
-        is_borne &= len(mine) - members <= sizes.trainers - sizes.members
+        mine = {client: roles[client] for client in seat.clients if client in roles}
+        members = sum(Role.TRAINER not in its for its in mine.values())
+        is_borne = members <= margin.members or members == 0
+        is_borne &= len(mine) - members <= margin.trainers
+        if cell.fault in BANS:
+            is_borne &= len(liars(cell.fault, mine)) <= margin.bans
         is_it = members == 0 if cell.role is Role.TRAINER else True
-        if is_borne and is_it and any(cell.role in its for its in mine):
+        if is_borne and is_it and any(cell.role in its for its in mine.values()):
             found.append(seat)
     return found
 
@@ -177,16 +232,16 @@ def tolerated(sizes: Parameters) -> int:
 
 
 def seats_of_members(
-    seats: Iterable[Seat], committee: Sequence[ClientId], count: int
+    seats: Iterable[Seat], members: Collection[ClientId], count: int
 ) -> list[Seat]:
     """Return the fewest seats that host so many members, the fullest first.
 
     Args:
         seats: all of them.
-        committee: of the round.
+        members: of the round's committee, those that can vote.
         count: how many members at least.
     """
-    held = {seat.number: sum(c in committee for c in seat.clients) for seat in seats}
+    held = {seat.number: sum(c in members for c in seat.clients) for seat in seats}
     chosen: list[Seat] = []
     for seat in sorted(seats, key=lambda seat: -held[seat.number]):
         if sum(held[one.number] for one in chosen) >= count:

@@ -1,7 +1,7 @@
 """What has to hold after every round of a disturbed federation, and what is counted if it does not.
 
-Everything is read from chain and blobs; of what workers say of themselves only two things are
-taken: which model they hold, and whether they are up again.
+Everything is read from chain and blobs, and the honest updates are trained again; of what workers
+say of themselves it is taken which model they hold, and whether they are up again.
 """
 
 from __future__ import annotations
@@ -14,15 +14,17 @@ from ledger.audit.audit import audit
 from ledger.audit.codes import FindingKind, Outcome
 from ledger.audit.earlier import EarlierAudit, read_report, report_bytes
 from ledger.blobs.store import FolderBlobs
-from tests.federation.cells import BANS, LIES, Fault
+from tests.federation.cells import BANS, Fault
+from tests.federation.effects import NAMED_BY
 
 if TYPE_CHECKING:
     from clients.federation.federation import Federation
     from clients.federation.watching import EndedRound
-    from ledger.audit.report import AuditReport
+    from ledger.audit.report import AuditReport, Finding
     from ledger.chain.contract.committee_ledger import CommitteeLedger
-    from ledger.protocol.types import ClientId
+    from ledger.protocol.types import ClientId, Digest
     from tests.federation.disturbances import Disturbance
+    from tests.federation.retraining import Retraining
 
 ACCUSATIONS = frozenset(
     {
@@ -46,6 +48,7 @@ class Wrong(StrEnum):
     LOST_WORK = "lost work"
     AUDIT = "audit"
     ACCUSED = "honest accused"
+    NOT_NAMED = "liar not named"
     ABANDONED = "abandoned"
     NO_RECOVERY = "no recovery"
 
@@ -77,37 +80,49 @@ class Checks:
     Attributes:
         federation: that is checked.
         violations: what was found.
-        guilty: clients that have been made to lie, and so may be accused.
+        liars: clients that were made to lie, by round: in no other may they be accused.
         banned: clients that may be banned.
     """
 
     federation: Federation
     violations: list[Violation] = field(default_factory=list)
-    guilty: set[ClientId] = field(default_factory=set)
+    liars: dict[int, frozenset[ClientId]] = field(default_factory=dict)
     banned: set[ClientId] = field(default_factory=set)
     _heads: dict[int, str] = field(default_factory=dict)
+    _owed: list[tuple[int, Fault, frozenset[ClientId]]] = field(default_factory=list)
+    _accused: set[Violation] = field(default_factory=set)
+    _retrained: int = 0
     _earlier: EarlierAudit | None = None
 
-    def begun(self, done: Disturbance) -> None:
-        """Take down who may be accused of what from now on.
+    def begun(self, done: Disturbance, number: int) -> None:
+        """Take down who may be accused of what.
 
         Args:
             done: what is done.
+            number: in which round.
         """
-        if done.fault in LIES:
-            self.guilty |= done.clients
+        self.liars[number] = done.liars
         if done.fault in BANS:
-            self.banned |= done.clients
+            self.banned |= done.liars
 
-    def ended(self, one: EndedRound, done: Disturbance | None) -> None:
+    def ended(
+        self,
+        one: EndedRound,
+        done: Disturbance | None,
+        away: frozenset[ClientId] = frozenset(),
+        *,
+        is_borne: bool = True,
+    ) -> None:
         """Check a round that is over.
 
         Args:
             one: the round.
             done: what was done in it; None for nothing.
+            away: clients of those who had not recovered from an earlier fault.
+            is_borne: whether no more members were faulty than are tolerated.
         """
         fault = "" if done is None else str(done.fault)
-        disturbed = frozenset() if done is None else done.clients
+        disturbed = away if done is None else away | done.clients
         if one.number != len(self._heads) + 1:
             self._found(Wrong.LOST_ROUND, one, fault)
         self._heads[one.number] = one.head.hex()
@@ -115,22 +130,43 @@ class Checks:
             self._found(Wrong.HONEST_BAN, one, fault, strangers)
         if lost := [c for c in one.unusable if c not in disturbed and c not in self.banned]:
             self._found(Wrong.LOST_WORK, one, fault, lost)
-        if not one.is_decided and fault != Fault.TOO_MANY:
+        if not one.is_decided and is_borne and fault != Fault.TOO_MANY:
             self._found(Wrong.ABANDONED, one, fault)
 
-    def models(self, one: EndedRound, seen: dict[str, str], fault: str) -> None:
-        """Check that every honest worker holds the model that the round was decided with.
+    def had_effect(self, number: int, fault: Fault, clients: frozenset[ClientId]) -> None:
+        """Take down whom the next audit has to name.
+
+        Args:
+            number: of the round.
+            fault: one of `LIES`.
+            clients: those that got their lie onto the record.
+        """
+        self._owed.append((number, fault, clients))
+
+    def models(self, one: EndedRound, model: Digest, seen: dict[str, str]) -> None:
+        """Check that every worker says that it held the model that the round began with.
 
         Args:
             one: the round.
+            model: w_t's digest, as the chain named it.
             seen: digest by worker, 0x-hex.
-            fault: that was done.
         """
-        if one.model is None:
-            return
-        for model in seen.values():
-            if model.removeprefix("0x") != one.model.hex():
-                self._found(Wrong.WRONG_MODEL, one, fault)
+        for said in seen.values():
+            if said.removeprefix("0x") != model.hex():
+                self._found(Wrong.WRONG_MODEL, one, "")
+
+    def updates(self, retraining: Retraining) -> None:
+        """Check that every honest update of the rounds since follows from the chain's model.
+
+        Args:
+            retraining: trains them again.
+        """
+        for number in range(self._retrained + 1, len(self._heads) + 1):
+            differing = retraining.differing(number, self.liars.get(number, frozenset()))
+            if differing:
+                found = Violation(Wrong.WRONG_MODEL, number, "", tuple(map(int, differing)))
+                self.violations.append(found)
+            self._retrained = number
 
     def add(self, wrong: Wrong, number: int, done: Disturbance | None) -> None:
         """Take down what was seen elsewhere.
@@ -156,11 +192,14 @@ class Checks:
         else:
             self._earlier = read_report(report_bytes(report))
         for finding in report.findings:
-            innocent = [c for c in finding.clients if c not in self.guilty]
+            liars = self.liars.get(_done_in(finding), frozenset())
+            innocent = tuple(int(c) for c in finding.clients if c not in liars)
             if finding.kind in ACCUSATIONS and finding.proven and innocent:
-                found = Violation(Wrong.ACCUSED, finding.round or 0, "", tuple(map(int, innocent)))
-                if found not in self.violations:
+                found = Violation(Wrong.ACCUSED, finding.round or 0, "", innocent)
+                if found not in self._accused:  # the next report names them again
+                    self._accused.add(found)
                     self.violations.append(found)
+        self._require_named(report)
         return report
 
     def history(self, ledger: CommitteeLedger) -> None:
@@ -175,6 +214,21 @@ class Checks:
             if now.get(number) != head:
                 self.violations.append(Violation(Wrong.LOST_ROUND, number))
 
+    def _require_named(self, report: AuditReport) -> None:
+        """Check that whoever got a lie onto the record is named for it, in its round."""
+        named = {(f.kind, _done_in(f), client) for f in report.findings for client in f.clients}
+        still_owed = []
+        for number, fault, clients in self._owed:
+            if number > report.rounds:
+                still_owed.append((number, fault, clients))
+                continue
+            kinds = NAMED_BY[fault]
+            missing = [c for c in clients if not any((k, number, c) in named for k in kinds)]
+            if missing:
+                found = Violation(Wrong.NOT_NAMED, number, fault, tuple(map(int, missing)))
+                self.violations.append(found)
+        self._owed = still_owed
+
     def _found(
         self,
         wrong: Wrong,
@@ -184,3 +238,8 @@ class Checks:
     ) -> None:
         numbers = tuple(map(int, clients or ()))
         self.violations.append(Violation(wrong, one.number, fault, numbers))
+
+
+def _done_in(finding: Finding) -> int:
+    """Return the round in which somebody did what a finding names; a ban may come later."""
+    return finding.round or 0 if finding.place is None else finding.place.round

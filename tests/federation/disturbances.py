@@ -1,4 +1,8 @@
-"""How each fault is done to a running federation, and undone."""
+"""How each fault is done to a running federation, and undone.
+
+Every worker is begun as one that may be told to lie (`CMFL_WORKER_FAULT=told`): so a lie begins
+with its round, and the worker is honest before and after without having been begun again.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,12 @@ from typing import TYPE_CHECKING
 
 from clients.federation.kinds import ChainKind
 from clients.federation.relay import Condition
+from clients.worker.faults import TOLD
 from ledger.blobs.store import FolderBlobs
-from ledger.protocol.encoding import commitment_of
 from ledger.protocol.errors import ChainError
+from ledger.protocol.types import Digest
 from tests.federation import disks
-from tests.federation.cells import LIES, Fault, roles_of, seats_of_members, tolerated
+from tests.federation.cells import LIES, Fault, Role, liars, roles_of, seats_of_members, tolerated
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +30,7 @@ if TYPE_CHECKING:
     from clients.federation.processes import Process
     from clients.federation.seat import Seat
     from ledger.history.round import Round
-    from ledger.protocol.types import ClientId, Digest
+    from ledger.protocol.types import ClientId
 
 _CONDITIONS = {
     Fault.SLOW: Condition.SLOW,
@@ -46,14 +51,21 @@ class Disturbance:
         fault: what it is.
         seats: whom it befalls; none of them where it is the chain.
         clients: active clients of theirs.
+        liars: those of them that have been made to lie.
         lifted_at: when it was over, on the monotonic clock; None while it lasts.
+        lifted_on: the same in Unix seconds, as workers write them.
+        has_come: whether it was done: a blob may never come, a round be over before a moment.
         is_unhealed: whether a damaged blob was still damaged at the end of its round.
     """
 
     fault: Fault
     seats: tuple[Seat, ...]
     clients: frozenset[ClientId]
+    liars: frozenset[ClientId] = frozenset()
     lifted_at: float | None = None
+    lifted_on: float = 0.0
+    has_come: bool = True
+    _has_begun: bool = False
     is_unhealed: bool = False
     _acts: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
     _undo: Callable[[], None] = lambda: None
@@ -63,18 +75,26 @@ class Disturbance:
         """Do what is due."""
         now = time.monotonic()
         while self._acts and self._acts[0][0] <= now:
+            self._has_begun = True
             self._acts.pop(0)[1]()
-            if not self._acts and self.lifted_at is None and self._undo is _NOTHING:
-                self.lifted_at = time.monotonic()
+            if not self._acts and self._undo is _NOTHING:
+                self._is_over()
         self._look()
 
     def lift(self) -> None:
-        """Do at once what is not done yet, and undo what lasts."""
+        """Do at once what is left, if anything was done at all, and undo what lasts."""
+        if self._acts and not self._has_begun:
+            self._acts.clear()
+            self.has_come = False  # its round was over before its moment
         while self._acts:
             self._acts.pop(0)[1]()
         self._undo()
         self._undo, self._look = _NOTHING, _NOTHING
-        self.lifted_at = time.monotonic() if self.lifted_at is None else self.lifted_at
+        self._is_over()
+
+    def _is_over(self) -> None:
+        if self.lifted_at is None:
+            self.lifted_at, self.lifted_on = time.monotonic(), time.time()
 
 
 def _NOTHING() -> None:  # noqa: N802 - a constant that can be called
@@ -122,20 +142,20 @@ class Arena:
             seat: whom it befalls, None for the chain or for many.
             one: the round that has just opened.
         """
-        active = roles_of(one)
+        roles = roles_of(one)
         if seat is None:
             seats = self._too_many(one) if fault is Fault.TOO_MANY else ()
         else:
             seats = (seat,)
-        clients = frozenset(c for place in seats for c in place.clients if c in active)
-        made = Disturbance(fault, seats, clients)
+        mine = {c: roles[c] for place in seats for c in place.clients if c in roles}
+        made = Disturbance(fault, seats, frozenset(mine))
         made._undo = made._look = _NOTHING
         if fault in _CONDITIONS and seat is not None:
             self._on_path(made, seat, _CONDITIONS[fault])
         elif fault in LIES and seat is not None:
-            seat.kill()
-            seat.start(LIES[fault])
-            made._undo = lambda: _begun_again(seat)
+            seat.tell(LIES[fault], one.round)
+            made.liars = liars(fault, mine)
+            made._undo = seat.tell_nothing
         elif seat is not None:
             self._on_seat(made, seat, one)
         elif fault is Fault.TOO_MANY:
@@ -171,7 +191,7 @@ class Arena:
         match made.fault:
             case Fault.KILLED:
                 again = begin + float(self._rng.uniform(0.1, 2.0))
-                made._acts = [(begin, seat.kill), (again, lambda: _begun(seat))]
+                made._acts = [(begin, seat.kill), (again, lambda: begun(seat))]
             case Fault.FROZEN:
                 made._acts = [
                     (begin, lambda: _signal(seat, frozen=True)),
@@ -188,28 +208,31 @@ class Arena:
             case Fault.TWO_PROCESSES:
                 folder = seat.folder.with_name(f"{seat.folder.name}-again-{one.round}")
                 folder.mkdir(exist_ok=True)
-                second = seat.start_beside(folder, f"{seat.name}-again")
+                second = seat.start_beside(folder, f"{seat.name}-again", TOLD)
                 made._undo = lambda: _gone(second, folder)
             case Fault.CORRUPTED_BLOB:
-                damage = _Damage(self.federation, min(made.clients))
+                damage = _Damage(self.federation, seat, one.round, min(made.clients))
                 made._look = damage.look
-                made._undo = lambda: setattr(made, "is_unhealed", damage.repair())
+                made._undo = lambda: damage.repair(made)
             case _:
                 raise ValueError(f"{made.fault} befalls no single worker")
 
     def _too_many(self, one: Round) -> tuple[Seat, ...]:
-        """Return seats with one more member than may be silent."""
-        parameters = self.federation.settings.configuration.parameters(dimension=1)
-        count = tolerated(parameters) + 1
-        return tuple(seats_of_members(self.federation.seats, one.committee, count))
+        """Return seats with one more member than may be silent beside the empty seats."""
+        sizes = self.federation.settings.configuration.parameters(dimension=1)
+        count = tolerated(sizes) - len(one.empty_seats) + 1
+        members = {c for c, its in roles_of(one).items() if Role.TRAINER not in its}
+        return tuple(seats_of_members(self.federation.seats, members, count))
 
     def _reorganise(self) -> None:
-        """Take back as many blocks as workers do not rely on yet."""
+        """Take back as many blocks as workers do not rely on yet, or one less."""
         node, depth = self.federation.node, self.federation.settings.clocks.confirmations
         if node.kind is ChainKind.ANVIL:
             node.ask("anvil_reorg", depth, [])
             return
         kept = node.file.with_name("older")
+        with self.federation.reader() as reader:
+            last = reader.head().number + depth
         node.stop()
         files = [*node.file.parent.glob(f"{node.file.name}*")]
         shutil.rmtree(kept, ignore_errors=True)
@@ -217,7 +240,7 @@ class Arena:
         for file in files:
             shutil.copy2(file, kept)
         node.start()
-        _wait_for_blocks(self.federation, depth)
+        _wait_for_block(self.federation, last)
         node.stop()
         for file in kept.iterdir():
             shutil.copy2(file, node.file.parent)
@@ -233,65 +256,53 @@ class Arena:
 class _Damage:
     """One flipped bit in a client's payload, as soon as it is in the store."""
 
-    def __init__(self, federation: Federation, client: ClientId) -> None:
-        self._federation = federation
-        self._client = client
+    def __init__(
+        self, federation: Federation, seat: Seat, round_number: int, client: ClientId
+    ) -> None:
         self._blobs = FolderBlobs(federation.home.blobs)
-        self._known = set(self._blobs.digests())
-        self._found: Digest | None = None
+        self._seat = seat
+        self._name = f"{round_number}-{client}-*.update"
+        self._found: Path | None = None
         self._bytes = b""
 
     def look(self) -> None:
         """Damage the payload if it has come."""
         if self._found is not None:
             return
-        for digest in set(self._blobs.digests()) - self._known:
-            self._known.add(digest)
-            if self._is_its(digest):
-                path = self._path(digest)
-                self._found, self._bytes = digest, path.read_bytes()
+        for own in self._seat.own_updates.glob(self._name):
+            digest = Digest(bytes.fromhex(own.stem.rpartition("-")[2]))
+            if self._blobs.has(digest):
+                self._found = self._blobs.folder / digest.hex()[:2] / digest.hex()
+                self._bytes = self._found.read_bytes()
                 damaged = bytearray(self._bytes)
                 damaged[len(damaged) // 2] ^= 1
-                path.write_bytes(damaged)
+                self._found.write_bytes(damaged)
                 return
 
-    def repair(self) -> bool:
-        """Put the bytes back, and say whether they were still damaged."""
+    def repair(self, made: Disturbance) -> None:
+        """Put the bytes back, and note whether they were damaged at all, and still were."""
+        made.has_come = self._found is not None
         if self._found is None:
-            return False
-        path = self._path(self._found)
-        is_damaged = not path.exists() or path.read_bytes() != self._bytes
-        if is_damaged:
+            return
+        made.is_unhealed = not self._found.exists() or self._found.read_bytes() != self._bytes
+        if made.is_unhealed:
             self._blobs.put(self._bytes)
             self._blobs.sync()
-        return is_damaged
-
-    def _is_its(self, digest: Digest) -> bool:
-        with self._federation.reader() as reader:
-            ledger = self._federation.ledger(reader)
-            mined = ledger.commitments(ledger.state().round)
-        return any(
-            one.client == self._client and one.commitment == commitment_of(self._client, digest)
-            for one in mined
-        )
-
-    def _path(self, digest: Digest) -> Path:
-        return self._federation.home.blobs / digest.hex()[:2] / digest.hex()
 
 
-def _begun(seat: Seat) -> None:
-    seat.start()
+def begun(seat: Seat) -> None:
+    """Begin a seat's worker, which may be told to lie.
 
-
-def _begun_again(seat: Seat) -> None:
-    seat.kill()
-    seat.start()
+    Args:
+        seat: whose worker is down.
+    """
+    seat.start(TOLD)
 
 
 def _restored(seat: Seat, copy: Path) -> None:
     seat.kill()
     seat.restore(copy)
-    seat.start()
+    begun(seat)
 
 
 def _gone(second: Process, folder: Path) -> None:
@@ -309,14 +320,13 @@ def _thawed(seats: tuple[Seat, ...]) -> None:
         _signal(seat, frozen=False)
 
 
-def _wait_for_blocks(federation: Federation, count: int) -> None:
+def _wait_for_block(federation: Federation, number: int) -> None:
     with federation.reader() as reader:
-        first = reader.head().number
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             try:
-                if reader.head().number >= first + count:
+                if reader.head().number >= number:
                     return
             except ChainError:
                 pass
-            time.sleep(0.1)
+            time.sleep(0.05)

@@ -1,17 +1,36 @@
-"""One federation, and one fault in each of its rounds: done, lifted, recovered from, checked."""
+"""One federation, and one fault in each of its rounds: done, lifted, recovered from, checked.
+
+Nobody waits for a victim: while it recovers, the next round's fault befalls somebody else, and no
+more than the protocol bears, whoever has not caught up yet and every empty seat counted in.
+"""
 
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from clients.federation.watching import Watch
+from clients.worker.faults import TOLD
 from ledger.blobs.store import FolderBlobs
 from ledger.protocol.errors import ChainError
-from tests.federation.cells import CELLS, Cell, Fault, Role, roles_of, victims
+from tests.federation.cells import (
+    CELLS,
+    LIES,
+    Cell,
+    Fault,
+    Margin,
+    Role,
+    margin_of,
+    roles_of,
+    victims,
+)
 from tests.federation.checks import Checks, Wrong
-from tests.federation.disturbances import Arena
+from tests.federation.disturbances import Arena, begun
+from tests.federation.effects import effective
+from tests.federation.recovery import Recoveries, Recovery, not_among
+from tests.federation.retraining import Retraining
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,17 +39,18 @@ if TYPE_CHECKING:
     import numpy as np
 
     from clients.federation.federation import Federation
-    from clients.federation.seat import Seat
     from clients.federation.watching import EndedRound
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.history.round import Round
+    from ledger.protocol.parameters import Parameters
+    from ledger.protocol.types import ClientId, Digest
     from tests.federation.disturbances import Disturbance
     from tests.federation.state import State
 
 PATIENCE_SECONDS = 300.0
-RECOVERY_SECONDS = 90.0
 AUDITED_EVERY = 10
 _POLL_SECONDS = 0.1
+_UP_POLL_SECONDS = 1.0
 
 
 @dataclass
@@ -55,12 +75,20 @@ class LongRun:
     say: Callable[[str], None] = lambda _: None
     checks: Checks = field(init=False)
     _arena: Arena = field(init=False)
+    _recoveries: Recoveries = field(init=False)
     _watch: Watch = field(init=False)
     _ledger: CommitteeLedger = field(init=False)
+    _blobs: FolderBlobs = field(init=False)
+    _retraining: Retraining | None = None
+    _model: Digest | None = None
+    _audited: int = 0
+    _newest: int = 0
+    _looked_up_at: float = 0.0
 
     def __post_init__(self) -> None:
         self.checks = Checks(self.federation)
         self._arena = Arena(self.federation, self.backups, self.rng)
+        self._recoveries = Recoveries(self._settled)
 
     def run(self, is_over: Callable[[], bool]) -> None:
         """Disturb round after round, until told, or every cell is full, or nobody is left.
@@ -70,102 +98,132 @@ class LongRun:
         """
         with self.federation.reader() as reader:
             self._ledger = self.federation.ledger(reader)
-            blobs = FolderBlobs(self.federation.home.blobs)
-            self._watch = Watch(self._ledger, blobs, time.monotonic)
-            self.federation.start_workers()
+            self._blobs = FolderBlobs(self.federation.home.blobs)
+            self._model = self._ledger.deployment().model
+            self._watch = Watch(self._ledger, self._blobs, time.monotonic)
+            seats = self.federation.seats
+            self.federation.start_workers({seat.number: TOLD for seat in seats})
             while not (is_over() or self.state.is_complete(self.possible, self.wanted)):
                 one = self._opened()
                 if one is None or self._too_few(one) or not self._round(one):
                     break
-                if one.round % AUDITED_EVERY == 0:
-                    self._audit()
+            self._wait_for_recoveries()
             self._audit()
+            self._retrain()
+            if self._retraining is not None:
+                self._retraining.close()
 
     def _round(self, one: Round) -> bool:
         """Disturb one round, and say whether it ended."""
-        begun = time.monotonic()
-        self._arena.backup(one.round)
-        cell, done = self._disturbed(one)
+        begun_at = time.monotonic()
+        self._newest = one.round
+        away = self._recoveries.away()
+        margin = margin_of(one, self._sizes, away)
+        cell, done = self._disturbed(one, margin)
+        recovery = None
+        if cell is not None and done is not None:
+            seats = done.seats or tuple(self.federation.seats)
+            recovery = Recovery(cell, one.round, done, seats)
+            self._recoveries.add(recovery)
+        # What takes long comes after the fault, which has to be there before workers look.
+        if any(cell.fault is Fault.RESTORED_BACKUP for cell in self.possible):
+            self._arena.backup(one.round)
+        if one.round % AUDITED_EVERY == 0:
+            self._audit()
+        if one.round % AUDITED_EVERY == AUDITED_EVERY // 2:
+            self._retrain()
         ended = self._ended(done)
         if done is not None:
             done.lift()
-        self.state.seconds += time.monotonic() - begun
+        self.state.seconds += time.monotonic() - begun_at
         if ended is None:
             self.checks.add(Wrong.STUCK, one.round, done)
+            self._take_violations()
             self.say(f"round {one.round}: does not end")
+            if recovery is not None:
+                recovery.counts = False
             return False
-        self.state.rounds += 1
-        self.state.abandoned += not ended.is_decided
-        self.checks.ended(ended, done)
-        recovered = None if done is None else self._recovered(done)
-        self.checks.models(ended, self._models(ended), "" if done is None else str(done.fault))
-        if cell is not None and done is not None:
-            tally = self.state.cells[cell]
-            has_effect = self._has_effect(cell, done, ended)
-            tally.done += has_effect
-            tally.missed += not has_effect
-            tally.unhealed += done.is_unhealed
-            if recovered is None:
-                self.checks.add(Wrong.NO_RECOVERY, one.round, done)
-            elif has_effect:
-                tally.recovery_seconds.append(round(recovered, 2))
-        self.state.violations += self.checks.violations
-        self.checks.violations.clear()
-        self.say(_line(ended, cell, recovered))
+        gone = frozenset(client for seat in away for client in seat.clients)
+        self._count(ended, done, gone, margin)
+        if recovery is not None:
+            recovery.counts = self._had_effect(recovery, ended)
+            tally = self.state.cells[recovery.cell]
+            tally.done += recovery.counts
+            tally.missed += not recovery.counts
+            tally.unhealed += recovery.done.is_unhealed
+        self.say(_line(ended, recovery, margin))
         return True
 
-    def _disturbed(self, one: Round) -> tuple[Cell | None, Disturbance | None]:
+    def _count(
+        self,
+        ended: EndedRound,
+        done: Disturbance | None,
+        away: frozenset[ClientId],
+        margin: Margin,
+    ) -> None:
+        """Count a round that is over, and check it."""
+        self.state.rounds += 1
+        self.state.abandoned += not ended.is_decided
+        self.state.beyond += not margin.is_kept
+        self.checks.ended(ended, done, away, is_borne=margin.is_kept)
+        assert self._model is not None, "the contract names the first one"
+        self.checks.models(ended, self._model, self._models(ended.number))
+        self._model = ended.model or self._model
+        self._newest = ended.number + 1
+        self._take_violations()
+
+    def _disturbed(self, one: Round, margin: Margin) -> tuple[Cell | None, Disturbance | None]:
         """Choose the cell that lacks most and that somebody here can be the victim of; do it."""
+        if not margin.is_kept:
+            return None, None
         roles, tallies = roles_of(one), self.state.cells
-        sizes = self.federation.settings.configuration.parameters(dimension=1)
         left = [c for c in self.possible if tallies[c].done < self.wanted]
         tie = {cell: float(self.rng.random()) for cell in left}
+        whole = not_among(self.federation.seats, self._recoveries.away())
         for cell in sorted(left, key=lambda c: (tallies[c].done + tallies[c].missed, tie[c])):
             if cell.fault is Fault.RESTORED_BACKUP and not self._arena.has_backup(one.round):
                 continue
-            seats = victims(cell, self.federation.seats, roles, sizes)
+            seats = victims(cell, whole, roles, margin)
             if cell.role is not Role.EVERYBODY and not seats:
                 continue
             seat = None
             if cell.role is not Role.EVERYBODY:
                 seat = seats[int(self.rng.integers(len(seats)))]
             done = self._arena.disturb(cell.fault, seat, one)
-            self.checks.begun(done)
+            self.checks.begun(done, one.round)
             return cell, done
         return None, None
 
-    def _has_effect(self, cell: Cell, done: Disturbance, ended: EndedRound) -> bool:
-        """Say whether a lie got onto the record, in time; other faults have happened anyway."""
-        clients = done.clients
-        match cell.fault:
-            case Fault.LATE:
-                return bool(clients & set(ended.late))
-            case Fault.NOT_FINITE | Fault.TRUNCATED | Fault.COPIED:
-                return bool(clients & {*ended.unusable, *ended.late})
-            case Fault.FALSE_SCORES:
-                return bool(clients & set(ended.refused))
-            case Fault.EQUIVOCATING | Fault.SELF_BAN:
-                return bool(clients & set(ended.banned)) or self._is_banned(done)
-            case Fault.WRONG_PROPOSAL:
-                return ended.views is None or ended.views != (0, 0)
-            case Fault.TOO_MANY:
-                return not ended.is_decided
-            case _:
-                return True
+    def _had_effect(self, recovery: Recovery, ended: EndedRound) -> bool:
+        """Say whether a fault had its effect: a lie is on the record, a blob was damaged."""
+        fault, done = recovery.cell.fault, recovery.done
+        if fault in LIES:
+            banned = frozenset(ban.client for ban in self._ledger.bans())
+            liars = effective(fault, done.liars, ended, banned)
+            self.checks.had_effect(ended.number, fault, liars)
+            return bool(liars)
+        return done.has_come and (fault is not Fault.TOO_MANY or not ended.is_decided)
 
-    def _is_banned(self, done: Disturbance) -> bool:
-        return any(ban.client in done.clients for ban in self._ledger.bans())
+    def _settled(self, one: Recovery) -> None:
+        """Take down a fault whose victims have caught up, or never will."""
+        if one.seconds is None:
+            self.checks.add(Wrong.NO_RECOVERY, one.round, one.done)
+            self._take_violations()
+        elif one.counts:
+            self.state.cells[one.cell].recovery_seconds.append(round(one.seconds, 2))
+        how = "never" if one.seconds is None else f"after {one.seconds:.1f} s"
+        came = "" if one.counts else ", without effect"
+        self.say(f"round {one.round}: {one.cell.fault} of {one.cell.role}: recovered {how}{came}")
 
     def _opened(self) -> Round | None:
         """Return the round that is open, None after the last or if none ever opens."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < deadline:
-            # Rounds may have gone by while a victim recovered: nothing was done in them.
+            # A round may have gone by while an audit ran: nothing was done in it.
             while (quiet := self._watch.ended()) is not None:
-                self.state.rounds += 1
-                self.state.abandoned += not quiet.is_decided
-                self.checks.ended(quiet, None)
-                self.say(_line(quiet, None, None))
+                away = frozenset(c for seat in self._recoveries.away() for c in seat.clients)
+                self._count(quiet, None, away, _UNKNOWN if away else _WHOLE)
+                self.say(_line(quiet, None, _WHOLE))
             one = self._watch.open()
             if one is not None:
                 return one
@@ -182,74 +240,89 @@ class LongRun:
             ended = self._watch.ended()
             if ended is not None:
                 return ended
+            self._recoveries.look(self._newest)
             self._restart_ended(done)
             time.sleep(_POLL_SECONDS)
         return None
 
+    def _wait_for_recoveries(self) -> None:
+        while self._recoveries.are_any:
+            with suppress(ChainError):
+                self._newest = self._ledger.state().round
+            self._recoveries.look(self._newest)
+            self._restart_ended(None)
+            time.sleep(_POLL_SECONDS)
+
     def _restart_ended(self, done: Disturbance | None) -> None:
         """Begin workers again that ended by themselves, but those that are to be down."""
-        disturbed = () if done is None else done.seats
-        for seat in self.federation.seats:
-            if seat not in disturbed and not seat.is_up():
-                seat.start()
+        now = time.monotonic()
+        if now < self._looked_up_at + _UP_POLL_SECONDS:
+            return
+        self._looked_up_at = now
+        disturbed = () if done is None or done.lifted_at is not None else done.seats
+        for seat in not_among(self.federation.seats, disturbed):
+            if not seat.is_up():
+                begun(seat)
 
-    def _recovered(self, done: Disturbance) -> float | None:
-        """Return how long after the end of a fault its victims had caught up, None if never."""
-        assert done.lifted_at is not None, "it has been lifted"
-        seats = done.seats or tuple(self.federation.seats)
-        deadline = done.lifted_at + RECOVERY_SECONDS
-        while time.monotonic() < deadline:
-            if all(map(self._has_caught_up, seats)):
-                return time.monotonic() - done.lifted_at
-            for seat in seats:
-                if not seat.is_up():
-                    seat.start()
-            time.sleep(_POLL_SECONDS)
-        return None
-
-    def _models(self, ended: EndedRound) -> dict[str, str]:
-        """Return the model that each worker in the round after this one says that it holds."""
+    def _models(self, number: int) -> dict[str, str]:
+        """Return the model that each worker says it holds in a round, of those that are in it."""
         found = {}
         for seat in self.federation.seats:
             status = seat.status()
-            if status.get("round") == ended.number + 1:
+            if status.get("round") == number:
                 found[seat.name] = str(status.get("model"))
         return found
 
-    def _has_caught_up(self, seat: Seat) -> bool:
-        """Say whether a worker says that it is in the newest round, and is the one that runs."""
-        try:
-            newest = self._ledger.state().round
-        except ChainError:
-            return False
-        status = seat.status()
-        is_there = seat.has_spoken() and int(status.get("round") or 0) >= newest
-        return is_there and not status.get("troubles")
+    @property
+    def _sizes(self) -> Parameters:
+        return self.federation.settings.configuration.parameters(dimension=1)
 
     def _too_few(self, one: Round) -> bool:
         """Say whether so many are banned that the next committee might not be filled."""
         left = sum(not client.banned_in for client in one.registry)
-        sizes = self.federation.settings.configuration.parameters(dimension=1)
-        return left < sizes.active + sizes.members
+        return left < self._sizes.active + self._sizes.members
 
     def _audit(self) -> None:
+        """Audit what has ended."""
         try:
             report = self.checks.whole(self._ledger)
             self.checks.history(self._ledger)
-            self.state.audited += report.rounds
+            self.state.audited += report.rounds - self._audited
+            self._audited = report.rounds
         except ChainError:
             return  # the node is being restarted; the next audit takes these rounds too
         finally:
-            self.state.violations += self.checks.violations
-            self.checks.violations.clear()
+            self._take_violations()
+
+    def _retrain(self) -> None:
+        """Train again what was trained in the rounds that have ended."""
+        try:
+            if self._retraining is None:
+                self._retraining = Retraining(self._ledger, self._blobs)
+            self.checks.updates(self._retraining)
+        except ChainError:
+            return  # as above
+        finally:
+            self._take_violations()
+
+    def _take_violations(self) -> None:
+        for one in self.checks.violations:
+            self.say(f"VIOLATION {one.wrong}: round {one.round}, {one.fault}, {one.clients}")
+        self.state.violations += self.checks.violations
+        self.checks.violations.clear()
 
 
-def _line(ended: EndedRound, cell: Cell | None, recovered: float | None) -> str:
-    what = "nothing" if cell is None else f"{cell.fault} of {cell.role}"
+_WHOLE = Margin(members=0, trainers=0, bans=0)
+_UNKNOWN = Margin(members=-1, trainers=0, bans=0)
+"""Of a round that went by unseen, while somebody had not recovered."""
+
+
+def _line(ended: EndedRound, one: Recovery | None, margin: Margin) -> str:
+    what = "nothing" if one is None else f"{one.cell.fault} of {one.cell.role}"
     how = (
         "abandoned"
         if ended.views is None
         else f"views {ended.views[0] + 1} and {ended.views[1] + 1}"
     )
-    after = "" if recovered is None else f", recovered after {recovered:.1f} s"
-    return f"round {ended.number}: {what}; {how} in {ended.seconds:.1f} s{after}"
+    beyond = "" if margin.is_kept else ", too many away by chance"
+    return f"round {ended.number}: {what}; {how} in {ended.seconds:.1f} s{beyond}"

@@ -44,6 +44,8 @@ class State:
         violations: what must not be, and was.
         rounds: that ended.
         abandoned: how many of them without a decision.
+        beyond: rounds in which, by chance, more were away than are tolerated: by somebody who had
+            not recovered yet and was elected, say. Nothing was done in them.
         federations: how many were begun.
         seconds: that they ran.
         audited: rounds that an audit has found true.
@@ -54,6 +56,7 @@ class State:
     violations: list[Violation] = field(default_factory=list)
     rounds: int = 0
     abandoned: int = 0
+    beyond: int = 0
     federations: int = 0
     seconds: float = 0.0
     audited: int = 0

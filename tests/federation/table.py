@@ -64,6 +64,7 @@ def _sums(state: State) -> str:
     said = ", ".join(f"{kind} {count}" for kind, count in wrong.items())
     return (
         f"* **{state.chain}**: {state.rounds} rounds in {state.seconds / 3600:.2f} h, "
-        f"{state.abandoned} of them abandoned, {state.federations} federations, audits of "
-        f"{state.audited} rounds. Of what must not be: {said}."
+        f"{state.abandoned} of them abandoned, {state.beyond} with too many away by chance, "
+        f"{state.federations} federations, audits of {state.audited} rounds. Of what must not be: "
+        f"{said}."
     )

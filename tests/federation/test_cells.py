@@ -4,25 +4,35 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from clients.federation.federation import hosting
+from clients.federation.watching import EndedRound
+from ledger.chain.contract.committee_ledger import RoundOpening
+from ledger.history.round import Round
 from ledger.protocol.parameters import Parameters
-from ledger.protocol.types import ClientId
+from ledger.protocol.types import Address, ClientId, Digest, RegisteredClient
 from tests.federation.cells import (
     CELLS,
     Cell,
     Fault,
+    Margin,
     Role,
+    liars,
+    margin_of,
     possible_cells,
+    roles_of,
     seats_of_members,
     tolerated,
     victims,
 )
 from tests.federation.checks import Violation, Wrong
+from tests.federation.disturbances import Disturbance
+from tests.federation.effects import effective
 from tests.federation.state import State
 from tests.federation.table import BEGIN, END, table, written
 
@@ -41,6 +51,8 @@ SIZES = Parameters(
     strategy=1,
 )
 """Twelve active: five members, of whom three others reply and one may be silent; seven trainers."""
+
+MARGIN = Margin(members=1, trainers=2, bans=1)
 
 
 @dataclass
@@ -69,11 +81,100 @@ def test_a_victim_has_the_role_and_no_more_members_than_may_be_faulty() -> None:
     places = seats((0, 9), (3, 0), (3, 4), (4,), (0, 1, 2), (9,))
 
     def numbers(fault: Fault, role: Role) -> list[int]:
-        return [seat.number for seat in victims(Cell(fault, role), places, roles, SIZES)]
+        return [seat.number for seat in victims(Cell(fault, role), places, roles, MARGIN)]
 
     assert numbers(Fault.KILLED, Role.MEMBER) == [1], "the third seat has two members"
     assert numbers(Fault.KILLED, Role.FIRST_PRIMARY) == [3]
     assert numbers(Fault.NOT_FINITE, Role.TRAINER) == [0], "of seven trainers two can be spared"
+
+
+def test_who_bans_itself_leaves_no_more_empty_seats_than_are_tolerated() -> None:
+    trainer = frozenset({Role.TRAINER})
+    roles = {ClientId(0): trainer, ClientId(1): trainer, ClientId(2): frozenset({Role.MEMBER})}
+    places = seats((0, 1), (1,), (1, 2))
+
+    def numbers(fault: Fault, role: Role) -> list[int]:
+        return [seat.number for seat in victims(Cell(fault, role), places, roles, MARGIN)]
+
+    # Two trainers of one worker that are both elected would be two empty seats of five.
+    assert numbers(Fault.LATE, Role.TRAINER) == [0, 1]
+    assert numbers(Fault.SELF_BAN, Role.TRAINER) == [1]
+    assert numbers(Fault.SELF_BAN, Role.MEMBER) == []
+    assert numbers(Fault.EQUIVOCATING, Role.MEMBER) == [2], "its trainer signs no votes"
+
+
+def test_members_lie_as_members_and_as_clients_that_train() -> None:
+    roles = {ClientId(0): frozenset({Role.TRAINER}), ClientId(1): frozenset({Role.MEMBER})}
+    assert liars(Fault.FALSE_SCORES, roles) == {1}
+    assert liars(Fault.SELF_BAN, roles) == {0, 1}
+
+
+REGISTRY = tuple(RegisteredClient(Address(bytes(20)), 1) for _ in range(24))
+
+
+def closed_round(banned: tuple[int, ...] = ()) -> Round:
+    registry = [
+        replace(client, banned_in=1) if number in banned else client
+        for number, client in enumerate(REGISTRY)
+    ]
+    committee = tuple(ClientId(c) for c in range(5))
+    opening = RoundOpening(2, committee, Digest(bytes(32)), 10)
+    return Round(opening, SIZES, tuple(registry), ended=None)
+
+
+def test_empty_seats_and_whoever_has_not_recovered_are_counted_into_the_margin() -> None:
+    one = closed_round()
+    assert margin_of(one, SIZES, []) == Margin(members=1, trainers=2, bans=1)
+    trainer = one.trainers[0]
+    assert margin_of(one, SIZES, seats((0, trainer))) == Margin(members=0, trainers=1, bans=1)
+    with_empty_seat = closed_round(banned=(0,))
+    assert margin_of(with_empty_seat, SIZES, []).members == 0
+    assert margin_of(with_empty_seat, SIZES, seats((0,))).members == 0, "it is not lost twice"
+    beyond = margin_of(with_empty_seat, SIZES, seats((1,)))
+    assert not beyond.is_kept
+    assert with_empty_seat.committee[0] not in roles_of(with_empty_seat)
+
+
+def test_an_effect_is_on_the_record_and_late_is_none_of_a_wrong_payload() -> None:
+    both = frozenset({ClientId(1), ClientId(2)})
+    ended = EndedRound(
+        number=2,
+        seconds=1.0,
+        views=(0, 0),
+        accepted=(),
+        late=(ClientId(1),),
+        unusable=(ClientId(2),),
+        refused=(),
+        banned=(),
+        model=None,
+        head=Digest(bytes(32)),
+        commitments=2,
+        malformed=(ClientId(2),),
+    )
+    nobody = frozenset[ClientId]()
+    assert effective(Fault.TRUNCATED, both, ended, nobody) == {2}
+    assert effective(Fault.COPIED, both, ended, nobody) == nobody
+    assert effective(Fault.LATE, both, ended, nobody) == {1}
+    assert effective(Fault.SELF_BAN, both, ended, both) == both
+    with pytest.raises(ValueError, match="kill -9 is no lie"):
+        effective(Fault.KILLED, both, ended, nobody)
+
+
+def test_what_was_begun_is_carried_through_and_what_was_not_never_was() -> None:
+    acts: list[str] = []
+    far, now = time.monotonic() + 3600, time.monotonic()
+    begun = Disturbance(Fault.FROZEN, (), frozenset())
+    begun._acts = [(now, lambda: acts.append("freeze")), (far, lambda: acts.append("thaw"))]
+    begun.step()
+    assert begun.lifted_on == 0, "it lasts"
+    begun.lift()
+    assert (acts, begun.has_come) == (["freeze", "thaw"], True)
+    assert begun.lifted_at is not None
+    late = Disturbance(Fault.FROZEN, (), frozenset())
+    late._acts = [(far, lambda: acts.append("too late"))]
+    late.step()
+    late.lift()
+    assert (acts, late.has_come) == (["freeze", "thaw"], False)
 
 
 def test_too_many_members_are_in_the_fewest_seats_that_hold_them() -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 WORKERS = 6
 LONGEST_SECONDS = 400.0
-"""Five faults take about fifty on two cores that have nothing else to do."""
+"""Five faults take about forty on two cores that have nothing else to do."""
 
 SIZES = (
     *("protocol.clients=24", "protocol.active_rate=0.5", "protocol.committee_rate=0.416667"),
@@ -32,7 +32,7 @@ SIZES = (
 PACE = Pace(
     block_seconds=0.25,
     blocks_of_a_client=2.0,
-    view_seconds=5,
+    view_seconds=2,
     deadline_blocks=600,
     confirmations=2,
     poll_seconds=0.3,

@@ -56,6 +56,11 @@ class WorkerFolder:
         """Where this is, the worker ends after its round."""
         return self.path / "leave"
 
+    @property
+    def fault(self) -> Path:
+        """What a worker that may be told to misbehave is told, in trials."""
+        return self.path / "fault"
+
     @contextmanager
     def held(self) -> Iterator[None]:
         """Hold the folder alone; the system gives it back however the process ends.

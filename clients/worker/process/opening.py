@@ -21,7 +21,7 @@ from clients.joining.parts import own_parts
 from clients.models.registry import model_named
 from clients.runs.measured_sets import TEST
 from clients.runs.preparing import cluster_of
-from clients.worker.faults import HONEST, Faults
+from clients.worker.faults import HONEST, Faults, ToldFaults
 from clients.worker.finality import Watched
 from clients.worker.hosting import Hosting
 from clients.worker.payloads import OwnPayloads
@@ -94,7 +94,7 @@ class Manner:
     """
 
     seed: int = 0
-    faults: Faults = HONEST
+    faults: Faults | ToldFaults = HONEST
     accept_rollback: bool = False
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 
 from clients.adversaries.faults import MemberFault, TrainerFault
-from clients.worker.faults import HONEST, Faults, faults_named
+from clients.worker.faults import HONEST, TOLD, Faults, faults_named, faults_of
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.payload import Payload
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_nothing_asked_for_is_honest() -> None:
@@ -36,3 +41,37 @@ def test_a_false_reference_is_a_hundred_times_too_large_and_only_a_member_s() ->
     sent = faults.sent(update, is_member=True)
     assert np.frombuffer(sent.data, dtype="<f4").tolist() == [100, -200]
     assert HONEST.sent(update, is_member=True) is update
+
+
+def test_faults_that_are_told_are_those_of_their_round_alone(tmp_path: Path) -> None:
+    path = tmp_path / "fault"
+    told = faults_of(TOLD, path)
+    assert told.are_any, "its owner is warned"
+    assert told.in_round(12) == HONEST, "nothing has been told yet"
+    path.write_text("12 copied\n")
+    assert told.in_round(12) == Faults(trainer=TrainerFault.COPIED)
+    assert told.in_round(11) == told.in_round(13) == HONEST
+    path.unlink()
+    assert told.in_round(12) == HONEST
+
+
+def test_only_who_is_begun_for_it_heeds_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "fault"
+    path.write_text("12 copied\n")
+    assert faults_of("", path).in_round(12) == HONEST
+    assert faults_of("late", path).in_round(12) == Faults(trainer=TrainerFault.LATE)
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [("copied", "'copied' is no round's number"), ("12 lazy", "known are"), ("", "'' is no round")],
+)
+def test_a_file_that_tells_no_fault_is_refused(tmp_path: Path, told: str, said: str) -> None:
+    path = tmp_path / "fault"
+    path.write_text(told)
+    with pytest.raises(ConfigurationError, match=said):
+        faults_of(TOLD, path).in_round(12)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        faults_of(TOLD, path).in_round(12)

@@ -1,0 +1,118 @@
+"""Whether every honest update is what training from the chain's model comes to, bit for bit.
+
+What a worker says of the model that it holds proves nothing. Its update does: the same model, data
+and seed give the same bytes in every process of a machine, and any other model gives others.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from clients.engine.opening import open_engine
+from clients.engine.port import TrainingJob
+from clients.joining.configured import configuration_of
+from clients.joining.parts import own_parts
+from clients.models.registry import model_named
+from ledger.chain.contract.deployment import deployed_document
+from ledger.history.documents import read_documents
+from ledger.history.recorded import RecordedHistory
+from ledger.protocol.encoding import vector_from_bytes
+from ledger.protocol.sampling import training_seed
+from ledger.protocol.types import ClientId
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from types import TracebackType
+
+    from clients.engine.port import Engine
+    from ledger.blobs.store import BlobReader
+    from ledger.chain.contract.committee_ledger import CommitteeLedger
+    from ledger.protocol.documents.run import RunDocument
+    from ledger.protocol.types import Digest
+
+
+class Retraining:
+    """Trains again what the clients of a run have trained."""
+
+    def __init__(self, ledger: CommitteeLedger, blobs: BlobReader) -> None:
+        """Open the run's model and data, as its workers do.
+
+        Args:
+            ledger: the contract.
+            blobs: where run document, models and records are.
+        """
+        self._ledger = ledger
+        self._blobs = blobs
+        found = ledger.deployment()
+        self._models: dict[int, Digest] = {}
+        self.begins_with(1, found.model)
+        self._document = deployed_document(blobs.get(found.config), found)
+        self._engine = _engine(self._document)
+
+    def begins_with(self, number: int, model: Digest) -> None:
+        """Take down with which model a round began.
+
+        Args:
+            number: t.
+            model: digest of w_t.
+        """
+        self._models[number] = model
+
+    def differing(self, number: int, liars: Collection[ClientId]) -> tuple[ClientId, ...]:
+        """Return whose recorded update does not follow from the model that the chain names.
+
+        Args:
+            number: t; every round is asked for, in turn.
+            liars: who was made to lie in it, and is not asked for.
+
+        Raises:
+            KeyError: the round before it has not been asked for.
+        """
+        before = self._models[number]
+        one = RecordedHistory.of(self._ledger, self._blobs).round(number)
+        assert one is not None, "it has ended"
+        self.begins_with(number + 1, before if one.decided is None else one.decided.model)
+        record = read_documents(self._blobs, one).record
+        if record is None:
+            return ()
+        model = vector_from_bytes(self._blobs.get(before), self._document.parameters.dimension)
+        honest = {c: digest for c, digest in record.payloads().items() if c not in liars}
+        jobs = [TrainingJob(int(c), training_seed(one.seed, c)) for c in honest]
+        trained = self._engine.train(model, jobs)
+        digests = {ClientId(update.client): update.payload.digest for update in trained}
+        return tuple(c for c, digest in honest.items() if digests[c] != digest)
+
+    def close(self) -> None:
+        """End the engine."""
+        self._engine.__exit__(None, None, None)
+
+    def __enter__(self) -> Self:
+        self._engine.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _engine(document: RunDocument) -> Engine:
+    configuration = configuration_of(document)
+    clients = [ClientId(client) for client in range(len(document.registry))]
+    data = own_parts(configuration, document, clients)
+    model = model_named(configuration.model.name, data.form, configuration.model.options)
+    path = configuration.training.path
+    assert path != "auto", "a run document settles it"
+    return open_engine(
+        model,
+        data,
+        configuration.local_training(),
+        device="cpu",
+        workers=1,
+        path=path,
+        sets={},
+        rows=document.parameters.active,
+    )

@@ -1,0 +1,35 @@
+"""What an honest client has trained follows from the chain's model, and from no other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ledger.blobs.store import FolderBlobs
+from ledger.chain.contract.deployment import connect
+from ledger.chain.contract.manifest import read_manifest
+from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.home import Home
+from ledger.protocol.types import ClientId
+from tests.cli.conftest import settings_of, succeeds
+from tests.federation.retraining import Retraining
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_updates_of_another_model_differ(tmp_path: Path) -> None:
+    settings = settings_of("protocol.rounds=2", "training.path=plain")
+    succeeds("run", "--preset", "smoke", "--home", tmp_path, "--run", "one", *settings, "--json")
+    home = Home(tmp_path)
+    with EmbeddedChain.open(home.chain) as chain:
+        ledger = connect(chain, read_manifest(home.run("one").manifest))
+        first = ledger.deployment().model
+        with Retraining(ledger, FolderBlobs(home.blobs)) as retraining:
+            assert retraining.differing(1, ()) == retraining.differing(2, ()) == ()
+            with pytest.raises(KeyError):
+                retraining.differing(4, ())  # its model follows from the rounds before
+            retraining.begins_with(2, first)
+            assert len(retraining.differing(2, ())) == 10, "every active client's"
+            assert len(retraining.differing(2, (ClientId(0), ClientId(1)))) < 10
