@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
     from tests.audit.runs import Run
+    from tests.processes import Forks
 
 ALLOWED_SKIPS = ("CUDA", "shared/data", "shared/paper")
 """What continuous integration need not have: a GPU, the data sets, the paper's source."""
@@ -39,6 +41,16 @@ def pytest_collection_modifyitems(
     if getattr(config.option, "loadgroup", False):
         for item in items:
             _name_group(item)
+
+
+def pytest_collection_finish() -> None:
+    """Spare what is imported by now: each collection of garbage would walk through all of it.
+
+    Sixteen tests of runs and audits took 19.6 s of one core by it instead of 21.4.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
 
 
 def _name_group(item: pytest.Item) -> None:
@@ -80,3 +92,12 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     run = honest_run(tmp_path_factory.mktemp("honest"))
     with run.chain:
         yield run
+
+
+@pytest.fixture(scope="session")
+def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    """What begins `cmfl` in real processes that need not import everything first."""
+    from tests.processes import Forks
+
+    with Forks(tmp_path_factory.mktemp("forks")) as begun:
+        yield begun

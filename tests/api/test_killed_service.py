@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,13 +18,15 @@ from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.index.database import Database
 from tests.api.conftest import read, refused, root_of, serving
-from tests.e2e.sessions import PATIENCE_SECONDS, kill_when, start
+from tests.e2e.sessions import kill_when
 from tests.faults import times
 from tests.index.conftest import content, indexed, made
+from tests.processes import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Callable
+
+    from tests.processes import Forked, Forks
 
 pytestmark = pytest.mark.xdist_group("web")
 
@@ -37,7 +38,7 @@ def wait_until(reached: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def children_of(service: subprocess.Popen[str]) -> list[int]:
+def children_of(service: Forked) -> list[int]:
     """Return the processes that a service has begun."""
     lists = Path(f"/proc/{service.pid}/task").glob("*/children")
     return [int(number) for one in lists for number in one.read_text().split()]
@@ -52,36 +53,31 @@ def has_ended(process: int) -> bool:
     return status.rpartition(") ")[2].startswith("Z")
 
 
-def killed_while_it_verifies(command: list[str], address: str) -> dict[str, Any]:
+def killed_while_it_verifies(service: Forked, address: str) -> dict[str, Any]:
     """Return the verification that a service was in the midst of."""
-    with start(command) as service:
-        try:
-            assert service.stdout is not None
-            url = service.stdout.readline().partition(" at ")[2].partition("/ ")[0]
-            with httpx.Client(base_url=url, trust_env=False) as client:
-                begun = client.post(f"{root_of(client, address)}/verifications", json={})
-                told: dict[str, Any] = begun.json()
-                wait_until(lambda: bool(children_of(service)))
-                assert client.get(told["links"]["self"]).json()["state"] == "running"
-            children = children_of(service)
-            service.send_signal(signal.SIGKILL)
-        finally:
-            service.kill()
-            service.communicate()
+    with service:
+        url = service.first_line().partition(" at ")[2].partition("/ ")[0]
+        with httpx.Client(base_url=url, trust_env=False) as client:
+            begun = client.post(f"{root_of(client, address)}/verifications", json={})
+            told: dict[str, Any] = begun.json()
+            wait_until(lambda: bool(children_of(service)))
+            assert client.get(told["links"]["self"]).json()["state"] == "running"
+        children = children_of(service)
+        service.kill()
     wait_until(lambda: all(map(has_ended, children)))
     return told
 
 
 def test_a_killed_service_has_its_index_and_its_verifications_again(
-    home: Path, address: str, tmp_path: Path
+    home: Path, address: str, tmp_path: Path, forks: Forks
 ) -> None:
     index, reports = tmp_path / "index.sqlite", tmp_path / "reports"
     places = ["--home", str(home), "--index", str(index), "--reports", str(reports)]
     command = ["serve", *places, "--keep-index", "--port", "0"]
-    # While it makes the index, then while it verifies; each start is two seconds of a processor.
+    # While it makes the index, then while it verifies.
     for delay_seconds in (0, 2, 3)[: times(0, 3)]:
-        assert kill_when(start(command), index.exists, delay_seconds)
-    lost = killed_while_it_verifies(command, address)
+        assert kill_when(forks.start(*command), index.exists, delay_seconds)
+    lost = killed_while_it_verifies(forks.start(*command), address)
     kept = Settings(home=home, index=str(index), keeps_index=True, reports=reports)
     with serving(kept) as client, Service(str(client.base_url)) as service:
         path = lost["links"]["self"]

@@ -21,7 +21,7 @@ from cli.verbosity import Verbosity
 from clients.configuration import PRESETS
 from ledger.protocol.encoding import PROTOCOL_VERSION
 from tests.cli.conftest import SHARED, cmfl, refusal, succeeds
-from tests.e2e.sessions import PATIENCE_SECONDS
+from tests.processes import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import httpx
@@ -15,10 +13,11 @@ from ledger.blobs.store import FolderBlobs
 from ledger.protocol.documents.envelope import Envelope, PublishedPayload
 from ledger.protocol.types import Address, ClientId, Digest, Domain
 from tests.cli.conftest import SHARED, cmfl, first_decided, refusal, succeeds
-from tests.e2e.sessions import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.processes import Forks
 
 pytestmark = SHARED
 
@@ -75,29 +74,23 @@ def test_old_payloads_go_and_the_record_stays(copy: Path) -> None:
     assert audit.code == 3
 
 
-def test_a_store_is_served_until_it_is_told_to_stop(home: Path, tmp_path: Path) -> None:
+def test_a_store_is_served_until_it_is_told_to_stop(
+    home: Path, tmp_path: Path, forks: Forks
+) -> None:
     digest = next(FolderBlobs(home / "blobs").digests())
     (tmp_path / "store").mkdir()
     FolderBlobs(tmp_path / "store").put(FolderBlobs(home / "blobs").get(digest))
     options = ("--home", str(home), "--folder", str(tmp_path / "store"), "--port", "0")
-    with subprocess.Popen(
-        [sys.executable, "-m", "cli.main", "blobs", "serve", *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as served:
-        try:
-            assert served.stdout is not None
-            url, _, rest = served.stdout.readline().partition(" ")
-            assert rest.startswith("keeps blobs and mail of 0x")
-            name = digest.hex()
-            answer = httpx.get(f"{url}/{name[:2]}/{name}", trust_env=False)
-            assert answer.status_code == 200
-            other = refusal("blobs", "serve", *options)
-            assert "another process serves it" in other
-        finally:
-            served.terminate()
-        _, err = served.communicate(timeout=PATIENCE_SECONDS)
+    with forks.start("blobs", "serve", *options) as served:
+        url, _, rest = served.first_line().partition(" ")
+        assert rest.startswith("keeps blobs and mail of 0x")
+        name = digest.hex()
+        answer = httpx.get(f"{url}/{name[:2]}/{name}", trust_env=False)
+        assert answer.status_code == 200
+        other = refusal("blobs", "serve", *options)
+        assert "another process serves it" in other
+        served.terminate()
+        _, err = served.communicate()
         assert (served.returncode, err) == (0, "")
 
 

@@ -10,13 +10,11 @@ from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.chain.embedded.identity import DEFAULT_CHAIN_ID
 from ledger.chain.embedded.machine.accounts import TEST_KEYS, address_of
 from ledger.chain.rpc.served.server import RpcServer
-from tests.cli.conftest import SHARED, cmfl, refusal, succeeds
+from tests.cli.conftest import cmfl, refusal, succeeds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-pytestmark = SHARED
 
 ONE = "0x" + "11" * 20
 OTHER = "0x" + "22" * 20

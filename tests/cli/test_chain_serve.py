@@ -7,41 +7,38 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import pytest
+
 from ledger.chain.embedded.machine.accounts import TEST_KEYS
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.rpc.reader import RpcReader
-from tests.cli.conftest import SHARED, refusal, succeeds
-from tests.e2e.sessions import PATIENCE_SECONDS, start
+from tests.cli.conftest import refusal, succeeds
+from tests.processes import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Iterator
     from pathlib import Path
 
-    import pytest
+    from tests.processes import Forked, Forks
 
-pytestmark = SHARED
+pytestmark = pytest.mark.xdist_group("processes")
 
 
 @contextmanager
-def serving(home: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def serving(forks: Forks, home: Path, *options: str) -> Iterator[tuple[str, Forked]]:
     """Yield the first line of a `cmfl chain serve` that is ended by Ctrl-C at last."""
-    command = ["chain", "serve", "--home", str(home), "--port", "0", *options]
-    process = start(command, PYTHONUNBUFFERED="1")
-    assert process.stdout is not None
-    try:
-        yield process.stdout.readline(), process
-    finally:
+    with forks.start("chain", "serve", "--home", home, "--port", 0, *options) as process:
+        yield process.first_line(), process
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=PATIENCE_SECONDS)
+        process.wait()
 
 
 def test_a_run_goes_over_a_served_chain_which_takes_no_other_writer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    forks: Forks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CMFL_PRIVATE_KEY", TEST_KEYS[0].hex())
     served, home = tmp_path / "served", tmp_path / "home"
-    with serving(served) as (line, process):
+    with serving(forks, served) as (line, process):
         url, _, _, chain_id, *_ = line.split()
         assert line.endswith("at block 0, until Ctrl-C\n")
         node = ["--rpc-url", url, "--chain-id", chain_id.rstrip(",")]
@@ -59,8 +56,10 @@ def test_a_run_goes_over_a_served_chain_which_takes_no_other_writer(
         assert chain.head().number > 0
 
 
-def test_a_block_time_lets_deadlines_pass_until_the_service_is_told_to_end(tmp_path: Path) -> None:
-    with serving(tmp_path, "--block-time", "0.1") as (line, process):
+def test_a_block_time_lets_deadlines_pass_until_the_service_is_told_to_end(
+    forks: Forks, tmp_path: Path
+) -> None:
+    with serving(forks, tmp_path, "--block-time", "0.1") as (line, process):
         url, _, _, chain_id, *_ = line.split()
         deadline = time.monotonic() + PATIENCE_SECONDS
         with RpcReader(url, chain_id=int(chain_id.rstrip(","))) as chain:
@@ -68,7 +67,7 @@ def test_a_block_time_lets_deadlines_pass_until_the_service_is_told_to_end(tmp_p
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
         process.terminate()
-        process.wait(PATIENCE_SECONDS)
+        process.wait()
     assert process.returncode == 0
     with EmbeddedReader.open(tmp_path / "chain.sqlite") as own:
         own.verify()

@@ -15,16 +15,14 @@ from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerWriter
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.protocol.ledger_state import Stage
-from tests.cli.conftest import SHARED, refusal, settings_of, succeeds
+from tests.cli.conftest import refusal, settings_of, succeeds
 from tests.clients.played import Cut, CuttingChain
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = SHARED
-
-# 600 clients are registered in three transactions: 256, 256 and 88.
-MANY = ("protocol.clients=600", "protocol.active_rate=0.02", "protocol.rounds=1")
+# 300 clients are registered in two transactions: 256 and 44.
+MANY = ("protocol.clients=300", "protocol.active_rate=0.04", "protocol.rounds=1")
 
 
 def files(home: Path) -> dict[str, bytes]:
@@ -78,7 +76,7 @@ def test_a_manifest_of_another_chain_is_refused_and_nothing_deployed(tmp_path: P
     assert "is not JSON" in refusal(*arguments, tmp_path / "two")
 
 
-@pytest.mark.parametrize(("left", "registered"), [(1, 0), (2, 256), (3, 512), (4, 600)])
+@pytest.mark.parametrize(("left", "registered"), [(1, 0), (2, 256), (3, 300)])
 def test_a_deployment_cut_off_between_its_transactions_is_completed(
     tmp_path: Path, left: int, registered: int
 ) -> None:
@@ -87,7 +85,7 @@ def test_a_deployment_cut_off_between_its_transactions_is_completed(
         assert isinstance(chain, CuttingChain)
         blobs = FolderBlobs(tmp_path / "blobs")
         chain.left, chain.after = left, False
-        if left < 4:
+        if left < 3:
             with pytest.raises(Cut):
                 prepare(tmp_path, "run", configuration, chain, blobs)
         else:
@@ -103,10 +101,10 @@ def test_a_deployment_cut_off_between_its_transactions_is_completed(
         "deploy", "--preset", "smoke", *settings_of(*MANY), "--home", tmp_path, "--json"
     )
     assert found.json == manifest
-    assert blocks(tmp_path) == 4
+    assert blocks(tmp_path) == 3
     with EmbeddedReader.open(tmp_path / "chain.sqlite") as reader:
         state = CommitteeLedger(reader, manifest["address"], manifest["block"]).state()
-        assert (state.registered, state.stage, state.round) == (600, Stage.OPEN, 1)
+        assert (state.registered, state.stage, state.round) == (300, Stage.OPEN, 1)
     assert succeeds("run", "--home", tmp_path, "--resume", "--json").json["round"] == 1
 
 

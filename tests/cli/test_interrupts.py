@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.e2e.sessions import PATIENCE_SECONDS
+from tests.processes import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from pathlib import Path

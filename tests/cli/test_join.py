@@ -24,13 +24,11 @@ from ledger.chain.embedded.machine.accounts import TEST_KEYS
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.rpc.served.server import RpcServer
 from tests.api.store.conftest import served
-from tests.cli.conftest import SHARED, cmfl, refusal, settings_of, succeeds
+from tests.cli.conftest import cmfl, refusal, settings_of, succeeds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-pytestmark = SHARED
 
 OWNERS = 6
 SETTINGS = (

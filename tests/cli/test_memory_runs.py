@@ -10,12 +10,10 @@ from cli.checks.home import checks
 from cli.where import Where
 from ledger.home import Home
 from ledger.protocol.errors import ChainError
-from tests.cli.conftest import SHARED, refusal, settings_of, succeeds
+from tests.cli.conftest import refusal, settings_of, succeeds
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-pytestmark = SHARED
 
 SMALLEST = ("run", "--preset", "smoke", "--rounds", 1, "--json")
 CHAIN_ID = 77

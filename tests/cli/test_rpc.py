@@ -16,13 +16,11 @@ from ledger.chain.embedded.machine.accounts import TEST_KEYS
 from ledger.chain.rpc.reader import RpcReader
 from ledger.chain.rpc.served.server import RpcServer
 from tests.chain.test_port_contract import ANVIL_KEY, anvil
-from tests.cli.conftest import ROUNDS, SETTINGS, SHARED, refusal, settings_of, succeeds
+from tests.cli.conftest import ROUNDS, SETTINGS, refusal, settings_of, succeeds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-pytestmark = SHARED
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,7 @@ from clients.adversaries.registry import ATTACKS
 from clients.configuration import Configuration, load
 from clients.settings_sheet import settings
 from ledger.protocol.errors import CmflError
-from tests.cli.conftest import SHARED, refusal, succeeds
-
-pytestmark = SHARED
+from tests.cli.conftest import refusal, succeeds
 
 
 def keys_of(configuration: Configuration) -> set[str]:

@@ -20,7 +20,7 @@ from cli import sender
 from cli.console import complain, print_csv, print_line, print_prose, print_table
 from ledger.protocol.errors import ConfigurationError
 from tests.cli.conftest import SHARED, refusal, succeeds
-from tests.e2e.sessions import PATIENCE_SECONDS
+from tests.processes import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -34,13 +34,15 @@ from ledger.home import Home
 from ledger.protocol.inputs import participants_of
 from ledger.protocol.signing import KeySigner
 from tests.api.store.conftest import served as store_served
-from tests.cli.conftest import SHARED, cmfl, refusal, succeeds
+from tests.cli.conftest import cmfl, refusal, succeeds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = SHARED
+    from tests.processes import Forked, Forks
+
+pytestmark = pytest.mark.xdist_group("processes")
 
 SETTINGS = (
     "protocol.rounds=2",
@@ -170,22 +172,24 @@ def test_ends_at_once_when_it_is_told_to(served: Served, tmp_path: Path) -> None
     assert found["stand"] == "ended"
 
 
-def test_who_is_asked_to_leave_and_is_idle_leaves_at_once(served: Served, tmp_path: Path) -> None:
-    told: list[subprocess.CompletedProcess[str]] = []
+def test_who_is_asked_to_leave_and_is_idle_leaves_at_once(
+    served: Served, tmp_path: Path, forks: Forks
+) -> None:
+    told: list[Forked] = []
 
     def ask() -> None:
         while not (tmp_path / "status.json").exists():
             time.sleep(0.05)
-        leave = [sys.executable, "-m", "cli.main", "leave", "--folder", str(tmp_path), "--json"]
-        told.append(subprocess.run(leave, capture_output=True, text=True, check=False))
+        told.append(forks.start("leave", "--folder", tmp_path, "--json"))
 
     asker = threading.Thread(target=ask)
     asker.start()
     result = cmfl(*served.worker(tmp_path, served.idle), "--log-format", "json")
     asker.join()
     assert result.code == 0
-    assert (told[0].returncode, told[0].stderr) == (0, "")
-    assert json.loads(told[0].stdout) == {"round": 1, "has_ended": True}
+    out, err = told[0].communicate()
+    assert (told[0].returncode, err) == (0, "")
+    assert json.loads(out) == {"round": 1, "has_ended": True}
     events = [json.loads(line)["event"] for line in result.err.splitlines()]
     assert "leaves after round 1" in events
     assert not (tmp_path / "leave").exists()

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,14 +11,15 @@ from ledger.chain.contract.deployment import connect
 from ledger.chain.contract.manifest import read_manifest
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
+from tests.processes import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from ledger.chain.contract.committee_ledger import CommitteeLedger
+    from tests.processes import Forked, Forks
 
-PATIENCE_SECONDS = 120.0
 _POLL_SECONDS = 0.002
 
 
@@ -69,8 +67,8 @@ class Home:
         settings = [part for setting in self.settings for part in ("--set", setting)]
         return [*common, "--preset", "smoke", *settings]
 
-    def start(self) -> subprocess.Popen[str]:
-        return start(self.arguments())
+    def start(self, forks: Forks) -> Forked:
+        return forks.start(*self.arguments())
 
     def ended_rounds(self) -> list[tuple[int, str]]:
         """Return round and head of each round that the chain records, oldest first."""
@@ -87,30 +85,16 @@ def _ended(ledger: CommitteeLedger) -> Iterator[RoundDecided | RoundAbandoned]:
             yield recorded.event
 
 
-def start(arguments: Sequence[str], **variables: str) -> subprocess.Popen[str]:
-    """Return a started `cmfl`."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "cli.main", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        stdin=subprocess.DEVNULL,
-        text=True,
-        env=os.environ | variables,
-    )
-
-
-def finish(process: subprocess.Popen[str]) -> dict[str, Any]:
+def finish(process: Forked) -> dict[str, Any]:
     """Return the JSON of a `cmfl` that has to end well."""
     with process:
-        out, err = process.communicate(timeout=PATIENCE_SECONDS)
+        out, err = process.communicate()
     assert process.returncode == 0, err
     answer: dict[str, Any] = json.loads(out)
     return answer
 
 
-def kill_when(
-    process: subprocess.Popen[str], moment: Callable[[], bool], delay_seconds: float
-) -> bool:
+def kill_when(process: Forked, moment: Callable[[], bool], delay_seconds: float) -> bool:
     """Kill a process some time after a moment; say whether it was still alive then."""
     with process:
         deadline = time.monotonic() + PATIENCE_SECONDS

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
-import subprocess
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -18,36 +16,35 @@ from ledger.chain.contract.deployment import connect
 from ledger.chain.contract.manifest import read_manifest
 from ledger.chain.embedded.checks import integrity
 from ledger.chain.embedded.reader import EmbeddedReader
-from tests.e2e.sessions import PATIENCE_SECONDS, Home, start
+from tests.e2e.sessions import Home, finish
 from tests.faults import times
+from tests.processes import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.processes import Forks
+
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("processes")]
 
 
 @pytest.fixture
-def running(tmp_path: Path) -> Iterator[Home]:
+def running(forks: Forks, tmp_path: Path) -> Iterator[Home]:
     """Yield the home of a run that goes on until the test ends."""
     home = Home(tmp_path / "home", ("training.path=plain", "protocol.rounds=100000"))
-    with home.start() as writer:
-        try:
-            deadline = time.monotonic() + PATIENCE_SECONDS
-            while home.rows() < 2:
-                assert writer.poll() is None, "the run has ended"
-                assert time.monotonic() < deadline, "the run does not begin"
-                time.sleep(0.05)
-            yield home
-            assert writer.poll() is None, "the run has ended before its last audit"
-        finally:
-            writer.kill()
-            writer.communicate()
+    with home.start(forks) as writer:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while home.rows() < 2:
+            assert writer.poll() is None, "the run has ended"
+            assert time.monotonic() < deadline, "the run does not begin"
+            time.sleep(0.05)
+        yield home
+        assert writer.poll() is None, "the run has ended before its last audit"
 
 
 def test_audits_beside_a_run_pass_as_of_the_head_that_they_began_with(
-    running: Home, monkeypatch: pytest.MonkeyPatch
+    forks: Forks, running: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     blobs, verify_chain = FolderBlobs(running.path / "blobs"), integrity.verify_chain
     with EmbeddedReader.open(running.chain) as chain:
@@ -64,7 +61,7 @@ def test_audits_beside_a_run_pass_as_of_the_head_that_they_began_with(
             assert report.outcome is Outcome.PASSED, readable(report)
             assert report.deployment["head_block"] < chain.head().number
         for _ in range(times(1, 10)):
-            told = audited(running)
+            told = finish(forks.start("audit", "--home", running.path, "--json"))
             assert told["outcome"] == "passed", told
             block = chain.block(told["deployment"]["head_block"])
             assert told["deployment"]["head_block_hash"] == f"0x{block.hash.hex()}"
@@ -75,15 +72,3 @@ def wait_for_more(chain: EmbeddedReader, number: int) -> None:
     while chain.head().number <= number + 1:
         assert time.monotonic() < deadline, "the run does not go on"
         time.sleep(0.01)
-
-
-def audited(home: Home) -> dict[str, Any]:
-    process = start(["audit", "--home", str(home.path), "--json"])
-    try:
-        out, err = process.communicate(timeout=PATIENCE_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        raise
-    assert process.returncode == 0, out + err
-    report: dict[str, Any] = json.loads(out)
-    return report

@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 import json
+import pickle
+import re
 import signal
 import socket
-import subprocess
-import sys
 import time
 import urllib.request
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
+from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 import pytest
 
-from cli.demo.runs import Work, steps_of
+from cli.demo.results import show_table
+from cli.demo.runs import Played, Work, configuration_of, steps_of
 from cli.demo.service import MOST_PORTS, free_port
+from clients.comparison import Outcome
+from clients.methods import METHODS as EVERY_METHOD
+from ledger.audit.audit import audit
+from ledger.audit.codes import Outcome as Verdict
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.protocol.errors import ConfigurationError
-from tests.e2e.sessions import PATIENCE_SECONDS, start
+from tests.cli.conftest import refusal
+from tests.faults import times
+from tests.processes import PATIENCE_SECONDS
+
+if TYPE_CHECKING:
+    from tests.audit.runs import Run
+    from tests.processes import Forks
 
 METHODS = ("CMFL, strategy I", "CMFL, strategy II", "CMFL, strategy III")
 
@@ -32,36 +46,58 @@ def unused_port() -> int:
         return number
 
 
-def demo(home: Path, port: int, seeds: int = 1) -> subprocess.CompletedProcess[str]:
-    options = ("--seeds", str(seeds), "--rounds", "2", "--port", str(port))
-    return subprocess.run(
-        [sys.executable, "-m", "cli.main", "demo", "--home", str(home), *options],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-        check=False,
-    )
-
-
-def test_the_demo_runs_audits_compares_and_serves(tmp_path: Path) -> None:
+def test_the_demo_runs_audits_compares_and_serves(forks: Forks, tmp_path: Path) -> None:
     home, port = tmp_path / "demo", unused_port()
     left_over = home / "seed7"
     left_over.mkdir(parents=True)
     (home / "made-by-cmfl-demo").touch()
-    ended = demo(home, port, seeds=2)
-    assert ended.returncode == 0, ended.stderr
+    seeds = times(1, 2)
+    options = ("--seeds", seeds, "--rounds", 2, "--port", port)
+    with forks.start("demo", "--home", home, *options) as process:
+        out, err = process.communicate()
+    assert process.returncode == 0, err
     for row in ("FedAvg, 30 clients", "FedAvg, 18 clients", *METHODS):
-        assert f"│ {row} " in ended.stdout
-    # Two seeds, clean and attacked, two rounds each: of three methods on the ledger, of two beside.
-    said = " ".join(ended.stdout.split())
-    assert "24 rounds are recorded and audited; to compare with, 16 of FedAvg are" in said
+        assert f"│ {row} " in out
+    # Clean and attacked, two rounds each: of three methods on the ledger, of two beside.
+    said = " ".join(out.split())
+    told = f"{12 * seeds} rounds are recorded and audited; to compare with, {8 * seeds} of FedAvg"
+    assert f"{told} are" in said
     assert "II is the paper's for clients that are all honest" in said
-    assert "mean ± standard error over 2 seeds" in ended.stdout
-    assert "PASSED: all ten steps hold for all 2 rounds" in ended.stdout
-    assert "12 of 12 runs on the ledger pass their audit." in ended.stdout
-    assert f"REST service at http://127.0.0.1:{port} answered: 6 deployments." in ended.stdout
-    assert f"  http://127.0.0.1:{port}/dashboard/#/runs/" in ended.stdout
+    assert "PASSED: all ten steps hold for all 2 rounds" in out
+    assert f"{6 * seeds} of {6 * seeds} runs on the ledger pass their audit." in out
+    assert f"REST service at http://127.0.0.1:{port} answered: 6 deployments." in out
+    assert f"  http://127.0.0.1:{port}/dashboard/#/runs/" in out
     assert not left_over.exists(), "a demo's own folder is made anew"
+
+
+def test_the_table_has_means_over_seeds_and_their_errors() -> None:
+    outcomes = [
+        Outcome(method.name, seed, attacked, (0.5, 0.7)[seed], 0.1, (0.2, 0.0)[seed], run=None)
+        for method in EVERY_METHOD
+        for seed in (0, 1)
+        for attacked in (True, False)
+    ]
+    with redirect_stdout(StringIO()) as shown:
+        show_table(outcomes, configuration_of(rounds=2))
+    text = shown.getvalue()
+    assert "mean ± standard error over 2 seeds" in text
+    # Two values that differ by 0.2: each is 0.1 from their mean, and so is the standard error.
+    row = r"│ FedAvg, 30 clients +│ 0\.600 ± 0\.100 │ 0\.600 ± 0\.100 │ 0\.100 ± 0\.100 +│"
+    assert re.search(row, text)
+    with redirect_stdout(StringIO()) as shown:
+        show_table([one for one in outcomes if one.seed == 0], configuration_of(rounds=2))
+    assert ": one seed" in shown.getvalue()
+    assert " ± " not in shown.getvalue()
+
+
+def test_what_a_seed_came_to_goes_from_one_process_to_another(honest: Run) -> None:
+    outcome = Outcome("I", 0, True, 0.5, 0.1, 0.2, run="I-attacked-seed0")
+    played = Played([outcome], {"I-attacked-seed0": audit(honest.ledger, honest.blobs)})
+    again = pickle.loads(pickle.dumps(played))
+    assert again.outcomes == played.outcomes
+    (there,), (here,) = again.reports.values(), played.reports.values()
+    assert there.outcome is here.outcome is Verdict.PASSED
+    assert there.as_dict() == here.as_dict()
 
 
 def test_the_readme_counts_the_rounds_that_the_demo_counts() -> None:
@@ -86,9 +122,9 @@ def test_a_demo_takes_the_next_port_that_is_free() -> None:
     assert free_port(port) == port
 
 
-def test_an_interrupt_ends_the_demo_and_all_its_processes(tmp_path: Path) -> None:
-    options = ("--home", str(tmp_path / "demo"), "--seeds", "2", "--port", str(unused_port()))
-    running = start(["demo", *options], PYTHONUNBUFFERED="1")
+def test_an_interrupt_ends_the_demo_and_all_its_processes(forks: Forks, tmp_path: Path) -> None:
+    options = ("--home", tmp_path / "demo", "--seeds", 2, "--port", unused_port())
+    running = forks.start("demo", *options)
     chains = (tmp_path / "demo" / "chain.sqlite", tmp_path / "demo" / "seed1" / "chain.sqlite")
     deadline = time.monotonic() + PATIENCE_SECONDS
     # A home without a blob would not be kept.
@@ -96,8 +132,7 @@ def test_an_interrupt_ends_the_demo_and_all_its_processes(tmp_path: Path) -> Non
     while not all(folder.exists() for folder in blobs) and time.monotonic() < deadline:
         time.sleep(0.1)
     running.send_signal(signal.SIGINT)
-    running.communicate(timeout=PATIENCE_SECONDS)
-    assert running.returncode == 130
+    assert running.wait() == 130
     for chain in chains:
         with EmbeddedChain.open(chain) as taken_up:
             assert taken_up.head().number >= 0
@@ -105,21 +140,17 @@ def test_an_interrupt_ends_the_demo_and_all_its_processes(tmp_path: Path) -> Non
 
 def test_a_folder_that_no_demo_made_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
-    refused = demo(tmp_path, unused_port())
-    assert refused.returncode == 2
-    assert "was not made by a demo" in refused.stderr
+    assert "was not made by a demo" in refusal("demo", "--home", tmp_path, "--seeds", 1)
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
 
 
 def test_the_service_says_where_it_listens_answers_and_ends_on_an_interrupt(
-    tmp_path: Path,
+    forks: Forks, tmp_path: Path
 ) -> None:
-    service = start(["serve", "--home", str(tmp_path), "--port", "0"], PYTHONUNBUFFERED="1")
-    assert service.stdout is not None
-    said = service.stdout.readline()
+    service = forks.start("serve", "--home", tmp_path, "--port", 0)
+    said = service.first_line()
     address = next(word for word in said.split() if word.startswith("http://"))
     with urllib.request.urlopen(address + "health") as answer:
         assert json.load(answer)
     service.send_signal(signal.SIGINT)
-    service.communicate(timeout=PATIENCE_SECONDS)
-    assert service.returncode == 0
+    assert service.wait() == 0

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def played(home: Path, largest_file: int | None = None) -> str:
     """Begin the run of a home, or take it up; return its last head."""
     begun = Home(home).run("run").configuration.exists()
-    settings = ("protocol.rounds=2",)
+    settings = ("training.path=plain", "protocol.rounds=2")
     configuration = (
         recorded_configuration(home, "run") if begun else load("smoke", settings=settings)
     )

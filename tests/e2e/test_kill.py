@@ -27,11 +27,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ledger.chain.contract.manifest import Manifest
+    from tests.processes import Forks
 
 KILLS = times(5, 20)
 STARTS = times(1, 5)
 ROUNDS = times(12, 120)
-START_SECONDS = 2.5
+START_SECONDS = 0.5
 """About how long a process takes from its start to its first round; only spreads the kills."""
 
 # Liars, silent members and equivocators: rounds are abandoned and clients banned on the way.
@@ -100,13 +101,13 @@ def moments(home: Home, rng: random.Random) -> list[tuple[str, Callable[[], bool
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("processes")
-def test_kills_at_random_moments_lose_and_repeat_no_round(tmp_path: Path) -> None:
+def test_kills_at_random_moments_lose_and_repeat_no_round(forks: Forks, tmp_path: Path) -> None:
     settings = (*FAULTS, f"protocol.rounds={ROUNDS}")
     home = Home(tmp_path / "home", settings)
     recorded: list[tuple[int, str]] = []
     kills = 0
     for name, moment, delay_seconds in moments(home, random.Random(2)):
-        kills += kill_when(home.start(), moment, delay_seconds)
+        kills += kill_when(home.start(forks), moment, delay_seconds)
         now = home.ended_rounds()
         assert now[: len(recorded)] == recorded, f"a round was lost by the kill at: {name}"
         assert [number for number, _ in now] == list(range(1, len(now) + 1))
@@ -114,7 +115,7 @@ def test_kills_at_random_moments_lose_and_repeat_no_round(tmp_path: Path) -> Non
     assert kills == KILLS, "the run came to its end before its last kill"
     assert 0 < len(recorded) < ROUNDS
     assert home.journal.exists(), "what was signed before a kill is known after it"
-    answer = finish(home.start())
+    answer = finish(home.start(forks))
     manifest = read_manifest(home.manifest)
     head, rows, address = uninterrupted(tmp_path / "whole", settings, manifest)
     assert address == manifest.address
@@ -133,11 +134,13 @@ def test_kills_at_random_moments_lose_and_repeat_no_round(tmp_path: Path) -> Non
 @pytest.mark.slow
 @pytest.mark.xdist_group("processes")
 @pytest.mark.parametrize("place", ["chain", "configuration", "manifest"][: times(1, 3)])
-def test_a_run_killed_while_it_is_deployed_can_be_begun_again(tmp_path: Path, place: str) -> None:
+def test_a_run_killed_while_it_is_deployed_can_be_begun_again(
+    forks: Forks, tmp_path: Path, place: str
+) -> None:
     home = Home(tmp_path / "home", ("training.path=plain", "protocol.rounds=1"))
     path = {"chain": home.chain, "configuration": home.configuration, "manifest": home.manifest}
-    assert kill_when(home.start(), path[place].exists, 0)
-    assert finish(home.start())["round"] == 1
+    assert kill_when(home.start(forks), path[place].exists, 0)
+    assert finish(home.start(forks))["round"] == 1
     assert [number for number, _ in home.ended_rounds()] == [1]
     assert home.rows() == 1
     assert home.journal.exists()

@@ -21,7 +21,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CUTS = times(10, 200)
-SETTINGS = ("protocol.rounds=3", "malice.members.equivocating=1", "malice.trainers.not-finite=1")
+SETTINGS = (
+    "training.path=plain",
+    "protocol.rounds=3",
+    "malice.members.equivocating=1",
+    "malice.trainers.not-finite=1",
+)
 
 
 class NamelessDisk(FailingDisk):

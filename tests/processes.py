@@ -1,0 +1,157 @@
+"""Real `cmfl` processes for tests that are about a process, and not about its start.
+
+To import what training needs takes seconds of one core. What is forked from a process that has
+imported it once is a process of its own all the same: own memory and group, own streams, an exit
+code, and it can be interrupted, stopped and killed outright.
+
+The start itself (what is imported, streams that are missing, the encoding that Python takes from
+its environment) is not played this way: tests that are about it begin a Python of their own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import time
+from typing import TYPE_CHECKING, Self
+
+from clients.federation.processes import Processes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+    from clients.federation.processes import Process
+
+ENTRY = "cli.main:run"
+MODULES = (
+    *("torch", "torch.nn.functional", "sklearn.datasets", "llvmlite.binding", "cli.application"),
+    *("clients.simulation", "clients.runs.preparing", "clients.runs.opening", "clients.comparison"),
+    *("ledger.audit.audit", "ledger.audit.readable", "ledger.distances.fast"),
+    *("ledger.chain.embedded.chain", "ledger.chain.rpc.chain", "ledger.chain.rpc.served.server"),
+    *("ledger.history.facts.rounds", "api.serve", "api.store.serve"),
+)
+PATIENCE_SECONDS = 120.0
+_POLL_SECONDS = 0.01
+
+
+class Forked:
+    """One forked `cmfl`, with the methods that `subprocess.Popen` has.
+
+    What it prints goes to files, so that it never waits for somebody to read.
+    """
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self.pid = process.pid
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """Return its exit code, negative for the signal that ended it; None while it is alive."""
+        if self.returncode is None:
+            self.returncode = self._process.code()
+        return self.returncode
+
+    def wait(self, seconds: float = PATIENCE_SECONDS) -> int:
+        """Return its exit code once it has ended.
+
+        Raises:
+            subprocess.TimeoutExpired: it is still alive after so many seconds.
+        """
+        deadline = time.monotonic() + seconds
+        while (code := self.poll()) is None:
+            if time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired(self._process.name, seconds)
+            time.sleep(_POLL_SECONDS)
+        return code
+
+    def communicate(self, seconds: float = PATIENCE_SECONDS) -> tuple[str, str]:
+        """Return all that it printed, on standard output and on standard error, once it has ended.
+
+        Raises:
+            subprocess.TimeoutExpired: it is still alive after so many seconds.
+        """
+        self.wait(seconds)
+        return self._process.output.read_text("utf-8"), self._process.log.read_text("utf-8")
+
+    def first_line(self, seconds: float = PATIENCE_SECONDS) -> str:
+        """Return the first line of its standard output as soon as it is whole.
+
+        Raises:
+            subprocess.TimeoutExpired: there is none after so many seconds.
+        """
+        deadline = time.monotonic() + seconds
+        while True:
+            has_ended = self.poll() is not None
+            text = self._process.output.read_text("utf-8") if self._process.output.exists() else ""
+            line, end, _ = text.partition("\n")
+            if end or has_ended:
+                return line + end
+            if time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired(self._process.name, seconds)
+            time.sleep(_POLL_SECONDS)
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send a signal; one that has ended gets none."""
+        self._process.signal(number)
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it outright, and return when it is gone."""
+        self._process.kill()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.kill()
+        self.poll()
+
+
+class Forks:
+    """Begins `cmfl` by forks; all of them end with it."""
+
+    def __init__(self, folder: Path) -> None:
+        """Begin the server of the forks, which goes on to import while this process does.
+
+        Args:
+            folder: for what they print.
+        """
+        self._processes = Processes(ENTRY, MODULES, logs=folder)
+        self._numbers = itertools.count()
+
+    def start(self, *arguments: object, **variables: str) -> Forked:
+        """Return a started `cmfl`, in the folder of this process.
+
+        Args:
+            arguments: of the command.
+            variables: of its environment, on top of those of this process.
+        """
+        name = f"{next(self._numbers)}-{arguments[0] if arguments else 'cmfl'}"
+        environment = dict(os.environ) | variables
+        return Forked(self._processes.start(name, arguments, environment=environment))
+
+    def close(self) -> None:
+        """End all of them."""
+        self._processes.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
