@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 from clients.datasets.data_set import DataSet
@@ -19,6 +21,7 @@ class DigitsOptions(Table):
     test_share: Share = 0.2
 
 
+@cache
 def _bundled() -> Records:
     # Importing it takes over half a second, which only a run needs.
     from sklearn.datasets import load_digits  # noqa: PLC0415

@@ -14,7 +14,6 @@ from api.settings import Settings
 from ledger.chain.embedded.chain import EmbeddedChain
 from tests.api.conftest import (
     ROUNDS,
-    SETTINGS,
     deployments,
     deployments_path,
     make_run,
@@ -139,14 +138,15 @@ def test_two_homes_share_an_address_and_no_path(tmp_path: Path) -> None:
         assert client.get(f"{root_of(client, address)}/rounds/1").status_code == 200
 
 
-def test_immutable_bytes_stay_when_the_chain_goes_on(tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    address = make_run(home, "first", SETTINGS)
-    with serving(Settings(home=home)) as client:
+def test_immutable_bytes_stay_when_the_chain_goes_on(
+    home: Path, address: str, tmp_path: Path
+) -> None:
+    copy = Path(shutil.copytree(home, tmp_path / "home"))
+    with serving(Settings(home=copy)) as client:
         root = root_of(client, address)
         before = {path: client.get(path).content for path in paths(root)}
         head = read(client, "/v1/status")["chain"]["number"]
-        make_run(home, "second", ("protocol.rounds=1",))
+        make_run(copy, "second", ("protocol.rounds=1",))
         assert read(client, "/v1/status")["chain"]["number"] > head
         assert before == {path: client.get(path).content for path in paths(root)}
         assert [d["run"] for d in deployments(client)] == [

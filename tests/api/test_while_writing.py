@@ -2,38 +2,23 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 import time
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from api.settings import Settings
 from tests.api.conftest import make_run, read, serving
+from tests.clients.played import PLAIN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     import httpx
 
-ROUNDS = 8
-WRITER = """
-import pathlib, sys
-from tests.api.conftest import make_run
-make_run(pathlib.Path(sys.argv[1]), "second", (f"protocol.rounds={sys.argv[2]}",))
-"""
+    from tests.processes import Forks
 
-
-@contextmanager
-def writing(home: Path) -> Iterator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-c", WRITER, str(home), str(ROUNDS)]
-    with subprocess.Popen(command) as writer:
-        try:
-            yield writer
-        finally:
-            writer.kill()
+ROUNDS = 6
+RUN = ["run", "--preset", "smoke", "--set", f"protocol.rounds={ROUNDS}"]
 
 
 def wait_for_run(client: httpx.Client) -> str:
@@ -57,15 +42,18 @@ def walked(client: httpx.Client, root: str, order: str) -> list[int]:
         parameters["cursor"] = page["next_cursor"]
 
 
-def test_new_rounds_appear_and_every_answer_is_one_blocks(tmp_path: Path) -> None:
+def test_new_rounds_appear_and_every_answer_is_one_blocks(tmp_path: Path, forks: Forks) -> None:
     home = tmp_path / "home"
     make_run(home, "first", ("protocol.rounds=1",))
     newest, heads, open_rounds = [0], [0], 0
     # The index that is built meanwhile is asked whenever it is at the block of the answer.
-    with serving(Settings(home=home, keeps_index=True)) as client, writing(home) as writer:
+    with (
+        serving(Settings(home=home, keeps_index=True)) as client,
+        forks.start(*RUN, "--set", PLAIN, "--home", home, "--name", "second") as writer,
+    ):
         root = wait_for_run(client)
         while newest[-1] < ROUNDS or writer.poll() is None:
-            time.sleep(0.02)  # who writes is to have its share of the processor
+            time.sleep(0.05)  # who writes is to have its share of the processor
             told = read(client, root)
             heads.append(told["as_of"]["number"])
             newest.append(told["state"]["round"])
@@ -95,7 +83,7 @@ def test_many_readers_get_the_same_bytes(client: httpx.Client, root: str) -> Non
     wrong: list[str] = []
 
     def reader(first: int) -> None:
-        for turn in range(30):
+        for turn in range(10):
             path = paths[(first + turn) % len(paths)]
             if client.get(path).content != expected[path]:
                 wrong.append(path)

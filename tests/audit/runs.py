@@ -8,6 +8,7 @@ are derived: PUBLIC TEST KEYS, worth nothing.
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self, TypeVar, cast
 
@@ -102,6 +103,10 @@ SIGNERS = tuple(
 INITIAL = np.linspace(-1, 1, DIMENSION, dtype=np.float32)
 
 
+def _clock() -> float:
+    return 1_700_000_000.0
+
+
 def same(value: T, _run: Run) -> T:
     """Return it as it is: nobody departs from the protocol here."""
     return value
@@ -172,9 +177,7 @@ class OpenRun:
         parameters: Parameters = PARAMETERS,
         initial: bytes = vector_bytes(INITIAL),
     ) -> Self:
-        chain = EmbeddedChain.create(
-            folder / "chain.sqlite", synchronous="NORMAL", clock=lambda: 1_700_000_000
-        )
+        chain = EmbeddedChain.create(folder / "chain.sqlite", synchronous="NORMAL", clock=_clock)
         blobs = MemoryBlobs()
         document = document_of(parameters, blobs.put(initial))
         blobs.put(encode_run(document))
@@ -183,6 +186,16 @@ class OpenRun:
         run = cls(chain, blobs, document, manifest, ledger, INITIAL)
         run.take_up()
         return run
+
+    def copied(self, source: Path, target: Path) -> Self:
+        """Return this run, whose chain is closed, as it goes on in another folder than its own."""
+        shutil.copy(source / "chain.sqlite", target)
+        chain = EmbeddedChain.open(target / "chain.sqlite", synchronous="NORMAL", clock=_clock)
+        blobs = MemoryBlobs()
+        for digest in self.blobs.digests():
+            blobs.put(self.blobs.get(digest))
+        ledger = LedgerWriter(chain, self.manifest.address, self.manifest.block)
+        return replace(self, chain=chain, blobs=blobs, ledger=ledger, began=dict(self.began))
 
     @property
     def parameters(self) -> Parameters:

@@ -200,12 +200,28 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_a_colluding_committee_is_found_and_named(tmp_path: Path, name: str) -> None:
-    case = CASES[name]
-    run = Run.opened(tmp_path, replace(PARAMETERS, **case.settings))
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Path]:
+    """A run after its first round and its folder, of which every case takes a copy."""
+    folder = tmp_path_factory.mktemp("begun")
+    run = Run.opened(folder)
     with run.chain:
         run.play()
+    return run, folder
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_colluding_committee_is_found_and_named(
+    begun: tuple[Run, Path], tmp_path: Path, name: str
+) -> None:
+    case = CASES[name]
+    if case.settings:
+        run = Run.opened(tmp_path, replace(PARAMETERS, **case.settings))
+        run.play()
+    else:
+        first, folder = begun
+        run = first.copied(folder, tmp_path)
+    with run.chain:
         participants = run.participants
         run.play(case.deviation)
         run.play()

@@ -278,6 +278,11 @@ def test_what_is_no_report_is_refused(data: bytes) -> None:
         read_report(data)
 
 
+def test_a_report_that_is_too_long_is_not_read() -> None:
+    with pytest.raises(EarlierReportError, match=f"is longer than {MAX_REPORT_BYTES} bytes"):
+        read_report(b" " * (MAX_REPORT_BYTES + 1))
+
+
 def test_another_head_of_the_same_run_contradicts(grown: Grown) -> None:
     """A report whose head was put forward, so that less would be checked, names another block."""
     head = f"0x{grown.run.ledger.state().head.hex()}"

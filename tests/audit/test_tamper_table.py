@@ -30,14 +30,15 @@ from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.types import DropoutReason
 from tests.audit.blobs import ChangedBlobs, kinds
 from tests.audit.honest import honest_run
+from tests.audit.remembered import remembered
 from tests.audit.runs import Run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from ledger.audit.report import AuditReport
-    from ledger.blobs.store import BlobReader
+    from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.chain.contract.manifest import Manifest
     from ledger.protocol.types import Digest
 
@@ -166,16 +167,14 @@ class ClosedRun:
         self,
         folder: Path,
         *,
-        blobs: BlobReader | None = None,
         manifest: Manifest | None = None,
         head: Digest | None = None,
     ) -> Verdict:
         """Return what opening and auditing a home come to."""
-        store = self.run.blobs if blobs is None else blobs
         try:
             with EmbeddedReader.open(folder / "chain.sqlite") as chain:
                 ledger = connect(chain, manifest or self.run.manifest)
-                report = audit(ledger, store, head=head)
+                report = audit(ledger, self.run.blobs, head=head)
         except ChainError:
             return NAMED
         return _verdict(report)
@@ -265,6 +264,13 @@ def _missing_payload(run: Run) -> bytes:
     return replace(run, round=4).payload(gone)
 
 
+@pytest.fixture(scope="module")
+def ledger(closed: ClosedRun) -> Iterator[CommitteeLedger]:
+    """The contract in the unchanged file, for those who change something else."""
+    with EmbeddedReader.open(closed.folder / "chain.sqlite") as chain:
+        yield remembered(connect(chain, closed.run.manifest))
+
+
 def some(values: list[Any]) -> list[Any]:
     """Return the first and the last of many."""
     return values if len(values) <= MOST_TRIED else [values[0], values[-1]]
@@ -316,14 +322,14 @@ def test_a_changed_row_about_the_chain_file(
 
 
 @pytest.mark.parametrize(("kind", "change"), BLOBS)
-def test_a_changed_blob(closed: ClosedRun, kind: str, change: str) -> None:
+def test_a_changed_blob(closed: ClosedRun, ledger: CommitteeLedger, kind: str, change: str) -> None:
     true = closed.run.blobs
     if kind == "a missing payload":
         more = MemoryBlobs()
         for digest in true.digests():
             more.put(true.get(digest))
         more.put(closed.late)
-        assert closed.verdict(closed.folder, blobs=more) is BLOBS[kind, change]
+        assert _verdict(audit(ledger, more)) is BLOBS[kind, change]
         return
     other = BlobKind.MODEL if kind == BlobKind.RECORD else BlobKind.RECORD
     for digest in some(closed.blobs[kind]):
@@ -335,7 +341,7 @@ def test_a_changed_blob(closed: ClosedRun, kind: str, change: str) -> None:
             "another's": true.get(closed.blobs[other][-1]),
         }
         store = ChangedBlobs(true, {digest: wrong.get(change)})
-        assert closed.verdict(closed.folder, blobs=store) is BLOBS[kind, change], kind
+        assert _verdict(audit(ledger, store)) is BLOBS[kind, change], kind
 
 
 @pytest.mark.parametrize("name", MANIFEST)

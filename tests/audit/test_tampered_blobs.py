@@ -17,6 +17,7 @@ from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.errors import BlobUnreachableError
 from tests.audit import deviations as dev
 from tests.audit.blobs import ChangedBlobs, kinds
+from tests.audit.remembered import remembered
 from tests.audit.runs import DIMENSION, PARAMETERS, Deviation, Run
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ MOST_TRIED = 8
 
 
 def with_blob(run: Run, digest: Digest, data: bytes | None) -> AuditReport:
-    return audit(run.ledger, ChangedBlobs(run.blobs, {digest: data}))
+    return audit(remembered(run.ledger), ChangedBlobs(run.blobs, {digest: data}))
 
 
 def failing(report: AuditReport) -> set[int]:

@@ -37,6 +37,7 @@ from tests.audit.forged_chain import (
     variants,
     wrong_values,
 )
+from tests.audit.remembered import remembered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -149,11 +150,11 @@ def with_log(run: Run, wrong: Log) -> AuditReport:
     def change(logs: list[Log]) -> list[Log]:
         return [wrong if (log.block_number, log.log_index) == place else log for log in logs]
 
-    return audit(forged(run.ledger, logs_of=change), run.blobs)
+    return audit(forged(remembered(run.ledger), logs_of=change), run.blobs)
 
 
 def with_logs(run: Run, change: Callable[[list[Log]], list[Log]]) -> AuditReport:
-    return audit(forged(run.ledger, logs_of=change), run.blobs)
+    return audit(forged(remembered(run.ledger), logs_of=change), run.blobs)
 
 
 def with_input(run: Run, transaction_hash: bytes, data: bytes) -> AuditReport:
@@ -161,7 +162,7 @@ def with_input(run: Run, transaction_hash: bytes, data: bytes) -> AuditReport:
         mine = transaction.hash == transaction_hash
         return replace(transaction, input=data) if mine else transaction
 
-    return audit(forged(run.ledger, transaction_of=change), run.blobs)
+    return audit(forged(remembered(run.ledger), transaction_of=change), run.blobs)
 
 
 def is_call(data: bytes) -> bool:
@@ -350,7 +351,7 @@ def test_transactions_that_were_not_sent_to_the_ledger_leave_signatures_open(hon
     def relayed(transaction: Transaction) -> Transaction:
         return replace(transaction, to=transaction.sender, input=b"execute()")
 
-    report = audit(forged(honest.ledger, transaction_of=relayed), honest.blobs)
+    report = audit(forged(remembered(honest.ledger), transaction_of=relayed), honest.blobs)
     require_open(report)
     assert report.rounds == 5
     assert {step.number for step in report.steps if step.outcome is not StepOutcome.PASSED} == {3}
@@ -362,7 +363,7 @@ def test_a_transaction_that_the_chain_has_dropped_leaves_signatures_open(honest:
     def dropped(_transaction: Transaction) -> Transaction:
         raise ChainError("no block holds it")
 
-    require_open(audit(forged(honest.ledger, transaction_of=dropped), honest.blobs))
+    require_open(audit(forged(remembered(honest.ledger), transaction_of=dropped), honest.blobs))
     log = next(log for log in logs_of(honest) if named(log) == "RoundDecided")
     require_open(with_log(honest, replace(log, transaction_hash=bytes(32))))
 
@@ -377,7 +378,7 @@ def test_another_transaction_than_the_log_names_is_found(
             mine = transaction.hash == log.transaction_hash
             return replace(transaction, **{name: wrong}) if mine else transaction  # type: ignore[arg-type]
 
-        report = audit(forged(honest.ledger, transaction_of=change), honest.blobs)
+        report = audit(forged(remembered(honest.ledger), transaction_of=change), honest.blobs)
         require_failure(report, CERTIFICATES)
 
 
@@ -390,7 +391,7 @@ def test_another_block_than_the_log_names_is_found(honest: Run, name: str, place
         mine = block.number == logs_of(honest)[place].block_number
         return replace(block, **{name: wrong[name]}) if mine else block
 
-    report = audit(forged(honest.ledger, block_of=change), honest.blobs)
+    report = audit(forged(remembered(honest.ledger), block_of=change), honest.blobs)
     require_failure(report, HEAD)
 
 
@@ -401,13 +402,17 @@ def test_a_wrong_answer_of_the_contract_contradicts_its_history(honest: Run, fun
     values = decode(types, right)
     for place in range(len(types)):
         for data in wrong_values(types, values, place):
-            report = audit(forged(honest.ledger, answer_of=_instead(function, data)), honest.blobs)
+            report = audit(
+                forged(remembered(honest.ledger), answer_of=_instead(function, data)), honest.blobs
+            )
             if is_possible(function, data):
                 require_failure(report, DEPLOYMENT | HEAD)
             else:  # no contract answers so: it says something of the node
                 assert report.outcome is Outcome.INCOMPLETE, readable(report)
     for data in (b"", bytes(31), bytes(640), b"\xff" * 640):
-        report = audit(forged(honest.ledger, answer_of=_instead(function, data)), honest.blobs)
+        report = audit(
+            forged(remembered(honest.ledger), answer_of=_instead(function, data)), honest.blobs
+        )
         assert report.outcome is not Outcome.PASSED, readable(report)
 
 
@@ -426,12 +431,16 @@ def test_other_code_or_another_chain_is_found(honest: Run) -> None:
     for place in (0, 1000, len(code) - 448, len(code) - 1):
         wrong = bytearray(code)
         wrong[place] ^= 1
-        report = audit(forged(honest.ledger, code_of=lambda _, w=bytes(wrong): w), honest.blobs)
+        report = audit(
+            forged(remembered(honest.ledger), code_of=lambda _, w=bytes(wrong): w), honest.blobs
+        )
         require_failure(report, DEPLOYMENT)
     for other in (b"", code + b"\0"):
-        report = audit(forged(honest.ledger, code_of=lambda _, o=other: o), honest.blobs)
+        report = audit(
+            forged(remembered(honest.ledger), code_of=lambda _, o=other: o), honest.blobs
+        )
         require_failure(report, DEPLOYMENT)
-    report = audit(forged(honest.ledger, id_of=lambda true: true + 1), honest.blobs)
+    report = audit(forged(remembered(honest.ledger), id_of=lambda true: true + 1), honest.blobs)
     require_failure(report, CERTIFICATES)
 
 
@@ -439,7 +448,7 @@ def test_a_node_that_goes_away_is_no_contradiction(honest: Run) -> None:
     """What was checked until then comes out, and whether a kept head is there is left open."""
     reports = [
         audit(
-            forged(honest.ledger, most_calls=calls),
+            forged(remembered(honest.ledger), most_calls=calls),
             honest.blobs,
             head=Digest(bytes(32)),
         )
@@ -487,7 +496,8 @@ def _forged_together(run: Run, wrong: Log) -> AuditReport:
         mine = true.hash == wrong.transaction_hash
         return replace(true, input=b"") if mine else true
 
-    ledger = forged(run.ledger, logs_of=logs_of_chain, transaction_of=transaction_of)
+    changes = {"logs_of": logs_of_chain, "transaction_of": transaction_of}
+    ledger = forged(remembered(run.ledger), **changes)
     return audit(ledger, run.blobs)
 
 
@@ -527,9 +537,9 @@ def test_a_whitewashed_record_does_not_belong_to_the_result(honest: Run) -> None
         mine = transaction.hash == log.transaction_hash
         return replace(transaction, to=transaction.sender) if mine else transaction
 
-    with_call = forged(honest.ledger, logs_of=logs, transaction_of=signed)
+    with_call = forged(remembered(honest.ledger), logs_of=logs, transaction_of=signed)
     require_failure(audit(with_call, store), CERTIFICATES)
-    without_call = forged(honest.ledger, logs_of=logs, transaction_of=relayed)
+    without_call = forged(remembered(honest.ledger), logs_of=logs, transaction_of=relayed)
     require_failure(audit(without_call, store), HEAD)
 
 
@@ -554,7 +564,7 @@ def test_markup_in_a_node_s_answer_stays_text(honest: Run) -> None:
     def hostile(*_: object) -> Any:
         raise ChainDamagedError("[/] [bold]all is well[/bold]\x1b[2J\n{true}" + "x" * 1000)
 
-    report = audit(forged(honest.ledger, block_of=hostile), honest.blobs)
+    report = audit(forged(remembered(honest.ledger), block_of=hostile), honest.blobs)
     require_failure(report, HEAD)
     text = " ".join(readable(report))
     assert "(/) (bold)all is well(/bold)?(2J?{true}" in text
@@ -566,7 +576,7 @@ def test_a_chain_that_answers_with_errors_is_named(honest: Run) -> None:
         raise ChainDamagedError("block 3: is gone")
 
     for change in ("logs_of", "transaction_of", "block_of", "answer_of", "code_of"):
-        report = audit(forged(honest.ledger, **{change: broken}), honest.blobs)
+        report = audit(forged(remembered(honest.ledger), **{change: broken}), honest.blobs)
         require_failure(report, ANY)
         assert "block 3: is gone" in " ".join(readable(report))
 
@@ -579,7 +589,7 @@ def test_a_contract_of_impossible_sizes_fails_even_without_its_configuration(
     values = decode(types, right)
     clients = [entry["name"] for entry in abi.output_fields("deployment")].index("clients")
     data = encode(types, [*values[:clients], 2**255, *values[clients + 1 :]])
-    ledger = forged(honest.ledger, answer_of=_instead("deployment", data))
+    ledger = forged(remembered(honest.ledger), answer_of=_instead("deployment", data))
     report = audit(ledger, MemoryBlobs())
     assert failing(report) == {1}
     assert report.rounds == 0

@@ -6,25 +6,24 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.blobs.store import MemoryBlobs
-from tests.clients.played import CuttingChain, Player
+from tests.clients.played import playing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.clients.played import Player
+
 
 @pytest.fixture
 def player(tmp_path: Path) -> Iterator[Player]:
-    with CuttingChain.create(tmp_path / "chain.sqlite") as chain:
-        assert isinstance(chain, CuttingChain)
-        yield Player(tmp_path, chain, MemoryBlobs())
+    with playing(tmp_path) as player:
+        yield player
 
 
 @pytest.fixture
 def other(tmp_path: Path) -> Iterator[Player]:
     """Another home with a chain of its own, which has the same id."""
     (tmp_path / "other").mkdir()
-    with CuttingChain.create(tmp_path / "other" / "chain.sqlite") as chain:
-        assert isinstance(chain, CuttingChain)
-        yield Player(tmp_path / "other", chain, MemoryBlobs())
+    with playing(tmp_path / "other") as player:
+        yield player

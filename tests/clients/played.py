@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from clients.configuration import load
 from clients.runs.opening import opened
 from clients.runs.recorded import manifest_of
+from ledger.blobs.store import MemoryBlobs
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.protocol.documents.incidents import Incident, decode_incidents
@@ -19,13 +21,13 @@ from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
 from ledger.protocol.types import NO_DIGEST
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from clients.configuration import Configuration
     from clients.runs.metrics import RoundMetrics
     from clients.runs.population import Population
     from clients.runs.run import Run
-    from ledger.blobs.store import MemoryBlobs
     from ledger.chain.contract.committee_ledger import RoundOpening
     from ledger.chain.ports import Receipt
     from ledger.protocol.documents.vector import ScoreVector
@@ -37,6 +39,14 @@ FIVE_MEMBERS = (
     "protocol.active_rate=0.857143",
     "protocol.committee_rate=0.416667",
 )
+
+# What these runs show is the same on both paths, and lockstep is traced anew for each run.
+PLAIN = "training.path=plain"
+
+
+def configured(*settings: str) -> Configuration:
+    """Return the smallest preset with settings."""
+    return load("smoke", settings=(PLAIN, *settings))
 
 
 class Cut(BaseException):
@@ -124,6 +134,11 @@ class Played:
             return ()
         return decode_incidents(self.blobs.get(event.incidents)).incidents
 
+    def measured(self) -> list[dict[str, Any]]:
+        """Return the rows on disk but for the heads, which are of one contract alone."""
+        rows = [json.loads(line) for line in self.run.folder.metrics_lines()]
+        return [{key: value for key, value in row.items() if key != "head"} for row in rows]
+
     def record(self, number: int) -> RoundRecord:
         event = self.decided(number)
         assert event is not None
@@ -156,7 +171,7 @@ class Player:
 
     def play(self, *settings: str, name: str = "run") -> Played:
         """Return a run of the smallest preset that was played to its end."""
-        configuration = load("smoke", settings=settings)
+        configuration = configured(*settings)
         with opened(self.home, name, configuration, self.chain, self.blobs) as run:
             rows = run.go_on(lambda _: None)
         return Played(run, self.ledger(name), run.population, self.blobs, rows, configuration)
@@ -181,7 +196,11 @@ class Player:
         """Return the rows of a run as they are on disk."""
         return (self.home / "runs" / name / "metrics.jsonl").read_bytes()
 
-    def measured(self, name: str = "run") -> list[dict[str, Any]]:
-        """Return the rows of a run but for the heads, which are of its contract alone."""
-        rows = [json.loads(line) for line in self.metrics(name).splitlines()]
-        return [{key: value for key, value in row.items() if key != "head"} for row in rows]
+
+@contextmanager
+def playing(folder: Path) -> Iterator[Player]:
+    """Play runs into a folder, on a chain of its own that has the id of every other."""
+    # Nothing here loses what the system holds, so no block has to wait for the disk.
+    with CuttingChain.create(folder / "chain.sqlite", synchronous="NORMAL") as chain:
+        assert isinstance(chain, CuttingChain)
+        yield Player(folder, chain, MemoryBlobs())

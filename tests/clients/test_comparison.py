@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from clients.comparison import Comparison, Trial
-from clients.configuration import load
 from clients.methods import METHODS, Committee
 from clients.runs.recorded import manifest_of
 from ledger.audit.audit import audit
@@ -18,12 +17,14 @@ from ledger.blobs.store import MemoryBlobs
 from ledger.chain.contract.deployment import connect
 from ledger.protocol.errors import BlobMissingError
 from ledger.protocol.ledger_state import RoundDecided
+from tests.clients.played import configured
 
 if TYPE_CHECKING:
     from tests.clients.played import Player
 
+ROUNDS = 2
 SETTINGS = (
-    "protocol.rounds=3",
+    f"protocol.rounds={ROUNDS}",
     "malice.attack=back-gradient",
     "malice.malicious_rate=0.3",
     "malice.members.false-scores=1",
@@ -33,7 +34,7 @@ BY_NAME = {method.name: method for method in METHODS}
 
 @pytest.fixture
 def comparison(player: Player) -> Comparison:
-    return Comparison(player.home, player.chain, player.blobs, load("smoke", settings=SETTINGS))
+    return Comparison(player.home, player.chain, player.blobs, configured(*SETTINGS))
 
 
 def test_each_method_runs_clean_and_attacked_and_each_recorded_run_passes_its_audit(
@@ -45,8 +46,10 @@ def test_each_method_runs_clean_and_attacked_and_each_recorded_run_passes_its_au
         (method, attacked) for method in BY_NAME for attacked in (True, False)
     }
     assert len(outcomes) == 2 * len(METHODS)
-    assert len(seen) == 2 * len(METHODS) * 3
-    assert seen[:4] == ["FedAvg-active-attacked-seed0"] * 3 + ["FedAvg-trainers-attacked-seed0"]
+    assert len(seen) == 2 * len(METHODS) * ROUNDS
+    assert seen[:3] == ["FedAvg-active-attacked-seed0"] * ROUNDS + [
+        "FedAvg-trainers-attacked-seed0"
+    ]
     for outcome in outcomes:
         method = BY_NAME[outcome.method]
         assert (outcome.run is not None) == isinstance(method, Committee)

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from clients.configuration import load
 from clients.runs.opening import opened
 from ledger.protocol import ledger_state
-from tests.clients.played import FIVE_MEMBERS
+from tests.clients.played import FIVE_MEMBERS, configured
 from tests.clients.schedule import ScheduledRounds
 
 if TYPE_CHECKING:
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
 
 def scheduled_head(player: Player, *settings: str) -> bytes:
     """Return the head of a run that Algorithm 3 played line by line."""
-    configuration = load("smoke", settings=settings)
-    with opened(player.home, "run", configuration, player.chain, player.blobs) as run:
+    with opened(player.home, "run", configured(*settings), player.chain, player.blobs) as run:
         ScheduledRounds(run).play()
         return run.simulation.head
 
@@ -28,7 +26,7 @@ def scheduled_head(player: Player, *settings: str) -> bytes:
     "settings",
     [
         (),
-        (*FIVE_MEMBERS, "protocol.rounds=8"),
+        FIVE_MEMBERS,
         ("protocol.strategy=3", "protocol.distance=direction", "protocol.scoring=median"),
         (*FIVE_MEMBERS, "malice.members.silent=1", "malice.members.wrong-proposal=2"),
         (*FIVE_MEMBERS, "malice.members.false-scores=3", "malice.trainers.not-finite=1"),
@@ -39,6 +37,7 @@ def scheduled_head(player: Player, *settings: str) -> bytes:
 def test_the_schedule_and_the_actors_come_to_the_same_head(
     player: Player, other: Player, settings: tuple[str, ...]
 ) -> None:
+    settings = ("protocol.rounds=3", *settings)
     # The head binds views, signers, both sets, every digest and every signature of the scores.
     played = player.play(*settings)
     assert played.ledger.state().stage is ledger_state.Stage.FINISHED

@@ -15,6 +15,7 @@ from ledger.audit.readable import readable
 from ledger.protocol.errors import ParametersError
 from ledger.protocol.rules import registry
 from ledger.protocol.rules.reference.rule import ReferenceRule, Travel
+from tests.clients.played import configured
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,7 +60,7 @@ def test_a_run_that_was_cut_off_has_the_head_of_one_in_memory_and_passes_its_aud
     played = player.play(*ALONG)
     report = audit(played.ledger, played.blobs)
     assert report.outcome is Outcome.PASSED, readable(report)
-    with in_memory(tmp_path, "memory", load("smoke", settings=ALONG)) as run:
+    with in_memory(tmp_path, "memory", configured(*ALONG)) as run:
         run.go_on(lambda _: None)
         assert run.simulation.head == played.head
 
@@ -69,7 +70,7 @@ def test_attackers_see_the_travel_as_everybody_does(
 ) -> None:
     seen: list[NDArray[np.float32] | None] = []
     models: list[NDArray[np.float32]] = []
-    settings = load("smoke", settings=(*ALONG, *ATTACKED))
+    settings = configured(*ALONG, *ATTACKED)
     with in_memory(tmp_path, "run", settings) as run:
         attackers = type(run.population.attackers)
         corrupt = attackers.corrupt

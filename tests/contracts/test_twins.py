@@ -31,6 +31,8 @@ from tests.faults import times
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.contracts.twins import ContractChain
+
 # Everybody active or banned; some idle; three words of flags.
 SIZES = ((7, 4, 3), (13, 6, 5), (460, 20, 7))
 DISTANCES = st.one_of(
@@ -50,8 +52,11 @@ class TwinsMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         # A chain for each run: seeds with a beacon follow from its blocks, and must be repeatable.
+        self.chain = self.new_chain()
+
+    def new_chain(self) -> ContractChain:
         path = self.folder / f"{len(list(self.folder.iterdir()))}.sqlite"
-        self.chain = EmbeddedChain.create(path, clock=lambda: 1_700_000_000.0, synchronous="NORMAL")
+        return EmbeddedChain.create(path, clock=lambda: 1_700_000_000.0, synchronous="NORMAL")
 
     @initialize(
         sizes=st.sampled_from(SIZES),
@@ -239,7 +244,7 @@ def test_contract_and_specification_never_differ(tmp_path: Path) -> None:
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=times(6, 200),
+            max_examples=times(4, 200),
             stateful_step_count=40,
             derandomize=True,
             database=None,

@@ -113,7 +113,7 @@ def served(folder: Path, ledger: CommitteeLedger, **bounds: Any) -> Iterator[str
 def stored(folder: Path, contract: Contract, **bounds: Any) -> Iterator[Store]:
     with (
         served(folder, contract.ledger, **bounds) as url,
-        httpx.Client(base_url=url, trust_env=False, timeout=30) as http,
+        httpx.Client(base_url=url, trust_env=False, verify=False, timeout=30) as http,
     ):
         yield Store(url, folder, contract.domain, http)
 

@@ -18,9 +18,9 @@ CHROMIUM = Path(os.environ.get("CMFL_CHROMIUM", "/usr/bin/chromium"))
 WAIT_MS = 60_000
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """Chromium as the system has it; ended with the module, and its event loop with it."""
+    """Chromium as the system has it; ended with these modules, and its event loop with it."""
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     if not CHROMIUM.exists():
         pytest.skip(f"there is no browser at {CHROMIUM}; CMFL_CHROMIUM names another")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pytest
@@ -20,25 +20,48 @@ from ledger.audit.bundles.maker import export_bundle, make_bundle
 from ledger.audit.bundles.verification import RoundVerification, verify_bundle
 from ledger.audit.codes import Fact, Need, Outcome, Step, StepOutcome
 from ledger.audit.proofs.codes import Caveat, StepName
+from ledger.audit.proofs.proof import Ban
 from ledger.audit.proofs.trust import TrustedHead, read_facts
 from ledger.blobs.store import MemoryBlobs
 from ledger.chain.contract import abi
+from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.ports import NotServedError
-from ledger.protocol.errors import BlobMissingError, ConfigurationError, EncodingError
+from ledger.protocol.errors import BlobMissingError, ChainError, ConfigurationError, EncodingError
 from ledger.protocol.ledger_state import RoundDecided
-from ledger.protocol.types import Digest
+from ledger.protocol.types import ClientId, Digest
+from tests.audit.passed_on import PassedOn
 from tests.audit.proofs.mutations import FUZZ, changed, paths
 from tests.audit.runs import PARAMETERS, Deviation, Run
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from ledger.audit.bundles.bundle import RoundBundle
     from ledger.audit.proofs.trust import ChainFacts, Trusted
-    from ledger.chain.ports import TopicFilter
-
+    from ledger.chain.ports import ChainReader, Log, TopicFilter
+T = TypeVar("T")
 AT_ONCE = 10
 CASES = 300 * FUZZ
+
+
+class OnlyNamedLogs(PassedOn):
+    """A chain that serves logs by their topics, and none to who asks for all of a contract."""
+
+    def __init__(self, chain: ChainReader) -> None:
+        self._chain = chain
+
+    @property
+    def true(self) -> ChainReader:
+        return self._chain
+
+    def passed(self, name: str, ask: Callable[[ChainReader], T]) -> T:  # noqa: ARG002 - interface
+        return ask(self._chain)
+
+    def logs(
+        self, address: str | None, topics: Sequence[TopicFilter], *bounds: Any, **order: Any
+    ) -> list[Log]:
+        return super().logs(address, topics, *bounds, **order) if topics else []
 
 
 def checked(path: Path, trusted: Trusted | None) -> RoundVerification:
@@ -190,6 +213,34 @@ def test_there_is_no_bundle_of_a_round_that_has_not_ended(tmp_path: Path) -> Non
             make_bundle(run.ledger, run.blobs, 1)
         with pytest.raises(ConfigurationError, match="round 2 has not opened"):
             make_bundle(run.ledger, run.blobs, 2)
+
+
+def test_there_is_no_bundle_of_a_round_whose_logs_the_chain_does_not_serve(honest: Run) -> None:
+    """It serves what the contract's history is read from, but not all logs of the contract."""
+    chain = OnlyNamedLogs(honest.chain)
+    ledger = CommitteeLedger(chain, honest.ledger.address, honest.ledger.from_block)
+    with pytest.raises(ChainError, match="the chain does not hold the events of round 2"):
+        make_bundle(ledger, honest.blobs, 2)
+
+
+def test_logs_of_a_bundle_stand_in_the_order_of_the_chain(honest: Run) -> None:
+    true = make_bundle(honest.ledger, honest.blobs, 2)
+    assert read_manifest(manifest_bytes(true), honest.blobs) == true
+    first, second, *others = true.logs
+    for logs in ((first, first, second, *others), (second, first, *others)):
+        wrong = manifest_bytes(replace(true, logs=logs))
+        with pytest.raises(EncodingError, match="logs are not in the order of blocks and log ind"):
+            read_manifest(wrong, honest.blobs)
+    opened = manifest_bytes(replace(true, opened_block=first.block_number + 1))
+    with pytest.raises(EncodingError, match=f"a log of block {first.block_number} is before block"):
+        read_manifest(opened, honest.blobs)
+
+
+def test_a_bundle_of_a_round_that_no_run_can_have_is_not_read(honest: Run) -> None:
+    true = make_bundle(honest.ledger, honest.blobs, 2)
+    late = replace(true, ground=replace(true.ground, bans=(Ban(2, ClientId(0)),)))
+    with pytest.raises(EncodingError, match="a ban in round 2 is not before round 2"):
+        read_manifest(manifest_bytes(late), honest.blobs)
 
 
 def test_places_that_the_trusted_chain_does_not_have_are_named(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import random
 import tarfile
 from typing import TYPE_CHECKING
@@ -11,11 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ledger.audit.bundles import container
 from ledger.audit.bundles.container import (
     BLOCK,
     MANIFEST,
+    MAX_MANIFEST_BYTES,
     BundleFile,
     container_parts,
+    open_bundle,
     write_container,
 )
 from ledger.blobs.store import MemoryBlobs
@@ -131,6 +135,36 @@ def test_a_part_that_says_it_is_enormous_is_refused_before_it_is_read() -> None:
     data[124] = 0x80  # what tar writes numbers in that have no room
     with pytest.raises(EncodingError, match="no size in eleven octal digits"):
         BundleFile(io.BytesIO(bytes(data)))
+
+
+def test_a_manifest_that_nobody_would_read_is_not_written(tmp_path: Path) -> None:
+    largest = bytes(MAX_MANIFEST_BYTES)
+    assert next(container_parts(largest, [], MemoryBlobs())).endswith(bytes(BLOCK))
+    with pytest.raises(EncodingError, match="the manifest has 67108865 bytes, and at most 671088"):
+        write_container(tmp_path / "bundle.tar", largest + b"\0", [], MemoryBlobs())
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_bundle_of_more_blobs_than_it_may_have_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(container, "MOST_PARTS", 4)
+    assert len(list(BundleFile(io.BytesIO(small())).digests())) == 4
+    monkeypatch.setattr(container, "MOST_PARTS", 3)
+    with pytest.raises(EncodingError, match="a bundle has at most 3 blobs"):
+        BundleFile(io.BytesIO(small()))
+
+
+def test_a_folder_and_a_pipe_are_no_bundle(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path in (pipe, tmp_path):
+        with pytest.raises(OSError, match="no file, but a folder, a pipe or a"), open_bundle(path):
+            pass
+    path = tmp_path / "bundle.tar"
+    path.write_bytes(small())
+    with open_bundle(path) as found:
+        assert found.manifest == b'{"round": 1}\n'
 
 
 def test_parts_come_once_and_in_order() -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from clients.models.model import ParameterVector
 
 SECONDS_UNTIL_THE_LOSS = 0.3
+NO_LOGS = {"include_log_monitor": False}
 
 
 def main() -> None:
@@ -32,10 +33,10 @@ def main() -> None:
     with LocalEngine(made, len(JOBS), plain_distances) as here:
         wanted = [one.payload.digest for one in here.train(start, JOBS)]
         measured = here.evaluate(start, tuple(SETS)).result()
-    cluster = Cluster(
-        initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
-    )
-    lost = cluster.add_node(num_cpus=1)
+    # Nothing of this needs more cores as it goes on, or to see what the nodes print.
+    head = {"num_cpus": 1, "include_dashboard": False, "no_monitor": True}
+    cluster = Cluster(initialize_head=True, head_node_args=head | NO_LOGS)
+    lost = cluster.add_node(num_cpus=1, **NO_LOGS)
     with RayEngine(made, 2, plain_distances, cluster.address) as there:
         found = {"with two nodes": digests(there, start) == wanted}
         alarm = threading.Timer(SECONDS_UNTIL_THE_LOSS, cluster.remove_node, (lost, False))

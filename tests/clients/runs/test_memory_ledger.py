@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from clients.configuration import load
 from clients.runs.opening import in_memory
 from ledger.home import Home
 from ledger.protocol.errors import ConfigurationError
-from tests.clients.played import FIVE_MEMBERS
+from tests.clients.played import FIVE_MEMBERS, configured
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 FAULTS = (
     *FIVE_MEMBERS,
     "seed=10",
+    "protocol.rounds=3",
     "protocol.commit_blocks=1",
     "protocol.deadline_blocks=3",
     "malice.members.silent=4",
@@ -39,7 +39,7 @@ def played_in_memory(
     home: Path, *settings: str
 ) -> tuple[list[RoundMetrics], bytes, tuple[object, ...]]:
     """Return the rows, the last model and the bans of a run on the memory ledger."""
-    configuration = load("smoke", settings=("machine.ledger=memory", *settings))
+    configuration = configured("machine.ledger=memory", *settings)
     with in_memory(home, "run", configuration) as run:
         rows = run.go_on(lambda _: None)
         return rows, run.simulation.model.tobytes(), run.ledger.bans()
@@ -74,7 +74,7 @@ def test_seeds_from_block_hashes_are_refused_before_anything_is_there(tmp_path: 
 
 
 def test_of_two_runs_of_one_name_that_are_started_at_once_one_is_refused(tmp_path: Path) -> None:
-    configuration = load("smoke", settings=("machine.ledger=memory",))
+    configuration = configured("machine.ledger=memory")
     with (
         in_memory(tmp_path, "run", configuration),
         pytest.raises(ConfigurationError, match="there is a run 'run'"),

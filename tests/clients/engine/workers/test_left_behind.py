@@ -22,7 +22,7 @@ from tests.clients.engine.made import CONVOLUTIONAL, JOBS, start_of
 from tests.clients.engine.test_engines import opened
 
 if __name__ == "__main__":
-    engine = opened(2, path="lockstep")
+    engine = opened(2, path="plain")
     for line in sys.stdin:
         engine.train(start_of(CONVOLUTIONAL), JOBS)
         print(*engine.processes, flush=True)

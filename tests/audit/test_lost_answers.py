@@ -1,0 +1,109 @@
+"""A node that goes away once, whenever it is: the audit says so, and concludes nothing from it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+import pytest
+
+from ledger.audit.audit import audit
+from ledger.audit.codes import Need, Outcome
+from ledger.audit.earlier import read_report, report_bytes
+from ledger.audit.readable import readable
+from ledger.chain.contract.committee_ledger import CommitteeLedger
+from ledger.chain.ports import ChainUnreachableError
+from tests.audit.forged_chain import forged
+from tests.audit.passed_on import PassedOn
+from tests.audit.runs import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ledger.audit.earlier import EarlierAudit
+    from ledger.audit.report import AuditReport
+    from ledger.chain.ports import ChainReader
+
+T = TypeVar("T")
+
+
+class OnceAway(PassedOn):
+    """A node that does not answer one call, and all others.
+
+    Attributes:
+        calls: how often each call was made.
+    """
+
+    def __init__(self, chain: ChainReader, name: str = "", number: int = 0) -> None:
+        self._chain = chain
+        self._away = (name, number)
+        self.calls: dict[str, int] = {}
+
+    @property
+    def true(self) -> ChainReader:
+        return self._chain
+
+    def passed(self, name: str, ask: Callable[[ChainReader], T]) -> T:
+        self.calls[name] = self.calls.get(name, 0) + 1
+        if self._away == (name, self.calls[name]):
+            raise ChainUnreachableError("the node went away")
+        return ask(self._chain)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    run = Run.opened(tmp_path_factory.mktemp("lost"))
+    run.play()
+    with run.chain:
+        yield run
+
+
+def audited(run: Run, node: OnceAway, earlier: EarlierAudit | None = None) -> AuditReport:
+    ledger = CommitteeLedger(node, run.ledger.address, run.ledger.from_block)
+    return audit(ledger, run.blobs, earlier=earlier)
+
+
+def needs(report: AuditReport) -> set[Need]:
+    return {missing.need for step in report.steps for missing in step.missing}
+
+
+def test_whatever_answer_is_lost_the_chain_is_missing(run: Run) -> None:
+    node = OnceAway(run.chain)
+    report = audited(run, node)
+    assert report.outcome is Outcome.PASSED, readable(report)
+    for name in ("code", "call", "logs", "transaction"):
+        assert node.calls[name] > 0
+        for number in range(1, node.calls[name] + 1):
+            report = audited(run, OnceAway(run.chain, name, number))
+            assert report.outcome is Outcome.INCOMPLETE, (name, number, readable(report))
+            assert Need.CHAIN in needs(report), (name, number, readable(report))
+
+
+@pytest.mark.parametrize("function", ["deployment", "state"])
+def test_a_node_that_is_away_when_its_empty_answer_is_doubted_has_said_nothing(
+    run: Run, function: str
+) -> None:
+    """An empty answer is held against the code; where that is not to be had, nothing is said."""
+
+    def empty(name: str, data: bytes) -> bytes:
+        return b"" if name == function else data
+
+    doubted = OnceAway(forged(run.ledger, answer_of=empty).chain)
+    assert Need.CHAIN not in needs(audited(run, doubted))
+    for number in range(1, doubted.calls["code"] + 1):
+        away = OnceAway(doubted.true, "code", number)
+        report = audited(run, away)
+        assert report.outcome is Outcome.INCOMPLETE, readable(report)
+        assert Need.CHAIN in needs(report), (number, readable(report))
+
+
+def test_an_audit_that_builds_on_another_misses_the_chain_where_a_block_is_lost(run: Run) -> None:
+    earlier = read_report(report_bytes(audit(run.ledger, run.blobs)))
+    node = OnceAway(run.chain)
+    assert audited(run, node, earlier).outcome is Outcome.PASSED
+    outcomes = []
+    for number in range(1, node.calls["block"] + 1):
+        report = audited(run, OnceAway(run.chain, "block", number), earlier)
+        assert report.outcome is not Outcome.FAILED, (number, readable(report))
+        outcomes.append((report.outcome, Need.CHAIN in needs(report)))
+    # The block of the earlier report's head is one of them.
+    assert (Outcome.INCOMPLETE, True) in outcomes
