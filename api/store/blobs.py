@@ -48,7 +48,7 @@ class BlobRoutes:
             request: with the name.
 
         Raises:
-            ProblemError: there is no such blob.
+            ProblemError: there is no such blob, or what HEAD asks for is damaged.
             OSError: it cannot be read.
         """
         name = _named(request)
@@ -76,6 +76,9 @@ class BlobRoutes:
                 headers["Content-Range"] = f"bytes {part.first}-{part.end - 1}/{size}"
             status = 200 if found is None else 206
             if request.method == "HEAD":
+                # Who asks only whether it is there would not bring a damaged one again.
+                if not await to_thread.run_sync(self._is_whole, Digest(bytes.fromhex(name)), size):
+                    raise ProblemError(BLOB_NOT_FOUND, f"{name} is damaged here")
                 return Response(
                     status_code=status, headers=headers, media_type="application/octet-stream"
                 )

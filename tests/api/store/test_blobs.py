@@ -9,7 +9,7 @@ import pytest
 from api.store.ranges import ByteRange, asked_range
 from ledger.blobs.http import HttpBlobs
 from ledger.blobs.patience import AT_ONCE
-from ledger.blobs.served import ServedBlobs
+from ledger.blobs.served import ASKED_FIRST_BYTES, ServedBlobs
 from ledger.blobs.store import FolderBlobs
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, BlobMissingError
@@ -56,6 +56,17 @@ def test_a_damaged_blob_is_written_again(store: Store) -> None:
     path.write_bytes(DATA[:-1])
     assert store.put(DATA).status_code == 201
     assert path.read_bytes() == DATA
+
+
+def test_a_damaged_blob_is_not_there_for_who_would_bring_it_again(store: Store) -> None:
+    blobs, data = ServedBlobs(store.url, uploads_of(store.domain)), bytes(ASKED_FIRST_BYTES + 1)
+    path = store.folder / path_of(data)[1:]
+    digest = blobs.put(data)
+    assert blobs.has(digest)
+    path.write_bytes(data[:-1] + b"x")
+    assert not blobs.has(digest)
+    blobs.put(data)
+    assert path.read_bytes() == data
 
 
 def test_an_answer_may_be_kept_for_ever_and_is_no_page(store: Store) -> None:
