@@ -5,7 +5,7 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import TYPE_CHECKING, TypeVar
 
-from ledger.blobs.patience import AT_ONCE
+from ledger.blobs.patience import AT_ONCE, asked
 from ledger.blobs.store import MAX_BLOB_BYTES
 from ledger.bounded_http import HttpFailureError, HttpServer
 from ledger.protocol.encoding import sha256
@@ -15,7 +15,7 @@ from ledger.protocol.payload import Payload
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ledger.blobs.patience import Patience
+    from ledger.patience import Patience
     from ledger.protocol.types import Digest
 
 T = TypeVar("T")
@@ -116,7 +116,7 @@ class HttpBlobs:
                 f"answer {self._most_failures} times in a row"
             )
         try:
-            found = self._patience.asked(ask, status_of)
+            found = asked(self._patience, ask, status_of)
         except HttpFailureError as error:
             self._failures += 1
             raise BlobUnreachableError(f"blob {digest.hex()} cannot be read: {error}") from None

@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from ledger.blobs.http import HttpBlobs, path_of
-from ledger.blobs.patience import Patience
+from ledger.blobs.patience import PATIENT, asked
 from ledger.bounded_http import HttpFailureError, HttpServer
 from ledger.protocol.errors import BlobError
 from ledger.protocol.payload import Payload
@@ -16,6 +16,7 @@ from ledger.protocol.payload import Payload
 if TYPE_CHECKING:
     from ledger.blobs.uploads import Uploads
     from ledger.bounded_http import Answer
+    from ledger.patience import Patience
     from ledger.protocol.types import Digest
 
 MAX_ANSWER_BYTES = 65_536
@@ -73,7 +74,8 @@ class StoreServer:
 
     def _sent(self, path: str, body: bytes, authorization: str) -> Answer:
         headers = {"Authorization": authorization, "Content-Type": "application/octet-stream"}
-        return self._patience.asked(
+        return asked(
+            self._patience,
             lambda: self._server.put(path, body, headers, MAX_ANSWER_BYTES),
             lambda answer: answer.status,
         )
@@ -97,9 +99,8 @@ class ServedBlobs(HttpBlobs):
         url: str,
         uploads: Uploads | None,
         timeout_seconds: float = 60.0,
-        patience: Patience | None = None,
+        patience: Patience = PATIENT,
     ) -> None:
-        patience = Patience() if patience is None else patience
         super().__init__(url, timeout_seconds, patience=patience)
         require_no_user("blobs", url)
         self._store = StoreServer(self._server, uploads, patience)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ledger.blobs.patience import AT_ONCE, PASSING, Patience
+from ledger.blobs.patience import AT_ONCE, PASSING, asked
 from ledger.bounded_http import HttpFailureError, TooLargeError
+from ledger.patience import Patience
 
 
 class Server:
@@ -25,32 +26,33 @@ class Server:
         return len(self._answers)
 
 
-def asked(server: Server) -> tuple[int, list[float]]:
+def told(server: Server) -> tuple[int, list[float]]:
     waits: list[float] = []
-    return Patience((0.5, 2.0), waits.append).asked(server.ask, int), waits
+    patience = Patience((0.5, 2.0), sleep=waits.append)
+    return asked(patience, server.ask, int), waits
 
 
 def test_what_passes_is_asked_for_again() -> None:
-    assert asked(Server(200)) == (200, [])
-    assert asked(Server(503, 200)) == (200, [0.5])
-    assert asked(Server(HttpFailureError("away"), 408, 201)) == (201, [0.5, 2.0])
+    assert told(Server(200)) == (200, [])
+    assert told(Server(503, 200)) == (200, [0.5])
+    assert told(Server(HttpFailureError("away"), 408, 201)) == (201, [0.5, 2.0])
     for status in (400, 403, 404, 413, 429, 507):
         assert status not in PASSING
-        assert asked(Server(status, 200)) == (status, [])
+        assert told(Server(status, 200)) == (status, [])
 
 
 def test_it_is_not_asked_for_ever() -> None:
     server = Server(503, 503, 503, 200)
-    assert asked(server) == (503, [0.5, 2.0])
+    assert told(server) == (503, [0.5, 2.0])
     assert server.left == 1
     with pytest.raises(HttpFailureError, match="third"):
-        asked(Server(*(HttpFailureError(name) for name in ("first", "second", "third"))))
+        told(Server(*(HttpFailureError(name) for name in ("first", "second", "third"))))
     server = Server(503, 200)
-    assert AT_ONCE.asked(server.ask, int) == 503
+    assert asked(AT_ONCE, server.ask, int) == 503
 
 
 def test_what_is_too_large_stays_so() -> None:
     server = Server(TooLargeError("over the bound"), 200)
     with pytest.raises(TooLargeError):
-        asked(server)
+        told(server)
     assert server.left == 1

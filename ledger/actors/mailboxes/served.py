@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ledger.actors.mailboxes.arrivals import Arrivals
 from ledger.actors.mailboxes.files import MOST_FILES, folder_of
 from ledger.actors.mailboxes.page import MAX_PAGE_BYTES, decode_page
-from ledger.blobs.patience import Patience
+from ledger.blobs.patience import PATIENT, asked
 from ledger.blobs.served import StoreServer, require_no_user
 from ledger.bounded_http import HttpFailureError, HttpServer
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ledger.actors.mailboxes.arrivals import Board
     from ledger.actors.mailboxes.page import Page
     from ledger.blobs.uploads import Uploads
+    from ledger.patience import Patience
     from ledger.protocol.documents.envelope import Envelope, EnvelopeKind
     from ledger.protocol.types import Domain
 
@@ -61,9 +62,9 @@ class ServedMailbox:
         url: str,
         uploads: Uploads | None,
         timeout_seconds: float = 30.0,
-        patience: Patience | None = None,
+        patience: Patience = PATIENT,
     ) -> None:
-        self._patience = Patience() if patience is None else patience
+        self._patience = patience
         try:
             self._server = HttpServer(url, timeout_seconds)
         except ValueError as error:
@@ -158,8 +159,10 @@ class ServedMailbox:
         """
         path = f"/{folder_of(board)}?after={after}"
         try:
-            answer = self._patience.asked(
-                lambda: self._server.get(path, MAX_PAGE_BYTES), lambda said: said.status
+            answer = asked(
+                self._patience,
+                lambda: self._server.get(path, MAX_PAGE_BYTES),
+                lambda said: said.status,
             )
         except HttpFailureError as error:
             raise OSError(errno.EIO, str(error)) from None

@@ -26,8 +26,12 @@ from ledger.chain.ports import (
     WrongGenesisError,
 )
 from ledger.chain.rpc import wire
-from ledger.chain.rpc.http_transport import AnswerTooLargeError, HttpTransport
-from ledger.chain.rpc.retrying import Patience
+from ledger.chain.rpc.http_transport import (
+    AnswerTooLargeError,
+    HttpTransport,
+    MomentaryFailureError,
+)
+from ledger.patience import Patience
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
@@ -39,6 +43,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 GWEI = 10**9
+_PAUSE_GROWTH = 3
 _NO_SUCH_TAG = {wire.UNKNOWN_METHOD, wire.INVALID_PARAMETERS, -39001}
 
 
@@ -116,8 +121,9 @@ class RpcReader:
         self._patience = self._patience_of(self._settings.retries)
 
     def _patience_of(self, retries: int) -> Patience:
-        pause, most = self._settings.retry_pause_seconds, self._settings.request_timeout_seconds
-        return Patience(retries, pause, most, self._sleep, self._clock)
+        waits = (self._settings.retry_pause_seconds * _PAUSE_GROWTH**n for n in range(retries))
+        most = self._settings.request_timeout_seconds
+        return Patience(tuple(waits), most, self._sleep, self._clock)
 
     def _verify_identity(self, chain_id: int, genesis_hash: bytes | None) -> None:
         found = self._ask(wire.quantity, "eth_chainId")
@@ -144,7 +150,9 @@ class RpcReader:
         Raises:
             MalformedAnswerError: it has none; the message names node and method.
         """
-        answer = self._patience.ask(lambda: self._node.ask(method, *parameters))
+        # Only for what may be asked twice: reads, and transactions that are signed already, whose
+        # nonce keeps them from being taken twice.
+        answer = self._patience.ask(lambda: self._node.ask(method, *parameters), _passes)
         try:
             return read(answer)
         except wire.MalformedAnswerError as error:
@@ -355,6 +363,10 @@ class RpcReader:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _passes(error: Exception) -> bool:
+    return isinstance(error, MomentaryFailureError)
 
 
 def _mined(read: Callable[[object], T]) -> Callable[[object], T | None]:
