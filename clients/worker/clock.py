@@ -2,12 +2,18 @@
 
 Nothing that is signed holds a time, and nobody's clock is believed: a process is never behind a
 block that it has seen, its time never goes back, and between two blocks it goes on by its own
-steady clock. A wall clock that is ahead of the chain's puts its owner into later views than the
-others, until views have grown longer than the difference; one that is behind does nothing.
+steady clock.
+
+How far the chain's seconds are from ours is told by the blocks that come while we look: of the
+newest of them, the one that was seen the soonest after its time. Older ones do not count, since a
+chain may fall behind every wall clock little by little (a node that wants a block a second, and
+needs longer for it), and whoever went by a wall clock then would find its views over before they
+begin. Only before the first of these blocks, where nothing else is known, the wall clock counts.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,12 +34,19 @@ class Moment:
     steady: float
 
 
+COUNTED_BLOCKS = 16
+"""How many of the newest blocks say how far the chain's seconds are from ours."""
+
+
 class ChainClock:
     """Tells the chain's time."""
 
     def __init__(self) -> None:
-        self._newest: tuple[bytes, float] | None = None
-        self._ahead = float("-inf")  # how far the chain's seconds are ahead of the steady ones
+        self._newest: Block | None = None
+        # How far the chain's seconds are ahead of the steady ones: as the block has it that was
+        # there when we came, of which nobody knows how old it was; and as the later ones have it.
+        self._at_first = float("-inf")
+        self._ahead: deque[float] = deque(maxlen=COUNTED_BLOCKS)
         self._last = float("-inf")
 
     def see(self, newest: Block, moment: Moment) -> None:
@@ -43,9 +56,11 @@ class ChainClock:
             newest: the chain's newest block.
             moment: when it was read.
         """
-        if self._newest is None or self._newest[0] != newest.hash:
-            self._newest = (newest.hash, moment.steady)
-            self._ahead = max(self._ahead, newest.timestamp - moment.steady)
+        if self._newest is None:
+            self._at_first = newest.timestamp - moment.steady
+        elif newest.hash != self._newest.hash:
+            self._ahead.append(newest.timestamp - moment.steady)
+        self._newest = newest
 
     def now(self, moment: Moment) -> float:
         """Return the time in the chain's seconds.
@@ -53,5 +68,9 @@ class ChainClock:
         Args:
             moment: now, by this machine.
         """
-        self._last = max(self._last, moment.wall, self._ahead + moment.steady)
+        if self._ahead:
+            told = max(self._ahead) + moment.steady
+        else:
+            told = max(moment.wall, self._at_first + moment.steady)
+        self._last = max(self._last, told)
         return self._last

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clients.worker.clock import ChainClock, Moment
+from clients.worker.clock import COUNTED_BLOCKS, ChainClock, Moment
 from ledger.chain.ports import Block
 from tests.faults import times
 
@@ -38,6 +38,35 @@ def test_a_clock_that_is_set_back_does_not_take_time_back() -> None:
     clock = ChainClock()
     assert clock.now(Moment(wall=1600, steady=50)) == 1600
     assert clock.now(Moment(wall=100, steady=51)) == 1600
+
+
+def test_a_chain_that_falls_behind_takes_its_time_along() -> None:
+    # A node that says a block a second, and needs 1.05 s for each: in the end a minute behind.
+    clock, seconds = ChainClock(), 1.05
+    for number in range(1200):
+        clock.see(block(number, number), Moment(wall=seconds * number, steady=seconds * number))
+        told = clock.now(Moment(wall=seconds * number, steady=seconds * number))
+        if number > COUNTED_BLOCKS:
+            assert told - number < COUNTED_BLOCKS * (seconds - 1)
+    assert seconds * number - told > 59
+
+
+def test_a_block_that_is_seen_late_takes_no_time_back() -> None:
+    clock = ChainClock()
+    seen = [*((time, time + 0.25) for time in range(10)), (17, 23.0), (30, 30.25)]
+    for timestamp, at in seen:
+        clock.see(block(timestamp, timestamp), Moment(wall=at, steady=at))
+        told = clock.now(Moment(wall=at, steady=at))
+        assert told == (at - 0.25 if timestamp else at), "a quarter of a second of looking"
+
+
+def test_who_comes_to_a_quiet_chain_goes_by_the_wall_until_a_block_comes() -> None:
+    clock = ChainClock()
+    clock.see(block(7, 1000), Moment(wall=1040, steady=50))
+    assert clock.now(Moment(wall=1041, steady=51)) == 1041
+    clock.see(block(8, 1030), Moment(wall=1042, steady=52))
+    assert clock.now(Moment(wall=1042, steady=52)) == 1041, "the chain's clock is behind"
+    assert clock.now(Moment(wall=1054, steady=64)) == 1042
 
 
 moments = st.builds(Moment, st.floats(0, 1e9, allow_nan=False), st.floats(0, 1e6, allow_nan=False))
