@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from clients.adversaries.faults import MemberFault, TrainerFault
-from ledger.protocol.consensus import primary_place
+from ledger.protocol.consensus import MAX_VIEWS, primary_place
 from ledger.protocol.types import Phase
 
 if TYPE_CHECKING:
@@ -189,6 +189,26 @@ def margin_of(one: Round, sizes: Parameters, away: Iterable[Seat]) -> Margin:
         trainers=sizes.trainers - sizes.members - trainers,
         bans=most,
     )
+
+
+def is_drawn_for_nothing(one: Round, faulty: frozenset[ClientId], views: int = 3) -> bool:
+    """Say whether chance let no other primary have its turn in one of the phases.
+
+    Each view's primary is drawn anew, so that a faulty one among C is drawn k times in a row once
+    in C^k rounds, however few are faulty. An empty seat's view takes no time.
+
+    Args:
+        one: the round.
+        faulty: whom something was done to, or who had not recovered.
+        views: how many of them there is time for before the deadline.
+    """
+    size = len(one.committee)
+    for phase in (Phase.AGGREGATION, Phase.ELECTION):
+        drawn = (one.committee[primary_place(one.seed, phase, v, size)] for v in range(MAX_VIEWS))
+        seated = [client for client in drawn if not one.registry[client].banned_in]
+        if seated and faulty.issuperset(seated[:views]):
+            return True
+    return False
 
 
 def victims(

@@ -112,6 +112,7 @@ class Checks:
         away: frozenset[ClientId] = frozenset(),
         *,
         is_borne: bool = True,
+        is_drawn: bool = False,
     ) -> None:
         """Check a round that is over.
 
@@ -120,6 +121,7 @@ class Checks:
             done: what was done in it; None for nothing.
             away: clients of those who had not recovered from an earlier fault.
             is_borne: whether no more members were faulty than are tolerated.
+            is_drawn: whether chance let only the faulty be primaries.
         """
         fault = "" if done is None else str(done.fault)
         disturbed = away if done is None else away | done.clients
@@ -130,7 +132,8 @@ class Checks:
             self._found(Wrong.HONEST_BAN, one, fault, strangers)
         if lost := [c for c in one.unusable if c not in disturbed and c not in self.banned]:
             self._found(Wrong.LOST_WORK, one, fault, lost)
-        if not one.is_decided and is_borne and fault != Fault.TOO_MANY:
+        may_end = one.is_decided or is_drawn or fault == Fault.TOO_MANY
+        if is_borne and not may_end:
             self._found(Wrong.ABANDONED, one, fault)
 
     def had_effect(self, number: int, fault: Fault, clients: frozenset[ClientId]) -> None:

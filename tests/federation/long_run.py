@@ -22,6 +22,7 @@ from tests.federation.cells import (
     Fault,
     Margin,
     Role,
+    is_drawn_for_nothing,
     margin_of,
     roles_of,
     victims,
@@ -144,7 +145,9 @@ class LongRun:
                 recovery.counts = False
             return False
         gone = frozenset(client for seat in away for client in seat.clients)
-        self._count(ended, done, gone, margin)
+        faulty = gone if done is None else gone | done.clients
+        is_drawn = not ended.is_decided and is_drawn_for_nothing(one, faulty)
+        self._count(ended, done, gone, margin, is_drawn=is_drawn)
         if recovery is not None:
             recovery.counts = self._had_effect(recovery, ended)
             tally = self.state.cells[recovery.cell]
@@ -160,12 +163,15 @@ class LongRun:
         done: Disturbance | None,
         away: frozenset[ClientId],
         margin: Margin,
+        *,
+        is_drawn: bool = False,
     ) -> None:
         """Count a round that is over, and check it."""
         self.state.rounds += 1
         self.state.abandoned += not ended.is_decided
         self.state.beyond += not margin.is_kept
-        self.checks.ended(ended, done, away, is_borne=margin.is_kept)
+        self.state.drawn += is_drawn
+        self.checks.ended(ended, done, away, is_borne=margin.is_kept, is_drawn=is_drawn)
         assert self._model is not None, "the contract names the first one"
         self.checks.models(ended, self._model, self._models(ended.number))
         self._model = ended.model or self._model

@@ -46,6 +46,7 @@ class State:
         abandoned: how many of them without a decision.
         beyond: rounds in which, by chance, more were away than are tolerated: by somebody who had
             not recovered yet and was elected, say. Nothing was done in them.
+        drawn: how many were abandoned since chance drew no primary but the faulty one.
         federations: how many were begun.
         seconds: that they ran.
         audited: rounds that an audit has found true.
@@ -57,6 +58,7 @@ class State:
     rounds: int = 0
     abandoned: int = 0
     beyond: int = 0
+    drawn: int = 0
     federations: int = 0
     seconds: float = 0.0
     audited: int = 0

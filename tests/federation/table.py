@@ -64,7 +64,8 @@ def _sums(state: State) -> str:
     said = ", ".join(f"{kind} {count}" for kind, count in wrong.items())
     return (
         f"* **{state.chain}**: {state.rounds} rounds in {state.seconds / 3600:.2f} h, "
-        f"{state.abandoned} of them abandoned, {state.beyond} with too many away by chance, "
+        f"{state.abandoned} of them abandoned, {state.drawn} of these since chance drew no "
+        f"primary but the faulty one, {state.beyond} with too many away by chance, "
         f"{state.federations} federations, audits of {state.audited} rounds. Of what must not be: "
         f"{said}."
     )

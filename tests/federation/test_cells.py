@@ -22,6 +22,7 @@ from tests.federation.cells import (
     Fault,
     Margin,
     Role,
+    is_drawn_for_nothing,
     liars,
     margin_of,
     possible_cells,
@@ -133,6 +134,20 @@ def test_empty_seats_and_whoever_has_not_recovered_are_counted_into_the_margin()
     beyond = margin_of(with_empty_seat, SIZES, seats((1,)))
     assert not beyond.is_kept
     assert with_empty_seat.committee[0] not in roles_of(with_empty_seat)
+
+
+def test_chance_may_draw_nobody_but_the_faulty() -> None:
+    # Of seed 0 and five members, the places 2, 4, 2, 3 ... are drawn, then 3, 3, 2, 4 ...
+    def is_drawn(faulty: set[int], views: int, banned: tuple[int, ...] = ()) -> bool:
+        return is_drawn_for_nothing(closed_round(banned), frozenset(map(ClientId, faulty)), views)
+
+    assert is_drawn({2}, 1)
+    assert not is_drawn({2}, 2)
+    assert is_drawn({2, 4}, 3)
+    assert is_drawn({3}, 2), "of the election"
+    assert not is_drawn({3}, 3)
+    assert is_drawn({4}, 1, banned=(2,)), "an empty seat takes no time"
+    assert not is_drawn(set(), 1)
 
 
 def test_an_effect_is_on_the_record_and_late_is_none_of_a_wrong_payload() -> None:
