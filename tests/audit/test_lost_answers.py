@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, TypeVar
 import pytest
 
 from ledger.audit.audit import audit
-from ledger.audit.codes import Need, Outcome
+from ledger.audit.codes import Fact, Need, Outcome, Step
 from ledger.audit.earlier import read_report, report_bytes
+from ledger.audit.finality import Anchor
 from ledger.audit.readable import readable
 from ledger.chain.contract.committee_ledger import CommitteeLedger
-from ledger.chain.ports import ChainUnreachableError
+from ledger.chain.ports import ChainDamagedError, ChainUnreachableError
 from tests.audit.forged_chain import forged
 from tests.audit.passed_on import PassedOn
 from tests.audit.runs import Run
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from ledger.audit.earlier import EarlierAudit
     from ledger.audit.report import AuditReport
     from ledger.chain.ports import ChainReader
+    from ledger.protocol.errors import ChainError
 
 T = TypeVar("T")
 
@@ -33,9 +35,17 @@ class OnceAway(PassedOn):
         calls: how often each call was made.
     """
 
-    def __init__(self, chain: ChainReader, name: str = "", number: int = 0) -> None:
+    def __init__(
+        self,
+        chain: ChainReader,
+        name: str = "",
+        number: int = 0,
+        *,
+        error: ChainError | None = None,
+    ) -> None:
         self._chain = chain
         self._away = (name, number)
+        self._error = ChainUnreachableError("the node went away") if error is None else error
         self.calls: dict[str, int] = {}
 
     @property
@@ -45,7 +55,7 @@ class OnceAway(PassedOn):
     def passed(self, name: str, ask: Callable[[ChainReader], T]) -> T:
         self.calls[name] = self.calls.get(name, 0) + 1
         if self._away == (name, self.calls[name]):
-            raise ChainUnreachableError("the node went away")
+            raise self._error
         return ask(self._chain)
 
 
@@ -78,6 +88,18 @@ def test_whatever_answer_is_lost_the_chain_is_missing(run: Run) -> None:
             assert Need.CHAIN in needs(report), (name, number, readable(report))
 
 
+def test_a_chain_that_contradicts_itself_about_what_is_final_fails(run: Run) -> None:
+    damaged = ChainDamagedError("block 7 is not block 7")
+    report = audited(run, OnceAway(run.chain, "finalized", 1, error=damaged))
+    assert report.outcome is Outcome.FAILED, readable(report)
+    contradiction = report.step(Step.HEAD).contradiction
+    assert contradiction is not None
+    assert contradiction.fact is Fact.CHAIN_UNREADABLE
+    # Who does not say what is final contradicts nothing.
+    away = audited(run, OnceAway(run.chain, "finalized", 1))
+    assert away.outcome is Outcome.PASSED, readable(away)
+
+
 @pytest.mark.parametrize("function", ["deployment", "state"])
 def test_a_node_that_is_away_when_its_empty_answer_is_doubted_has_said_nothing(
     run: Run, function: str
@@ -107,3 +129,11 @@ def test_an_audit_that_builds_on_another_misses_the_chain_where_a_block_is_lost(
         outcomes.append((report.outcome, Need.CHAIN in needs(report)))
     # The block of the earlier report's head is one of them.
     assert (Outcome.INCOMPLETE, True) in outcomes
+
+
+def test_a_chain_that_did_not_say_what_is_final_has_promised_nothing(honest: Run) -> None:
+    node = OnceAway(honest.ledger.chain, "finalized", 1)
+    silent = Anchor.read(node)
+    assert (silent.final, silent.final_number) == (None, -1)
+    assert not silent.holds(node)
+    assert Anchor.read(node).holds(node)

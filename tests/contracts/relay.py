@@ -16,8 +16,7 @@ from ledger.chain.ports import TransactionRevertedError
 
 if TYPE_CHECKING:
     from ledger.chain.contract.calls import Call
-    from ledger.chain.embedded.chain import EmbeddedChain
-    from ledger.chain.ports import Receipt
+    from ledger.chain.ports import ChainWriter, Receipt
 
 SOURCE = Path(__file__).with_name("relay.vy")
 
@@ -25,7 +24,7 @@ SOURCE = Path(__file__).with_name("relay.vy")
 class RelayedLedger(LedgerWriter):
     """A ledger whose transactions all go through a relay contract of their own."""
 
-    def __init__(self, chain: EmbeddedChain, ledger: LedgerWriter) -> None:
+    def __init__(self, chain: ChainWriter, ledger: LedgerWriter) -> None:
         super().__init__(chain, ledger.address, ledger.from_block)
         creation = _creation_code() + bytes(12) + to_canonical(ledger.address)
         self._relay = chain.send(None, creation, 1_000_000).contract_address

@@ -20,11 +20,11 @@ from tests.contracts.twins import Outcome, Shape, Twins, digest_of, registry_of,
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ledger.chain.embedded.chain import EmbeddedChain
+    from ledger.chain.ports import ChainWriter
     from ledger.protocol.errors import Refusal
     from tests.contracts.faults import Fault
 
-StageFault: TypeAlias = "Callable[[EmbeddedChain], Outcome]"
+StageFault: TypeAlias = "Callable[[ChainWriter], Outcome]"
 FAULTS = faults.FAULTS + wrong_decisions.WRONG_DECISIONS
 SHAPE = Shape(commit_blocks=12, deadline_blocks=60)
 CLIENTS = SHAPE.clients
@@ -32,29 +32,29 @@ WORDS = tuple(encoding.registry_word(client) for client in registry_of(CLIENTS))
 MORE = digest_of("more")
 
 
-def registering(chain: EmbeddedChain, registry: Digest) -> Twins:
+def registering(chain: ChainWriter, registry: Digest) -> Twins:
     return Twins(chain, SHAPE.deployment(registry), signers(CLIENTS))
 
 
 def register_in_one_batch(
-    chain: EmbeddedChain, words: Sequence[int], rest: Digest = NO_DIGEST
+    chain: ChainWriter, words: Sequence[int], rest: Digest = NO_DIGEST
 ) -> Outcome:
     twins = registering(chain, encoding.registry_digest(words, rest))
     return twins.register(words, rest)
 
 
-def register_another_client(chain: EmbeddedChain) -> Outcome:
+def register_another_client(chain: ChainWriter) -> Outcome:
     twins = registering(chain, encoding.registry_digest(WORDS, NO_DIGEST))
     return twins.register((WORDS[0] + 1, *WORDS[1:]), NO_DIGEST)
 
 
-def register_batches_in_disorder(chain: EmbeddedChain) -> Outcome:
+def register_batches_in_disorder(chain: ChainWriter) -> Outcome:
     registry, batches = registry_batches(WORDS, 6)
     return registering(chain, registry).register(*batches[1])
 
 
 def register_in_two_batches(
-    chain: EmbeddedChain, first: Sequence[int], second: Sequence[int]
+    chain: ChainWriter, first: Sequence[int], second: Sequence[int]
 ) -> Outcome:
     rest = encoding.registry_digest(second, NO_DIGEST)
     twins = registering(chain, encoding.registry_digest(first, rest))
@@ -62,25 +62,25 @@ def register_in_two_batches(
     return twins.register(second, NO_DIGEST)
 
 
-def second_batch_starts_below_the_first(chain: EmbeddedChain) -> Outcome:
+def second_batch_starts_below_the_first(chain: ChainWriter) -> Outcome:
     # Each batch ascends in itself: only what the contract remembers of the first can refuse.
     return register_in_two_batches(chain, WORDS[6:], WORDS[:6])
 
 
-def a_key_in_two_batches(chain: EmbeddedChain) -> Outcome:
+def a_key_in_two_batches(chain: ChainWriter) -> Outcome:
     return register_in_two_batches(chain, WORDS[:6], (WORDS[5] + 1, *WORDS[7:]))
 
 
-def commit_before_the_first_round(chain: EmbeddedChain) -> Outcome:
+def commit_before_the_first_round(chain: ChainWriter) -> Outcome:
     twins = registering(chain, NO_DIGEST)
     return twins.commit(0, [support.commitment(twins, ClientId(0))])
 
 
-def abandon_after_the_last_round(chain: EmbeddedChain) -> Outcome:
+def abandon_after_the_last_round(chain: ChainWriter) -> Outcome:
     return finished(chain).abandon(1)
 
 
-def decide_after_the_last_round(chain: EmbeddedChain) -> Outcome:
+def decide_after_the_last_round(chain: ChainWriter) -> Outcome:
     twins = Twins.opened(chain, Shape(rounds=1))
     support.commit_all(twins, support.active_of(twins.state))
     found = faults.honest(twins)
@@ -88,24 +88,24 @@ def decide_after_the_last_round(chain: EmbeddedChain) -> Outcome:
     return twins.decide(found)
 
 
-def report_before_the_first_round(chain: EmbeddedChain) -> Outcome:
+def report_before_the_first_round(chain: ChainWriter) -> Outcome:
     twins = registering(chain, NO_DIGEST)
     return twins.report(support.equivocation(twins, ClientId(0)))
 
 
-def clients_through_a_contract(chain: EmbeddedChain) -> Outcome:
+def clients_through_a_contract(chain: ChainWriter) -> Outcome:
     twins = registering(chain, encoding.registry_digest(WORDS, NO_DIGEST))
     return twins.relayed(lambda relayed: relayed.register(WORDS, NO_DIGEST))
 
 
-def finished(chain: EmbeddedChain) -> Twins:
+def finished(chain: ChainWriter) -> Twins:
     twins = Twins.opened(chain, Shape(rounds=1))
     twins.wait()
     assert isinstance(twins.abandon(1), tuple)
     return twins
 
 
-def malformed(word: int) -> Callable[[EmbeddedChain], Outcome]:
+def malformed(word: int) -> Callable[[ChainWriter], Outcome]:
     return lambda chain: register_in_one_batch(chain, (*WORDS[:-1], word))
 
 
@@ -143,7 +143,7 @@ def left_open() -> dict[Form, Twins]:
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.sentence)
 def test_a_wrong_transaction_is_refused_for_its_reason_and_the_honest_one_is_not(
-    chain: EmbeddedChain, left_open: dict[Form, Twins], fault: Fault
+    chain: ChainWriter, left_open: dict[Form, Twins], fault: Fault
 ) -> None:
     shape = replace(SHAPE, form=fault.form, rounds=len(FAULTS) + 1)
     twins = left_open.pop(fault.form, None)
@@ -160,7 +160,7 @@ def test_a_wrong_transaction_is_refused_for_its_reason_and_the_honest_one_is_not
 
 @pytest.mark.parametrize("fault", faults.BAN_FAULTS, ids=lambda f: f.sentence)
 def test_what_a_ban_forbids_is_refused_and_the_round_goes_on(
-    chain: EmbeddedChain, fault: Fault
+    chain: ChainWriter, fault: Fault
 ) -> None:
     twins = Twins.opened(chain, SHAPE)
     support.commit_all(twins, support.active_of(twins.state))
@@ -177,10 +177,10 @@ def test_what_a_ban_forbids_is_refused_and_the_round_goes_on(
     ("sentence", "refusal", "act"), STAGE_FAULTS, ids=[fault[0] for fault in STAGE_FAULTS]
 )
 def test_what_a_stage_does_not_allow_is_refused_for_its_reason(
-    chain: EmbeddedChain,
+    chain: ChainWriter,
     sentence: str,
     refusal: type[Refusal],
-    act: Callable[[EmbeddedChain], Outcome],
+    act: Callable[[ChainWriter], Outcome],
 ) -> None:
     assert act(chain) is refusal
 
@@ -201,7 +201,7 @@ UNKNOWN_KIND = "committee_ledger: kind of statement is unknown"
 
 
 @pytest.mark.parametrize("kind", [0, 4, 255])
-def test_a_kind_of_statement_that_there_is_not_is_refused(chain: EmbeddedChain, kind: int) -> None:
+def test_a_kind_of_statement_that_there_is_not_is_refused(chain: ChainWriter, kind: int) -> None:
     # The specification cannot even say it, so only the contract can meet this.
     twins = Twins.opened(chain, SHAPE)
     report = support.equivocation(twins, ClientId(0))
@@ -226,7 +226,7 @@ def test_a_kind_of_statement_that_there_is_not_is_refused(chain: EmbeddedChain, 
     ],
 )
 def test_statements_that_are_not_for_one_place_are_no_report(
-    chain: EmbeddedChain, kind: StatementKind, fields: dict[str, object]
+    chain: ChainWriter, kind: StatementKind, fields: dict[str, object]
 ) -> None:
     twins = Twins.opened(chain, SHAPE)
     client = twins.state.committee[0]
@@ -236,7 +236,7 @@ def test_statements_that_are_not_for_one_place_are_no_report(
         EquivocationReport(client, first, other)
 
 
-def test_the_mirrored_signature_cannot_even_be_sent(chain: EmbeddedChain) -> None:
+def test_the_mirrored_signature_cannot_even_be_sent(chain: ChainWriter) -> None:
     twins = Twins.opened(chain, SHAPE)
     signed = support.commitment(twins, ClientId(0))
     mirrored = replace(signed, signature=support.mirrored(signed.signature))
@@ -247,7 +247,7 @@ def test_the_mirrored_signature_cannot_even_be_sent(chain: EmbeddedChain) -> Non
 
 @pytest.mark.parametrize("signatures", [[], [(bytes(32), bytes(32))] * 2])
 def test_commitments_without_a_signature_each_are_refused(
-    chain: EmbeddedChain, signatures: list[tuple[bytes, bytes]]
+    chain: ChainWriter, signatures: list[tuple[bytes, bytes]]
 ) -> None:
     # The specification takes them in pairs, so only the contract can meet this.
     twins = Twins.opened(chain, SHAPE)
@@ -257,7 +257,7 @@ def test_commitments_without_a_signature_each_are_refused(
     assert reverts.refusal(caught.value).__class__ is errors.SignatureCountError
 
 
-def test_a_registered_client_is_what_was_deployed(chain: EmbeddedChain) -> None:
+def test_a_registered_client_is_what_was_deployed(chain: ChainWriter) -> None:
     twins = Twins.opened(chain, SHAPE, batch=5)
     assert twins.ledger.registry() == registry_of(CLIENTS)
     assert twins.ledger.client(ClientId(11)) == RegisteredClient(twins.keys[11].address, 10 + 11)

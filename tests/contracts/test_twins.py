@@ -31,7 +31,7 @@ from tests.faults import times
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.contracts.twins import ContractChain
+    from ledger.chain.ports import ChainWriter
 
 # Everybody active or banned; some idle; three words of flags.
 SIZES = ((7, 4, 3), (13, 6, 5), (460, 20, 7))
@@ -54,7 +54,7 @@ class TwinsMachine(RuleBasedStateMachine):
         # A chain for each run: seeds with a beacon follow from its blocks, and must be repeatable.
         self.chain = self.new_chain()
 
-    def new_chain(self) -> ContractChain:
+    def new_chain(self) -> ChainWriter:
         path = self.folder / f"{len(list(self.folder.iterdir()))}.sqlite"
         return EmbeddedChain.create(path, clock=lambda: 1_700_000_000.0, synchronous="NORMAL")
 
@@ -239,16 +239,18 @@ class TwinsMachine(RuleBasedStateMachine):
         return [i for i, client in enumerate(self.twins.state.registry) if client.banned_in]
 
 
+def settings_of(examples: int) -> settings:
+    """Return settings for so many runs, the same ones every time."""
+    return settings(
+        max_examples=examples,
+        stateful_step_count=40,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+
+
 def test_contract_and_specification_never_differ(tmp_path: Path) -> None:
     machine = type("Machine", (TwinsMachine,), {"folder": tmp_path})
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=times(4, 200),
-            stateful_step_count=40,
-            derandomize=True,
-            database=None,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    run_state_machine_as_test(machine, settings=settings_of(times(4, 200)))

@@ -36,8 +36,7 @@ from tests.contracts.relay import RelayedLedger
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from ledger.chain.embedded.chain import EmbeddedChain
-    from ledger.chain.ports import Receipt
+    from ledger.chain.ports import ChainWriter, Receipt
 
 Outcome = tuple[ledger_state.Event, ...] | type[Refusal]
 """What a step came to: its events, or the refusal."""
@@ -109,7 +108,7 @@ class Twins:
     outcomes: ClassVar[Counter[str]] = Counter()
 
     def __init__(
-        self, chain: EmbeddedChain, deployment: Deployment, keys: tuple[KeySigner, ...]
+        self, chain: ChainWriter, deployment: Deployment, keys: tuple[KeySigner, ...]
     ) -> None:
         receipt = chain.send(None, creation_data(deployment), DEPLOYMENT_GAS)
         assert receipt.contract_address is not None
@@ -124,7 +123,7 @@ class Twins:
         self.compare()
 
     @classmethod
-    def opened(cls, chain: EmbeddedChain, shape: Shape = Shape(), batch: int = 256) -> Twins:
+    def opened(cls, chain: ChainWriter, shape: Shape = Shape(), batch: int = 256) -> Twins:
         """Return twins whose clients are registered, in round 1."""
         words = [encoding.registry_word(client) for client in registry_of(shape.clients)]
         registry, batches = registry_batches(words, batch)

@@ -2,11 +2,14 @@
 
 Contract: every mutant that compiles to other code runs all tests of `tests/contracts`, but for
 those that compare byte code and gas with what is committed. Protocol and audit: every mutant runs
-all tests of `tests/protocol` and `tests/audit` that run its line, and others for 20 seconds.
+all tests of `tests/protocol` and `tests/audit` that run its line, and others for five seconds.
 
-A mutant is killed if a test fails (pytest's exit code 1), or if one test takes more than 60 seconds
-of CPU time, five times what the slowest takes: it loops. Tests that cannot be collected and a
-process that dies are no kill.
+What was found before counts while its change can still be made: the same text, in the same place of
+the same function. A mutant whose test has gone is tried again.
+
+A mutant is killed if a test fails (pytest's exit code 1), or if one loops: it takes ten times the
+CPU time that it takes without a mutant and five seconds more, or 60 seconds. Tests that cannot be
+collected and a process that dies are no kill.
 """
 
 # ruff: noqa: T201 - a program that prints
@@ -23,15 +26,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.mutation import contract_trial, python_trial, table
+from tests.mutation.measuring import measured
 from tests.mutation.mutants import Kind
-from tests.mutation.nearest import Measured
 from tests.mutation.processes import done_apart
-from tests.mutation.results import Outcome, Result, append, read
+from tests.mutation.results import KILLED, Outcome, Result, append, read
 
 if TYPE_CHECKING:
     from types import ModuleType
 
     from tests.mutation.mutants import Mutant
+    from tests.mutation.nearest import Measured
 
 STATE = Path("build") / "mutants"
 TRIALS: dict[str, ModuleType] = {"python": python_trial, "contract": contract_trial}
@@ -52,8 +56,8 @@ def main() -> int:
             ended = tried_apart(name, arguments)
             if ended:
                 return ended
-    all_of = {name: len(TRIALS[name].mutants()) for name in arguments.of}
-    return table.show(arguments.state, arguments.page, all_of)
+    there_are = [mutant for trial in TRIALS.values() for mutant in trial.mutants()]
+    return table.show(arguments.state, arguments.page, there_are)
 
 
 def tried_apart(name: str, arguments: argparse.Namespace) -> int:
@@ -76,21 +80,21 @@ def tried_apart(name: str, arguments: argparse.Namespace) -> int:
 
 def _try_all(name: str, arguments: argparse.Namespace) -> int:
     trial, state = TRIALS[name], arguments.state / f"{name}.jsonl"
-    measured = _measured(name, arguments.state / f"{name}-tests.json")
-    if measured is None:
+    without = measured(name, trial, Path(), arguments.state / f"{name}-tests.json")
+    if without is None:
         return 1
     results = read(state)
-    retried = AGAIN[arguments.again]
     waiting = [
         mutant
         for mutant in chosen(trial.mutants(), arguments)
-        if mutant.name not in results or results[mutant.name].outcome in retried
+        if is_to_be_tried(results.get(mutant.name), without, AGAIN[arguments.again])
     ]
+    # What one trial may know, the one before it must not.
+    waiting.sort(key=lambda mutant: trial.ROOTS.index(mutant.root))
     print(f"{name}: {len(waiting)} mutants to try, {len(results)} tried before", flush=True)
-    if waiting:
-        trial.warm()
     for number, mutant in enumerate(waiting, 1):
-        ended = done_apart(partial(trial.tried, mutant, measured, results, arguments.seconds))
+        trial.warm(mutant.root)
+        ended = done_apart(partial(trial.tried, mutant, without, results, arguments.seconds))
         result = _result(mutant, ended.answer, ended.last_words, ended.seconds)
         results[mutant.name] = result
         append(state, result)
@@ -101,6 +105,19 @@ def _try_all(name: str, arguments: argparse.Namespace) -> int:
             flush=True,
         )
     return 0
+
+
+def is_to_be_tried(before: Result | None, without: Measured, again: set[Outcome]) -> bool:
+    """Say whether a mutant is tried.
+
+    Args:
+        before: what became of it, if it was tried.
+        without: the tests that there are.
+        again: the outcomes that are tried once more.
+    """
+    if before is None or before.outcome in again:
+        return True
+    return before.outcome in KILLED and before.test not in without.seconds
 
 
 def chosen(mutants: list[Mutant], arguments: argparse.Namespace) -> list[Mutant]:
@@ -119,21 +136,6 @@ def chosen(mutants: list[Mutant], arguments: argparse.Namespace) -> list[Mutant]
         )
     )
     return picked[: arguments.most]
-
-
-def _measured(name: str, path: Path) -> Measured | None:
-    """Return what the tests do without a mutant, measured if it was not yet."""
-    if path.exists():
-        return Measured.read(path)
-    print(f"{name}: all tests without a mutant", flush=True)
-    ended = done_apart(TRIALS[name].measure)
-    if ended.answer is None or ended.answer["code"] != 0:
-        failed = "" if ended.answer is None else ended.answer["failed"]
-        print(f"the tests do not pass without a mutant: {failed}\n{ended.last_words}")
-        return None
-    measured = Measured(**ended.answer["measured"])
-    measured.write(path)
-    return measured
 
 
 def _result(

@@ -1,97 +1,87 @@
 """Mutants of the contract: compiled in memory and put in the place of the committed artefact."""
 
-# ruff: noqa: T201 - a program that prints
-
 from __future__ import annotations
 
 import gc
 import re
+import tempfile
 from collections import defaultdict
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contracts.build import CONTRACT, EVM_VERSION, HERE, SOURCES
+from contracts.build import CONTRACT, HERE
 from tests.mutation import testing, vyper_source
+from tests.mutation.compiling import compiled, remember_what_is_optimised
 from tests.mutation.mutants import named
 from tests.mutation.nearest import Measured, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from tests.mutation.mutants import Mutant
     from tests.mutation.results import Result
 
+ROOT = HERE.parent
 MUTATED = (CONTRACT, "ballots.vy", "ranking.vy")
-TESTS = "tests/contracts"
+ROOTS = ("contracts",)
+TESTS = ("tests/contracts",)
 # They compare byte code and gas with what is committed: every mutant would fail there.
-LEFT_OUT = (
-    "--ignore=tests/contracts/test_artifact.py",
-    "--ignore=tests/contracts/test_gas.py",
+LEFT_OUT = ("tests/contracts/test_artifact.py", "tests/contracts/test_gas.py")
+DESELECTED = (
     "--deselect=tests/contracts/test_rounds.py::"
-    "test_the_code_on_chain_is_the_artefact_and_the_immutables",
+    "test_the_code_on_chain_is_the_artefact_and_the_immutables"
 )
 MOST_SECONDS = 600.0
+
+
+def sources() -> list[Path]:
+    """Return the files that are mutated."""
+    return [HERE / name for name in MUTATED]
 
 
 def mutants() -> list[Mutant]:
     """Return all mutants of the contract."""
     found: list[Mutant] = []
-    for name in MUTATED:
-        source = (HERE / name).read_bytes()
-        found += named(f"contracts/{name}", source, vyper_source.edits_of(source))
+    for path in sources():
+        source = path.read_bytes()
+        name = path.relative_to(ROOT).as_posix()
+        found += named(name, source, vyper_source.edits_of(source))
     return found
 
 
-def compiled(folder: Path, mutant: Mutant | None) -> bytes | None:
-    """Return the creation code, or None if the compiler refuses the mutant.
+@cache
+def warm(root: str) -> None:
+    """Load what every trial needs, once, before it is forked.
 
     Args:
-        folder: where to put the sources.
-        mutant: the change; None compiles what is there.
+        root: the folder of the mutants to come.
+
+    Raises:
+        RuntimeError: the sources as they are do not compile to the committed code.
     """
-    import vyper
-    from vyper.compiler.input_bundle import FilesystemInputBundle
-    from vyper.compiler.settings import OptimizationLevel, Settings
-    from vyper.exceptions import VyperException
-
-    for name in SOURCES:
-        source = (HERE / name).read_bytes()
-        changed = mutant is not None and mutant.path == f"contracts/{name}"
-        (folder / name).write_bytes(mutant.edit.applied(source) if mutant and changed else source)
-    bundle = FilesystemInputBundle([folder])
-    gc.disable()
-    try:
-        outputs = vyper.compile_from_file_input(
-            bundle.load_file(CONTRACT),
-            input_bundle=bundle,
-            settings=Settings(evm_version=EVM_VERSION, optimize=OptimizationLevel.GAS),
-            output_formats=["bytecode"],
-        )
-    except VyperException as refused:
-        print(refused)
-        return None
-    finally:
-        gc.enable()
-    return bytes.fromhex(outputs["bytecode"][2:])
-
-
-def warm() -> None:
-    """Load what every trial needs, once, before it is forked."""
-    import vyper  # noqa: F401
-
+    from ledger.chain.contract import abi
     from tests.contracts import twins
 
+    remember_what_is_optimised()
+    with tempfile.TemporaryDirectory() as folder:
+        if compiled(Path(folder), None) != abi.artifact().bytecode:
+            raise RuntimeError(f"{root}: the sources do not compile to the committed code")
     tests = testing.Tests([], 60.0)
-    testing.run(tests, [TESTS], Path("/nonexistent"), "--collect-only")
+    testing.run(tests, TESTS, Path("/nonexistent"), "--collect-only")
     twins.signers(460)
     gc.collect()
     gc.freeze()
 
 
-def measure(folder: Path) -> dict[str, Any]:
-    """Run all tests without a mutant; return times and the refusals that each test meets."""
+def measure(paths: Sequence[str], folder: Path) -> dict[str, Any]:
+    """Run tests without a mutant; return times and the refusals that each test meets.
+
+    Args:
+        paths: files of tests.
+        folder: a temporary one.
+    """
     from ledger.chain.contract import abi, reverts
 
     tests = testing.Tests(None, 600.0, to_the_end=True)
@@ -107,15 +97,13 @@ def measure(folder: Path) -> dict[str, Any]:
     # The writer reads them by a name of its own; tests of the constructor ask directly.
     for module in (abi, reverts):
         vars(module)["revert_reason"] = noted
-    code = testing.run(tests, [TESTS], folder, *LEFT_OUT)
+    code = testing.run(tests, paths, folder, DESELECTED)
     return {
         "code": code,
         "failed": tests.failed,
-        "measured": {
-            "seconds": tests.seconds,
-            "refusals": {reason: sorted(found) for reason, found in met.items()},
-            "lines": {},
-        },
+        "seconds": tests.seconds,
+        "refusals": {reason: sorted(found) for reason, found in met.items()},
+        "lines": {},
     }
 
 
@@ -143,14 +131,16 @@ def tried(
     # The one seam: whoever deploys or compares code asks for the artefact here.
     abi.artifact = cache(lambda: artifact)
     near = _near(measured, mutant)
-    tests = testing.Tests(nearest(measured, near, mutant, results, MOST_SECONDS), limit)
-    ended = testing.run(tests, [TESTS], folder, *LEFT_OUT)
+    order = nearest(measured, near, mutant, results, MOST_SECONDS)
+    tests = testing.Tests(order, limit, measured.seconds)
+    left_out = [f"--ignore={name}" for name in LEFT_OUT]
+    ended = testing.run(tests, TESTS, folder, DESELECTED, *left_out)
     return testing.outcome_of(tests, ended)
 
 
 def _near(measured: Measured, mutant: Mutant) -> list[str]:
     """Return the tests that meet a refusal which the changed line, or what it calls, gives."""
-    source = (HERE.parent / mutant.path).read_text("utf-8")
+    source = (ROOT / mutant.path).read_text("utf-8")
     text = source.splitlines()[mutant.edit.line - 1]
     for name in re.findall(r"self\.(_require\w+)\(", text):
         text += source.partition(f"def {name}(")[2].partition("\n\n\n")[0]

@@ -88,6 +88,16 @@ class Mutant:
     replacement: str
     name: str
 
+    @property
+    def root(self) -> str:
+        """The folder to which the file belongs, two names deep at most."""
+        return root_of(self.path)
+
+
+def root_of(path: str) -> str:
+    """Return the folder to which a file belongs: `contracts`, `ledger/audit`."""
+    return "/".join(path.split("/")[:-1][:2])
+
 
 def named(path: str, source: bytes, edits: list[Edit]) -> list[Mutant]:
     """Return the mutants of a file, in the order of the edits, each change once.

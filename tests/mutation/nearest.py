@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,7 +10,6 @@ from tests.mutation.results import KILLED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
     from tests.mutation.mutants import Mutant
     from tests.mutation.results import Result
@@ -32,17 +30,6 @@ class Measured:
     seconds: dict[str, float]
     refusals: dict[str, list[str]]
     lines: dict[str, list[str]]
-
-    def write(self, path: Path) -> None:
-        """Write it down."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        found = {"seconds": self.seconds, "refusals": self.refusals, "lines": self.lines}
-        path.write_text(json.dumps(found), "utf-8")
-
-    @classmethod
-    def read(cls, path: Path) -> Measured:
-        """Return what was written down."""
-        return cls(**json.loads(path.read_text("utf-8")))
 
 
 def nearest(

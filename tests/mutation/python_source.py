@@ -54,12 +54,13 @@ class _PythonEdits(ast.NodeVisitor):
             self.visit(node.value)
 
     def visit_If(self, node: ast.If) -> None:
+        if ast.unparse(node.test) == "TYPE_CHECKING":
+            return
         if isinstance(node.body[-1], ast.Raise):
             self._replace(Kind.GUARD, node.test, b"False")
         elif isinstance(node.test, ast.Name | ast.Attribute | ast.Call):
             self._replace(Kind.COMPARISON, node.test, b"not (" + self._text(node.test) + b")")
-        if ast.unparse(node.test) != "TYPE_CHECKING":
-            self.generic_visit(node)
+        self.generic_visit(node)
 
     def visit_Raise(self, node: ast.Raise) -> None:
         # What is raised are sentences and their values; that it is raised is the guard's.

@@ -9,6 +9,7 @@ import gc
 import importlib
 import sys
 from collections import defaultdict
+from functools import cache
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
@@ -19,30 +20,51 @@ from tests.mutation.mutants import named
 from tests.mutation.nearest import Measured, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from types import CodeType, ModuleType
 
     from tests.mutation.mutants import Mutant
     from tests.mutation.results import Result
 
 ROOT = Path(__file__).parents[2]
-MUTATED = ("ledger/protocol", "ledger/audit")
+# In the order in which they are tried: trials of the audit may know the protocol.
+ROOTS = ("ledger/protocol", "ledger/audit")
 TESTS = ("tests/protocol", "tests/audit")
 _SEEN_BY = {"ledger/protocol": TESTS, "ledger/audit": ("tests/audit",)}
 # Sentences and tables of names: what they say is read by people and compared by nobody.
-LEFT_OUT = ("errors.py", "paper_map.py", "sentences.py", "readable.py")
-OTHERS_SECONDS = 20.0
+SENTENCES = ("errors.py", "paper_map.py", "sentences.py", "readable.py")
+LEFT_OUT = ()
+# What other tests may take; they see only what runs in a process that is not measured.
+OTHERS_SECONDS = 5.0
+OF_A_LINE_THAT_NONE_RUNS = 20.0
+# Nothing of Ethereum: the protocol chooses for all who hashes.
+FOREIGN = ("numpy", "hypothesis.stateful", "coincurve", "msgpack", "json", "sqlite3")
+_BESIDES = {
+    "ledger/protocol": (),
+    "ledger/audit": (
+        "ledger.chain.rpc.reader",
+        "ledger.chain.rpc.served.server",
+        "ledger.distances.fast",
+        "tests.audit.forged_chain",
+        "tests.audit.honest",
+        "tests.contracts.relay",
+    ),
+}
+
+
+def sources() -> list[Path]:
+    """Return the files that are mutated."""
+    found = (path for root in ROOTS for path in sorted((ROOT / root).rglob("*.py")))
+    return [path for path in found if path.name not in SENTENCES]
 
 
 def mutants() -> list[Mutant]:
     """Return all mutants of the protocol and of the audit."""
     found: list[Mutant] = []
-    for folder in MUTATED:
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            if path.name not in LEFT_OUT:
-                source = path.read_bytes()
-                name = path.relative_to(ROOT).as_posix()
-                found += named(name, source, python_source.edits_of(source))
+    for path in sources():
+        source = path.read_bytes()
+        name = path.relative_to(ROOT).as_posix()
+        found += named(name, source, python_source.edits_of(source))
     return found
 
 
@@ -78,34 +100,48 @@ class MutatedModule(MetaPathFinder):
         return spec
 
 
-def warm() -> None:
-    """Load what every trial needs and is not mutated, once, before it is forked."""
+@cache
+def warm(root: str) -> None:
+    """Load what trials need and is not mutated, once, before they are forked.
+
+    Args:
+        root: the folder of the mutants to come; never one that lies before an earlier one's.
+
+    Raises:
+        RuntimeError: something that is mutated was loaded.
+    """
     testing.run(testing.Tests([], 60.0), ["tests/fixtures"], Path("/nonexistent"), "--collect-only")
-    # After pytest, which rewrites the assertions of its plugins; nothing of Ethereum, because
-    # the protocol chooses for all who hashes.
-    for name in ("numpy", "hypothesis.stateful", "coincurve", "msgpack", "json", "sqlite3"):
+    # After pytest, which rewrites the assertions of its plugins.
+    for name in (*FOREIGN, *_BESIDES[root]):
         importlib.import_module(name)
+    package = root.replace("/", ".")
+    known = sorted(name for name in sys.modules if f"{name}.".startswith(f"{package}."))
+    if known:
+        raise RuntimeError(f"{known[0]} is imported already: its mutants would not be")
     gc.collect()
     gc.freeze()
 
 
-def measure(folder: Path) -> dict[str, Any]:
-    """Run all tests without a mutant; return their times and the lines that each of them runs."""
+def measure(paths: Sequence[str], folder: Path) -> dict[str, Any]:
+    """Run tests without a mutant; return their times and the lines that each of them runs.
+
+    Args:
+        paths: files of tests.
+        folder: a temporary one.
+    """
     tests = testing.Tests(None, 600.0, to_the_end=True)
     data_file = folder / "coverage"
     (folder / "settings").write_text(f"[run]\ndata_file = {data_file}\n", "utf-8")
     options = ["-p", "pytest_cov", "--cov-context=test", "--cov-report="]
-    options += [f"--cov={name.replace('/', '.')}" for name in MUTATED]
+    options += [f"--cov={name.replace('/', '.')}" for name in ROOTS]
     options += [f"--cov-config={folder / 'settings'}"]
-    code = testing.run(tests, TESTS, folder, *options)
+    code = testing.run(tests, paths, folder, *options)
     return {
         "code": code,
         "failed": tests.failed,
-        "measured": {
-            "seconds": tests.seconds,
-            "refusals": {},
-            "lines": _lines(data_file) if data_file.exists() else {},
-        },
+        "seconds": tests.seconds,
+        "refusals": {},
+        "lines": _lines(data_file) if data_file.exists() else {},
     }
 
 
@@ -129,25 +165,36 @@ def tried(
         raise RuntimeError(f"{loader.name} is imported already: its mutant would not be")
     sys.meta_path.insert(0, MutatedModule(loader))
     near = measured.lines.get(f"{mutant.path}:{mutant.edit.line}", [])
+    seconds = OTHERS_SECONDS if near else OF_A_LINE_THAT_NONE_RUNS
     near = near or _by_name(measured, mutant)
-    order = nearest(measured, near, mutant, results, OTHERS_SECONDS)
+    order = nearest(measured, near, mutant, results, seconds)
     ended: dict[str, Any] = {"tests": 0}
-    # One folder after the other, so that whom the quick tests kill need not load the slow ones.
-    for folder_of in _SEEN_BY[_root_of(mutant)]:
-        picked = [test for test in order if test.startswith(f"{folder_of}/")]
-        if picked:
-            tests, before = testing.Tests(picked, limit), ended["tests"]
-            paths = sorted({test.partition("::")[0] for test in picked})
-            code = testing.run(tests, paths, folder, "-p", "no:pytest_cov")
-            ended = testing.outcome_of(tests, code)
-            ended["tests"] += before
-            if ended["outcome"] != "survived":
-                break
+    for picked in _batches(order, _SEEN_BY[mutant.root]):
+        tests, before = testing.Tests(picked, limit, measured.seconds), ended["tests"]
+        paths = sorted({_file(test) for test in picked})
+        code = testing.run(tests, paths, folder, "-p", "no:pytest_cov")
+        ended = testing.outcome_of(tests, code)
+        ended["tests"] += before
+        if ended["outcome"] != "survived":
+            break
     return ended
 
 
-def _root_of(mutant: Mutant) -> str:
-    return next(root for root in MUTATED if mutant.path.startswith(f"{root}/"))
+def _batches(order: Sequence[str], folders: Sequence[str]) -> Iterator[list[str]]:
+    """Yield the tests folder by folder, of each the nearest test's file before all others.
+
+    Whom the first ones kill need not load the rest.
+    """
+    for folder in folders:
+        here = [test for test in order if test.startswith(f"{folder}/")]
+        nearest_file = _file(here[0]) if here else ""
+        first = [test for test in here if _file(test) == nearest_file]
+        others = [test for test in here if _file(test) != nearest_file]
+        yield from filter(None, (first, others))
+
+
+def _file(test: str) -> str:
+    return test.partition("::")[0]
 
 
 def _by_name(measured: Measured, mutant: Mutant) -> list[str]:

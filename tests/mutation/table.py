@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,8 +13,9 @@ from tests.mutation.mutants import Kind
 from tests.mutation.results import KILLED, NO_MUTANTS, Outcome, read
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
+    from tests.mutation.mutants import Mutant
     from tests.mutation.results import Result
 
 REASONS = Path(__file__).with_name("survivors.toml")
@@ -27,20 +28,24 @@ def reasons() -> dict[str, str]:
     return {name: one["reason"] for one in found["survivor"] for name in one["mutants"]}
 
 
-def show(state: Path, page: Path | None, all_of: Mapping[str, int]) -> int:
+def show(state: Path, page: Path | None, mutants: Iterable[Mutant]) -> int:
     """Print the table; return 1 if a guard survived or a survivor has no reason, else 0.
 
     Args:
         state: the folder of the results.
         page: where to write the table, too.
-        all_of: how many changes there are of each kind of source, tried or not.
+        mutants: the changes that there are; results of others are left out.
     """
     known = reasons()
+    of_root: defaultdict[str, set[str]] = defaultdict(set)
+    for mutant in mutants:
+        of_root[mutant.root].add(mutant.name)
+    found = [one for path in sorted(state.glob("*.jsonl")) for one in read(path).values()]
     text, unexplained = [], 0
-    for path in sorted(state.glob("*.jsonl")):
-        results = list(read(path).values())
-        tried = f"Tried: {len(results):,} of {all_of.get(path.stem, len(results)):,} changes."
-        text += [f"## {path.stem.capitalize()}", "", tried, "", *_counts(results), ""]
+    for root, names in of_root.items():
+        results = [result for result in found if result.name in names]
+        text += [f"## {root}", "", f"Tried: {len(results):,} of {len(names):,} changes.", ""]
+        text += [*_counts(results), ""]
         living = [result for result in results if result.outcome is Outcome.SURVIVED]
         text += _survivors(living, known)
         unexplained += sum(
@@ -49,7 +54,7 @@ def show(state: Path, page: Path | None, all_of: Mapping[str, int]) -> int:
     body = "\n".join(text)
     print(body)
     if page is not None:
-        page.write_text(HEAD + body + "\n", "utf-8")
+        page.write_text(HEAD + body, "utf-8")
     return 1 if unexplained else 0
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from tests.mutation import python_source, table, testing
+from tests.mutation.__main__ import is_to_be_tried
+from tests.mutation.measuring import measured
 from tests.mutation.mutants import Kind, named
 from tests.mutation.nearest import Measured, nearest
 from tests.mutation.processes import done_apart
@@ -16,6 +19,7 @@ from tests.mutation.results import Outcome, Result, append, read
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from types import ModuleType
 
     from tests.mutation.mutants import Mutant
 
@@ -36,6 +40,14 @@ def add(value: uint256) -> bool:
     assert value < MOST, "too much"
     self.total += value
     return value != 0
+"""
+
+
+DRAWN = """
+from hypothesis import given, strategies
+
+@given(strategies.integers())
+def test_it(_):
 """
 
 
@@ -130,6 +142,7 @@ def seen_by(folder: Path, body: str, limit: float) -> dict[str, Any]:
         ("def test_it():\n    assert False\n", "killed"),
         ("import nothing_of_the_kind\n", "crashed"),
         ("def test_it():\n    while True:\n        pass\n", "loops"),
+        (DRAWN + "    while True:\n        pass\n", "loops"),
     ],
 )
 def test_only_a_failed_or_a_looping_test_kills(tmp_path: Path, body: str, outcome: str) -> None:
@@ -140,6 +153,11 @@ def test_a_process_that_dies_has_no_answer() -> None:
     assert done_apart(lambda _: os.kill(os.getpid(), signal.SIGKILL)).answer is None
     assert done_apart(lambda folder: (folder / "nothing").read_text()).answer is None
     assert done_apart(lambda folder: folder.exists()).answer is True
+
+
+def test_a_test_may_take_ten_times_what_it_takes_and_some_seconds() -> None:
+    tests = testing.Tests(None, 60.0, {"quick": 0.1, "slow": 9.0})
+    assert [tests.limit_of(name) for name in ("quick", "slow", "new")] == [6.0, 60.0, 60.0]
 
 
 def result_of(mutant: Mutant, outcome: Outcome, test: str = "") -> Result:
@@ -169,18 +187,80 @@ def test_results_are_read_back_the_newest_counts_and_a_torn_line_does_not(tmp_pa
 def test_a_survivor_without_a_reason_is_not_passed_over(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    there_are = python_mutants(PYTHON)
     guard, other = (
-        next(one for one in python_mutants(PYTHON) if one.edit.kind is kind)
+        next(one for one in there_are if one.edit.kind is kind)
         for kind in (Kind.GUARD, Kind.ARITHMETIC)
     )
     append(tmp_path / "python.jsonl", result_of(guard, Outcome.KILLED, "a test"))
-    assert table.show(tmp_path, None, {}) == 0
+    assert table.show(tmp_path, None, there_are) == 0
     append(tmp_path / "python.jsonl", result_of(other, Outcome.SURVIVED))
-    assert table.show(tmp_path, tmp_path / "page.md", {"python": 14}) == 1
+    assert table.show(tmp_path, tmp_path / "page.md", there_are) == 1
     page = (tmp_path / "page.md").read_text()
     assert "NOT EXPLAINED" in page
-    assert "Tried: 2 of 14 changes." in page
+    assert "Tried: 2 of 15 changes." in page
     assert "| all | 2 | 1 | 1 | 0 |" in capsys.readouterr().out
+
+
+def test_what_became_of_a_change_that_is_gone_does_not_count(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (gone, *_), there_are = python_mutants(PYTHON), python_mutants(b"x = 1 < 2\n")
+    append(tmp_path / "python.jsonl", result_of(gone, Outcome.SURVIVED))
+    assert table.show(tmp_path, None, there_are) == 0
+    assert f"Tried: 0 of {len(there_are)} changes." in capsys.readouterr().out
+
+
+def test_a_mutant_is_tried_again_once_the_test_that_killed_it_is_gone() -> None:
+    (mutant, *_), without = python_mutants(PYTHON), Measured({"a test": 1.0}, {}, {})
+    nothing = set[Outcome]()
+    assert is_to_be_tried(None, without, nothing)
+    assert not is_to_be_tried(result_of(mutant, Outcome.KILLED, "a test"), without, nothing)
+    assert is_to_be_tried(result_of(mutant, Outcome.KILLED, "another"), without, nothing)
+    survived = result_of(mutant, Outcome.SURVIVED)
+    assert not is_to_be_tried(survived, without, nothing)
+    assert is_to_be_tried(survived, without, {Outcome.SURVIVED})
+
+
+@dataclass
+class Trial:
+    """Stands for a kind of source: its tests are not run, but counted."""
+
+    root: Path
+    TESTS: tuple[str, ...] = ("tests",)
+    LEFT_OUT: tuple[str, ...] = ("tests/test_left_out.py",)
+
+    def sources(self) -> list[Path]:
+        return [self.root / "source.py"]
+
+    def measure(self, paths: list[str], _folder: Path) -> dict[str, object]:
+        with (self.root / "measured").open("a") as file:
+            file.write(" ".join(paths) + "\n")
+        seconds = {f"{path}::test_it": 1.0 for path in paths}
+        return {"code": 0, "seconds": seconds, "refusals": {}, "lines": {"source.py:1": [*seconds]}}
+
+
+def test_tests_are_measured_anew_where_the_tree_is_another_one(tmp_path: Path) -> None:
+    (tmp_path / "tests").mkdir()
+    for name in ("source.py", "tests/test_a.py", "tests/test_b.py", "tests/test_left_out.py"):
+        (tmp_path / name).write_text("x = 1\n")
+
+    def again() -> tuple[Measured | None, list[str]]:
+        found = measured("it", cast("ModuleType", Trial(tmp_path)), tmp_path, tmp_path / "kept")
+        return found, (tmp_path / "measured").read_text().splitlines()
+
+    both = "tests/test_a.py tests/test_b.py"
+    tests = ["tests/test_a.py::test_it", "tests/test_b.py::test_it"]
+    expected = Measured(dict.fromkeys(tests, 1.0), {}, {"source.py:1": tests})
+    assert again() == (expected, [both])
+    assert again() == (expected, [both])
+    (tmp_path / "tests" / "test_b.py").write_text("x = 2\n")
+    assert again() == (expected, [both, "tests/test_b.py"])
+    (tmp_path / "tests" / "test_a.py").unlink()
+    found, runs = again()
+    assert found == Measured({tests[1]: 1.0}, {}, {"source.py:1": [tests[1]]})
+    (tmp_path / "source.py").write_text("x = 2\n")
+    assert again() == (found, [*runs, "tests/test_b.py"])
 
 
 def test_every_reason_is_a_sentence_for_mutants_that_there_are() -> None:

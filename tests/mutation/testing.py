@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Generator, Mapping, Sequence
     from pathlib import Path
     from types import FrameType
 
+# A test loops that takes so many seconds of CPU, and so many times what it takes without a mutant.
+PATIENCE_SECONDS = 5.0
+PATIENCE = 10.0
 QUIET = (
     "-q",
     "-p",
@@ -25,25 +28,33 @@ QUIET = (
 LOOPS = 99
 
 
+class LoopsError(KeyboardInterrupt):
+    """A test has used up its time; neither a test, nor Hypothesis, nor pytest goes on after it."""
+
+
 @dataclass(slots=True, eq=False)
 class Tests:
     """A plugin of pytest that picks tests, puts them in order and looks at what becomes of them.
 
     Attributes:
         order: the tests to run, the nearest first; None for all, as they come.
-        limit: seconds of CPU that one test may take; one that takes more loops.
+        limit: seconds of CPU that one test may take at most; one that takes more loops.
+        without: seconds of CPU that tests take without a mutant, by which some may take less.
         running: the test that is running.
         to_the_end: go on after a failure.
         seconds: of CPU, of each test that was run.
         failed: the tests that failed.
+        loops: whether the test that is running has used up its time.
     """
 
     order: Sequence[str] | None
     limit: float
+    without: Mapping[str, float] = field(default_factory=dict)
     to_the_end: bool = False
     seconds: dict[str, float] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
     running: str = ""
+    loops: bool = False
 
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self) -> None:
@@ -66,13 +77,20 @@ class Tests:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         self.running = item.nodeid
-        signal.setitimer(signal.ITIMER_PROF, self.limit)
+        # Again and again: what is mutated may pass over the first.
+        signal.setitimer(signal.ITIMER_PROF, self.limit_of(item.nodeid), 1.0)
         started = time.process_time()
         result = yield
         signal.setitimer(signal.ITIMER_PROF, 0)
         self.seconds[item.nodeid] = round(time.process_time() - started, 3)
         self.running = ""
         return result
+
+    def limit_of(self, test: str) -> float:
+        """Return after how many seconds of CPU a test loops."""
+        if test not in self.without:
+            return self.limit
+        return min(self.limit, PATIENCE_SECONDS + PATIENCE * self.without[test])
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -97,12 +115,14 @@ def run(tests: Tests, paths: Sequence[str], folder: Path, *options: str) -> int:
     """
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
-        # Neither a test nor Hypothesis catches it.
-        raise pytest.exit.Exception("a test loops", returncode=LOOPS)
+        tests.loops = True
+        raise LoopsError
 
     signal.signal(signal.SIGPROF, stop)
     basetemp = f"--basetemp={folder / 'tests'}"
-    return int(pytest.main([*QUIET, basetemp, *options, *paths], plugins=[tests]))
+    code = int(pytest.main([*QUIET, basetemp, *options, *paths], plugins=[tests]))
+    signal.setitimer(signal.ITIMER_PROF, 0)
+    return LOOPS if tests.loops else code
 
 
 def outcome_of(tests: Tests, code: int) -> dict[str, Any]:

@@ -236,6 +236,13 @@ def test_logs_of_a_bundle_stand_in_the_order_of_the_chain(honest: Run) -> None:
         read_manifest(opened, honest.blobs)
 
 
+def test_the_model_that_a_round_began_with_is_in_the_decision_before_it(honest: Run) -> None:
+    true = make_bundle(honest.ledger, honest.blobs, 2)
+    assert true.model_at(2) == honest.outcome(1).model
+    with pytest.raises(EncodingError, match="what the result of round 1 binds is not in the bundl"):
+        replace(true, earlier=()).model_at(2)
+
+
 def test_a_bundle_of_a_round_that_no_run_can_have_is_not_read(honest: Run) -> None:
     true = make_bundle(honest.ledger, honest.blobs, 2)
     late = replace(true, ground=replace(true.ground, bans=(Ban(2, ClientId(0)),)))

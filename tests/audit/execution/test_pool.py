@@ -40,12 +40,14 @@ if TYPE_CHECKING:
 class PoolHere:
     """What a pool of processes does, in this one, and as late as it may."""
 
-    def __init__(self) -> None:
+    def __init__(self, under_way: list[int] | None = None) -> None:
         self.begun: list[Future[Any]] = []
+        self.under_way = [] if under_way is None else under_way
 
     def submit(self, work: Callable[..., Any], *arguments: object) -> Future[Any]:
         future: Future[Any] = LateFuture(partial(work, *arguments))
         self.begun.append(future)
+        self.under_way.append(sum(not one.done() for one in self.begun))
         return future
 
 
@@ -123,6 +125,24 @@ def test_a_short_run_begins_no_process(honest: Run, tmp_path: Path) -> None:
     conduct = Conduct(workers=Workers(2, partial(killed, tmp_path)))
     report = audit(honest.ledger, honest.blobs, conduct)
     assert text_of(report) == text_of(audit(honest.ledger, honest.blobs))
+
+
+@pytest.mark.usefixtures("here")
+def test_workers_get_more_rounds_while_they_check_and_not_all_of_them(
+    honest: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of two has one round waiting; only with a third under way is the first waited for."""
+    under_way: list[int] = []
+
+    @contextmanager
+    def counted(_processes: int, begin: Callable[..., None], arguments: Any) -> Iterator[PoolHere]:
+        begin(*arguments)
+        yield PoolHere(under_way)
+
+    monkeypatch.setattr(pool, "worker_pool", counted)
+    monkeypatch.setattr(pool, "WAITING", 1)
+    audit(honest.ledger, honest.blobs, Conduct(workers=Workers(2, lambda: honest.blobs, 0)))
+    assert under_way == [1, 2, 3, 3]
 
 
 @pytest.mark.usefixtures("here")

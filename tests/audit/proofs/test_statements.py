@@ -18,6 +18,7 @@ from ledger.blobs.store import MemoryBlobs
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.rpc.reader import RpcReader
 from ledger.chain.rpc.served.server import RpcServer
+from ledger.protocol.documents.record import encode_record
 from ledger.protocol.encoding import commitments_chain, word_client
 from ledger.protocol.errors import BlobMissingError, ConfigurationError
 from ledger.protocol.ledger_state import RoundDecided
@@ -168,6 +169,23 @@ def test_without_the_record_the_proof_says_what_it_lacks(
         assert found.statement.scores is taken
     with pytest.raises(BlobMissingError):
         make_proof(honest.ledger, MemoryBlobs(), 1, ClientId(0))
+
+
+def test_another_record_than_the_one_that_was_voted_for_is_named(
+    honest: Run, facts: dict[int, ChainFacts]
+) -> None:
+    true = make_proof(honest.ledger, honest.blobs, 1, ClientId(0))
+    record = true.recorded
+    assert record is not None
+    missing = replace(record.dropouts[1], reason=DropoutReason.PAYLOAD_MISSING)
+    for other, steps in (
+        (record, []),
+        (replace(record, dropouts=(record.dropouts[0], missing)), [StepName.RECORD]),
+        (replace(record, scores=record.scores[1:]), [StepName.RECORD, StepName.SCORES_ROOT]),
+    ):
+        proof = replace(true, record=encode_record(other))
+        found = verify_proof(proof, 1, ClientId(0), facts[1])
+        assert [step.name for step in found.steps if step.is_ok is not True] == steps
 
 
 def test_there_is_no_proof_of_a_round_that_has_not_opened_or_of_nobody(honest: Run) -> None:
