@@ -125,7 +125,8 @@ def seen_by(folder: Path, body: str, limit: float) -> dict[str, Any]:
     path.write_text(body)
 
     def work(apart: Path) -> dict[str, Any]:
-        tests = testing.Tests(None, limit)
+        # So often that pytest, telling of the first stop, is stopped itself.
+        tests = testing.Tests(None, limit, again=0.01)
         options = (f"--rootdir={folder}", "--config-file=/dev/null")
         return testing.outcome_of(tests, testing.run(tests, [str(path)], apart, *options))
 

@@ -40,6 +40,7 @@ class Tests:
         order: the tests to run, the nearest first; None for all, as they come.
         limit: seconds of CPU that one test may take at most; one that takes more loops.
         without: seconds of CPU that tests take without a mutant, by which some may take less.
+        again: seconds of CPU after which a loop that goes on is stopped once more.
         running: the test that is running.
         to_the_end: go on after a failure.
         seconds: of CPU, of each test that was run.
@@ -50,6 +51,7 @@ class Tests:
     order: Sequence[str] | None
     limit: float
     without: Mapping[str, float] = field(default_factory=dict)
+    again: float = 1.0
     to_the_end: bool = False
     seconds: dict[str, float] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
@@ -78,7 +80,7 @@ class Tests:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         self.running = item.nodeid
         # Again and again: what is mutated may pass over the first.
-        signal.setitimer(signal.ITIMER_PROF, self.limit_of(item.nodeid), 1.0)
+        signal.setitimer(signal.ITIMER_PROF, self.limit_of(item.nodeid), self.again)
         started = time.process_time()
         result = yield
         signal.setitimer(signal.ITIMER_PROF, 0)
@@ -120,8 +122,13 @@ def run(tests: Tests, paths: Sequence[str], folder: Path, *options: str) -> int:
 
     signal.signal(signal.SIGPROF, stop)
     basetemp = f"--basetemp={folder / 'tests'}"
-    code = int(pytest.main([*QUIET, basetemp, *options, *paths], plugins=[tests]))
-    signal.setitimer(signal.ITIMER_PROF, 0)
+    try:
+        code = int(pytest.main([*QUIET, basetemp, *options, *paths], plugins=[tests]))
+    except LoopsError:
+        # A second one, while pytest was still telling of the first.
+        code = LOOPS
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
     return LOOPS if tests.loops else code
 
 
