@@ -123,12 +123,16 @@ def run(tests: Tests, paths: Sequence[str], folder: Path, *options: str) -> int:
     signal.signal(signal.SIGPROF, stop)
     basetemp = f"--basetemp={folder / 'tests'}"
     try:
-        code = int(pytest.main([*QUIET, basetemp, *options, *paths], plugins=[tests]))
-    except LoopsError:
-        # A second one, while pytest was still telling of the first.
+        try:
+            code = int(pytest.main([*QUIET, basetemp, *options, *paths], plugins=[tests]))
+        finally:
+            signal.signal(signal.SIGPROF, signal.SIG_IGN)
+    except BaseException:
+        # Stopped once more while it was still telling of the first time, whatever came of that.
+        if not tests.loops:
+            raise
         code = LOOPS
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
+    signal.setitimer(signal.ITIMER_PROF, 0)
     return LOOPS if tests.loops else code
 
 
