@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -107,6 +108,9 @@ def worker(
     ] = None,
     max_fee: MaxFee = None,
     max_tip: MaxTip = None,
+    rpc_timeout: Annotated[
+        float, typer.Option(min=0.5, max=300, help="Seconds that one answer of the node may take.")
+    ] = 10.0,
     poll: Annotated[float, typer.Option(min=0.05, max=60, help="Seconds between two looks.")] = 0.5,
     metrics_port: Annotated[
         int | None,
@@ -152,7 +156,10 @@ def worker(
         confirmations=confirmations,
     )
     with own.held(), _logged(log_format):
-        settings_of_node = Sender(max_fee=max_fee, max_tip=max_tip).settings()
+        settings_of_node = replace(
+            Sender(max_fee=max_fee, max_tip=max_tip).settings(),
+            request_timeout_seconds=rpc_timeout,
+        )
         keys = _keys(keystore or [], password_file)
         _run(
             own,

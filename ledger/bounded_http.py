@@ -1,12 +1,13 @@
 """HTTP to servers that are not trusted: one request, one answer, bounded in time and in size.
 
-httpx speaks HTTP; its own time-outs are for one wait each, so requests run on an event loop, where
-one deadline covers the look-up of the host's name, a proxy, TLS, sending, the headers and the last
-byte: a server that drips a byte a second holds nobody. (The system's look-up cannot be broken off;
-one that hangs goes on by itself, and the program's end waits for it.) Sizes are counted as they
-come in, and what comes packed is refused. Redirects are not followed, so that a token goes nowhere
-else, and cookies are not kept. A server's address is shown without user, password, path and query,
-since any of them may be a key.
+httpx speaks HTTP; its own time-outs are for one wait each and serve to notice a server that has
+fallen silent; so that waits cannot add up, requests run on an event loop, where one deadline covers
+the look-up of the host's name, a proxy, TLS, sending, the headers and the last byte: a server that
+drips a byte a second holds nobody. (The system's look-up cannot be broken off; one that hangs goes
+on by itself, and the program's end waits for it.) Sizes are counted as they come in, and what comes
+packed is refused. Redirects are not followed, so that a token goes nowhere else, and cookies are
+not kept. A server's address is shown without user, password, path and query, since any of them may
+be a key.
 """
 
 from __future__ import annotations
@@ -71,6 +72,8 @@ class HttpServer:
             environment's proxies are used for all but loopback.
         timeout_seconds: for one request, from connecting to the last byte.
         token: sent as bearer token with every request; None for none.
+        silence_seconds: how long nothing may come, or go, while a request lasts; None for as long
+            as the request may take.
 
     Attributes:
         shown_url: scheme, host and port.
@@ -80,12 +83,18 @@ class HttpServer:
             use.
     """
 
-    def __init__(self, url: str, timeout_seconds: float, token: str | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        timeout_seconds: float,
+        token: str | None = None,
+        silence_seconds: float | None = None,
+    ) -> None:
         self._url = _parsed(url)
         self._authorization = _authorization(self._url, token)
         self.shown_url = f"{self._url.scheme}://{self._url.netloc.decode('ascii')}"
-        self._timeout_seconds = timeout_seconds
-        self._clients = {os.getpid(): _new_client(self._url.host)}
+        self._timeout_seconds, self._silence_seconds = timeout_seconds, silence_seconds
+        self._clients = {os.getpid(): _new_client(self._url.host, silence_seconds)}
         # Not every reader is closed; what it leaves open goes with it.
         weakref.finalize(self, _close, self._clients).atexit = False
 
@@ -203,6 +212,10 @@ class HttpServer:
             raise HttpFailureError(
                 f"{self.shown_url}: no whole answer in {self._timeout_seconds:g} s"
             ) from None
+        except httpx.TimeoutException:
+            raise HttpFailureError(
+                f"{self.shown_url}: silent for {self._silence_seconds:g} s"
+            ) from None
         except _NotWrittenError as error:
             raise error.why from None
         except (httpx.HTTPError, OSError, ValueError) as error:
@@ -243,7 +256,7 @@ class HttpServer:
     def _client(self) -> httpx.AsyncClient:
         mine = self._clients.get(os.getpid())
         if mine is None:
-            mine = self._clients[os.getpid()] = _new_client(self._url.host)
+            mine = self._clients[os.getpid()] = _new_client(self._url.host, self._silence_seconds)
         _OPEN.add(mine)
         return mine
 
@@ -333,12 +346,12 @@ def _parsed(url: str) -> httpx.URL:
     return parsed
 
 
-def _new_client(host: str) -> httpx.AsyncClient:
+def _new_client(host: str, silence_seconds: float | None) -> httpx.AsyncClient:
     try:
         return httpx.AsyncClient(
             cookies=_NoCookies(),
             limits=httpx.Limits(max_connections=None),
-            timeout=None,  # noqa: S113 - each request has a deadline
+            timeout=silence_seconds,
             trust_env=not _is_loopback(host),
             verify=_trusted(),
         )

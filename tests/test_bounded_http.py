@@ -112,6 +112,24 @@ def test_a_server_that_drips_is_given_up_at_the_deadline(pieces: list[bytes]) ->
         assert time.monotonic() - began < PATIENCE + 0.5
 
 
+def test_a_server_that_says_nothing_is_given_up_before_the_deadline() -> None:
+    silent = threading.Event()
+    with listening(waiting_for(silent)) as url:
+        began = time.monotonic()
+        with pytest.raises(HttpFailureError, match=r"silent for 0\.2 s"):
+            HttpServer(url, 10, silence_seconds=0.2).get("", 10)
+        assert time.monotonic() - began < 2
+        silent.set()
+
+
+def test_an_answer_that_comes_slowly_is_not_silence() -> None:
+    with listening(answering(*dripped(body(b"hello")), pause=0.02)) as url:
+        server = HttpServer(url, 10, silence_seconds=0.5)
+        began = time.monotonic()
+        assert server.get("", 10).body == b"hello"
+        assert time.monotonic() - began > 0.5, "longer in all than it may be silent"
+
+
 @pytest.mark.parametrize("proxied", [False, True])
 def test_a_server_that_is_silent_in_the_handshake_is_given_up(
     proxied: bool, monkeypatch: pytest.MonkeyPatch

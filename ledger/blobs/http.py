@@ -36,6 +36,8 @@ class HttpBlobs:
         most_failures: after so many blobs in a row without a whole answer the server is asked no
             more, so that one which stalls holds nobody for as long as there are blobs; None to ask
             for ever.
+        patience: how often it is asked for one blob.
+        silence_seconds: how long nothing may come of an answer; None for all of its time.
 
     Raises:
         BlobError: the URL or the token is none.
@@ -48,12 +50,13 @@ class HttpBlobs:
         token: str | None = None,
         most_failures: int | None = None,
         patience: Patience = AT_ONCE,
+        silence_seconds: float | None = None,
     ) -> None:
         self._patience = patience
         self._most_failures = most_failures
         self._failures = 0
         try:
-            self._server = HttpServer(url, timeout_seconds, token)
+            self._server = HttpServer(url, timeout_seconds, token, silence_seconds)
         except ValueError as error:
             raise BlobError(f"the blobs' URL: {error}") from None
 

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PATIENT = Patience((0.2, 1.0))
+SILENCE_SECONDS = 10.0
+"""How long a store that takes blobs and envelopes may say nothing: it has nothing to compute."""
+
 AT_ONCE = Patience(())
 """Asks once."""
 

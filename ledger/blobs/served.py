@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from ledger.blobs.http import HttpBlobs, path_of
-from ledger.blobs.patience import PATIENT, asked
+from ledger.blobs.patience import PATIENT, SILENCE_SECONDS, asked
 from ledger.bounded_http import HttpFailureError, HttpServer
 from ledger.protocol.errors import BlobError
 from ledger.protocol.payload import Payload
@@ -101,7 +101,7 @@ class ServedBlobs(HttpBlobs):
         timeout_seconds: float = 60.0,
         patience: Patience = PATIENT,
     ) -> None:
-        super().__init__(url, timeout_seconds, patience=patience)
+        super().__init__(url, timeout_seconds, patience=patience, silence_seconds=SILENCE_SECONDS)
         require_no_user("blobs", url)
         self._store = StoreServer(self._server, uploads, patience)
 

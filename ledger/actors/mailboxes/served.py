@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ledger.actors.mailboxes.arrivals import Arrivals
 from ledger.actors.mailboxes.files import MOST_FILES, folder_of
 from ledger.actors.mailboxes.page import MAX_PAGE_BYTES, decode_page
-from ledger.blobs.patience import PATIENT, asked
+from ledger.blobs.patience import PATIENT, SILENCE_SECONDS, asked
 from ledger.blobs.served import StoreServer, require_no_user
 from ledger.bounded_http import HttpFailureError, HttpServer
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
@@ -66,7 +66,7 @@ class ServedMailbox:
     ) -> None:
         self._patience = patience
         try:
-            self._server = HttpServer(url, timeout_seconds)
+            self._server = HttpServer(url, timeout_seconds, silence_seconds=SILENCE_SECONDS)
         except ValueError as error:
             raise BlobError(f"the mailbox's URL: {error}") from None
         require_no_user("mailbox", url)
