@@ -17,6 +17,7 @@ import subprocess
 import time
 from typing import TYPE_CHECKING, Self
 
+from clients.federation.federation import ENTRY
 from clients.federation.processes import Processes
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
     from clients.federation.processes import Process
 
-ENTRY = "cli.main:run"
 MODULES = (
     *("torch", "torch.nn.functional", "sklearn.datasets", "llvmlite.binding", "cli.application"),
     *("clients.simulation", "clients.runs.preparing", "clients.runs.opening", "clients.comparison"),

@@ -8,8 +8,11 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ledger.bounded_json import parse_json
-from ledger.home import DISK, WRITING, read_file
+from clients.worker.faults import FAULT_VARIABLE
+from clients.worker.process.folder import WorkerFolder
+from clients.worker.process.status import read_status
+from ledger.home import DISK, WRITING
+from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,9 +21,7 @@ if TYPE_CHECKING:
     from clients.federation.relay import Relay
     from ledger.protocol.types import ClientId
 
-FAULT_VARIABLE = "CMFL_WORKER_FAULT"
 _FILLER = ".filler"  # what fills a worker's disk in trials
-_MOST_STATUS_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,7 @@ class Seat:
         self.number = number
         self.clients = clients
         self.folder = folder
+        self._own = WorkerFolder(folder)
         self.paths = paths
         self.process: Process | None = None
         self._processes = processes
@@ -113,11 +115,7 @@ class Seat:
     @property
     def own_updates(self) -> Path:
         """Where its worker keeps what it has trained."""
-        return self.folder / "payloads"
-
-    @property
-    def _told(self) -> Path:
-        return self.folder / "fault"
+        return self._own.payloads
 
     def settle(self, meeting: Meeting, memory_bytes: int | None = None) -> None:
         """Take down where the federation meets.
@@ -163,11 +161,11 @@ class Seat:
             round_number: t, which it has not taken up yet.
         """
         told = f"{round_number} {fault}\n".encode()
-        DISK.write_whole(self._told, told, durable=False)
+        DISK.write_whole(self._own.fault, told, durable=False)
 
     def tell_nothing(self) -> None:
         """Have it behave from the next round on."""
-        self._told.unlink(missing_ok=True)
+        self._own.fault.unlink(missing_ok=True)
 
     def kill(self) -> None:
         """End the worker outright."""
@@ -185,10 +183,9 @@ class Seat:
     def status(self) -> dict[str, Any]:
         """Return what the worker says of itself, empty where it has said nothing yet."""
         try:
-            value = parse_json(read_file(self.folder / "status.json", _MOST_STATUS_BYTES), _refused)
-        except (OSError, ValueError):
+            return read_status(self._own.status)
+        except ConfigurationError:
             return {}
-        return value if isinstance(value, dict) else {}
 
     def backup(self, target: Path) -> None:
         """Copy its own files, as a backup that runs every night would; it may be running.
@@ -236,7 +233,3 @@ def _arguments(
 def _copy(source: str, target: str) -> None:
     with suppress(FileNotFoundError):  # the worker has removed it meanwhile
         shutil.copy2(source, target)
-
-
-def _refused(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")

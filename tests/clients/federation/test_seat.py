@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from typing import TYPE_CHECKING, cast
 
@@ -9,6 +10,7 @@ import pytest
 
 from clients.federation.relay import Relay
 from clients.federation.seat import Paths, Seat
+from clients.worker.process.status import FORMAT
 from ledger.actors.journal import FileJournal
 from ledger.protocol.types import ClientId
 
@@ -51,10 +53,11 @@ def test_a_backup_holds_what_was_durable_and_comes_back_whole(seat: Seat, tmp_pa
 
 def test_a_status_that_is_not_there_or_is_none_is_empty(seat: Seat) -> None:
     assert seat.status() == {}
-    for text in ("", "[]", "{", '{"round": NaN}'):
+    told = {"format": FORMAT, "round": 3}
+    for text in ("", "[]", "{", '{"round": 3}'):
         (seat.folder / "status.json").write_text(text, "utf-8")
         assert seat.status() == {}
-    (seat.folder / "status.json").write_text('{"round": 3}', "utf-8")
-    assert seat.status() == {"round": 3}
+    (seat.folder / "status.json").write_text(json.dumps(told), "utf-8")
+    assert seat.status() == told
     shutil.rmtree(seat.folder)
     assert seat.status() == {}
