@@ -6,8 +6,7 @@ before the first round and after the last, and makes every mistake in a ledger o
 every refusal is among its steps. It runs in chunks, each with a seed of its own and one line in a
 file: ended at any time, the next run goes on. What a chunk finds is found again by its seed.
 
-Where there is anvil (`CMFL_ANVIL`), nine of ten chunks run on its machine, where a step costs an
-eighth; the tenth runs on py-evm, as all do without it.
+Every hundredth chunk runs on py-evm, the others on revm, where a step costs a twentieth.
 """
 
 # ruff: noqa: T201 - a program that prints
@@ -17,7 +16,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
 import sys
 import tempfile
 import time
@@ -25,6 +23,7 @@ from collections import Counter
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from hypothesis import Phase, seed, settings
 from hypothesis import strategies as st
@@ -32,17 +31,26 @@ from hypothesis.stateful import rule, run_state_machine_as_test
 
 from ledger.protocol import errors
 from tests.contracts import faults, support, test_refusals
-from tests.contracts.test_twins import settings_of
-from tests.contracts.test_twins_on_anvil import AnvilMachine
+from tests.contracts.revm_chain import RevmChain
+from tests.contracts.test_twins import TwinsMachine, settings_of
 from tests.contracts.twins import Twins
+
+if TYPE_CHECKING:
+    from ledger.chain.ports import ChainWriter
 
 STATE = Path("build") / "deep" / "twins.jsonl"
 MILLION = 1_000_000
+PY_EVM_ONCE_IN = 100
 SETTINGS = settings(settings_of(20), derandomize=False, phases=(Phase.generate, Phase.shrink))
 
 
-class DeepMachine(AnvilMachine):
+class DeepMachine(TwinsMachine):
     """The machine that also does what the stage of a ledger, or a ban, forbids."""
+
+    is_on_revm: bool
+
+    def new_chain(self) -> ChainWriter:
+        return cast("ChainWriter", RevmChain()) if self.is_on_revm else super().new_chain()
 
     @rule(fault=st.sampled_from(test_refusals.STAGE_FAULTS))
     def come_at_the_wrong_stage(
@@ -69,7 +77,7 @@ def main() -> int:
         while sum(_steps(chunk) for chunk in chunks.values()) < arguments.steps:
             while len(running) < arguments.jobs:
                 number += 1
-                running[pool.submit(_chunk, number, arguments.anvil)] = number, time.monotonic()
+                running[pool.submit(_chunk, number)] = number, time.monotonic()
             ended = next(as_completed(running))
             seed_of_it, started = running.pop(ended)
             chunks[seed_of_it] = ended.result()
@@ -83,16 +91,18 @@ def main() -> int:
     return _show(chunks)
 
 
-def _chunk(number: int, anvil: str | None) -> Counter[str]:
+def _chunk(number: int) -> Counter[str]:
     """Return how often each outcome came, of the runs that a seed gives."""
     Twins.outcomes.clear()
-    on_anvil = anvil if number % 10 else None
+    is_on_revm = bool(number % PY_EVM_ONCE_IN)
     with tempfile.TemporaryDirectory() as folder:
-        machine = type("Machine", (DeepMachine,), {"folder": Path(folder), "program": on_anvil})
+        machine = type(
+            "Machine", (DeepMachine,), {"folder": Path(folder), "is_on_revm": is_on_revm}
+        )
         try:
             run_state_machine_as_test(seed(number)(machine), settings=SETTINGS)
         except Exception as error:
-            error.add_note(f"seed {number}, on {on_anvil or 'the embedded chain'}")
+            error.add_note(f"seed {number}, on {'revm' if is_on_revm else 'the embedded chain'}")
             raise
     return Counter(Twins.outcomes)
 
@@ -131,8 +141,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=MILLION, help="steps, earlier ones included")
     parser.add_argument("--state", type=Path, default=STATE, help="what was taken before")
     parser.add_argument("--jobs", type=int, default=1, help="chunks at a time")
-    program = os.environ.get("CMFL_ANVIL")
-    parser.add_argument("--anvil", default=program, help="the program (CMFL_ANVIL)")
     return parser.parse_args()
 
 

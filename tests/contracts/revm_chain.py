@@ -1,0 +1,143 @@
+"""The contract on another machine: revm, in this process, in the place of py-evm.
+
+Every transaction is a block of its own, as on the embedded chain, and so is one that reverts.
+Times and hashes of blocks follow from their numbers, so that a run can be repeated. It has as much
+of a chain as the twins ask for: it sends, calls, mines, and keeps no history.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NoReturn
+
+import pyrevm
+
+from ledger.chain.addresses import checksum
+from ledger.chain.ports import Block, Log, Receipt, TransactionRevertedError
+from ledger.protocol import encoding
+from ledger.protocol.errors import ChainError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+CHAIN_ID = 31337
+START = 1_700_000_000
+BLOCK_GAS = 30_000_000
+HARDFORK = "CANCUN"
+_REVERTED = re.compile(r"Revert \{ gas_used: (\d+), output: 0x([0-9a-f]*) \}")
+
+
+class RevmChain:
+    """A chain in memory, which sends from one account.
+
+    Attributes:
+        chain_id: of EIP-155.
+        sender: the account.
+    """
+
+    chain_id = CHAIN_ID
+    sender = checksum(encoding.keccak256(b"PUBLIC TEST ACCOUNT")[12:])
+
+    def __init__(self) -> None:
+        configuration = pyrevm.CfgEnv(chain_id=CHAIN_ID)
+        self._evm = pyrevm.EVM(pyrevm.Env(cfg=configuration), spec_id=HARDFORK)
+        self._number = 0
+
+    def head(self) -> Block:
+        """Return the newest block."""
+        return self._block(self._number)
+
+    def mine(self, blocks: int) -> None:
+        """Let so many empty blocks pass."""
+        self._number += blocks
+
+    def call(self, to: str, data: bytes, block_number: int | None = None) -> bytes:
+        """Return what a contract answers at the head.
+
+        Raises:
+            ChainError: a block is asked for.
+            TransactionRevertedError: the contract reverted.
+        """
+        if block_number is not None:
+            raise ChainError("this chain keeps no history")
+        self._set_block(self._number)
+        try:
+            return self._evm.message_call(self.sender, to, data, gas=BLOCK_GAS, is_static=True)
+        except RuntimeError as error:
+            _refuse(error)
+
+    def send(self, to: str | None, data: bytes, gas: int, *, value: int = 0) -> Receipt:
+        """Run a transaction in a block of its own.
+
+        Args:
+            to: the contract; None creates one.
+            data: call data, or the creation code.
+            gas: the limit of gas.
+            value: how many wei go with it.
+
+        Raises:
+            TransactionRevertedError: the block holds it, but it reverted.
+        """
+        self._number += 1
+        self._set_block(self._number)
+        self._evm.set_balance(self.sender, value)
+        address: str | None = None
+        try:
+            if to is None:
+                address = self._evm.deploy(self.sender, data, value, gas)
+            else:
+                self._evm.message_call(self.sender, to, data, value, gas)
+        except RuntimeError as error:
+            _refuse(error)
+        found = self._evm.result
+        assert found is not None, "what has run has a result"
+        own = _digest(b"transaction", self._number)
+        logs = tuple(self._log(log, own, index) for index, log in enumerate(found.logs))
+        created = None if address is None else checksum(bytes.fromhex(address[2:]))
+        return Receipt(own, self._number, 1, found.gas_used, created, logs)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _set_block(self, number: int) -> None:
+        block = pyrevm.BlockEnv(number=number, timestamp=START + number, gas_limit=BLOCK_GAS)
+        self._evm.set_block_env(block)
+
+    def _block(self, number: int) -> Block:
+        parent = self._evm.block_hash(number - 1) if number else bytes(32)
+        return Block(number, self._evm.block_hash(number), parent, START + number)
+
+    def _log(self, log: pyrevm.Log, transaction: bytes, index: int) -> Log:
+        topics, data = log.data
+        return Log(
+            checksum(bytes.fromhex(log.address[2:])),
+            tuple(topics),
+            data,
+            self._number,
+            self._evm.block_hash(self._number),
+            transaction,
+            index,
+        )
+
+
+def _digest(*parts: object) -> bytes:
+    return encoding.keccak256(repr(parts).encode())
+
+
+def _refuse(error: RuntimeError) -> NoReturn:
+    found = _REVERTED.fullmatch(str(error))
+    # Out of gas, say: no revert, and no refusal of the contract's.
+    assert found is not None, f"the machine halted: {error}"
+    raise TransactionRevertedError(bytes.fromhex(found[2])) from None
