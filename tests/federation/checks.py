@@ -10,21 +10,21 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from ledger.audit.audit import audit
 from ledger.audit.codes import FindingKind, Outcome
 from ledger.audit.earlier import EarlierAudit, read_report, report_bytes
-from ledger.blobs.store import FolderBlobs
+from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
 from tests.federation.cells import BANS, Fault
 from tests.federation.effects import NAMED_BY
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from clients.federation.federation import Federation
     from clients.federation.watching import EndedRound
     from ledger.audit.report import AuditReport, Finding
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.protocol.types import ClientId, Digest
     from tests.federation.disturbances import Disturbance
-    from tests.federation.retraining import Retraining
 
 ACCUSATIONS = frozenset(
     {
@@ -36,6 +36,8 @@ ACCUSATIONS = frozenset(
     }
 )
 """What only the faulty are to be named for; silence and absence befall the disturbed, too."""
+
+_ALL = 1_000_000
 
 
 class Wrong(StrEnum):
@@ -82,17 +84,20 @@ class Checks:
         violations: what was found.
         liars: clients that were made to lie, by round: in no other may they be accused.
         banned: clients that may be banned.
+        earlier: the last audit that passed.
     """
 
     federation: Federation
     violations: list[Violation] = field(default_factory=list)
     liars: dict[int, frozenset[ClientId]] = field(default_factory=dict)
     banned: set[ClientId] = field(default_factory=set)
+    earlier: EarlierAudit | None = None
     _heads: dict[int, str] = field(default_factory=dict)
+    _final: dict[int, str | None] = field(default_factory=dict)
+    _reorganised: set[int] = field(default_factory=set)
     _owed: list[tuple[int, Fault, frozenset[ClientId]]] = field(default_factory=list)
     _accused: set[Violation] = field(default_factory=set)
     _retrained: int = 0
-    _earlier: EarlierAudit | None = None
 
     def begun(self, done: Disturbance, number: int) -> None:
         """Take down who may be accused of what.
@@ -102,6 +107,8 @@ class Checks:
             number: in which round.
         """
         self.liars[number] = done.liars
+        if done.fault is Fault.REORGANISED:
+            self._reorganised.add(number)
         if done.fault in BANS:
             self.banned |= done.liars
 
@@ -158,16 +165,20 @@ class Checks:
             if said.removeprefix("0x") != model.hex():
                 self._found(Wrong.WRONG_MODEL, one, "")
 
-    def updates(self, retraining: Retraining) -> None:
+    @property
+    def untrained(self) -> range:
+        """The rounds whose end is final and whose updates have not been trained again yet."""
+        return range(self._retrained + 1, len(self._final) + 1)
+
+    def updates(self, differing: Mapping[int, tuple[ClientId, ...]]) -> None:
         """Check that every honest update of the rounds since follows from the chain's model.
 
         Args:
-            retraining: trains them again.
+            differing: whose do not, by round.
         """
-        for number in range(self._retrained + 1, len(self._heads) + 1):
-            differing = retraining.differing(number, self.liars.get(number, frozenset()))
-            if differing:
-                found = Violation(Wrong.WRONG_MODEL, number, "", tuple(map(int, differing)))
+        for number, clients in differing.items():
+            if clients:
+                found = Violation(Wrong.WRONG_MODEL, number, "", tuple(map(int, clients)))
                 self.violations.append(found)
             self._retrained = number
 
@@ -182,18 +193,16 @@ class Checks:
         fault = "" if done is None else str(done.fault)
         self.violations.append(Violation(wrong, number, fault))
 
-    def whole(self, ledger: CommitteeLedger) -> AuditReport:
-        """Audit all that has ended since the last time, on top of the audit before.
+    def audited(self, report: AuditReport) -> None:
+        """Check an audit of all that has ended by its time.
 
         Args:
-            ledger: the contract.
+            report: on top of the audit before.
         """
-        blobs = FolderBlobs(self.federation.home.blobs)
-        report = audit(ledger, blobs, earlier=self._earlier)
         if report.outcome is not Outcome.PASSED:
             self.violations.append(Violation(Wrong.AUDIT, report.rounds))
         else:
-            self._earlier = read_report(report_bytes(report))
+            self.earlier = read_report(report_bytes(report))
         for finding in report.findings:
             liars = self.liars.get(_done_in(finding), frozenset())
             innocent = tuple(int(c) for c in finding.clients if c not in liars)
@@ -203,19 +212,38 @@ class Checks:
                     self._accused.add(found)
                     self.violations.append(found)
         self._require_named(report)
-        return report
+
+    def settled(self, ledger: CommitteeLedger, *, has_ended: bool = False) -> None:
+        """Take the ends of all rounds but the newest for final, and see what they are by now.
+
+        A round is told as soon as it has ended. Until that is final, a reorganisation may take its
+        end back, and workers end it anew, with other signatures; nothing else may.
+
+        Args:
+            ledger: the contract.
+            has_ended: whether no round follows, so that the newest is taken for final, too.
+        """
+        first, last = len(self._final) + 1, len(self._heads) - (not has_ended)
+        if last < first:
+            return
+        now = _heads(ledger, len(self._heads) - first + 2)
+        for number in range(first, last + 1):
+            found = now.get(number)
+            if found != self._heads[number] and number + 1 not in self._reorganised:
+                self.violations.append(Violation(Wrong.LOST_ROUND, number))
+            self._final[number] = found
 
     def history(self, ledger: CommitteeLedger) -> None:
-        """Check that every round that ever ended is still recorded with the same head.
+        """Check that every round whose end was final is still recorded with the same head.
 
         Args:
             ledger: the contract.
         """
-        recorded = ledger.outcomes(100_000, descending=False)
-        now = {one.event.round: one.event.head.hex() for one in recorded}  # type: ignore[union-attr]
-        for number, head in self._heads.items():
+        now = _heads(ledger, _ALL)
+        for number, head in self._final.items():
             if now.get(number) != head:
                 self.violations.append(Violation(Wrong.LOST_ROUND, number))
+                self._final[number] = now.get(number)  # told once
 
     def _require_named(self, report: AuditReport) -> None:
         """Check that whoever got a lie onto the record is named for it, in its round."""
@@ -241,6 +269,16 @@ class Checks:
     ) -> None:
         numbers = tuple(map(int, clients or ()))
         self.violations.append(Violation(wrong, one.number, fault, numbers))
+
+
+def _heads(ledger: CommitteeLedger, last: int) -> dict[int, str]:
+    """Return the heads that the newest rounds have ended with, by round."""
+    found = {}
+    for recorded in ledger.outcomes(last):
+        event = recorded.event
+        assert isinstance(event, RoundDecided | RoundAbandoned), "a round ends in one of these ways"
+        found[event.round] = event.head.hex()
+    return found
 
 
 def _done_in(finding: Finding) -> int:

@@ -7,7 +7,7 @@ more than the protocol bears, whoever has not caught up yet and every empty seat
 from __future__ import annotations
 
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -30,8 +30,8 @@ from tests.federation.cells import (
 from tests.federation.checks import Checks, Wrong
 from tests.federation.disturbances import Arena, begun
 from tests.federation.effects import effective
+from tests.federation.inspection import Inspected, Inspection
 from tests.federation.recovery import Recoveries, Recovery, not_among
-from tests.federation.retraining import Retraining
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from tests.federation.state import State
 
 PATIENCE_SECONDS = 300.0
-AUDITED_EVERY = 10
+INSPECTED_EVERY = 10
 _POLL_SECONDS = 0.1
 _UP_POLL_SECONDS = 1.0
 
@@ -79,8 +79,7 @@ class LongRun:
     _recoveries: Recoveries = field(init=False)
     _watch: Watch = field(init=False)
     _ledger: CommitteeLedger = field(init=False)
-    _blobs: FolderBlobs = field(init=False)
-    _retraining: Retraining | None = None
+    _inspection: Inspection = field(init=False)
     _model: Digest | None = None
     _audited: int = 0
     _newest: int = 0
@@ -99,20 +98,21 @@ class LongRun:
         """
         with self.federation.reader() as reader:
             self._ledger = self.federation.ledger(reader)
-            self._blobs = FolderBlobs(self.federation.home.blobs)
+            blobs = FolderBlobs(self.federation.home.blobs)
             self._model = self._ledger.deployment().model
-            self._watch = Watch(self._ledger, self._blobs, time.monotonic)
-            seats = self.federation.seats
-            self.federation.start_workers({seat.number: TOLD for seat in seats})
-            while not (is_over() or self.state.is_complete(self.possible, self.wanted)):
-                one = self._opened()
-                if one is None or self._too_few(one) or not self._round(one):
-                    break
-            self._wait_for_recoveries()
-            self._audit()
-            self._retrain()
-            if self._retraining is not None:
-                self._retraining.close()
+            self._watch = Watch(self._ledger, blobs, time.monotonic)
+            with closing(Inspection(self._ledger, blobs)) as self._inspection:
+                self._disturb_all(is_over)
+
+    def _disturb_all(self, is_over: Callable[[], bool]) -> None:
+        seats = self.federation.seats
+        self.federation.start_workers({seat.number: TOLD for seat in seats})
+        while not (is_over() or self.state.is_complete(self.possible, self.wanted)):
+            one = self._opened()
+            if one is None or self._too_few(one) or not self._round(one):
+                break
+        self._wait_for_recoveries()
+        self._inspect_the_rest()
 
     def _round(self, one: Round) -> bool:
         """Disturb one round, and say whether it ended."""
@@ -129,10 +129,7 @@ class LongRun:
         # What takes long comes after the fault, which has to be there before workers look.
         if any(cell.fault is Fault.RESTORED_BACKUP for cell in self.possible):
             self._arena.backup(one.round)
-        if one.round % AUDITED_EVERY == 0:
-            self._audit()
-        if one.round % AUDITED_EVERY == AUDITED_EVERY // 2:
-            self._retrain()
+        self._inspect(cell)
         ended = self._ended(done)
         if done is not None:
             done.lift()
@@ -176,6 +173,8 @@ class LongRun:
         self.checks.models(ended, self._model, self._models(ended.number))
         self._model = ended.model or self._model
         self._newest = ended.number + 1
+        with suppress(ChainError):
+            self.checks.settled(self._ledger)
         self._take_violations()
 
     def _disturbed(self, one: Round, margin: Margin) -> tuple[Cell | None, Disturbance | None]:
@@ -288,28 +287,37 @@ class LongRun:
         left = sum(not client.banned_in for client in one.registry)
         return left < self._sizes.active + self._sizes.members
 
-    def _audit(self) -> None:
-        """Audit what has ended."""
-        try:
-            report = self.checks.whole(self._ledger)
-            self.checks.history(self._ledger)
-            self.state.audited += report.rounds - self._audited
-            self._audited = report.rounds
-        except ChainError:
-            return  # the node is being restarted; the next audit takes these rounds too
-        finally:
-            self._take_violations()
+    def _inspect(self, cell: Cell | None) -> None:
+        """Take the outcome of an inspection, and begin the next one where it is time."""
+        self._take_inspected(self._inspection.taken())
+        is_due = len(self.checks.untrained) >= INSPECTED_EVERY
+        # What is about to be taken back is no history yet.
+        is_safe = cell is None or cell.fault is not Fault.REORGANISED
+        if is_due and is_safe and not self._inspection.is_running:
+            self._begin_inspection()
 
-    def _retrain(self) -> None:
-        """Train again what was trained in the rounds that have ended."""
-        try:
-            if self._retraining is None:
-                self._retraining = Retraining(self._ledger, self._blobs)
-            self.checks.updates(self._retraining)
-        except ChainError:
-            return  # as above
-        finally:
-            self._take_violations()
+    def _inspect_the_rest(self) -> None:
+        """Wait for what runs, and inspect what has ended since."""
+        self._take_inspected(self._inspection.taken(waits=True))
+        with suppress(ChainError):
+            self.checks.settled(self._ledger, has_ended=True)
+        self._begin_inspection()
+        self._take_inspected(self._inspection.taken(waits=True))
+
+    def _begin_inspection(self) -> None:
+        checks = self.checks
+        self._inspection.begin(checks.earlier, checks.untrained, checks.liars)
+
+    def _take_inspected(self, found: Inspected | None) -> None:
+        if found is None:
+            return
+        self.checks.audited(found.report)
+        self.checks.updates(found.differing)
+        with suppress(ChainError):
+            self.checks.history(self._ledger)
+        self.state.audited += found.report.rounds - self._audited
+        self._audited = found.report.rounds
+        self._take_violations()
 
     def _take_violations(self) -> None:
         for one in self.checks.violations:

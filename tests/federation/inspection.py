@@ -1,0 +1,107 @@
+"""Audits and retraining beside the rounds: they take as long as several, and nothing waits."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ledger.audit.audit import audit
+from ledger.protocol.errors import ChainError
+from tests.federation.retraining import Retraining
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ledger.audit.earlier import EarlierAudit
+    from ledger.audit.report import AuditReport
+    from ledger.blobs.store import BlobReader
+    from ledger.chain.contract.committee_ledger import CommitteeLedger
+    from ledger.protocol.types import ClientId
+
+
+@dataclass(frozen=True, slots=True)
+class Inspected:
+    """What an inspection came to.
+
+    Attributes:
+        report: of the audit.
+        differing: whose updates do not follow from the chain's model, by round; of every round that
+            was trained again.
+    """
+
+    report: AuditReport
+    differing: dict[int, tuple[ClientId, ...]]
+
+
+class Inspection:
+    """One inspection at a time, in a thread of its own.
+
+    Args:
+        ledger: the contract.
+        blobs: where run document, models and records are.
+    """
+
+    def __init__(self, ledger: CommitteeLedger, blobs: BlobReader) -> None:
+        self._ledger = ledger
+        self._blobs = blobs
+        self._threads = ThreadPoolExecutor(1)
+        self._running: Future[Inspected | None] | None = None
+        self._retraining: Retraining | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether one has begun whose outcome nobody has taken."""
+        return self._running is not None
+
+    def begin(
+        self,
+        earlier: EarlierAudit | None,
+        rounds: range,
+        liars: Mapping[int, frozenset[ClientId]],
+    ) -> None:
+        """Begin the next one; the one before has been taken.
+
+        Args:
+            earlier: the last audit that passed.
+            rounds: whose updates are trained again, following on those of the last time.
+            liars: who was made to lie, by round.
+        """
+        assert self._running is None, "one at a time"
+        self._running = self._threads.submit(self._inspected, earlier, rounds, dict(liars))
+
+    def taken(self, *, waits: bool = False) -> Inspected | None:
+        """Return what it came to; None while it runs, or if the node did not answer.
+
+        Args:
+            waits: until it has ended.
+        """
+        running = self._running
+        if running is None or not (waits or running.done()):
+            return None
+        self._running = None
+        return running.result()
+
+    def close(self) -> None:
+        """End it, once what runs has ended."""
+        self._threads.shutdown()
+        if self._retraining is not None:
+            self._retraining.close()
+
+    def _inspected(
+        self,
+        earlier: EarlierAudit | None,
+        rounds: range,
+        liars: Mapping[int, frozenset[ClientId]],
+    ) -> Inspected | None:
+        try:
+            report = audit(self._ledger, self._blobs, earlier=earlier)
+            if self._retraining is None:
+                self._retraining = Retraining(self._ledger, self._blobs)
+            differing = {
+                number: self._retraining.differing(number, liars.get(number, frozenset()))
+                for number in rounds
+            }
+        except ChainError:
+            return None  # the node is being restarted; the next one takes these rounds too
+        return Inspected(report, differing)
