@@ -1,8 +1,10 @@
 """The chain's seconds, as one process tells them.
 
 Nothing that is signed holds a time, and nobody's clock is believed: a process is never behind a
-block that it has seen, its time never goes back, and between two blocks it goes on by its own
-steady clock.
+block that it has seen, its time does not go back, and between two blocks it goes on by its own
+steady clock. Only what a block has told that the chain does not have any more is forgotten: one
+time stamp of the far future, by a node's mistake, would else leave its owner in the last view of
+every round.
 
 How far the chain's seconds are from ours is told by the blocks that come while we look: of the
 newest of them, the one that was seen the soonest after its time. Older ones do not count, since a
@@ -43,6 +45,7 @@ class ChainClock:
 
     def __init__(self) -> None:
         self._newest: Block | None = None
+        self._latest: Block | None = None
         # How far the chain's seconds are ahead of the steady ones: as the block has it that was
         # there when we came, of which nobody knows how old it was; and as the later ones have it.
         self._at_first = float("-inf")
@@ -56,6 +59,15 @@ class ChainClock:
             newest: the chain's newest block.
             moment: when it was read.
         """
+        latest = self._latest
+        # Time stamps grow along a chain: this one does not hold the block that was the latest.
+        if latest is not None and newest.number >= latest.number:
+            if newest.timestamp < latest.timestamp:
+                self._ahead.clear()
+                self._at_first = self._last = float("-inf")
+            self._latest = newest
+        elif latest is None or newest.timestamp > latest.timestamp:
+            self._latest = newest
         if self._newest is None:
             self._at_first = newest.timestamp - moment.steady
         elif newest.hash != self._newest.hash:

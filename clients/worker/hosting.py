@@ -30,7 +30,6 @@ class Hosting:
         sending: the one thread that sends transactions.
         faults: how they depart from honest clients.
         sets: sets of samples of this worker's own to measure models on; none measures nothing.
-        is_new: whether nobody can tell what these keys have signed before.
         finality: watches that nothing final is taken back.
     """
 
@@ -41,7 +40,6 @@ class Hosting:
     sending: Executor
     faults: Faults | ToldFaults = HONEST
     sets: Sequence[str] = field(default=())
-    is_new: bool = False
     finality: Finality = field(default_factory=Unwatched)
 
     @property

@@ -35,9 +35,10 @@ class Seats:
 
     Attributes:
         active: those that train or serve, ascending.
+        serving: those that sit on the committee, by places.
         members: those that serve, as honest members and as what they turn out to be.
         view: what is seen of the round; None until the chain has closed its inputs.
-        sits_out: whether its members stay silent, since nobody can tell what they have signed.
+        sits_out: those whose members stay silent, since nobody can tell what they have signed.
     """
 
     def __init__(self, chain: ChainView, hosting: Hosting) -> None:
@@ -50,14 +51,14 @@ class Seats:
         who = chain.participants()
         self._key = _key(chain)
         self._hosting = hosting
-        self._serving = tuple(c for c in who.members if c in hosting.signers)
+        self.serving = tuple(c for c in who.members if c in hosting.signers)
         self.active = tuple(c for c in sorted(who.expected) if c in hosting.signers)
         self._round = chain.round
         self._cast: Faults | None = None
         self._trainers: dict[ClientId, HonestTrainer] = {}
         self.members: list[tuple[Member, MemberActor]] = []
         self.view: RoundView | None = None
-        self.sits_out = False
+        self.sits_out: frozenset[ClientId] = frozenset()
         self.share = self._share(chain)
 
     def are_of(self, chain: ChainView) -> bool:
@@ -66,7 +67,7 @@ class Seats:
 
     def is_serving(self, client: ClientId) -> bool:
         """Say whether a hosted client sits on the committee."""
-        return client in self._serving
+        return client in self.serving
 
     def commit(self, chain: ChainView, updates: Mapping[ClientId, Payload]) -> list[Action]:
         """Return the commitments that are still to be made.
@@ -106,7 +107,7 @@ class Seats:
         members = []
         faults = self._faults()
         favoured = favoured_by(faults, frozenset(self._hosting.signers))
-        for client in () if self.sits_out else self._serving:
+        for client in (c for c in self.serving if c not in self.sits_out):
             signer = self._hosting.signers[client]
             honest = Member(client, signer, journal, judge)
             honest.recall(view.inputs.domain, observer.said(view, client))

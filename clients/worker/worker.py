@@ -9,6 +9,8 @@ killed anywhere and begun again anywhere.
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,10 +22,13 @@ from clients.worker.training import Assignment, Training
 from clients.worker.troubles import Part
 from ledger.actors.actions import SendCommitment, SendDecision, SendReport
 from ledger.actors.driver import Driver
+from ledger.actors.journal import beginning_place
 from ledger.actors.judge import Judge
 from ledger.actors.observer import Observer
 from ledger.actors.published import Published
 from ledger.chain.finality.lineage import Lineage
+from ledger.protocol.encoding import u64
+from ledger.protocol.errors import JournalError
 from ledger.protocol.ledger_state import Stage
 
 if TYPE_CHECKING:
@@ -46,6 +51,20 @@ _log = logging.getLogger(__name__)
 
 MOST_TURNS = 8
 """How often one step looks at what came of its own words; the next step goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Voted:
+    """What came of letting everybody act on what is seen.
+
+    Attributes:
+        has_effect: whether anything new did.
+        next_time: when there may be something to do though nothing new is seen, in the chain's
+            seconds; None if never.
+    """
+
+    has_effect: bool
+    next_time: float | None
 
 
 class Worker:
@@ -90,7 +109,9 @@ class Worker:
         self._sending = Sending(hosting.sending, troubles)
         self._clock = ChainClock()
         self._assigned: Assignment | None = None
-        self._is_first_look = True
+        self._in_course: int | None = None
+        self._taken_up: dict[ClientId, int] = {}
+        self._present: dict[ClientId, Present] = {}
         self._late_since: float | None = None
         self.measuring = Measuring(hosting.engine, hosting.sets, hosting.training)
         self.chain: ChainView | None = None
@@ -136,9 +157,9 @@ class Worker:
         if inputs is not None and seats.active:
             voting = partial(self._vote, chain, seats, inputs, moment)
             voted = self.troubles.attempt(Part.VOTING, moment, voting)
-            has_effect |= bool(voted)
-            if seats.view is not None:
-                due.append(seats.next_time(seats.view, self.now))
+            if voted is not None:
+                has_effect |= voted.has_effect
+                due.append(voted.next_time)
         due.append(self._abandon(chain, seats, moment))
         self._measure(chain, moment)
         if has_effect or self._sending.collect(moment):
@@ -169,14 +190,12 @@ class Worker:
         self._driver.forget()
         self._around.mailbox.forget(self._around.domain, chain.round)
         self._on_round(chain.round)
-        self._assigned, self._late_since = None, None
+        self._assigned, self._late_since, self._present = None, None, {}
         self.seats = Seats(chain, self.hosting)
-        # Of the round in course nobody can tell what lost keys have signed; of later ones, they
-        # have signed nothing.
-        self.seats.sits_out = (
-            self._is_first_look and self.hosting.is_new and chain.inputs() is not None
-        )
-        self._is_first_look = False
+        if self._in_course is None:
+            self._in_course = 0 if chain.inputs() is None else chain.round
+            with suppress(JournalError):  # who has a seat is told before it speaks
+                self._take_up(chain)
         _log.info(
             "round %d: %d of %d clients are active, %d on the committee",
             chain.round,
@@ -186,13 +205,34 @@ class Worker:
             extra={"round": chain.round, "active": [int(c) for c in self.seats.active]},
         )
 
+    def _take_up(self, chain: ChainView) -> None:
+        """Find out of which round each client's journal cannot tell what its key has signed.
+
+        A journal that was lost, emptied, or is another's does not know what the keys have signed in
+        the round in course; of later ones, they have signed nothing. Which round that was is
+        written down with the first look: who is killed in that round, and begun again, finds a
+        journal that knows as little.
+
+        Raises:
+            JournalError: it cannot be written down, so that nobody may take a seat yet.
+        """
+        assert self._in_course is not None, "the chain was looked at"
+        journal, found = self._around.journal, {}
+        for client in self.hosting.clients:
+            place = beginning_place(chain.domain, client)
+            found[client] = int.from_bytes(journal.say(place, u64(self._in_course)))
+        journal.sync()
+        self._taken_up = found
+
     def _commit(self, chain: ChainView, seats: Seats, moment: Moment) -> None:
         updates: Mapping[ClientId, Payload] | None = {}
         if seats.active:
             training = partial(self._updates, chain, seats, moment)
             updates = self.troubles.attempt(Part.TRAINING, moment, training)
         actions = seats.commit(chain, updates or {})
-        self.troubles.attempt(Part.VOTING, moment, partial(self._apply, actions, moment))
+        # Having nothing to commit to says nothing of whether voting works.
+        if actions:
+            self.troubles.attempt(Part.VOTING, moment, partial(self._apply, actions, moment))
 
     def _updates(
         self, chain: ChainView, seats: Seats, moment: Moment
@@ -210,21 +250,29 @@ class Worker:
             self._assigned = Assignment(*about)
         return self._training.updates(self._assigned)
 
-    def _vote(self, chain: ChainView, seats: Seats, inputs: Inputs, moment: Moment) -> bool:
-        """Let everybody act on what is seen, until nothing new comes of it; say if any did."""
-        if seats.view is None:
+    def _vote(self, chain: ChainView, seats: Seats, inputs: Inputs, moment: Moment) -> Voted:
+        """Let everybody act on what is seen, until nothing new comes of it."""
+        view = seats.view
+        # A chain that has taken blocks back may close the same round over other commitments.
+        if view is None or view.inputs.closing != inputs.closing:
+            if seats.serving and not self._taken_up:
+                self._take_up(chain)
+            seats.sits_out = frozenset(c for c, t in self._taken_up.items() if t == chain.round)
             model = self._observer.model(chain.final_block)
             view = self._observer.opened(inputs, model, chain.final_block)
             seats.sit_down(view, self._judge, self._around.journal, self._observer)
-            assert seats.view is not None, "who sits down has a view"
         has_effect = False
         for _ in range(MOST_TURNS):
-            view = self._looked(seats.view, seats)
-            actions = seats.act(view, self.now)
-            if not self._apply([*actions, *seats.reports(view, self.now)], moment):
+            view = self._looked(view, seats)
+            actions = [*seats.act(view, self.now), *seats.reports(view, self.now)]
+            if not self._apply(actions, moment):
                 break
             has_effect = True
-        return has_effect
+        self._present = {one.client: one.present(view, self.now) for one, _ in seats.members}
+        voted = Voted(has_effect, seats.next_time(view, self.now))
+        # When a member first saw a certificate is written down, also where it has nothing to say.
+        self._around.journal.sync()
+        return voted
 
     def _looked(self, view: RoundView, seats: Seats) -> RoundView:
         """Return the view with what those who act on it have to know."""
@@ -263,12 +311,9 @@ class Worker:
             measuring = partial(self.measuring.look, chain.round, model)
             self.troubles.attempt(Part.MEASURING, moment, measuring)
 
-    def present(self) -> dict[ClientId, Present]:
-        """Return where each of its members is in the open round, once the inputs are closed."""
-        view = None if self.seats is None else self.seats.view
-        if self.seats is None or view is None:
-            return {}
-        return {honest.client: honest.present(view, self.now) for honest, _ in self.seats.members}
+    def present(self) -> Mapping[ClientId, Present]:
+        """Return where each of its members was when it last acted, once the inputs are closed."""
+        return self._present
 
 
 _NAMES = {

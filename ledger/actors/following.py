@@ -8,7 +8,9 @@ nothing was recorded. Where it is another, it tells whether the new events are a
 that lags behind or leaves something out is given away by the contract's own word.
 
 Only what is certain to stand on what was read before is read on from there. Where it is not - after
-a restart, a reorganisation, on a node that ends before - everything is read afresh.
+a restart, a reorganisation, on a node that ends before, or that contradicts what was read - all is
+read afresh. Of that the bans of rounds before the open one are believed as the logs have them: the
+head that the round began with commits to them, but only together with all else of those rounds.
 """
 
 from __future__ import annotations
@@ -20,7 +22,6 @@ from ledger.chain.contract.committee_ledger import RoundOpening
 from ledger.chain.ports import NotServedError
 from ledger.protocol.closing import MinedCommitment
 from ledger.protocol.encoding import commitments_chain, head_after_ban, set_digest
-from ledger.protocol.errors import ChainError
 from ledger.protocol.ledger_state import (
     ClientBanned,
     RoundAbandoned,
@@ -115,8 +116,9 @@ class Following:
             final_block: the number of the final one.
 
         Raises:
-            NotServedError: what the chain answers does not fit together.
-            ChainError: the chain is unreachable, or its log lacks how the round opened.
+            NotServedError: what the chain answers does not fit together; the next time everything
+                is read afresh.
+            ChainError: the chain is unreachable.
         """
         before = self.newest
         if before is not None and not self._goes_on(before, head, final_block):
@@ -125,7 +127,13 @@ class Following:
             self.newest = replace(before, head=head)
             return self.newest
         state = self._ledger.state(final_block)
-        self.newest = Followed(head, final_block, state, self._round(before, state, final_block))
+        try:
+            found = self._round(before, state, final_block)
+        except NotServedError:
+            # What does not fit may be what was read before, of another node behind one address.
+            self.newest = None
+            raise
+        self.newest = Followed(head, final_block, state, found)
         return self.newest
 
     def _goes_on(self, before: Followed, head: Block, final_block: int) -> bool:
@@ -137,7 +145,7 @@ class Following:
         if state.stage is not Stage.OPEN:
             return None
         if before is None or before.open_round is None:
-            found = self._afresh(state.round, final_block)
+            found = self._afresh(state, final_block)
         elif before.state == state:
             return before.open_round
         else:
@@ -147,13 +155,34 @@ class Following:
         _require_whole(found, state)
         return found
 
-    def _afresh(self, round_number: int, final_block: int) -> OpenRound:
-        opening = self._ledger.opening(round_number, final_block)
-        if opening is None:
-            raise ChainError(f"the chain's log does not say how round {round_number} opened")
+    def _afresh(self, state: Snapshot, final_block: int) -> OpenRound:
+        opening, head = self._opening(state.round, final_block)
         bans = self._ledger.bans(final_block)
-        commitments = self._ledger.commitments(round_number, final_block)
+        # Those of rounds before stand behind the head that the round began with.
+        for ban in bans:
+            if ban.round == state.round:
+                head = head_after_ban(head, ban.round, ban.client)
+        _require_same_head(head, state.head)
+        commitments = self._ledger.commitments(state.round, final_block)
         return OpenRound(opening, tuple(bans), tuple(commitments))
+
+    def _opening(self, round_number: int, final_block: int) -> tuple[RoundOpening, Digest]:
+        """Return how a round began, and with which head.
+
+        Raises:
+            NotServedError: the logs do not tell.
+        """
+        if round_number == 1:
+            first = self._ledger.opening(1, final_block)
+            if first is not None:
+                return first, self._ledger.deployment().config
+        for recorded in self._ledger.outcomes(1, to_block=final_block):
+            opening = RoundOpening.of(recorded)
+            if opening is not None and isinstance(recorded.event, RoundDecided | RoundAbandoned):
+                return opening, recorded.event.head
+        raise NotServedError(
+            f"the chain's log does not say how round {round_number} opened: it is not whole"
+        )
 
 
 def _mined(recorded: Recorded) -> tuple[MinedCommitment, ...]:
@@ -177,6 +206,15 @@ def _require_head(head: Digest, news: Iterable[Recorded], expected: Digest) -> N
                 head = head_after_ban(head, number, client)
             case _:
                 pass
+    _require_same_head(head, expected)
+
+
+def _require_same_head(head: Digest, expected: Digest) -> None:
+    """Accept that events lead to the head that the contract has.
+
+    Raises:
+        NotServedError: they do not.
+    """
     if head != expected:
         raise NotServedError(
             f"the logs lead to head 0x{head.hex()}, and the contract has 0x{expected.hex()}: they "

@@ -166,5 +166,13 @@ def election_place(domain: Domain, member: ClientId, round_number: int, base: by
     return _place(domain, member, ["first certificate", round_number, base])
 
 
+def beginning_place(domain: Domain, client: ClientId) -> bytes:
+    """Return the place of the round that was in course when this journal began to speak for a key.
+
+    What the key had signed in that round, no journal can tell that was begun in it.
+    """
+    return _place(domain, client, ["beginning"])
+
+
 def _place(domain: Domain, client: ClientId, where: list[object]) -> bytes:
     return canonical.encode({"at": [domain.chain_id, domain.contract, int(client), *where]})

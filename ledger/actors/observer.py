@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from ledger.actors.following import Following
@@ -9,10 +10,12 @@ from ledger.actors.models import Models
 from ledger.actors.published import Published
 from ledger.actors.view import ChainView, opened_view
 from ledger.chain.finality.lineage import Lineage
+from ledger.chain.ports import NotServedError
 from ledger.protocol.documents.envelope import EnvelopeKind
-from ledger.protocol.errors import BlobError
+from ledger.protocol.encoding import registry_word
+from ledger.protocol.errors import BlobError, BlobUnreachableError
 from ledger.protocol.inputs import registry_with_bans
-from ledger.protocol.ledger_state import Stage
+from ledger.protocol.ledger_state import Stage, registry_batches
 from ledger.protocol.payload import Payload
 
 if TYPE_CHECKING:
@@ -71,6 +74,7 @@ class Observer:
         self._following = Following(around.ledger, lineage or Lineage(around.ledger.block))
         self._registered: tuple[RegisteredClient, ...] = ()
         self._listed: dict[tuple[int, EnvelopeKind], int] = {}
+        self._untold: Counter[Digest] = Counter()
         self._seen: ChainView | None = None
         self.newest: Block | None = None
         self.final: Snapshot | None = None
@@ -137,6 +141,7 @@ class Observer:
         """
         closing = self._around.ledger.block(inputs.closing.block)
         self._listed.clear()
+        self._untold.clear()
         travel = self.travel(inputs.round, block)
         return opened_view(inputs, float(closing.timestamp), model, travel)
 
@@ -147,17 +152,20 @@ class Observer:
             view: what one has seen of the round.
             fetches: whether payloads are wanted; who only trains needs nobody else's.
         """
+        listed = dict(self._listed)
         for kind in _KINDS:
             key = (view.inputs.round, kind)
-            start = self._listed.get(key, 0)
+            start = listed.get(key, 0)
             came = self._around.mailbox.listed(view.inputs.domain, view.inputs.round, kind, start)
             if came:
-                self._listed[key] = start + len(came)
+                listed[key] = start + len(came)
                 view = view.with_envelopes(came)
-        if not fetches:
-            return view
         missing = {c: d for c, d in view.announced.items() if c not in view.evidence.payloads}
-        return view.with_payloads(self._fetched(missing)) if missing else view
+        if fetches and missing:
+            view = view.with_payloads(self._fetched(missing))
+        # Not sooner: where one listing fails, what the others had told is in no view.
+        self._listed = listed
+        return view
 
     def said(self, view: RoundView, client: ClientId) -> list[Envelope]:
         """Return what a client has said in a round, as the mailbox has it.
@@ -166,9 +174,7 @@ class Observer:
             view: the round.
             client: who.
         """
-        about = (view.inputs.domain, view.inputs.round)
-        mailbox = self._around.mailbox
-        return [e for kind in _KINDS for e in mailbox.listed(*about, kind) if e.client == client]
+        return [e for kind in _KINDS for e in self._whole(view, kind) if e.client == client]
 
     def is_open(self, round_number: int) -> bool:
         """Say whether this round is still open."""
@@ -200,18 +206,48 @@ class Observer:
         """
         return self._models.travel(round_number, block)
 
+    def _whole(self, view: RoundView, kind: EnvelopeKind) -> list[Envelope]:
+        """Return all mail of a kind, in as many listings as it takes: one reads only so much."""
+        found: list[Envelope] = []
+        about = (view.inputs.domain, view.inputs.round, kind)
+        while came := self._around.mailbox.listed(*about, len(found)):
+            found += came
+        return found
+
     def _registry(self, bans: tuple[ClientBanned, ...]) -> tuple[RegisteredClient, ...]:
-        self._registered = self._registered or self._around.ledger.registry()
+        self._registered = self._registered or self._whole_registry()
         return registry_with_bans(self._registered, bans)
+
+    def _whole_registry(self) -> tuple[RegisteredClient, ...]:
+        """Return all clients as registered, if they are those that the contract was deployed for.
+
+        Raises:
+            NotServedError: they are not: the node's logs are not whole, or of another branch.
+        """
+        ledger = self._around.ledger
+        found = ledger.registry()
+        digest, _ = registry_batches([registry_word(client) for client in found])
+        if digest != (expected := ledger.deployment().registry):
+            raise NotServedError(
+                f"the logs register {len(found)} clients with digest 0x{digest.hex()}, and the "
+                f"contract was deployed for those with 0x{expected.hex()}: they are not whole"
+            )
+        return found
 
     def _fetched(self, announced: Mapping[ClientId, Digest]) -> dict[ClientId, Payload]:
         limit = max(4 * self._around.parameters.dimension, OVERSIZED_BYTES)
         found = {}
-        for client, digest in announced.items():
+        # What could not be told the least often comes first: no blob keeps the others waiting.
+        for client in sorted(announced, key=lambda one: self._untold[announced[one]]):
+            digest = announced[client]
             payload = self._published.find(digest)
             if payload is None:
                 try:
                     payload = Payload.of(self._around.blobs.get(digest, limit))
+                except BlobUnreachableError:
+                    # A store that is silent for one may be for all: the votes do not wait for each.
+                    self._untold[digest] += 1
+                    break
                 except BlobError:
                     continue  # announced and not there: it may still come
             if payload.size <= limit:

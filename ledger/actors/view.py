@@ -345,7 +345,11 @@ class _Growing:
             self._proposals[vote.phase, vote.view] = (*known, proposal)
 
     def _take_certificate(self, asked: Vote, certificate: PhaseCertificate) -> None:
-        """Keep the genuine votes of phase 1 on which a request of phase 2 rests."""
+        """Keep the genuine votes of phase 1 on which a request of phase 2 rests.
+
+        Anybody can put any certificate beside a request that the primary has signed, of as many
+        replies as fit into an envelope: one of each member is looked at, behind a genuine request.
+        """
         primary = self._view.primary(Phase.AGGREGATION, certificate.view)
         request = replace(
             asked,
@@ -353,9 +357,10 @@ class _Growing:
             view=certificate.view,
             set_digest=certificate.set_digest,
         )
-        self._take_vote(SignedVote(primary, request, certificate.request))
-        for member, signature in certificate.replies:
-            reply = replace(request, kind=VoteKind.REPLY)
+        if not self._take_vote(SignedVote(primary, request, certificate.request)):
+            return
+        reply = replace(request, kind=VoteKind.REPLY)
+        for member, signature in dict(certificate.replies).items():
             self._take_vote(SignedVote(member, reply, signature))
 
     def _take_vote(self, signed: SignedVote) -> bool:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ledger.chain.contract.events import Recorded
     from ledger.chain.ports import Block
     from ledger.protocol.closing import MinedCommitment
-    from ledger.protocol.ledger_state import ClientBanned
+    from ledger.protocol.ledger_state import ClientBanned, Deployment
     from ledger.protocol.types import Digest
 
 SHORT = replace(PARAMETERS, deadline_blocks=8, rounds=40)
@@ -47,7 +47,11 @@ class BranchingLedger(MemoryLedger):
     @classmethod
     def begin(cls) -> Self:
         """Return one whose first round is open."""
-        document = RunDocument(SHORT, registry_of(SHORT), sha256(b"model"), LAYOUT, {})
+        return cls.of(RunDocument(SHORT, registry_of(SHORT), sha256(b"model"), LAYOUT, {}))
+
+    @classmethod
+    def of(cls, document: RunDocument) -> Self:
+        """Return one that a run is deployed on, its first round open."""
         deployment, batches = deployment_for(document)
         ledger = cls(deployment, DOMAIN)
         for batch in batches:
@@ -59,6 +63,11 @@ class BranchingLedger(MemoryLedger):
         other = self.kept()
         other.branches = (*self.branches, (self._height + 1, next(self._numbers)))
         return other
+
+    def become(self, other: Self) -> None:
+        """Be another from now on, for all who hold this one."""
+        vars(self).clear()
+        vars(self).update(vars(other))
 
     def kept(self) -> Self:
         """Return a copy, with the same blocks also from here on."""
@@ -122,24 +131,38 @@ class Node:
         self.asked.append("state")
         return self.ledger.state(block_number)
 
+    def deployment(self) -> Deployment:
+        self.asked.append("deployment")
+        return self.ledger.deployment()
+
     def opening(self, round_number: int, to_block: int | None = None) -> RoundOpening | None:
         self.asked.append("opening")
-        return self.ledger.opening(round_number, to_block)
+        return self.ledger.opening(round_number, self._logged(to_block))
+
+    def outcomes(
+        self, limit: int, *, descending: bool = True, to_block: int | None = None
+    ) -> list[Recorded]:
+        self.asked.append("outcomes")
+        last = self._logged(to_block)
+        return self.ledger.outcomes(limit, descending=descending, to_block=last)
 
     def bans(self, to_block: int | None = None) -> Sequence[ClientBanned]:
         self.asked.append("bans")
-        return self.ledger.bans(to_block)
+        return self.ledger.bans(self._logged(to_block))
 
     def commitments(
         self, round_number: int, to_block: int | None = None
     ) -> Sequence[MinedCommitment]:
         self.asked.append("commitments")
-        return self.ledger.commitments(round_number, to_block)
+        return self.ledger.commitments(round_number, self._logged(to_block))
 
     def recorded_in(self, from_block: int, to_block: int) -> list[Recorded]:
         self.asked.append("recorded_in")
-        last = to_block if self.last_log is None else min(to_block, self.last_log)
-        return self.ledger.recorded_in(from_block, last)
+        return self.ledger.recorded_in(from_block, self._logged(to_block))
+
+    def _logged(self, to_block: int | None) -> int:
+        last = self.ledger.newest_block().number if to_block is None else to_block
+        return last if self.last_log is None else min(last, self.last_log)
 
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(f"{name} is not asked for by whoever follows")

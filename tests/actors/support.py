@@ -37,6 +37,7 @@ from ledger.protocol.documents.envelope import (
 )
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.encoding import keccak256, sha256, vector_bytes, vector_from_bytes
+from ledger.protocol.errors import JournalError
 from ledger.protocol.inputs import Evidence
 from ledger.protocol.judgement import judge
 from ledger.protocol.ledger_state import EquivocationReport, SignedStatement
@@ -139,18 +140,28 @@ def signed_commitment(
 
 
 class PowerCutJournal:
-    """A journal of which only what was synced survives, and of which backups can be made."""
+    """A journal of which only what was synced survives, and of which backups can be made.
+
+    Attributes:
+        durable: what was synced.
+        is_full: whether its disk takes nothing.
+    """
 
     def __init__(self) -> None:
         self.durable: dict[bytes, bytes] = {}
+        self.is_full = False
         self._pending: dict[bytes, bytes] = {}
 
     def say(self, place: bytes, statement: bytes) -> bytes:
         if place in self.durable:
             return self.durable[place]
+        if self.is_full:
+            raise JournalError("vote journal: the disk is full")
         return self._pending.setdefault(place, statement)
 
     def sync(self) -> None:
+        if self.is_full and self._pending:
+            raise JournalError("vote journal: the disk is full")
         self.durable |= self._pending
         self._pending.clear()
 

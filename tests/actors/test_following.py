@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from ledger.chain.round_ledger import RoundHistory
 
 
+AFRESH = ["opening", "deployment", "bans", "commitments"]
+
+
 class Reader:
     """Whoever reads on, and what a newcomer would read in its place."""
 
@@ -116,10 +119,46 @@ def test_a_node_that_has_the_state_and_not_yet_the_log_is_not_believed(
         what, ledger.end_round
     )()
     reader.node.last_log = before
+    # Neither by who reads on, nor, the second time, by who reads everything.
     for _ in range(2):
         with pytest.raises(NotServedError, match="not whole"):
             reader.read()
     reader.node.last_log = None
+    assert reader.read() == reader.afresh()
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 2])
+def test_a_newcomer_misses_a_ban_that_the_logs_lack(
+    ledger: BranchingLedger, reader: Reader, rounds: int
+) -> None:
+    for _ in range(rounds):
+        ledger.end_round()
+    ledger.ban(3)
+    reader.node.last_log = ledger.newest_block().number
+    ledger.ban(5)
+    reader.restart()
+    with pytest.raises(NotServedError, match="not whole"):
+        reader.read()
+    reader.node.last_log = None
+    found = reader.read().open_round
+    assert found is not None
+    assert [ban.client for ban in found.bans] == [3, 5]
+
+
+@pytest.mark.parametrize("what", ["commitment", "ban"])
+def test_one_answer_of_another_branch_does_not_stay_for_good(
+    ledger: BranchingLedger, reader: Reader, what: str
+) -> None:
+    other = ledger.branch()
+    {"commitment": lambda: other.commit(4, 1), "ban": lambda: other.ban(4)}[what]()
+    ledger.mine(1)
+    head = ledger.newest_block()
+    reader.node.ledger = other  # behind one address: one node has told the head, another the rest
+    reader.following.read(head, head.number)
+    reader.node.ledger = ledger
+    ledger.commit(3, salt=1)
+    with contextlib.suppress(NotServedError):
+        reader.read()
     assert reader.read() == reader.afresh()
 
 
@@ -134,7 +173,7 @@ def test_a_head_that_stands_on_another_block_has_everything_read_afresh(
     reader.node.ledger = other
     reader.node.asked.clear()
     found = reader.read()
-    assert reader.node.asked == ["block", "state", "opening", "bans", "commitments"]
+    assert reader.node.asked == ["block", "state", *AFRESH]
     assert found == reader.afresh()
     assert found.open_round is not None
     assert [one.client for one in found.open_round.commitments] == [4]
@@ -149,7 +188,7 @@ def test_a_node_that_takes_its_word_for_what_is_final_back_is_read_afresh(
     head = ledger.newest_block()
     reader.node.asked.clear()
     found = reader.following.read(head, head.number - 2)
-    assert reader.node.asked == ["state", "opening", "bans", "commitments"]
+    assert reader.node.asked == ["state", *AFRESH]
     assert found.open_round is not None
     assert found.open_round.commitments == ()
 

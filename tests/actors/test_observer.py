@@ -12,16 +12,20 @@ from ledger.actors.observer import OVERSIZED_BYTES, Observer
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.chain.embedded.machine.accounts import TEST_KEYS
+from ledger.chain.ports import NotServedError
 from ledger.chain.rpc.chain import RpcChain
 from ledger.chain.rpc.served.methods import RpcMethods
 from ledger.chain.rpc.served.server import RpcServer
-from ledger.protocol.documents.envelope import Envelope, PublishedPayload
+from ledger.protocol.documents.envelope import Envelope, EnvelopeKind, PublishedPayload
 from ledger.protocol.encoding import sha256
-from ledger.protocol.errors import BlobError, ChainError, EncodingError
-from ledger.protocol.types import ClientId
+from ledger.protocol.errors import BlobError, BlobUnreachableError, EncodingError
+from ledger.protocol.types import ClientId, Digest
 from tests.actors.support import initial_model
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ledger.protocol.types import Domain
     from tests.actors.deployed import Deployed
 
 
@@ -136,6 +140,27 @@ def test_sees_envelopes_as_they_come_and_payloads_when_they_are_there(deployed: 
     assert deployed.observer.look(announced).usable == (client,)
 
 
+def test_mail_that_was_read_before_the_mailbox_failed_is_not_lost(
+    deployed: Deployed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = deployed.closed()
+    deployed.publish(*view.inputs.participants.active)
+    listed = deployed.around.mailbox.listed
+
+    def breaks_off(
+        domain: Domain, number: int, kind: EnvelopeKind, start: int = 0
+    ) -> Sequence[Envelope]:
+        if kind is EnvelopeKind.REPLY:
+            raise OSError("the mailbox does not answer")
+        return listed(domain, number, kind, start)
+
+    with monkeypatch.context() as failing:
+        failing.setattr(deployed.around.mailbox, "listed", breaks_off)
+        with pytest.raises(OSError, match="does not answer"):
+            deployed.observer.look(view)
+    assert len(deployed.observer.look(view).usable) == 12
+
+
 def test_a_view_that_is_opened_again_sees_everything_again(deployed: Deployed) -> None:
     view = deployed.closed()
     deployed.publish(*view.inputs.participants.active)
@@ -159,12 +184,55 @@ def test_a_payload_that_is_damaged_or_far_too_large_is_not_held(deployed: Deploy
     assert set(trainers[3:]) <= set(seen.usable)
 
 
+def test_a_store_that_is_silent_is_waited_for_once_a_look_and_one_blob_holds_up_no_other(
+    deployed: Deployed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = deployed.closed()
+    active = view.inputs.participants.active
+    deployed.publish(*active)
+    get, asked = deployed.blobs.get, list[Digest]()
+    silent = {sha256(deployed.payload(client)) for client in active}
+
+    def answer(digest: Digest, limit: int) -> bytes:
+        asked.append(digest)
+        if digest in silent:
+            raise BlobUnreachableError("no answer for 10 s")
+        return get(digest, limit)
+
+    monkeypatch.setattr(deployed.blobs, "get", answer)
+    view = deployed.observer.look(view)
+    assert len(asked) == 1
+    # One of them can never be read, whichever it is.
+    silent = {asked[0]}
+    view = deployed.observer.look(view)
+    assert len(view.usable) == 11
+    silent = set()
+    assert len(deployed.observer.look(view).usable) == 12
+
+
 def test_returns_what_one_client_has_said(deployed: Deployed) -> None:
     view = deployed.closed()
     one, other = view.inputs.participants.trainers[:2]
     deployed.publish(one, other)
     assert [envelope.client for envelope in deployed.observer.said(view, one)] == [one]
     assert deployed.observer.said(view, ClientId(99)) == []
+
+
+def test_what_a_client_has_said_is_found_behind_any_amount_of_mail(
+    deployed: Deployed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = deployed.closed()
+    deployed.publish(*view.inputs.participants.active)
+    listed = deployed.around.mailbox.listed
+
+    def a_little(
+        domain: Domain, number: int, kind: EnvelopeKind, start: int = 0
+    ) -> Sequence[Envelope]:
+        return listed(domain, number, kind, start)[:5]
+
+    monkeypatch.setattr(deployed.around.mailbox, "listed", a_little)
+    for client in view.inputs.participants.active:
+        assert len(deployed.observer.said(view, client)) == 1
 
 
 def test_a_round_is_open_until_it_is_decided_and_nothing_after_the_last(
@@ -201,5 +269,17 @@ def test_a_log_that_lacks_the_opening_is_an_error(
     deployed: Deployed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(deployed.around.ledger, "opening", lambda *_: None)
-    with pytest.raises(ChainError, match="round 1 opened"):
+    with pytest.raises(NotServedError, match="round 1 opened"):
         deployed.observer.chain()
+
+
+def test_a_registry_of_which_the_logs_lack_a_part_is_not_believed_and_not_kept(
+    deployed: Deployed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = deployed.around.ledger.registry()
+    for told in (whole[:-1], (whole[1], whole[0], *whole[2:])):
+        with monkeypatch.context() as lagging:
+            lagging.setattr(deployed.around.ledger, "registry", lambda found=told: found)
+            with pytest.raises(NotServedError, match="not whole"):
+                deployed.observer.chain()
+    assert deployed.chain_view().registry == whole

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ledger.actors import view as view_module
 from ledger.actors.view import MOST_SETS, ChainView, RoundView
+from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.consensus import MAX_VIEWS
 from ledger.protocol.documents.envelope import (
     Envelope,
@@ -17,12 +19,14 @@ from ledger.protocol.documents.envelope import (
     PublishedPayload,
     PublishedScores,
     Reply,
+    encode_envelope,
 )
 from ledger.protocol.documents.vector import encode_vector
 from ledger.protocol.encoding import aggregation_result, commitment_of, set_digest, sha256
 from ledger.protocol.ledger_state import StatementKind
 from ledger.protocol.payload import Payload
 from ledger.protocol.scores import parse_vector
+from ledger.protocol.signing import is_signed_by
 from ledger.protocol.types import (
     NO_DIGEST,
     ClientId,
@@ -47,6 +51,8 @@ from tests.actors.support import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from ledger.protocol.types import Address, Scores, Vote
 
 AGGREGATION, ELECTION = Phase.AGGREGATION, Phase.ELECTION
 OTHER_DOMAIN = Domain(1, DOMAIN.contract)
@@ -503,6 +509,31 @@ def test_a_certificate_with_forged_votes_brings_only_the_genuine_ones(
         # Who passes the request on with a forged certificate keeps nobody from the true one.
         view = view.with_envelopes([of_kind(network, EnvelopeKind.REQUEST, ELECTION)])
         assert len(view.certificates(AGGREGATION)) == 1
+
+
+def test_a_certificate_of_thousands_of_forged_replies_costs_no_more_than_one_of_the_members(
+    network: Network, empty: RoundView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proposal, members = request_of(network, ELECTION), empty.inputs.participants.members
+    assert proposal.certificate is not None
+    checked: list[bytes] = []
+
+    def counted(address: Address, domain: Domain, message: Vote | Scores, signature: bytes) -> bool:
+        checked.append(signature)
+        return is_signed_by(address, domain, message, signature)
+
+    monkeypatch.setattr(view_module, "is_signed_by", counted)
+    forged = [(members[i % len(members)], i.to_bytes(64) + b"\x1b") for i in range(1, 12_000)]
+    for request in (proposal.certificate.request, bytes(65)):
+        certificate = replace(proposal.certificate, request=request, replies=tuple(forged))
+        body = replace(proposal, certificate=certificate)
+        envelope = Envelope(DOMAIN, 1, proposal.request.member, body)
+        assert len(encode_envelope(envelope)) < MAX_DOCUMENT_BYTES, "anybody may send it"
+        checked.clear()
+        view = empty.with_envelopes([envelope])
+        # Its own signature, the one of phase 1, and one reply of each member.
+        assert len(checked) <= 2 + len(members)
+        assert view.certificates(AGGREGATION) == []
 
 
 def test_a_banned_member_has_no_voice(network: Network, empty: RoundView) -> None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ledger.home import JOURNAL
+from ledger.home import JOURNAL, WRITING
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -83,9 +83,16 @@ class WorkerFolder:
         try:
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+            self._remove_unfinished()
             yield
         finally:
             os.close(descriptor)
+
+    def _remove_unfinished(self) -> None:
+        """Remove what killed workers were writing: an update each time, on some machines."""
+        for folder in (self.path, self.payloads):
+            for unfinished in folder.glob(f"{WRITING}*"):
+                unfinished.unlink(missing_ok=True)
 
     def is_held(self) -> bool:
         """Say whether a worker runs on it now."""

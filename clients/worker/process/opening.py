@@ -245,7 +245,6 @@ def opened(
     acted_on = ActedOn.open(folder.acted_on, run.ledger.chain)
     if manner.accept_rollback:
         acted_on.accept(run.ledger.chain)
-    is_new = not folder.journal.exists()
     journal = FileJournal(folder.journal)
     try:
         with _engine(configuration, model, data, len(hosted)) as engine:
@@ -267,7 +266,6 @@ def opened(
                 sending=OneThread("sending"),
                 faults=manner.faults,
                 sets=(TEST,) if len(data.test.y) else (),
-                is_new=is_new,
                 finality=Watched(run.ledger.chain, acted_on),
             )
 

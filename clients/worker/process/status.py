@@ -162,7 +162,7 @@ def _role(chain: ChainView, seats: Seats, client: ClientId) -> Role:
         return Role.IDLE
     if not seats.is_serving(client):
         return Role.TRAINER
-    return Role.SITS_OUT if seats.sits_out else Role.MEMBER
+    return Role.SITS_OUT if client in seats.sits_out else Role.MEMBER
 
 
 def _view(worker: Worker) -> dict[str, Any] | None:

@@ -18,6 +18,7 @@ from clients.worker.process.metrics import WorkerMetrics, served
 from clients.worker.process.status import Stand, StatusFile, read_status, status_of
 from ledger.actors.mailbox import MemoryMailbox
 from ledger.blobs.store import MemoryBlobs
+from ledger.home import Disk
 from ledger.protocol.documents.envelope import Envelope, PublishedPayload
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import NO_DIGEST, ClientId
@@ -66,6 +67,18 @@ def test_a_folder_is_its_owner_s_and_held_by_one(tmp_path: Path) -> None:
         with pytest.raises(ConfigurationError, match="one journal is for one"), folder.held():
             pass
     assert not folder.is_held()
+
+
+def test_what_killed_workers_were_writing_is_removed_by_the_next(tmp_path: Path) -> None:
+    folder = WorkerFolder(tmp_path / "own")
+    folder.payloads.mkdir(parents=True)
+    for one in (folder.path, folder.payloads):
+        Disk().create(one, b"half an update")
+    (folder.payloads / "kept.update").write_bytes(b"whole")
+    with pytest.raises(ConfigurationError), folder.held(), folder.held():
+        pass
+    left = {path.name for path in tmp_path.rglob("*") if path.is_file()}
+    assert left == {"worker.lock", "kept.update"}
 
 
 @pytest.mark.parametrize("style", [*LogFormat])

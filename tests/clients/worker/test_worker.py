@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
+from itertools import cycle
 from typing import TYPE_CHECKING
 
 import pytest
 
 from clients.adversaries.faults import MemberFault, TrainerFault
 from clients.worker.faults import Faults
+from clients.worker.process.counting import Counts
+from clients.worker.process.status import Stand, status_of
 from clients.worker.troubles import Part
+from ledger.actors.journal import beginning_place
 from ledger.protocol.documents.envelope import EnvelopeKind
+from ledger.protocol.encoding import u64
 from ledger.protocol.errors import ChainError
 from ledger.protocol.ledger_state import RoundAbandoned, Stage
-from ledger.protocol.types import Phase
+from ledger.protocol.types import Address, Domain, Phase
 from tests.clients.worker.together import ROOMY, Together, hosted_by
 from tests.faults import times
 
@@ -60,6 +66,26 @@ def test_blocks_that_are_not_final_are_not_acted_on(tmp_path: Path, confirmation
     together.play()
     (event,) = together.decided
     assert len(event.ranking) == ROOMY.trainers
+
+
+def test_a_round_that_is_closed_once_more_over_other_inputs_is_voted_on_by_these(
+    tmp_path: Path,
+) -> None:
+    together = Together(tmp_path, hosted_by(2), ONE_ROUND)
+    before = together.ledger.branch()
+    for number in (0, 1, 0, 1):
+        together.step(number)
+    seats = together.worker(0).seats
+    assert seats is not None
+    assert seats.view is not None
+    base = seats.view.inputs.closing.base
+    # The chain takes the commitments back, and then has them in another order.
+    together.ledger.become(before)
+    for number in (1, 0):
+        together.step(number)
+    together.play()
+    (event,) = together.decided
+    assert event.base != base
 
 
 def test_an_update_outlives_the_process_that_trained_it(tmp_path: Path) -> None:
@@ -111,14 +137,28 @@ def test_a_worker_killed_at_every_envelope_still_ends_the_round(tmp_path: Path) 
     assert not together.ledger.bans()
 
 
-def test_members_whose_journal_is_gone_sit_out_the_round_in_course(tmp_path: Path) -> None:
+@pytest.mark.parametrize("knows", ["nothing", "another key", "another contract"])
+@pytest.mark.parametrize("restarts", [1, 3])
+def test_members_whose_journal_is_gone_sit_out_the_round_in_course(
+    tmp_path: Path, restarts: int, knows: str
+) -> None:
     together = Together(tmp_path, hosted_by(14), replace(ROOMY, rounds=2))
     for number in range(14):
         together.step(number)
-    seat = together.ledger.opening(1).committee[0]  # type: ignore[union-attr]
-    together.places[seat].is_new = True
-    together.places[seat].journal.durable.clear()
-    together.restart(seat)
+    seat, other = together.ledger.opening(1).committee[:2]  # type: ignore[union-attr]
+    lost = together.places[seat].journal
+    lost.durable.clear()
+    if knows == "another key":
+        lost.durable |= together.places[other].journal.durable
+    elif knows == "another contract":
+        elsewhere = Domain(together.ledger.domain.chain_id, Address(bytes(20)))
+        lost.durable[beginning_place(elsewhere, seat)] = u64(0)
+    for _ in range(restarts):
+        together.restart(seat)
+        together.step(seat)
+    seats = together.worker(seat).seats
+    assert seats is not None
+    assert seats.sits_out == {seat}
     while together.ledger.state().round == 1:
         together.play(1)
     said = [
@@ -128,6 +168,70 @@ def test_members_whose_journal_is_gone_sit_out_the_round_in_course(tmp_path: Pat
     assert kinds == {EnvelopeKind.PAYLOAD}, "what is no vote, it may say"
     together.play()
     assert len(together.decided) == 2
+
+
+def test_who_was_there_when_the_round_began_votes_in_it_however_often_it_is_killed(
+    tmp_path: Path,
+) -> None:
+    together = Together(tmp_path, hosted_by(1), ONE_ROUND)
+    for _ in range(200):
+        together.step(0)
+        together.restart(0)
+        together.pass_time(0.5)
+        if together.decided:
+            break
+    assert len(together.decided) == 1
+
+
+def test_a_journal_that_cannot_be_written_ends_no_worker_and_is_told_with_pauses(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    together = Together(tmp_path, hosted_by(14), ONE_ROUND)
+    seat = together.ledger.opening(1).committee[0]  # type: ignore[union-attr]
+    journal, mail, counts = together.places[seat].journal, together.places[seat].mail, Counts()
+    mail.held, turns = True, cycle(range(14))
+    # It hears of a certificate of phase 1 when its disk is full: it cannot keep the moment.
+    while len(together.board.listed(together.ledger.domain, 1, EnvelopeKind.REPLY)) < ROOMY.replies:
+        if (number := next(turns)) == 0:
+            together.pass_time()
+        together.step(number)
+    mail.held, journal.is_full = False, True
+    with caplog.at_level(logging.WARNING, logger="clients.worker"):
+        for _ in range(60):
+            together.step(seat)
+            counts.look(together.worker(seat))
+            status_of(together.worker(seat), counts, Stand.RUNNING, "0xabc")
+            together.pass_time(0.25)
+    assert len([one for one in caplog.messages if one.startswith("voting")]) == 1, "said once"
+    assert 2 < together.worker(seat).troubles.present[Part.VOTING].times < 15, "after pauses"
+    assert not together.decided
+    journal.is_full = False
+    together.play()
+    assert len(together.decided) == 1
+
+
+def test_a_mailbox_that_does_not_answer_is_told_once_and_costs_no_mail(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    together = Together(tmp_path, hosted_by(3), ONE_ROUND)
+    for number in range(3):
+        together.step(number)
+    mail = together.places[1].mail
+    mail.fails = frozenset({EnvelopeKind.REPLY})
+    with caplog.at_level(logging.WARNING, logger="clients.worker"):
+        for _ in range(40):
+            together.step(1)
+            together.step(0)
+            together.pass_time(0.1)
+    assert len([one for one in caplog.messages if one.startswith("voting")]) == 1, "said once"
+    mail.fails = frozenset()
+    together.pass_time(4)
+    together.step(1)
+    seats = together.worker(1).seats
+    assert seats is not None
+    assert seats.view is not None
+    board = together.board.listed(together.ledger.domain, 1, EnvelopeKind.PAYLOAD)
+    assert set(seats.view.announced) == {envelope.client for envelope in board}
 
 
 def test_a_primary_that_is_killed_after_a_lost_request_repeats_it_or_says_nothing(

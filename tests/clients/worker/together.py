@@ -24,7 +24,6 @@ from clients.worker.worker import Worker
 from ledger.actors.mailbox import MemoryMailbox
 from ledger.actors.surroundings import Surroundings
 from ledger.blobs.store import MemoryBlobs
-from ledger.chain.memory.ledger import memory_ledger
 from ledger.home import Disk
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import vector_bytes
@@ -33,6 +32,7 @@ from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided, Stage
 from ledger.protocol.payload import Payload
 from ledger.protocol.rules.distance.rule import plain_distances
 from ledger.protocol.types import ClientId, VoteKind
+from tests.actors.branching import BranchingLedger
 from tests.actors.support import (
     LAYOUT,
     PARAMETERS,
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from clients.engine.port import TrainingJob
-    from ledger.chain.memory.ledger import MemoryLedger
     from ledger.protocol.documents.envelope import Envelope, EnvelopeKind
     from ledger.protocol.parameters import Parameters
     from ledger.protocol.types import Digest, Domain, Vote
@@ -123,6 +122,7 @@ class Mail:
         left: envelopes that it still puts before it is killed; None for all.
         lost: how many of the next that it puts are lost.
         loses: kinds of which every one that it puts is lost.
+        fails: kinds of which no listing is answered.
     """
 
     is_shared = True
@@ -141,6 +141,7 @@ class Mail:
         self.left: int | None = None
         self.lost = 0
         self.loses: frozenset[EnvelopeKind] = frozenset()
+        self.fails: frozenset[EnvelopeKind] = frozenset()
 
     def put(self, envelope: Envelope) -> bool:
         if self.left == 0:
@@ -158,6 +159,8 @@ class Mail:
     def listed(
         self, domain: Domain, round_number: int, kind: EnvelopeKind, start: int = 0
     ) -> Sequence[Envelope]:
+        if kind in self.fails:
+            raise OSError("the mailbox does not answer")
         got = self._delivered.setdefault((round_number, kind), [])
         if not self.held:
             got += self._board.listed(domain, round_number, kind, len(got))
@@ -191,7 +194,6 @@ class Place:
     engine: DrawnEngine = field(default_factory=DrawnEngine)
     skew: float = 0.0
     faults: Faults = HONEST
-    is_new: bool = False
     worker: Worker | None = None
 
 
@@ -210,7 +212,7 @@ class Together:
         model = self.blobs.put(vector_bytes(initial_model()))
         document = RunDocument(parameters, registry_of(parameters), model, LAYOUT, {})
         self.parameters = parameters
-        self.ledger: MemoryLedger = memory_ledger(document)
+        self.ledger = BranchingLedger.of(document)
         self.now = float(self.ledger.newest_block().timestamp)
         self.board = MemoryMailbox()
         self.statements: dict[ClientId, Statements] = {}
@@ -247,7 +249,6 @@ class Together:
                 training=AtOnce(),
                 sending=AtOnce(),
                 faults=place.faults,
-                is_new=place.is_new,
             )
             place.worker = Worker(around, hosting, Troubles(Random(number)))
         return place.worker
