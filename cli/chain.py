@@ -90,7 +90,8 @@ def fund(
 ) -> None:
     """Pay accounts from the sender's own, so that they can pay for their gas.
 
-    Nothing is sent if the sender cannot pay all of them. The home's own chain has test money only.
+    Nothing is sent if the sender cannot pay all of them. Where it breaks off in the middle, it says
+    who has been paid, who may be, and who has not. The home's own chain has test money only.
     """
     from cli.paying import pay, recipients
 

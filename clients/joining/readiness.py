@@ -13,12 +13,16 @@ from typing import TYPE_CHECKING, TypeVar
 from clients.joining.configured import configuration_of
 from clients.joining.parts import own_parts
 from clients.joining.places import blobs_written, folder_ready, mailbox_read
+from clients.worker.process.folder import WorkerFolder
 from ledger.blobs.location import store_at
 from ledger.blobs.places import places_of
 from ledger.blobs.uploads import Uploads
 from ledger.chain.addresses import checksum, to_canonical
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.contract.deployment import deployed_document, require_code
+from ledger.chain.finality.acted_on import ActedOn
+from ledger.chain.rpc.fees import FeeCaps, offered
+from ledger.chain.rpc.reader import RpcSettings
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.encoding import vector_from_bytes
 from ledger.protocol.errors import CmflError, ConfigurationError
@@ -226,8 +230,16 @@ class Readiness:
     def _look_at_funds(self) -> tuple[State, str]:
         signer, node = _needed(self._signer), _needed(self._node)
         left = _needed(self._document).parameters.rounds - max(_needed(self._state).round, 1) + 1
-        market = node.market()
-        return funds(node.balance_of(checksum(signer.address)), market.base_fee + market.tip, left)
+        market, usual = node.market(), RpcSettings()
+        caps = FeeCaps(usual.most_fee_per_gas_wei, usual.most_tip_per_gas_wei)
+        offer = offered(market.base_fee, market.tip, caps)
+        if offer is None:
+            return State.WARNING, (
+                f"gas costs {market.base_fee} wei now, and a worker sends nothing over "
+                f"{caps.fee} wei: it needs --max-fee"
+            )
+        balance = node.balance_of(checksum(signer.address))
+        return funds(balance, market.base_fee + offer.tip, offer.fee, left)
 
     def _look_at_blobs(self) -> tuple[State, str]:
         uploads, encoded = self._uploads(), _needed(self._encoded)
@@ -250,8 +262,11 @@ class Readiness:
         return State.OK, f"{said}, {tests} for the test"
 
     def _look_at_folder(self) -> tuple[State, str]:
-        dimension = _needed(self._document).parameters.dimension
-        return State.OK, folder_ready(self._asked.folder, KEPT_PAYLOADS * 4 * dimension)
+        dimension, node = _needed(self._document).parameters.dimension, _needed(self._node)
+        said = folder_ready(self._asked.folder, KEPT_PAYLOADS * 4 * dimension)
+        # A worker goes on from what it has acted on, and with no other chain.
+        ActedOn.open(WorkerFolder(self._asked.folder).acted_on, node).require_unchanged(node)
+        return State.OK, said
 
     def _uploads(self) -> Uploads:
         """Return what signs for a store, on behalf of this client in the open round."""
@@ -262,24 +277,25 @@ class Readiness:
         return uploads
 
 
-def funds(balance: int, price: int, rounds: int) -> tuple[State, str]:
+def funds(balance: int, price: int, most: int, rounds: int) -> tuple[State, str]:
     """Return whether an account can pay for its part.
 
     Args:
         balance: that it has, in wei.
         price: of a unit of gas, in wei.
+        most: that is offered for a unit, in wei: nodes ask for as much as that could come to.
         rounds: that are left.
 
     Returns:
         Missing where it could not even send a commitment; a warning where it may not last.
     """
     has = f"the account has {balance / WEI:.6g} ETH"
-    if price == 0:
+    if most == 0:
         return State.OK, f"{has}, and gas costs nothing now"
-    lasts = balance // (ROUND_GAS * price)
+    lasts = balance // (ROUND_GAS * max(price, 1))
     said = f"{has}, enough for about {lasts} of the {rounds} rounds that are left, if it sends all"
-    if balance < SENDING_GAS * price:
-        least = SENDING_GAS * price / WEI
+    if balance < SENDING_GAS * most:
+        least = SENDING_GAS * most / WEI
         return State.MISSING, f"{has}; to send a commitment it needs {least:.6g} ETH at least"
     return (State.OK if lasts >= rounds else State.WARNING), said
 

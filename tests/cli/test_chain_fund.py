@@ -10,6 +10,8 @@ from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.chain.embedded.identity import DEFAULT_CHAIN_ID
 from ledger.chain.embedded.machine.accounts import TEST_KEYS, address_of
 from ledger.chain.rpc.served.server import RpcServer
+from tests.chain.rpc.pool_node import PoolNode
+from tests.chain.rpc.scripted_node import Fault
 from tests.cli.conftest import cmfl, refusal, succeeds
 
 if TYPE_CHECKING:
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
 ONE = "0x" + "11" * 20
 OTHER = "0x" + "22" * 20
+THIRD = "0x" + "33" * 20
+FOURTH = "0x" + "44" * 20
 # The path is given: whether a model may be trained in lockstep is nothing that a deployment shows.
 SMOKE = ["deploy", "--preset", "smoke", "--set", "training.path=plain"]
 POOR = bytes(31) + b"\x07"
@@ -92,6 +96,67 @@ class TestFunding:
         said = refusal("chain", "fund", ONE, "--amount", "1", *node)
         assert "owns 0 ETH, and is to pay 1 ETH and the gas; nothing was sent" in said
         assert chain.head().number == 0
+
+    def test_the_gas_of_all_payments_is_counted_before_the_first(
+        self, node: list[object], chain: EmbeddedChain, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        chain.send(address_of(POOR), b"", 21_000, value=2 * 10**18)
+        monkeypatch.setenv("CMFL_PRIVATE_KEY", POOR.hex())
+        said = refusal("chain", "fund", ONE, OTHER, "--amount", "1", *node)
+        assert "and the gas; nothing was sent" in said
+        assert chain.account(address_of(POOR)) == (0, 2 * 10**18)
+
+
+class TestPayingThatBreaksOff:
+    """Whoever reads the error knows who is not to be paid again."""
+
+    @pytest.fixture
+    def pool(
+        self, chain: EmbeddedChain, monkeypatch: pytest.MonkeyPatch
+    ) -> Iterator[tuple[PoolNode, list[object]]]:
+        monkeypatch.setenv("CMFL_PRIVATE_KEY", TEST_KEYS[0].hex())
+        with PoolNode(chain) as node:
+            yield node, ["--rpc-url", node.url, "--chain-id", DEFAULT_CHAIN_ID]
+
+    def test_who_was_paid_before_the_node_refused_is_named(
+        self, pool: tuple[PoolNode, list[object]], chain: EmbeddedChain
+    ) -> None:
+        node, options = pool
+
+        def take_two(raw: str) -> object:
+            if chain.head().number == 2:
+                return Fault(-32000, "txpool is full")
+            taken = node.take(raw)
+            node.mine()
+            return taken
+
+        node.answers["eth_sendRawTransaction"] = take_two
+        said = refusal("chain", "fund", ONE, OTHER, THIRD, FOURTH, "--amount", "1", *options)
+        assert f"txpool is full; paid: {ONE}, {OTHER}; not paid: {THIRD}, {FOURTH}" in said
+        assert [chain.account(one)[1] for one in (ONE, OTHER, THIRD)] == [10**18, 10**18, 0]
+
+    def test_who_may_still_be_paid_is_named_after_ctrl_c(
+        self, pool: tuple[PoolNode, list[object]], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        node, options = pool
+
+        def interrupt(_: float) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr("cli.paying.time.sleep", interrupt)
+        result = cmfl("chain", "fund", ONE, OTHER, "--amount", "1", *options)
+        assert result.code == 130
+        assert f"sent, and may still come into a block: {ONE}, {OTHER}" in result.err
+        assert len(node.waiting) == 2
+
+    def test_a_first_payment_that_is_refused_leaves_nobody_paid(
+        self, pool: tuple[PoolNode, list[object]]
+    ) -> None:
+        node, options = pool
+        node.answers["eth_sendRawTransaction"] = Fault(-32000, "txpool is full")
+        said = refusal("chain", "fund", ONE, OTHER, "--amount", "1", *options)
+        assert "txpool is full" in said
+        assert ONE not in said
 
 
 class TestDryRun:

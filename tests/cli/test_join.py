@@ -22,7 +22,11 @@ from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.chain.embedded.identity import DEFAULT_CHAIN_ID
 from ledger.chain.embedded.machine.accounts import TEST_KEYS
 from ledger.chain.embedded.reader import EmbeddedReader
+from ledger.chain.finality.acted_on import ActedOn
+from ledger.chain.ports import TransactionRefusedError
+from ledger.chain.rpc.chain import RpcChain
 from ledger.chain.rpc.served.server import RpcServer
+from ledger.protocol.keccak import keccak
 from tests.api.store.conftest import served
 from tests.cli.conftest import cmfl, refusal, settings_of, succeeds
 
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+OWNER = keccak(b"PUBLIC TEST KEY of an owner who pays for gas, no secret")
 OWNERS = 6
 SETTINGS = (
     "data.name=own",
@@ -220,17 +225,53 @@ def test_a_folder_on_which_a_worker_runs_is_not_another_ones(
     assert result.code == 1
 
 
+def test_a_folder_of_another_chain_is_noticed_before_a_worker_refuses_it(
+    federation: Federation, tmp_path: Path
+) -> None:
+    arguments = federation.join(0, tmp_path)
+    folder = WorkerFolder(tmp_path / "worker")
+    folder.path.mkdir()
+    with EmbeddedChain.create(tmp_path / "other.sqlite", chain_id=7) as other:
+        ActedOn.open(folder.acted_on, other).note(other.head())
+    result = cmfl(*arguments, "--json")
+    assert "what was acted on is of chain 7" in found(result, "folder")
+    assert result.code == 1
+
+
+@pytest.fixture
+def chain_of_one(tmp_path: Path) -> Iterator[tuple[EmbeddedChain, RpcServer]]:
+    with (
+        EmbeddedChain.create(tmp_path / "chain.sqlite", synchronous="NORMAL") as chain,
+        RpcServer(chain) as server,
+    ):
+        yield chain, server
+
+
 def test_an_account_pays_for_as_many_rounds_as_it_can() -> None:
-    price = 10**9
-    assert readiness.funds(0, 0, 5)[0] is State.OK
-    assert readiness.funds(0, price, 5)[0] is State.MISSING
-    least = readiness.SENDING_GAS * price
-    assert readiness.funds(least - 1, price, 5)[0] is State.MISSING
-    # 1,712,000 gas are three rounds of 450,000 and a rest.
-    state, said = readiness.funds(least, price, 5)
+    price, most = 10**9, 2 * 10**9
+    assert readiness.funds(0, 0, 0, 5)[0] is State.OK
+    assert readiness.funds(0, price, most, 5)[0] is State.MISSING
+    # A node asks for what the whole limit costs at the most that is offered.
+    least = readiness.SENDING_GAS * most
+    assert readiness.funds(least - 1, price, most, 9)[0] is State.MISSING
+    # 3,424,000 gas are seven rounds of 450,000 and a rest.
+    state, said = readiness.funds(least, price, most, 9)
     assert state is State.WARNING
-    assert "about 3 of the 5 rounds" in said
-    assert readiness.funds(5 * readiness.ROUND_GAS * price, price, 5)[0] is State.OK
+    assert "about 7 of the 9 rounds" in said
+    assert readiness.funds(9 * readiness.ROUND_GAS * price, price, most, 9)[0] is State.OK
+
+
+def test_what_join_calls_enough_a_node_takes(chain_of_one: tuple[EmbeddedChain, RpcServer]) -> None:
+    chain, server = chain_of_one
+    with RpcChain(server.url, OWNER, chain_id=chain.chain_id) as owner:
+        price, most = owner.market().base_fee, owner.most_cost(1)
+        chain.send(owner.sender, b"", 21_000, value=readiness.SENDING_GAS * price)
+        assert readiness.funds(owner.balance(), price, most, 1)[0] is State.MISSING
+        with pytest.raises(TransactionRefusedError, match="insufficient funds"):
+            owner.send(owner.sender, b"", readiness.SENDING_GAS)
+        chain.send(owner.sender, b"", 21_000, value=readiness.SENDING_GAS * (most - price))
+        assert readiness.funds(owner.balance(), price, most, 1)[0] is not State.MISSING
+        assert owner.send(owner.sender, b"", readiness.SENDING_GAS).status == 1
 
 
 def test_deploying_with_owners_goes_by_what_they_have_signed(

@@ -200,12 +200,10 @@ class ActedOn:
 def _thinned(blocks: dict[int, bytes]) -> dict[int, bytes]:
     """Return the newest of these blocks, and of the older ones about one for each doubling."""
     numbers = sorted(blocks, reverse=True)
-    kept = numbers[:_NEWEST_KEPT]
     newest = numbers[0]
-    for number in numbers[_NEWEST_KEPT:]:
-        if (newest - number).bit_length() > (newest - kept[-1]).bit_length():
-            kept.append(number)
-    return {number: blocks[number] for number in kept}
+    # The oldest of each doubling: the newest would give way to the next before it came of age.
+    older = {(newest - number).bit_length(): number for number in numbers[_NEWEST_KEPT:]}
+    return {number: blocks[number] for number in (*numbers[:_NEWEST_KEPT], *older.values())}
 
 
 def _read(path: Path) -> tuple[int, bytes, dict[int, bytes]] | None:

@@ -6,10 +6,9 @@ import hashlib
 import time
 from typing import TYPE_CHECKING, TypeVar
 
-from eth_account import Account
-
 from ledger.chain.ports import NotServedError, Receipt, TransactionTimeoutError
-from ledger.chain.rpc import wire
+from ledger.chain.rpc import fees, wire
+from ledger.chain.rpc.account import SendingAccount
 from ledger.chain.rpc.outbox import Outbox
 from ledger.chain.rpc.sending_node import SendingNode
 
@@ -59,7 +58,7 @@ class RpcChain(SendingNode):
             sleep=sleep,
             clock=clock,
         )
-        account = Account.from_key(key)
+        account = SendingAccount(key)
         self._outbox = Outbox(self, account, self._settings, sleep, clock)
         self.sender: str = account.address
 
@@ -111,6 +110,16 @@ class RpcChain(SendingNode):
     def balance(self) -> int:
         """Return what the account owns at the newest block, in wei."""
         return self.balance_of(self.sender)
+
+    def most_cost(self, gas: int) -> int:
+        """Return what an account has to own for a transaction, in wei; 0 where gas is over the cap.
+
+        Args:
+            gas: its limit.
+        """
+        market = self.market()
+        offer = fees.offered(market.base_fee, market.tip, self._outbox.caps)
+        return 0 if offer is None else gas * offer.fee
 
     def _first_pause(self) -> float:
         return min(_FIRST_PAUSE_SECONDS, self._settings.poll_seconds)

@@ -37,12 +37,16 @@ class Fees:
 def offered(base_fee: int, tip: int, caps: FeeCaps) -> Fees | None:
     """Return what a new transaction offers; None where gas costs more than the caps allow.
 
+    A replacement has to offer more of both, the tip too where only the base fee has risen. So a new
+    transaction's tip stays an eighth below the cap: one that began at it could never be replaced,
+    and would stop all that the account sends after it.
+
     Args:
         base_fee: of the newest block.
         tip: that the node suggests.
         caps: not to be gone over.
     """
-    wanted = min(tip, caps.tip)
+    wanted = min(tip, caps.tip * _BUMP_PARTS // (_BUMP_PARTS + 1))
     if base_fee + wanted > caps.fee:
         return None
     # Twice the base fee stays valid for six full blocks in a row.

@@ -72,8 +72,9 @@ class HttpTransport(JSONBaseProvider):
             code = detail.get("code")
             raise wire.RpcFault(
                 code if isinstance(code, int) else wire.SERVER_ERROR,
-                f"{self.shown_url}: {method}: {str(detail.get('message'))[:200]}",
+                str(detail.get("message"))[:200],
                 detail.get("data"),
+                by=f"{self.shown_url}: {method}: ",
             )
         return answer["result"]
 

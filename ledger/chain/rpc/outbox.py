@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ledger.chain.ports import TransactionRefusedError
 from ledger.chain.rpc import fees
 from ledger.chain.rpc.fees import FeeCaps
-from ledger.chain.rpc.pending import Pending, Signed, Unsigned
+from ledger.chain.rpc.pending import Pending, Unsigned
 from ledger.chain.rpc.refusals import Refusal, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ledger.chain.rpc.account import SendingAccount, Signed
     from ledger.chain.rpc.fees import Fees
     from ledger.chain.rpc.reader import RpcSettings
     from ledger.chain.rpc.sending_node import SendingNode
@@ -24,13 +25,9 @@ _NONCE_ATTEMPTS = 16
 # A node that keeps counting what it then refuses is no race: 1.3 s are enough for one that lags.
 _ATTEMPTS_WITH_ONE_NONCE = 9
 _FIRST_PAUSE_SECONDS = 0.005
-_OVERTAKEN = {
-    # An equal transaction of another sender with this key has one hash with ours.
-    Refusal.KNOWN,
-    Refusal.NONCE_USED,
-    Refusal.NONCE_TOO_HIGH,
-    Refusal.UNDERPRICED,
-}
+_OVERTAKEN = {Refusal.NONCE_USED, Refusal.NONCE_TOO_HIGH, Refusal.UNDERPRICED}
+# In the words of geth and others, Nethermind, and Besu.
+_TOO_POOR = ("insufficient funds", "insufficientfunds", "upfront cost")
 
 
 class Outbox:
@@ -50,7 +47,7 @@ class Outbox:
     def __init__(
         self,
         node: SendingNode,
-        account: Any,
+        account: SendingAccount,
         settings: RpcSettings,
         sleep: Callable[[float], None],
         clock: Callable[[], float],
@@ -59,7 +56,7 @@ class Outbox:
         self.settings = settings
         self.clock = clock
         self.caps = FeeCaps(settings.most_fee_per_gas_wei, settings.most_tip_per_gas_wei)
-        self.sender: str = account.address
+        self.sender = account.address
         self._account = account
         self._sleep = sleep
         self._lock = threading.Lock()
@@ -139,8 +136,7 @@ class Outbox:
             unsigned: what it does.
             offer: what it pays.
         """
-        signed = self._account.sign_transaction(unsigned.fields(self.node.chain_id, offer))
-        return Signed(bytes(signed.hash), bytes(signed.raw_transaction))
+        return self._account.sign(unsigned.fields(self.node.chain_id, offer))
 
     def forget(self, pending: Pending) -> None:
         """Count a transaction as on its way no more; whose lock it is, is not waited for."""
@@ -149,7 +145,7 @@ class Outbox:
     def _explained(self, refused: Refused) -> str:
         """Return the node's words with the account that they are about, and what helps."""
         words = refused.words
-        if "insufficient funds" in words.lower():
+        if any(sign in words.lower() for sign in _TOO_POOR):
             help_ = f"; it owns {self.node.balance_of(self.sender)} wei: send it funds"
         elif refused.why in _OVERTAKEN or "underpriced" in words.lower():
             help_ = "; another program may be sending with this account's key: use one at a time"

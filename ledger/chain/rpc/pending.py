@@ -23,6 +23,7 @@ from ledger.chain.rpc.refusals import Refusal, Refused, read_refusal
 
 if TYPE_CHECKING:
     from ledger.chain.ports import Receipt
+    from ledger.chain.rpc.account import Signed
     from ledger.chain.rpc.fees import Fees
     from ledger.chain.rpc.outbox import Outbox
 
@@ -82,14 +83,6 @@ class Unsigned:
         if self.value:
             found["value"] = hex(self.value)
         return found
-
-
-@dataclass(frozen=True, slots=True)
-class Signed:
-    """A transaction as a node takes it."""
-
-    hash: bytes
-    raw: bytes
 
 
 class Pending:
@@ -160,12 +153,25 @@ class Pending:
         return None
 
     def send_first(self) -> Refused | None:
-        """Send it for the first time; return why the node has certainly not taken it, else None.
+        """Send it for the first time; return why the node has certainly not taken it, else None."""
+        refused = self._send()
+        return None if refused is None or self._is_there(refused) else refused
 
-        Raises:
-            MalformedAnswerError: the node says that it has taken another one.
+    def _is_there(self, refused: Refused) -> bool:
+        """Say whether the node may have it, although it does not take it.
+
+        Whoever stands between may have delivered it twice, and the refusal be that of the second
+        time. To take it for another sender's and try the next nonce would do everything twice.
         """
-        return self._send()
+        if refused.why is Refusal.KNOWN:
+            return True
+        if refused.why in {Refusal.FINAL, Refusal.NONCE_TOO_HIGH}:
+            return False
+        try:
+            return self._outbox.node.has(self.hash)
+        except NotServedError as error:
+            self._say_unclear(str(error))
+            return True
 
     def _receipt(self) -> Receipt | None:
         # Asked for again on every look: a reorganisation may have moved it, or taken it back.
@@ -224,7 +230,7 @@ class Pending:
         newest = self._signed[-1]
         self._send_at = self._outbox.clock() + self._settings.resend_seconds
         try:
-            taken = self._outbox.node.post(newest.raw)
+            verify_asked(self._outbox.node.post(newest.raw), newest.hash)
         except wire.RpcFault as fault:
             refused = read_refusal(fault)
             if refused.why is not Refusal.UNCLEAR:
@@ -233,8 +239,6 @@ class Pending:
             return None
         except NotServedError as error:
             self._say_unclear(str(error))
-            return None
-        verify_asked(taken, newest.hash)
         return None
 
     def _say_unclear(self, said: str) -> None:

@@ -6,9 +6,7 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from eth_account import Account
-
-from ledger.chain.rpc import fees
+from ledger.chain.rpc.account import SendingAccount
 from ledger.chain.rpc.chain import RpcChain
 from ledger.chain.rpc.outbox import Outbox
 from ledger.protocol.errors import ChainError
@@ -50,7 +48,7 @@ class PurseChain(RpcChain):
         super().__init__(
             url, keys[0], chain_id=chain_id, settings=settings, sleep=sleep, clock=clock
         )
-        others = (Account.from_key(key) for key in keys[1:])
+        others = (SendingAccount(key) for key in keys[1:])
         more = (Outbox(self, account, self._settings, sleep, clock) for account in others)
         self._outboxes = (self._outbox, *more)
         try:
@@ -71,15 +69,9 @@ class PurseChain(RpcChain):
         Raises:
             TransactionRefusedError: the node does not take it; nothing was sent.
         """
-        if len(self._outboxes) > 1 and self.balance() < self._most_cost(gas) + value:
+        if len(self._outboxes) > 1 and self.balance() < self.most_cost(gas) + value:
             self._turn_to(self._richest())
         return super().submit(to, data, gas, value=value)
-
-    def _most_cost(self, gas: int) -> int:
-        """Return what an account has to own for so much gas, in wei; 0 over the caps."""
-        market = self.market()
-        offer = fees.offered(market.base_fee, market.tip, self._outbox.caps)
-        return 0 if offer is None else gas * offer.fee
 
     def _richest(self) -> Outbox:
         owned = [self.balance_of(outbox.sender) for outbox in self._outboxes]

@@ -108,6 +108,7 @@ class RpcReader:
         self._settings = RpcSettings() if settings is None else settings
         self._sleep, self._clock = sleep, clock
         self._newest_seen = 0
+        self._has_named_final = False
         self._node = HttpTransport(
             url, self._settings.request_timeout_seconds, self._settings.most_answer_bytes
         )
@@ -195,8 +196,13 @@ class RpcReader:
     def finalized(self) -> int:
         """Return the newest final block: the node's opinion, else the head less confirmations.
 
+        A chain without final blocks and a node that has not heard of any yet answer alike. So the
+        head is final only where nothing speaks against it: this node has never named a final block,
+        and the chain is none of proof of stake.
+
         Raises:
             RpcFault: the node may know final blocks, but does not say now.
+            NotServedError: the chain must have final blocks, and the node names none.
         """
         try:
             found = self._block_or_none("finalized")
@@ -205,8 +211,19 @@ class RpcReader:
                 raise
             found = None
         if found is not None:
+            self._has_named_final = True
             return found.number
+        if self._has_named_final or not self._may_call_its_head_final():
+            raise NotServedError(
+                f"{self._node.shown_url}: names no final block now, on a chain that has them: it "
+                "may be starting or lag behind; wait, or say how deep is enough"
+            )
         return max(0, self.head().number - self._settings.confirmations)
+
+    def _may_call_its_head_final(self) -> bool:
+        if self._settings.confirmations > 0:
+            return True  # whoever gives a depth has not the head in mind
+        return not self._ask(_is_of_stake, "eth_getBlockByNumber", "latest", False)
 
     def call(self, to: str, data: bytes, block_number: int | None = None) -> bytes:
         """Return what a contract answers, without recording anything.
@@ -444,6 +461,13 @@ def verify_asked(found: bytes, asked: bytes) -> None:
         raise wire.MalformedAnswerError(f"0x{found.hex()} where 0x{asked.hex()} was asked for")
 
 
+def _is_of_stake(block: object) -> bool:
+    """Say whether a block is of a chain with a consensus layer, which makes blocks final."""
+    difficulty = wire.members(block).get("difficulty")
+    # EIP-3675 has it at 0 since the merge; Clique and QBFT have at least 1 there.
+    return difficulty is not None and wire.quantity(difficulty) == 0
+
+
 def _knows_no_final_blocks(fault: wire.RpcFault) -> bool:
     """Say whether a node refuses the tag itself; nodes have several codes for that."""
-    return fault.code in _NO_SUCH_TAG or "finalized" in str(fault).lower()
+    return fault.code in _NO_SUCH_TAG or "finalized" in fault.words

@@ -50,12 +50,19 @@ class Refused:
     words: str
 
 
-# In this order: "nonce too high" must not be read as a nonce that is used.
+# In this order: "nonce too high" must not be read as a nonce that is used. The words of geth, Besu,
+# Nethermind, Erigon, Reth and anvil.
 _WORDS: tuple[tuple[Refusal, tuple[str, ...]], ...] = (
-    (Refusal.KNOWN, ("already known", "already imported", "known transaction")),
-    (Refusal.NONCE_TOO_HIGH, ("nonce too high", "nonce too distant", "nonce gap")),
+    (
+        Refusal.KNOWN,
+        ("already known", "alreadyknown", "already imported", "known transaction", "same hash"),
+    ),
+    (
+        Refusal.NONCE_TOO_HIGH,
+        ("nonce too high", "too distant", "nonce gap", "noncegap", "lower nonce"),
+    ),
     (Refusal.NONCE_USED, ("nonce",)),
-    (Refusal.UNDERPRICED, ("replacement",)),
+    (Refusal.UNDERPRICED, ("replacement", "could not replace existing")),
     (Refusal.UNCLEAR, ("timeout", "timed out", "too many requests", "rate limit", "unavailable")),
 )
 
@@ -66,9 +73,8 @@ def read_refusal(fault: RpcFault) -> Refused:
     Args:
         fault: the error that it answered with.
     """
-    said = str(fault).lower()
     for refusal, signs in _WORDS:
-        if any(sign in said for sign in signs):
+        if any(sign in fault.words for sign in signs):
             return Refused(refusal, str(fault))
     has_failed = fault.code in {wire.INTERNAL_ERROR, wire.LIMIT_EXCEEDED}
     return Refused(Refusal.UNCLEAR if has_failed else Refusal.FINAL, str(fault))

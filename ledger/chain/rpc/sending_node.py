@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ledger.chain.ports import TransactionRevertedError
 from ledger.chain.rpc import wire
-from ledger.chain.rpc.reader import GWEI, RpcReader
+from ledger.chain.rpc.reader import GWEI, RpcReader, verify_asked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -82,6 +82,20 @@ class SendingNode(RpcReader):
             NotServedError: nobody knows whether the node has it.
         """
         return wire.data(self._node.ask("eth_sendRawTransaction", wire.to_hex(raw)), 32)
+
+    def has(self, transaction_hash: bytes) -> bool:
+        """Return whether the node has a transaction, in a block or waiting for one.
+
+        Args:
+            transaction_hash: its hash, 32 bytes.
+        """
+
+        def read(answer: object) -> bool:
+            if answer is not None:
+                verify_asked(wire.data(wire.members(answer).get("hash"), 32), transaction_hash)
+            return answer is not None
+
+        return self._ask(read, "eth_getTransactionByHash", wire.to_hex(transaction_hash))
 
     def revert_data(self, request: Mapping[str, str], block_number: int) -> bytes:
         """Return what a transaction that reverted gave as its reason; empty if nothing tells.

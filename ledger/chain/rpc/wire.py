@@ -37,12 +37,14 @@ class RpcFault(NotServedError):  # noqa: N818 - "error" is the JSON member; this
     Attributes:
         code: its code.
         data: its data, as found.
+        words: its message alone, in small letters: all that may be read for what it means.
     """
 
-    def __init__(self, code: int, message: str, data: object = None) -> None:
+    def __init__(self, code: int, message: str, data: object = None, by: str = "") -> None:
         self.code = code
         self.data = data
-        super().__init__(message)
+        self.words = message.lower()
+        super().__init__(f"{by}{message}")
 
 
 def quantity(value: object) -> int:
@@ -145,8 +147,13 @@ def log(value: object) -> Log:
 
     Args:
         value: as found in the JSON.
+
+    Raises:
+        MalformedAnswerError: it is none, or none of the chain any more.
     """
     found = members(value)
+    if found.get("removed") is True:
+        raise MalformedAnswerError("a log that a reorganisation has taken back")
     return Log(
         address=address(found.get("address")),
         topics=tuple(data(topic, 32) for topic in items(found.get("topics"))),
@@ -233,7 +240,7 @@ def revert_data(fault: RpcFault) -> bytes | None:
             return data(found.removeprefix("Reverted "))
         except MalformedAnswerError:
             found = None
-    says_so = fault.code == REVERTED or "revert" in str(fault).lower()
+    says_so = fault.code == REVERTED or "revert" in fault.words
     return b"" if says_so else None
 
 

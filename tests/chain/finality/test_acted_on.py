@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledger.chain.embedded.chain import EmbeddedChain
-from ledger.chain.finality.acted_on import MOST_BYTES, ActedOn
+from ledger.chain.finality.acted_on import MOST_BYTES, ActedOn, _thinned
 from ledger.chain.finality.rule import final_block
 from ledger.chain.ports import (
     Block,
@@ -123,6 +123,17 @@ def test_memory_is_bounded_and_thins_out_with_age(path: Path, chain: EmbeddedCha
     assert kept[-1] == 5000
     assert 16 <= len(kept) <= 32
     assert kept[0] < 1000
+
+
+def test_what_is_noted_block_by_block_comes_of_age() -> None:
+    blocks: dict[int, bytes] = {}
+    for newest in range(1, 3000):
+        blocks = _thinned({**blocks, newest: newest.to_bytes(32)})
+        assert len(blocks) <= 16 + 12
+        ages = [newest - number for number in blocks]
+        assert max(ages) >= (newest - 1) // 4
+        for age in (2**power for power in range(10) if 2 ** (power + 2) < newest):
+            assert any(age <= one <= 4 * age for one in ages), (newest, age)
 
 
 @pytest.mark.parametrize(

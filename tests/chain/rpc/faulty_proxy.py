@@ -26,6 +26,7 @@ class Trouble(Enum):
     BAD_GATEWAY = auto()  # never reaches the node; 502
     DONE_AND_CUT = auto()  # the node has done it, but the answer breaks off in the middle
     DONE_AND_BAD_GATEWAY = auto()  # the node has done it; 502
+    TWICE = auto()  # the node is asked twice, as by a gateway that tries again; its second answer
 
 
 class FaultyProxy:
@@ -82,8 +83,9 @@ class _Handler(BaseHTTPRequestHandler):
         if trouble is Trouble.BAD_GATEWAY:
             self._answer(502, b"<html>", 6)
             return
-        headers = {"Content-Type": "application/json"}
-        content = self.proxy.client.post(self.proxy.node_url, content=body, headers=headers).content
+        if trouble is Trouble.TWICE:
+            self._ask(body)
+        content = self._ask(body)
         if trouble is Trouble.DONE_AND_BAD_GATEWAY:
             self._answer(502, b"<html>", 6)
         elif trouble is Trouble.DONE_AND_CUT:
@@ -91,6 +93,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._hang_up()
         else:
             self._answer(200, content, len(content))
+
+    def _ask(self, body: bytes) -> bytes:
+        headers = {"Content-Type": "application/json"}
+        return self.proxy.client.post(self.proxy.node_url, content=body, headers=headers).content
 
     def _answer(self, status: int, body: bytes, length: int) -> None:
         self.send_response(status)

@@ -28,7 +28,10 @@ class PoolNode(ScriptedNode):
         self.waiting: dict[tuple[str, int], Any] = {}
         served = {name: lambda *given, name=name: self.served(name, list(given)) for name in SERVED}
         super().__init__(
-            **served, eth_sendRawTransaction=self.take, eth_getTransactionCount=self.count
+            **served,
+            eth_sendRawTransaction=self.take,
+            eth_getTransactionCount=self.count,
+            eth_getTransactionByHash=self.find,
         )
 
     def served(self, method: str, parameters: list[Any]) -> Any:
@@ -61,6 +64,12 @@ class PoolNode(ScriptedNode):
         while (account, nonce) in self.waiting:
             nonce += 1
         return hex(nonce)
+
+    def find(self, transaction_hash: str) -> object:
+        waiting = {"0x" + bytes(signed.hash).hex() for signed in self.waiting.values()}
+        if transaction_hash in waiting:
+            return {"hash": transaction_hash}
+        return self.served("eth_getTransactionByHash", [transaction_hash])
 
     def has(self, account: str) -> bool:
         return any(owner == account for owner, _ in self.waiting)

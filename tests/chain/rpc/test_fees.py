@@ -16,10 +16,11 @@ amounts = st.integers(0, 10**12)
     ("base", "tip", "caps", "offer"),
     [
         (100, 10, WIDE, Fees(210, 10)),
-        (100, 10, FeeCaps(150, 10), Fees(150, 10)),
-        (100, 10, FeeCaps(150, 3), Fees(150, 3)),
-        (100, 10, FeeCaps(110, 10), Fees(110, 10)),
-        (100, 10, FeeCaps(109, 10), None),
+        (100, 10, FeeCaps(150, 12), Fees(150, 10)),
+        (100, 10, FeeCaps(150, 9), Fees(150, 8)),
+        (100, 10, FeeCaps(150, 3), Fees(150, 2)),
+        (100, 10, FeeCaps(110, 12), Fees(110, 10)),
+        (100, 10, FeeCaps(109, 12), None),
         (0, 0, FeeCaps(0, 0), Fees(0, 0)),
     ],
 )
@@ -44,6 +45,19 @@ def test_an_eighth_more_or_what_the_market_asks(
     before: Fees, market: Fees | None, caps: FeeCaps, after: Fees | None
 ) -> None:
     assert replacing(before, market, caps) == after
+
+
+@given(amounts, amounts, amounts, st.integers(1, 10**12))
+def test_a_base_fee_that_has_risen_is_followed_whatever_tip_was_asked(
+    base: int, tip: int, risen: int, tip_cap: int
+) -> None:
+    caps = FeeCaps(10**18, tip_cap)
+    before, newest = offered(base, tip, caps), offered(base + risen, tip, caps)
+    assert before is not None
+    after = replacing(before, newest, caps)
+    assert after is not None
+    assert after.fee >= 2 * (base + risen)
+    assert before.tip < after.tip <= tip_cap
 
 
 @given(amounts, amounts, amounts, amounts)

@@ -250,6 +250,17 @@ class TestFilters:
             table["eth_getFilterChanges"](names[0])
         table["eth_newBlockFilter"]()
 
+    def test_a_contract_that_is_named_often_is_looked_for_once(self, chain: EmbeddedChain) -> None:
+        probe = deploy(chain)
+        for value in (7, 8):
+            chain.send(probe, words(value, 0), 200_000)
+        asked = {"fromBlock": "0x0", "address": [probe, probe.lower(), SOMEBODY, probe] * 500}
+        methods = RpcMethods(chain, most_logs=2)
+        found = result(methods, "eth_getLogs", asked)
+        assert [log["blockNumber"] for log in found] == ["0x2", "0x3"]
+        chain.send(probe, words(9, 0), 200_000)
+        assert fault(methods, "eth_getLogs", asked)[1] == "query returned more than 2 results"
+
     def test_a_query_names_a_block_or_bounds(
         self, chain: EmbeddedChain, methods: RpcMethods
     ) -> None:

@@ -293,6 +293,36 @@ class TestANodeWithAPool:
             after = mine.submit(SOMEBODY, b"", GAS)
             assert after.nonce == 1
 
+    def test_two_programs_that_do_the_same_with_one_key_and_nonce_both_do_it(
+        self, chain: EmbeddedChain
+    ) -> None:
+        with PoolNode(chain) as node, sender(node.url) as mine, sender(node.url) as other:
+            first = mine.submit(SOMEBODY, b"", GAS)
+            stale = ["0x0"]
+            node.answers["eth_getTransactionCount"] = lambda *asked: (
+                stale.pop() if stale else node.count(*asked)
+            )
+            second = other.submit(SOMEBODY, b"", GAS)
+            assert (first.nonce, second.nonce) == (0, 1)
+            node.mine()
+            assert [received(one).status for one in (first, second)] == [1, 1]
+
+    @pytest.mark.parametrize("can_be_asked", [True, False])
+    def test_a_refusal_that_comes_after_it_was_taken_leads_to_no_second_one(
+        self, chain: EmbeddedChain, can_be_asked: bool
+    ) -> None:
+        def taken_and_refused(raw: str) -> object:
+            node.take(raw)
+            node.mine()
+            return node.take(raw)
+
+        with PoolNode(chain) as node, sender(node.url) as mine:
+            node.answers["eth_sendRawTransaction"] = taken_and_refused
+            if not can_be_asked:
+                del node.answers["eth_getTransactionByHash"]
+            assert mine.send(SOMEBODY, b"", GAS).status == 1
+        assert chain.account(mine.sender)[0] == chain.head().number == 1
+
 
 def waited(pending: Any, turn: Callable[[], object], is_there: Callable[[], bool]) -> None:
     """Look until something is there, a turn before each look."""

@@ -125,6 +125,22 @@ def test_params_of_another_shape_are_an_error(server: RpcServer) -> None:
     assert answer["error"]["code"] == -32602
 
 
+def test_what_a_batch_asks_beyond_the_size_of_an_answer_is_not_carried_out(
+    server: RpcServer, chain: EmbeddedChain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ledger.chain.rpc.served.server.MOST_BATCH_BYTES", 1000)
+    block = {"jsonrpc": "2.0", "method": "eth_getBlockByNumber", "params": ["0x0", True]}
+    mine = {"jsonrpc": "2.0", "method": "evm_mine"}
+    answers = post(server, [{**block, "id": 5}, {**mine, "id": "x"}, mine, {**mine, "id": [1]}])
+    whole, refused, nobody = answers.json()
+    assert whole["result"]["number"] == "0x0"
+    assert (refused["id"], refused["error"]["code"]) == ("x", -32005)
+    assert refused["error"]["message"] == "the answers to this batch are over 1000 bytes"
+    assert (nobody["id"], nobody["error"]["code"]) == (None, -32005)
+    assert chain.head().number == 0
+    assert len(post(server, [{**block, "id": 5}]).json()) == 1
+
+
 def test_a_batch_is_answered_in_order(server: RpcServer) -> None:
     batch = [{"jsonrpc": "2.0", "id": number, "method": "eth_blockNumber"} for number in (5, 6)]
     answers = post(server, batch).json()

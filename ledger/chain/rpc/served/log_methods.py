@@ -94,7 +94,9 @@ class LogMethods:
         asked = wire.members(request)
         found = asked.get("address")
         addresses = found if isinstance(found, list) else [found]
-        contracts = None if found is None else tuple(wire.address(one) for one in addresses)
+        # Each once, or the same logs would be found again and again.
+        named = dict.fromkeys(wire.address(one) for one in addresses) if found is not None else None
+        contracts = None if named is None else tuple(named)
         topics = [_read_topics(position) for position in wire.items(asked.get("topics") or [])]
         if "blockHash" in asked:
             if asked.get("fromBlock") is not None or asked.get("toBlock") is not None:
@@ -112,11 +114,12 @@ class LogMethods:
         high = head if query.last is None else query.last
         found: list[Log] = []
         for contract in (None,) if query.addresses is None else query.addresses:
-            found += self._chain.logs(contract, query.topics, low, high, self._most_logs + 1)
-        if len(found) > self._most_logs:
-            raise wire.RpcFault(
-                wire.LIMIT_EXCEEDED, f"query returned more than {self._most_logs} results"
-            )
+            left = self._most_logs + 1 - len(found)
+            found += self._chain.logs(contract, query.topics, low, high, left)
+            if len(found) > self._most_logs:
+                raise wire.RpcFault(
+                    wire.LIMIT_EXCEEDED, f"query returned more than {self._most_logs} results"
+                )
         found.sort(key=lambda entry: (entry.block_number, entry.log_index))
         return [wire.log_json(entry) for entry in found]
 

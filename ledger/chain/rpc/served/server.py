@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 LOOPBACK = "127.0.0.1"
 MOST_REQUEST_BYTES = 2 * 2**20
 MOST_REQUESTS_IN_A_BATCH = 100
+MOST_BATCH_BYTES = 32 * 2**20
+"""What the answers to a batch may come to; what is asked beyond is refused, not carried out."""
 _LONGEST_LENGTH = 10
 
 
@@ -168,14 +170,14 @@ class _Handler(BaseHTTPRequestHandler):
         refusal = self._refusal()
         if refusal is not None:
             self.close_connection = True  # the body is left unread
-            self._send(refusal, {"error": refusal.phrase})
+            self._send(refusal, _encoded({"error": refusal.phrase}))
             return
         body = self.rfile.read(int(self.headers["Content-Length"]))
         try:
             request = parse_json(body, _refuse)
         except ValueError:
             fault = wire.RpcFault(wire.NOT_JSON, "not JSON")
-            self._send(HTTPStatus.BAD_REQUEST, fault_json(fault))
+            self._send(HTTPStatus.BAD_REQUEST, _encoded(fault_json(fault)))
             return
         answer = self._answer(request)
         self._send(HTTPStatus.NO_CONTENT if answer is None else HTTPStatus.OK, answer)
@@ -197,22 +199,31 @@ class _Handler(BaseHTTPRequestHandler):
             return HTTPStatus.REQUEST_ENTITY_TOO_LARGE
         return None
 
-    def _answer(self, request: object) -> object:
+    def _answer(self, request: object) -> bytes | None:
         if not isinstance(request, list):
-            return self.methods.answer(request)
+            answer = self.methods.answer(request)
+            return None if answer is None else _encoded(answer)
         if not 0 < len(request) <= MOST_REQUESTS_IN_A_BATCH:
-            return fault_json(
-                wire.RpcFault(
-                    wire.INVALID_REQUEST,
-                    f"a batch holds 1 to {MOST_REQUESTS_IN_A_BATCH} requests",
-                )
+            fault = wire.RpcFault(
+                wire.INVALID_REQUEST, f"a batch holds 1 to {MOST_REQUESTS_IN_A_BATCH} requests"
             )
-        answers = [self.methods.answer(one) for one in request]
-        return [answer for answer in answers if answer is not None] or None
+            return _encoded(fault_json(fault))
+        return self._answer_all(request)
 
-    def _send(self, status: HTTPStatus, answer: object) -> None:
+    def _answer_all(self, requests: list[object]) -> bytes | None:
+        # Encoded one by one: a hundred long answers at once would be gigabytes of objects.
+        answers: list[bytes] = []
+        left = MOST_BATCH_BYTES
+        for request in requests:
+            answer = self.methods.answer(request) if left > 0 else _not_answered(request)
+            if answer is not None:
+                answers.append(_encoded(answer))
+                left -= len(answers[-1])
+        return b"[" + b",".join(answers) + b"]" if answers else None
+
+    def _send(self, status: HTTPStatus, answer: bytes | None) -> None:
         self.send_response(status)
-        body = b"" if answer is None else json.dumps(answer, separators=(",", ":")).encode()
+        body = b"" if answer is None else answer
         if answer is not None:
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
@@ -224,6 +235,19 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its interface
         """Write nothing: the chain itself is the record."""
+
+
+def _encoded(answer: object) -> bytes:
+    return json.dumps(answer, separators=(",", ":")).encode()
+
+
+def _not_answered(request: object) -> dict[str, Any] | None:
+    """Return the answer to a request that there is no more room for; None to a notification."""
+    if not isinstance(request, dict) or "id" not in request:
+        return None
+    identifier = request["id"] if type(request["id"]) in {int, str} else None
+    said = f"the answers to this batch are over {MOST_BATCH_BYTES} bytes"
+    return fault_json(wire.RpcFault(wire.LIMIT_EXCEEDED, said), identifier)
 
 
 def _refuse(constant: str) -> None:
