@@ -200,9 +200,19 @@ def _play(
         return minder.play(
             rounds,
             _quiet if as_json else lambda ended: print_line(round_line(ended, minder)),
-            PATIENCE_SECONDS,
+            patience_seconds(federation.settings),
             (lambda: logs.show(complain)) if shows_logs else lambda: None,
         )
+
+
+def patience_seconds(settings: FederationSettings) -> float:
+    """Return how long a round may take: one that nobody decides is abandoned at its deadline.
+
+    Args:
+        settings: of the federation.
+    """
+    deadline = settings.configuration.protocol.deadline_blocks * settings.clocks.block_seconds
+    return max(PATIENCE_SECONDS, 2 * deadline)
 
 
 def round_line(ended: EndedRound, minder: Minder) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 import time
 from http import HTTPStatus
+from json import dumps
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cli.afar import Afar, deployment_at
-from cli.console import AsJson, print_line
+from cli.console import AsJson, complain, print_line
 from cli.options import (  # noqa: TC001 - Typer reads them
     Address,
     Api,
@@ -24,8 +25,11 @@ if TYPE_CHECKING:
     from api.client.deployment import RemoteDeployment
     from api.schemas.federation import ActiveClient, FederationAnswer, OpenRound, PacedRound
 
-MOST_FAILURES = 10
-"""Questions in a row without an answer; then the service is held to be gone."""
+AWAY_SECONDS = 60.0
+"""Without an answer for so long, the service is held to be gone."""
+
+STILL_SECONDS = 60.0
+"""Without a block for so long, the chain is said to stand still."""
 
 MOST_NAMED = 12
 """Late clients in one line."""
@@ -46,25 +50,29 @@ def watch(
 ) -> None:
     """Follow the open round of a live federation: its stage, and who is late.
 
-    Asks a service that was begun with --mailbox, until the run is finished or Ctrl-C.
+    Asks a service that was begun with --mailbox, until the run is finished, Ctrl-C, or no answer
+    for a minute.
     """
     afar = Afar.of(api, api_token_file)
     if afar is None:
         raise ConfigurationError("--api: name a service that was begun with --mailbox")
     deployment = deployment_at(afar.service(), chain_id, address, run)
     before: FederationAnswer | None = None
-    said = ""
+    said, still = "", _Stillness()
     while before is None or before.stage != "finished":
         if before is not None:
             time.sleep(poll)
         answer = _asked(deployment, poll)
+        if answer.stage != "finished" and still.is_news(answer.as_of.hash, time.monotonic()):
+            complain(f"no block for {STILL_SECONDS:g} s: {answer.as_of.number} is the newest")
         for line in _ended(answer, before):
             if not json:
                 print_line(line)
         if (line := line_of(answer)) != said:
             said = line
             if json:
-                sys.stdout.write(answer.model_dump_json() + "\n")
+                # Escaped: a service may write into its answers what a terminal obeys.
+                sys.stdout.write(dumps(answer.model_dump(mode="json")) + "\n")
                 sys.stdout.flush()
             else:
                 print_line(line)
@@ -77,18 +85,51 @@ def _asked(deployment: RemoteDeployment, poll: float) -> FederationAnswer:
     Raises:
         ServiceError: it stays away, or refuses.
     """
-    from api.client.connection import ServiceProblemError
-
-    for _ in range(MOST_FAILURES - 1):
+    since: float | None = None
+    while True:
         try:
             return deployment.federation()
-        except ServiceProblemError as error:
-            if error.status < HTTPStatus.INTERNAL_SERVER_ERROR:
+        except ServiceError as error:
+            if _is_refusal(error):
                 raise
-        except ServiceError:
-            pass
+            now = time.monotonic()
+            if since is None:
+                since = now
+                complain(f"{error}; it is asked again for {AWAY_SECONDS:g} s")
+            elif now - since >= AWAY_SECONDS:
+                raise
         time.sleep(poll)
-    return deployment.federation()
+
+
+def _is_refusal(error: ServiceError) -> bool:
+    """Say whether a service is there and will not answer otherwise later."""
+    from api.client.connection import ServiceProblemError
+
+    if not isinstance(error, ServiceProblemError):
+        return False
+    return error.status < HTTPStatus.INTERNAL_SERVER_ERROR
+
+
+class _Stillness:
+    """Since when no block has come."""
+
+    def __init__(self) -> None:
+        self._newest = ""
+        self._since = 0.0
+        self._is_said = False
+
+    def is_news(self, newest: str, now: float) -> bool:
+        """Say whether the chain stands still, once until it goes on.
+
+        Args:
+            newest: hash of the newest block.
+            now: by a steady clock.
+        """
+        if newest != self._newest:
+            self._newest, self._since, self._is_said = newest, now, False
+        is_still = now - self._since >= STILL_SECONDS
+        is_new, self._is_said = is_still and not self._is_said, is_still
+        return is_new
 
 
 def line_of(answer: FederationAnswer) -> str:

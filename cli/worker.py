@@ -275,7 +275,11 @@ def _checked_address(text: str) -> str:
 
 
 def _print_status(own: WorkerFolder, *, json: bool) -> None:
-    """Print what a worker has said of itself last, and whether it runs."""
+    """Print what a worker has said of itself last, and whether it runs.
+
+    Raises:
+        ConfigurationError: it has said nothing, or the file was damaged since.
+    """
     from clients.worker.process.status import read_status
 
     found = read_status(own.status)
@@ -283,7 +287,11 @@ def _print_status(own: WorkerFolder, *, json: bool) -> None:
     if json:
         print_json({**found, "is_running": is_running})
         return
-    for line in _lines(found, is_running=is_running):
+    try:
+        lines = list(_lines(found, is_running=is_running))
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ConfigurationError(f"{own.status}: a field of a status is wrong: {error}") from error
+    for line in lines:
         print_line(line)
 
 

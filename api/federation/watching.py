@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from api.federation.chain_time import ChainTime
 from api.federation.facts import round_facts, standing_facts
 from api.federation.mail import RoundMail
 from api.http.problems import BLOB_NOT_FOUND, BUSY, FEDERATION_NOT_WATCHED, ProblemError
@@ -56,9 +57,9 @@ class Look:
 
         Args:
             block_hash: of the newest block.
-            moment: by the service's clock, which somebody may have set back.
+            moment: by the service's clock.
         """
-        return block_hash == self.block_hash and abs(moment - self.taken_at) < KEPT_SECONDS
+        return block_hash == self.block_hash and moment - self.taken_at < KEPT_SECONDS
 
     def differs_from(self, other: Look | None) -> bool:
         """Say whether there is anything new in it but the time."""
@@ -72,12 +73,12 @@ class Federations:
     last: a mailbox that does not answer holds up nobody but the thread that asks it.
     """
 
-    def __init__(self, place: str | None, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, place: str | None, clock: Callable[[], float] = time.monotonic) -> None:
         """Take note of where the mail is; nothing is opened yet.
 
         Args:
             place: of the mailbox; None for a service that watches no federation.
-            clock: tells Unix seconds.
+            clock: tells seconds since anything, and is never set.
 
         Raises:
             BlobError: that is no place.
@@ -138,6 +139,7 @@ class _Watched:
         self.lock = threading.Lock()
         self.latest: Look | None = None
         self._mail = RoundMail(place)
+        self._time = ChainTime()
         self._document: RunDocument | None = None
         self._ended: dict[int, Facts] = {}
 
@@ -156,8 +158,7 @@ class _Watched:
         history = now.history(served)
         newest = history.newest()
         rounds = history.rounds(max(1, newest - SHOWN_ROUNDS + 1), newest) if newest else []
-        # No clock is behind a block that somebody has made.
-        moment = max(taken_at, float(now.block.timestamp))
+        moment = self._time.now(now.block, taken_at)
         stage, standing = now.state(served).stage, None
         one = history.round(newest) if newest and stage is Stage.OPEN else None
         if one is not None and one.ended is None:

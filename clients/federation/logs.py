@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ class Logs:
         self._read: dict[Path, int] = {}
 
     def show(self, say: Callable[[str], None]) -> None:
-        """Tell every whole line that has come since the last time.
+        """Tell every whole line that has come since the last time, one that never ends in pieces.
 
         Args:
             say: is told each, behind the name of its process.
@@ -32,9 +33,13 @@ class Logs:
         for path in sorted(self._folder.glob("*.log")):
             with path.open("rb") as file:
                 start = self._read.get(path, 0)
+                if start > file.seek(0, os.SEEK_END):
+                    start = 0  # it was cut meanwhile
                 file.seek(start)
                 data = file.read(_MOST_AT_ONCE)
             whole = data[: data.rfind(b"\n") + 1]
+            if len(data) == _MOST_AT_ONCE and not whole:
+                whole = data
             self._read[path] = start + len(whole)
             for line in whole.decode("utf-8", "replace").splitlines():
                 say(f"{path.stem}: {line}")

@@ -39,11 +39,18 @@ class LiveFederation:
     home: Path
     mailbox: Path
     actors: Deployed
+    _ahead: list[float]
 
     @property
     def address(self) -> str:
         """The contract's, EIP-55."""
         return self.actors.around.ledger.address  # type: ignore[attr-defined,no-any-return]
+
+    def pass_time(self, seconds: float) -> None:
+        """Let an empty block come so much later."""
+        self._ahead[0] += seconds
+        chain = self.actors.around.ledger
+        self.actors.driver.mine_to(chain.newest_block().number + 1)
 
     def step(self, view: RoundView, member: ClientId, now: float) -> RoundView:
         """Let one member do what there is for it at a time, and return what one sees then."""
@@ -54,19 +61,19 @@ class LiveFederation:
 
 
 @contextmanager
-def live_federation(folder: Path, *, behind: float = 0.0) -> Iterator[LiveFederation]:
+def live_federation(folder: Path) -> Iterator[LiveFederation]:
     """Deploy a federation and open its first round.
 
     Args:
         folder: for all of it.
-        behind: how many seconds the chain's clock is behind this machine's.
     """
+    ahead = [0.0]
     home, mailbox = folder / "home", folder / "mailbox"
     home.mkdir(parents=True)
     run = home / "runs" / "live"
     run.mkdir(parents=True)
     with EmbeddedChain.create(
-        home / "chain.sqlite", clock=lambda: time.time() - behind, synchronous="NORMAL"
+        home / "chain.sqlite", clock=lambda: time.time() + ahead[0], synchronous="NORMAL"
     ) as chain:
         made = deployed_on(chain, run, replace(PARAMETERS, view_seconds=SECONDS))
         blobs = FolderBlobs(home / "blobs")
@@ -76,6 +83,6 @@ def live_federation(folder: Path, *, behind: float = 0.0) -> Iterator[LiveFedera
         ):
             blobs.put_payload(Payload(made.blobs.get(digest, 1 << 20), digest))
         around = replace(made.around, blobs=blobs, mailbox=mailbox_at(str(mailbox)))
-        yield LiveFederation(home, mailbox, Deployed(around, made.blobs))
+        yield LiveFederation(home, mailbox, Deployed(around, made.blobs), ahead)
         assert isinstance(around.journal, FileJournal)
         around.journal.close()

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from api.federation.chain_time import ChainTime
 from api.federation.watching import Federations
 from api.http.problems import BLOB_NOT_FOUND, BUSY, ProblemError
 from api.reading import Reading
 from api.schemas.federation import FederationAnswer
 from api.settings import Settings
+from ledger.chain.ports import Block
 from ledger.history.now import Histories
 from ledger.protocol.errors import BlobError
 from ledger.protocol.types import Phase
@@ -55,7 +57,7 @@ class Looking:
     def __init__(self, closed: Closed, mailbox: Path) -> None:
         self.mailbox = mailbox
         self.histories = Histories(closed.settings(mailbox))
-        self.now = closed.view.closed_at
+        self.now = 0.0
         self._address = closed.live.address
         self.federations = Federations(str(mailbox), clock=lambda: self.now)
 
@@ -82,12 +84,14 @@ def entry(told: dict[str, Any], client: int) -> dict[str, Any]:
 
 def test_a_round_is_told_from_its_opening_to_its_decision(tmp_path: Path) -> None:
     with live_federation(tmp_path) as live:
-        histories, clock = Histories(Settings(home=live.home)), [1.0]
+        histories, clock, told = Histories(Settings(home=live.home)), [1.0], [0.0]
         federations = Federations(str(live.mailbox), clock=lambda: clock[0])
 
         def look(now: float | None = None) -> dict[str, Any]:
-            clock[0] = clock[0] + 1 if now is None else now
-            return federations.look(Reading(histories), live.address).facts
+            clock[0] += 1 if now is None else now - told[0]
+            facts = federations.look(Reading(histories), live.address).facts
+            told[0] = facts["now"]
+            return facts
 
         play_and_look(live, look)
         histories.close()
@@ -185,8 +189,9 @@ def test_a_federation_whose_configuration_is_not_here_is_refused(
 def test_mail_that_cannot_be_read_is_said_and_makes_nobody_late(
     closed: Closed, looking: Looking
 ) -> None:
-    looking.now += 1.9 * SECONDS
     looking.mailbox.write_text("no folder")
+    looking.look()
+    looking.now += 1.9 * SECONDS
     told = looking.look()
     assert told["mailbox"] == {"read": False, "read_at": None}
     assert told["open"]["late"] == []
@@ -195,6 +200,39 @@ def test_mail_that_cannot_be_read_is_said_and_makes_nobody_late(
     told = looking.look()
     assert told["mailbox"] == {"read": True, "read_at": told["now"]}
     assert told["open"]["late"] == list(closed.view.inputs.participants.active)
+
+
+def test_a_clock_that_is_ahead_of_the_chain_makes_nobody_late(
+    closed: Closed, looking: Looking
+) -> None:
+    looking.now += 1.9 * SECONDS
+    told = looking.look()
+    assert told["now"] == closed.view.closed_at
+    assert told["open"]["late"] == []
+
+
+def test_time_goes_on_between_blocks_and_follows_a_chain_that_falls_behind() -> None:
+    time, hours = ChainTime(), 3_600.0
+    first, second = (
+        Block(number=number, hash=bytes([number]) * 32, parent_hash=bytes(32), timestamp=stamp)
+        for number, stamp in ((1, 1_000), (2, 1_010))
+    )
+    assert [time.now(first, hours + passed) for passed in (0, 1.5, 9)] == [1_000, 1_001.5, 1_009]
+    # A block in ten seconds that needed fifteen: a wall clock would say 1,016.
+    assert [time.now(second, hours + passed) for passed in (15, 16)] == [1_010, 1_011]
+
+
+def test_the_time_never_goes_back() -> None:
+    time = ChainTime()
+    before, after = (
+        Block(number=9, hash=bytes([fork]) * 32, parent_hash=bytes(32), timestamp=stamp)
+        for fork, stamp in ((1, 1_000), (2, 990))
+    )
+    assert [time.now(before, 5.0), time.now(after, 6.0), time.now(after, 17.0)] == [
+        1_000,
+        1_000,
+        1_001,
+    ]
 
 
 def test_what_no_client_has_signed_is_told_of_nobody(closed: Closed, looking: Looking) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from cli.network import round_line, strain_warning
+from cli.network import patience_seconds, round_line, strain_warning
 from clients.adversaries.faults import MemberFault
 from clients.configuration import plain_values
 from clients.federation.kinds import ChainKind
@@ -113,6 +113,16 @@ def test_a_worker_with_more_members_than_may_be_faulty_is_told_of(tmp_path: Path
     assert said("digits", 3, "equivocating") is None
     assert said("digits", 2, "equivocating") is not None
     assert said("smoke", 3, "late") is None, "who trains late is no member that fails"
+
+
+def test_a_round_may_take_until_it_is_abandoned_and_as_long_again(tmp_path: Path) -> None:
+    def patience(*settings: str) -> float:
+        values = plain_values("smoke", settings=settings)
+        configuration = suited(values, PACES[ChainKind.EMBEDDED])
+        return patience_seconds(FederationSettings(tmp_path, configuration, workers=3))
+
+    assert patience() == 300
+    assert patience("protocol.deadline_blocks=2000") == 2000
 
 
 @pytest.mark.slow

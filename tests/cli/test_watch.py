@@ -11,6 +11,7 @@ import pytest
 
 from api.client.connection import ServiceProblemError
 from api.schemas.federation import FederationAnswer
+from api.schemas.problems import Problem
 from api.schemas.words import example_of
 from api.settings import Settings
 from cli import watch
@@ -73,7 +74,7 @@ def test_a_line_names_a_dozen_and_counts_the_rest() -> None:
 def test_a_round_is_followed_until_the_service_is_gone(
     live: LiveFederation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "MOST_FAILURES", 1)
+    monkeypatch.setattr(watch, "AWAY_SECONDS", 0)
     out, faults = io.StringIO(), []
     settings = Settings(home=live.home, mailbox=str(live.mailbox))
     with serving(settings) as client:
@@ -116,17 +117,89 @@ def test_what_cannot_be_watched_is_refused(live: LiveFederation) -> None:
     assert "this service reads no mailbox" in told
 
 
-def test_only_what_passes_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
+class Away:
+    """A service that answers from some question on, and a clock that goes on as one waits."""
 
-    class Away:
+    def __init__(self, first: int) -> None:
+        self.first, self.asked, self.now = first, 0, 0.0
+
+    def federation(self) -> FederationAnswer:
+        self.asked += 1
+        if self.asked < self.first:
+            raise ServiceError("it does not answer")
+        return answer()
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def asked(monkeypatch: pytest.MonkeyPatch, away: Away, poll: float) -> FederationAnswer:
+    monkeypatch.setattr("cli.watch.time.sleep", away.sleep)
+    monkeypatch.setattr("cli.watch.time.monotonic", lambda: away.now)
+    return watch._asked(away, poll)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("poll", [0.1, 1.0, 600.0])
+def test_a_service_that_is_away_is_asked_for_a_minute_however_often_that_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], poll: float
+) -> None:
+    back = Away(first=2 + int(50 / poll))
+    assert asked(monkeypatch, back, poll) == answer()
+    assert capsys.readouterr().err.count("it does not answer; it is asked again for 60 s") == 1
+    gone = Away(first=10**9)
+    with pytest.raises(ServiceError, match="it does not answer"):
+        asked(monkeypatch, gone, poll)
+    assert 60 <= gone.now <= 60 + 2 * poll
+
+
+def test_what_a_service_refuses_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refusing(Away):
         def federation(self) -> FederationAnswer:
-            asked.append(1)
-            if len(asked) < 3:
-                raise ServiceError("it does not answer")
-            return answer()
+            super().federation()
+            raise ServiceProblemError("at", 404, Problem.model_validate(example_of(Problem)))
 
-    monkeypatch.setattr("cli.watch.time.sleep", lambda _: None)
-    assert watch._asked(Away(), 1.0) == answer()  # type: ignore[arg-type]
-    assert len(asked) == 3
-    assert issubclass(ServiceProblemError, ServiceError)
+    refusing = Refusing(first=0)
+    with pytest.raises(ServiceProblemError):
+        asked(monkeypatch, refusing, 1.0)
+    assert refusing.asked == 1
+
+
+def watched(monkeypatch: pytest.MonkeyPatch, answers: list[FederationAnswer], **how: Any) -> str:
+    """Return what is printed of these answers, a minute after each other, up to the last."""
+    away = Away(first=0)
+    told = iter(answers)
+    monkeypatch.setattr(Away, "federation", lambda _: next(told))
+    monkeypatch.setattr("cli.watch.time.sleep", lambda _: away.sleep(60))
+    monkeypatch.setattr("cli.watch.time.monotonic", lambda: away.now)
+    monkeypatch.setattr("cli.watch.deployment_at", lambda *_: away)
+    out = io.StringIO()
+    with redirect_stdout(out):
+        watch.watch(api="http://127.0.0.1:1", **how)
+    return out.getvalue()
+
+
+def finished() -> FederationAnswer:
+    return answer().model_copy(update={"stage": "finished", "open": None})
+
+
+def test_a_chain_that_stands_still_is_said_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    still = answer(stage="collecting")
+    other = still.as_of.model_copy(update={"hash": "0x" + "11" * 32})
+    moved = still.model_copy(update={"as_of": other})
+    out = watched(monkeypatch, [still, still, still, moved, moved, finished()])
+    number = still.as_of.number
+    assert capsys.readouterr().err.count(f"no block for 60 s: {number} is the newest") == 2
+    assert len(out.splitlines()) == 2
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_what_a_service_writes_into_its_answers_is_obeyed_by_no_terminal(
+    monkeypatch: pytest.MonkeyPatch, as_json: bool
+) -> None:
+    # CSI in eight bits, and a turn of direction; a client's schema does not know all words.
+    hostile = answer(stage="collecting\x9b31m\u202e")
+    told = watched(monkeypatch, [hostile, finished()], json=as_json)
+    assert "collecting" in told
+    assert all(one.isprintable() for line in told.splitlines() for one in line)

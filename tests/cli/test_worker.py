@@ -248,3 +248,26 @@ def test_a_status_that_nobody_wrote_is_refused(tmp_path: Path) -> None:
     assert "no worker has ever run" in refusal("worker", "--status", "--folder", tmp_path)
     (tmp_path / "status.json").write_text("[1]")
     assert "no status" in refusal("worker", "--status", "--folder", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        {},
+        {"roles": []},
+        {"roles": {"0": {}}},
+        {"view": {"phase": 1}},
+        {"view": 1},
+        {"troubles": {"chain": "away"}},
+    ],
+)
+def test_a_status_with_a_wrong_field_is_refused_before_anything_of_it_is_told(
+    tmp_path: Path, damaged: dict[str, object]
+) -> None:
+    whole = {"pid": 1, "stand": "ended", "round": 1, "block": 1}
+    whole |= {"roles": {}, "view": None, "troubles": {}}
+    found = {"format": 1, **(whole | damaged if damaged else {})}
+    (tmp_path / "status.json").write_text(json.dumps(found))
+    said = cmfl("worker", "--status", "--folder", tmp_path)
+    assert (said.code, said.out) == (2, "")
+    assert "a field of a status is wrong" in said.err

@@ -39,7 +39,7 @@ class Sighted:
         if not view.certificates(Phase.AGGREGATION):
             return self
         # Who looks late can tell from the votes how long others are in phase 2 already.
-        latest = now - _begin_of(view.inputs, Phase.ELECTION, _highest(view))
+        latest = now - _begin_of(view.inputs, Phase.ELECTION, _reached(view))
         certified = latest if self.certified_at is None else min(self.certified_at, latest)
         is_settled = self.settled_at is None and view.certificates(Phase.ELECTION)
         return Sighted(certified, now if is_settled else self.settled_at)
@@ -119,9 +119,19 @@ def _certified(view: RoundView, phase: Phase) -> int | None:
     return certificates[0].vote.view if certificates else None
 
 
-def _highest(view: RoundView) -> int:
-    """Return the highest view of phase 2 in which somebody has voted, 0 if nobody has."""
-    return max((slot.view for _, slot in view.votes if slot.phase is Phase.ELECTION), default=0)
+def _reached(view: RoundView) -> int:
+    """Return the highest view of phase 2 that more members have voted in than may be faulty.
+
+    Two of them at least: a single one can sign in views that are to come, so that the primaries
+    of those before would seem to have been silent.
+    """
+    highest: dict[ClientId, int] = {}
+    for member, slot in view.votes:
+        if slot.phase is Phase.ELECTION:
+            highest[member] = max(slot.view, highest.get(member, 0))
+    needed = max(2, view.inputs.parameters.members - view.inputs.parameters.replies)
+    reached = sorted(highest.values(), reverse=True)
+    return reached[needed - 1] if len(reached) >= needed else 0
 
 
 def _begin_of(inputs: Inputs, phase: Phase, number: int) -> float:

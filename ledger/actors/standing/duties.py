@@ -63,11 +63,10 @@ def _inputs_of(view: RoundView, client: ClientId) -> list[Awaited]:
 def _votes_of(view: RoundView, phase: Phase, span: ViewSpan) -> list[tuple[ClientId, Awaited]]:
     """Return whose votes are missing in a view: the primary's request, or replies to it."""
     primary = view.primary(phase, span.view)
-    requests = view.requests(phase, span.view)
-    if not requests:
+    if len(view.requests(phase, span.view)) > 1:
+        return []  # nobody answers a primary that contradicts itself
+    if not _is_answerable(view, phase, span.view):
         return [(primary, Awaited(Act.REQUEST, span.half))]
-    if len(requests) > 1:  # nobody answers a primary that contradicts itself
-        return []
     replied = {
         member
         for member, slot in view.votes
@@ -80,6 +79,14 @@ def _votes_of(view: RoundView, phase: Phase, span: ViewSpan) -> list[tuple[Clien
         for member in view.inputs.participants.members
         if member != primary and member not in replied
     ]
+
+
+def _is_answerable(view: RoundView, phase: Phase, number: int) -> bool:
+    """Say whether a view's request is there with what it rests on; members wait for no less."""
+    proposed = {one.request.vote.result for one in view.proposals.get((phase, number), ())}
+    if phase is Phase.AGGREGATION:
+        return bool(proposed)
+    return not proposed.isdisjoint(c.vote.result for c in view.certificates(Phase.AGGREGATION))
 
 
 def _decisions_of(view: RoundView, settled_at: float) -> list[tuple[ClientId, Awaited]]:

@@ -66,13 +66,15 @@ def closed(
         view: what was published of it so far.
         sighted: what is known by this look.
         now: the time, in the chain's seconds.
-        is_heard: whether the mailbox could be read; nobody is late by what could not be.
+        is_heard: whether the mailbox could be read; nobody is late or silent by what could not be.
     """
     course = course_of(view, sighted, now)
     primary = None
     if course.phase is not None and course.span is not None:
         primary = view.primary(course.phase, course.span.view)
+    # What cannot be read says of nobody that it was late or silent.
     duties = duties_of(view, course, sighted) if is_heard else {}
+    passed = course.passed if is_heard else {}
     liars = {report.client for report in view.equivocations()}
 
     def told(known: ClientStanding) -> ClientStanding:
@@ -86,7 +88,7 @@ def closed(
             scored=_scored(view, client),
             votes=_votes(view, client),
             has_equivocated=client in liars,
-            passed=course.passed.get(client, ()),
+            passed=passed.get(client, ()),
             awaited=awaited,
             late_since=min((moment for moment in due if moment < now), default=None),
         )

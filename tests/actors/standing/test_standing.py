@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ledger.actors.actions import PostEnvelope
 from ledger.actors.standing.course import Sighted
 from ledger.actors.standing.parts import Act, Awaited, PassedView, Role, RoundStage
 from ledger.actors.standing.standing import closed, committing
 from ledger.actors.view import RoundView
-from ledger.protocol.documents.envelope import Envelope, Reply
+from ledger.protocol.documents.envelope import Envelope, Proposal, Reply
 from ledger.protocol.encoding import set_digest
 from ledger.protocol.inputs import Evidence
 from ledger.protocol.types import NO_DIGEST, Phase, VoteKind
@@ -31,8 +32,12 @@ from tests.actors.support import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ledger.actors.actions import Action
     from ledger.actors.standing.parts import ClientStanding, Standing
     from ledger.actors.view import ChainView
+    from ledger.protocol.types import ClientId, Vote
 
 AGGREGATION, ELECTION = Phase.AGGREGATION, Phase.ELECTION
 SECONDS = float(PARAMETERS.view_seconds)
@@ -57,6 +62,18 @@ def of(standing: Standing, client: int) -> ClientStanding:
 
 def late(standing: Standing) -> dict[int, float | None]:
     return {one.client: one.late_since for one in standing.late}
+
+
+def with_vote(view: RoundView, member: ClientId, vote: Vote) -> RoundView:
+    """Return the view with a reply that a member has signed."""
+    body = Reply(signed_vote(member, vote))
+    return view.with_envelopes([Envelope(DOMAIN, view.inputs.round, member, body)])
+
+
+def proposal_of(actions: list[Action]) -> Proposal:
+    """Return the request among what a member says."""
+    envelopes = [one.envelope for one in actions if isinstance(one, PostEnvelope)]
+    return next(one.body for one in envelopes if isinstance(one.body, Proposal))
 
 
 # While commitments are taken.
@@ -232,10 +249,30 @@ def test_who_looks_late_takes_the_view_of_phase_2_from_its_votes() -> None:
     primary = view.primary(ELECTION, 1)
     (certificate, *_) = view.certificates(AGGREGATION)
     view = seen(network, acts_of(primary).propose_election(view, 1, certificate))
+    other = next(m for m in view.inputs.participants.members if m != primary)
+    vote = replace(view.requests(ELECTION, 1)[0].vote, kind=VoteKind.REPLY)
+    view = with_vote(view, other, vote)
     standing = at(network, view, 10 * SECONDS)
     assert standing.span is not None
     assert standing.span.view == 1
     assert standing.primary == primary
+
+
+def test_one_member_that_votes_in_views_to_come_makes_nobody_late_in_those_before() -> None:
+    network = Network()
+    network.close()
+    requested(network)
+    view = answered(network, 0)
+    honest = at(network, view, 1.2 * SECONDS)
+    liar = view.inputs.participants.members[0]
+    base = view.requests(AGGREGATION, 0)[0].vote
+    for number in (1, 7, 31):
+        vote = replace(base, kind=VoteKind.REPLY, phase=ELECTION, view=number)
+        view = with_vote(view, liar, vote)
+    standing = at(network, view, 1.2 * SECONDS)
+    assert (standing.span, standing.primary) == (honest.span, honest.primary)
+    assert standing.late == ()
+    assert all(one.passed == () for one in standing.clients)
 
 
 def test_a_decision_is_waited_for_from_one_member_after_the_other() -> None:
@@ -289,6 +326,54 @@ def test_two_votes_in_one_slot_are_told_and_nobody_has_to_answer_them() -> None:
     assert standing.late == ()
 
 
+@pytest.mark.parametrize(
+    "without",
+    [lambda one: replace(one, record=None), lambda one: replace(one, opening=None)],
+    ids=["record", "opening"],
+)
+def test_a_request_without_what_it_rests_on_makes_its_primary_late_and_nobody_else(
+    without: Callable[[Proposal], Proposal],
+) -> None:
+    network = Network()
+    network.close()
+    view = scored(network)
+    primary = view.primary(AGGREGATION, 0)
+    proposal = proposal_of(acts_of(primary).propose(view, 0, view.usable))
+    body = without(proposal)
+    view = view.with_envelopes([Envelope(DOMAIN, view.inputs.round, primary, body)])
+    assert len(view.requests(AGGREGATION, 0)) == 1
+    assert list(late(at(network, view, 1.9 * SECONDS))) == [primary]
+
+
+def test_an_election_that_rests_on_no_certificate_makes_its_primary_late_and_nobody_else() -> None:
+    network = Network()
+    network.close()
+    requested(network)
+    view = answered(network, 0)
+    primary = view.primary(ELECTION, 0)
+    (certificate, *_) = view.certificates(AGGREGATION)
+    sighted = Sighted().looked(view, view.closed_at + SECONDS)
+    honest = proposal_of(acts_of(primary).propose_election(view, 0, certificate))
+    wrong = replace(honest.request.vote, result=NO_DIGEST)
+    body = replace(honest, request=signed_vote(primary, wrong))
+    view = view.with_envelopes([Envelope(DOMAIN, view.inputs.round, primary, body)])
+    assert len(view.requests(ELECTION, 0)) == 1
+    assert list(late(at(network, view, 1.9 * SECONDS, sighted))) == [primary]
+
+
+def test_who_is_right_not_to_answer_a_proposal_is_called_late_all_the_same() -> None:
+    network = Network()
+    network.close()
+    view = scored(network)
+    primary = view.primary(AGGREGATION, 0)
+    proposal = proposal_of(acts_of(primary).propose(view, 0, view.usable))
+    wrong = replace(proposal.request.vote, set_digest=NO_DIGEST)
+    body = replace(proposal, request=signed_vote(primary, wrong))
+    view = view.with_envelopes([Envelope(DOMAIN, view.inputs.round, primary, body)])
+    others = set(view.inputs.participants.members) - {primary}
+    assert set(late(at(network, view, 1.9 * SECONDS))) == others
+
+
 def test_what_somebody_else_signed_in_a_members_name_tells_nothing_of_it() -> None:
     network = Network()
     network.close()
@@ -322,6 +407,17 @@ def test_nobody_is_late_by_a_mailbox_that_could_not_be_read() -> None:
     now = view.closed_at + 1.9 * SECONDS
     assert len(closed(chain_of(network), view, NEVER, now).late) == 12
     assert closed(chain_of(network), view, NEVER, now, is_heard=False).late == ()
+
+
+def test_no_primary_was_silent_by_a_mailbox_that_could_not_be_read() -> None:
+    network = Network()
+    network.close()
+    view = network.opened()
+    assert view is not None
+    now = view.closed_at + 7.5 * SECONDS
+    assert any(one.passed for one in closed(chain_of(network), view, NEVER, now).clients)
+    unheard = closed(chain_of(network), view, NEVER, now, is_heard=False)
+    assert all(one.passed == () for one in unheard.clients)
 
 
 @pytest.mark.parametrize("after", [0.5, 1.2, 1.9, 2.5])

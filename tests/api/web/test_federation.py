@@ -34,8 +34,7 @@ ROLES = {"trainer": "trainer", "member": "member"}
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveFederation]:
-    """A federation whose view 0 is just over half when its commitments close."""
-    with live_federation(tmp_path_factory.mktemp("live"), behind=1.6 * SECONDS) as found:
+    with live_federation(tmp_path_factory.mktemp("live")) as found:
         yield found
 
 
@@ -78,6 +77,7 @@ def test_the_page_follows_a_round_and_shows_what_rest_answers(
 
     # While it is open: all commit, all but one publish, and members score.
     view = actors.closed()
+    live.pass_time(1.6 * SECONDS)  # view 0 is just over half
     seats = view.inputs.participants
     absent = seats.trainers[0]
     actors.publish(*(one for one in seats.active if one != absent))
@@ -160,6 +160,51 @@ def test_words_that_this_page_does_not_know_are_text(
     assert page.locator("tr[data-client]").first.inner_text().count(HOSTILE) == 4
     assert page.locator("main img").count() == 0
     assert page.evaluate("window.harmed") is None
+
+
+def test_what_the_service_tells_no_more_and_a_chain_that_stands_still_are_said(
+    page: Page, client: httpx.Client, live: LiveFederation
+) -> None:
+    page.route("**/federation/events", lambda route: route.fulfill(status=404))
+    page.clock.install()
+    show(page, f"{run_address(root_of(client, live.address))}/federation")
+    link = page.locator("tr[data-client] a").nth(3)
+    link.evaluate("(one) => { one.seen = true; }")
+    link.focus()
+    page.clock.run_for(65_000)
+    page.wait_for_selector("#stale", state="detached")
+    page.wait_for_selector("#still")
+    assert "No block has come for 1 min" in page.locator("#still").inner_text()
+    assert page.locator("#stale").count() == 0
+
+    page.route("**/federation", lambda route: route.abort())
+    page.clock.run_for(20_000)
+    page.wait_for_selector("#stale")
+    assert "nothing newer for" in page.locator("#stale").inner_text()
+    before = page.locator("#course").inner_text()
+    page.clock.run_for(3_000)
+    assert page.locator("#course").inner_text() == before
+    assert page.evaluate("document.activeElement.seen") is True
+
+    page.unroute("**/federation")
+    page.clock.run_for(6_000)
+    page.wait_for_selector("#stale", state="detached")
+
+
+def test_of_many_who_are_late_a_dozen_are_named_above_the_table(
+    page: Page, client: httpx.Client, live: LiveFederation
+) -> None:
+    def altered(route: Route) -> None:
+        answer = route.fetch()
+        told = answer.json()
+        told["open"]["late"] = list(range(400))
+        route.fulfill(response=answer, body=json.dumps(told))
+
+    page.route("**/federation", altered)
+    page.route("**/federation/events", lambda route: route.fulfill(status=404))
+    show(page, f"{run_address(root_of(client, live.address))}/federation")
+    assert page.locator("#late").inner_text() == (f"{', '.join(map(str, range(12)))} and 388 more")
+    assert figure(page, "late") == "400"
 
 
 def test_a_service_without_a_mailbox_says_what_it_lacks(

@@ -12,6 +12,9 @@ import { ACTS, ROLES, ROUND_STAGES, STAGES, wordFor } from "../words.js";
 
 const TICK_MS = 1_000;
 const SILENCE_MS = 5_000;
+const STALE_MS = 15_000;
+const STILL_MS = 60_000;
+const MOST_NAMED = 12;
 
 /** Return the page. */
 export async function federation(place, signal) {
@@ -47,8 +50,11 @@ class Page {
   }
 
   take(answer) {
-    const before = this.answer?.open;
-    [this.answer, this.takenAt] = [answer, performance.now()];
+    const [before, moment] = [this.answer?.open, performance.now()];
+    // What a service tells again while it cannot look is no news.
+    if (answer.now !== this.answer?.now) this.newsAt = moment;
+    if (answer.as_of.hash !== this.answer?.as_of.hash) this.blockAt = moment;
+    [this.answer, this.heardAt] = [answer, moment];
     this.show();
     if (before && (before.stage !== answer.open?.stage || before.round !== answer.open?.round)) say(lineOf(answer));
     return false;
@@ -56,27 +62,41 @@ class Page {
 
   /** Let the time go on; ask where no event has come for long: there may be no stream left for this page. */
   async tick() {
-    this.show();
-    if (performance.now() - this.takenAt < SILENCE_MS) return;
-    this.takenAt = performance.now();
+    if (performance.now() - this.heardAt < SILENCE_MS) {
+      this.show();
+      return;
+    }
+    this.heardAt = performance.now();
     try {
       this.take(await read(this.own, this.signal));
     } catch (error) {
-      if (!(error instanceof Refused) && !this.signal.aborted) throw error;
+      if (this.signal.aborted) return;
+      if (!(error instanceof Refused)) throw error;
+      this.show();
     }
   }
 
   show() {
-    const now = this.answer.now + Math.max(0, performance.now() - this.takenAt) / 1_000;
+    const silence = performance.now() - this.newsAt;
+    const now = this.answer.now + Math.min(silence, STALE_MS) / 1_000;
     const parts = [
+      warnings(this.answer, silence, performance.now() - this.blockAt),
       heading(this.answer, this.rounds),
-      this.answer.mailbox.read ? null : h("p", { class: "verdict open", id: "unheard" }, "The mailbox cannot be read as a whole now: what is missing below may be there, and nobody is called late."),
       ...(this.answer.open ? [course(this.path, this.answer, now), clients(this.path, this.answer.open, now)] : [none(this.answer)]),
       last(this.path, this.answer.rounds),
       origin(),
     ];
     renew(this.part, h("div", {}, ...parts));
   }
+}
+
+/** Return what keeps the rest from being true now; always one element, so that the rest stays in its place. */
+function warnings({ as_of: asOf, mailbox, open }, silence, standstill) {
+  const warn = (id, text) => h("p", { class: "verdict open", id }, text);
+  return h("div", {},
+    silence > STALE_MS && warn("stale", `The service has told nothing newer for ${lasting(silence / 1_000)}. What is below is as it was then.`),
+    open && silence <= STALE_MS && standstill > STILL_MS && warn("still", `No block has come for ${lasting(standstill / 1_000)}: ${whole(asOf.number)} is the newest. Windows and deadlines count blocks; without any, no round ends.`),
+    !mailbox.read && warn("unheard", "The mailbox cannot be read as a whole now: what is missing below may be there, and nobody is called late."));
 }
 
 function lineOf({ open, stage }) {
@@ -106,8 +126,13 @@ function course(path, { open, view_seconds: seconds }, now) {
       ["election", vote(open, "election")],
       [term("primary"), open.view ? clientLink(path, open.view.primary) : "–"],
       ["may be abandoned from", `block ${whole(open.deadline_block)} on`],
-      ["late, the longest first", open.late.length ? h("span", { id: "late" }, ...clientLinks(path, open.late)) : "nobody"],
+      ["late, the longest first", open.late.length ? h("span", { id: "late" }, ...late(path, open)) : "nobody"],
     ]));
+}
+
+function late(path, open) {
+  const more = open.late.length - MOST_NAMED;
+  return [...clientLinks(path, open.late.slice(0, MOST_NAMED)), more > 0 ? ` and ${whole(more)} more` : null];
 }
 
 function sentence(open, now, begins) {
