@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -238,8 +240,18 @@ def serve(
         keep_rounds=keep_rounds,
         logs_requests=log_requests,
     )
-    with where.reader() as chain, until_told():
+    with ExitStack() as stack:
+        others = None
+        is_homes = place.resolve() == where.blobs().folder.resolve()
+        if is_homes and place.is_dir():
+            # Whoever comes to a home alone removes what is unfinished there.
+            stack.enter_context(where.own_folder())
+        chain = stack.enter_context(where.reader())
+        stack.enter_context(until_told())
         ledger = where.ledger(chain)
+        if is_homes and keep_rounds is not None:
+            others = partial(_named_by_others, where, chain, ledger.address, where.blobs())
+            others()
         serve_store(
             settings,
             ledger,
@@ -248,6 +260,7 @@ def serve(
             lambda url: print_line(
                 f"{url} keeps blobs and mail of {ledger.address} in {place}, until Ctrl-C"
             ),
+            others,
         )
 
 

@@ -28,7 +28,7 @@ from api.http.problems import (
 )
 from api.http.safe_headers import SafeHeaders
 from api.store.blobs import BlobRoutes
-from api.store.charges import Charges
+from api.store.charges import Charges, charges_file
 from api.store.mail import MailRoutes
 from api.store.problems import TOO_SLOW
 from api.store.receiving import Receiver, disk_problem
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from api.store.retention import Others
     from api.store.settings import StoreSettings
     from ledger.chain.contract.committee_ledger import CommitteeLedger
 
@@ -63,6 +64,7 @@ def create_store(
     ledger: CommitteeLedger,
     epoch: bytes,
     clock: Callable[[], float] = time.monotonic,
+    others: Others = frozenset,
 ) -> Starlette:
     """Return the store as an ASGI app.
 
@@ -71,6 +73,7 @@ def create_store(
         ledger: the contract whose clients may write.
         epoch: random bytes, others each time.
         clock: seconds that only grow.
+        others: returns the blobs that stay though no round of the contract names them.
 
     Returns:
         The app. Nobody else may serve the folder meanwhile; others may read it, and put mail there.
@@ -81,13 +84,13 @@ def create_store(
     remove_unfinished(settings.folder)
     standings = Standings(ledger, clock)
     domain = standings.domain
-    charges = Charges(settings.folder / f"charges-{domain.chain_id}-{domain.contract.hex()}.sqlite")
+    charges = Charges(charges_file(settings.folder, domain))
     receiver = Receiver(settings, standings, charges)
     stored, mailbox = FolderBlobs(settings.folder), FolderMailbox(settings.folder)
     blobs, mail = BlobRoutes(receiver, stored), MailRoutes(receiver, mailbox, epoch)
     retention = None
     if settings.keep_rounds is not None:
-        retention = Retention(ledger, stored, charges, settings.keep_rounds)
+        retention = Retention(ledger, stored, charges, settings.keep_rounds, others)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
-from anyio import to_thread
+from anyio import CancelScope, to_thread
 from starlette.responses import Response, StreamingResponse
 
 from api.http.encoded import IMMUTABLE, is_known
@@ -120,8 +121,10 @@ class BlobRoutes:
             await receiver.keep(request, upload, self._path(name))
             is_kept = True
         finally:
-            if not is_kept:
-                await to_thread.run_sync(receiver.charges.take_back, upload, What.BLOB)
+            settle = partial(receiver.charges.settle, upload, What.BLOB, is_kept=is_kept)
+            # A server that is told to stop cancels who is still sending.
+            with CancelScope(shield=True):
+                await to_thread.run_sync(settle)
         return Response(status_code=201, headers=_KEPT)
 
     def _is_whole(self, digest: Digest, size: int) -> bool:

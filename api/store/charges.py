@@ -1,8 +1,9 @@
 """What each client has put into a store in each round, on disk, so that a restart forgets nothing.
 
 A charge is made before the bytes come, so that a client cannot pass its quota by sending many
-blobs at once, and taken back if they do not. What is there already costs nothing, but is noted:
-its round needs it.
+blobs at once, and taken back if they do not. Each attempt lies on the disk for itself until it has
+ended, so attempts at the same bytes count each; what has come of them counts once. What is there
+already costs nothing, but is noted: its round needs it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import errno
 import sqlite3
 import threading
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from ledger.protocol.types import Upload
+    from ledger.protocol.types import Domain, Upload
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS charged (
@@ -38,6 +40,22 @@ class What(IntEnum):
     ENVELOPE = 2
 
 
+_Key = tuple[bytes, int, int, bytes]
+
+
+@dataclass(slots=True)
+class _Coming:
+    """What is on its way under one name.
+
+    Attributes:
+        left: size and costs of the row that stays if nothing more comes of it; None for none.
+        sizes: that were announced, one for each attempt.
+    """
+
+    left: tuple[int, int] | None
+    sizes: list[int] = field(default_factory=list)
+
+
 class Charges:
     """The charges of one contract's clients; safe to share between threads.
 
@@ -50,6 +68,7 @@ class Charges:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.Lock()
+        self._coming: dict[_Key, _Coming] = {}
         with self._translated():
             self._file = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             self._file.execute("PRAGMA journal_mode = WAL")
@@ -60,7 +79,7 @@ class Charges:
         """Charge a client with what it is about to send, and say whether its quota allows that.
 
         Args:
-            upload: whose, and how much; the same bytes are charged once.
+            upload: whose, and how much; to be settled once it has come or not.
             what: of which quota.
             most: how many, and how many bytes.
 
@@ -69,17 +88,46 @@ class Charges:
         """
         key = _key(upload, what)
         with self._lock, self._translated():
-            row = self._file.execute(
+            rows = self._file.execute(
                 "SELECT count(*), coalesce(sum(size), 0) FROM charged "
                 "WHERE round = ? AND client = ? AND kind = ? AND costs AND digest <> ?",
                 key,
             ).fetchone()
-            if row[0] + 1 > most[0] or row[1] + upload.size > most[1]:
+            coming = self._coming.get(key) or _Coming(self._row(key))
+            known = coming.left[0] if coming.left is not None and coming.left[1] else 0
+            size = max(known, sum(coming.sizes) + upload.size)
+            if rows[0] + 1 > most[0] or rows[1] + self._beside(key) + size > most[1]:
                 return False
-            self._file.execute(
-                "INSERT OR REPLACE INTO charged VALUES (?, ?, ?, ?, ?, 1)", (*key, upload.size)
-            )
+            if not known and not coming.sizes:
+                self._put_row(key, (upload.size, 1))
+            coming.sizes.append(upload.size)
+            self._coming[key] = coming
         return True
+
+    def settle(self, upload: Upload, what: What, *, is_kept: bool) -> None:
+        """Let a charge stand, or take it back because the bytes did not come.
+
+        Whatever was charged or noted of the same bytes before stays: who sends them once more,
+        and not whole, has not brought them less.
+
+        Args:
+            upload: as it was charged.
+            what: as it was charged.
+            is_kept: whether the bytes have come.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        key = _key(upload, what)
+        with self._lock, self._translated():
+            coming = self._coming[key]
+            coming.sizes.remove(upload.size)
+            if not coming.sizes:
+                del self._coming[key]
+            if is_kept:
+                coming.left = (upload.size, 1)
+            if is_kept or not coming.sizes:
+                self._put_row(key, coming.left)
 
     def note(self, upload: Upload, what: What) -> None:
         """Note that a round needs what is there already.
@@ -91,26 +139,13 @@ class Charges:
         Raises:
             OSError: the file cannot be written.
         """
+        key = _key(upload, what)
         with self._lock, self._translated():
+            coming = self._coming.get(key)
+            if coming is not None and coming.left is None:
+                coming.left = (upload.size, 0)
             self._file.execute(
-                "INSERT OR IGNORE INTO charged VALUES (?, ?, ?, ?, ?, 0)",
-                (*_key(upload, what), upload.size),
-            )
-
-    def take_back(self, upload: Upload, what: What) -> None:
-        """Take a charge back: the bytes did not come.
-
-        Args:
-            upload: as it was charged.
-            what: as it was charged.
-
-        Raises:
-            OSError: the file cannot be written.
-        """
-        with self._lock, self._translated():
-            self._file.execute(
-                "DELETE FROM charged WHERE round = ? AND client = ? AND kind = ? AND digest = ?",
-                _key(upload, what),
+                "INSERT OR IGNORE INTO charged VALUES (?, ?, ?, ?, ?, 0)", (*key, upload.size)
             )
 
     def blobs_of(self, round_number: int) -> set[Digest]:
@@ -156,6 +191,34 @@ class Charges:
         with self._lock:
             self._file.close()
 
+    def _beside(self, key: _Key) -> int:
+        """Return what attempts at other bytes of the same quota may take beyond their rows."""
+        taken = 0
+        for other, coming in self._coming.items():
+            if other[:3] == key[:3] and other != key:
+                row = self._row(other)
+                taken += max(0, sum(coming.sizes) - (0 if row is None else row[0]))
+        return taken
+
+    def _row(self, key: _Key) -> tuple[int, int] | None:
+        row = self._file.execute(
+            "SELECT size, costs FROM charged "
+            "WHERE round = ? AND client = ? AND kind = ? AND digest = ?",
+            key,
+        ).fetchone()
+        return None if row is None else (int(row[0]), int(row[1]))
+
+    def _put_row(self, key: _Key, row: tuple[int, int] | None) -> None:
+        if row is None:
+            self._file.execute(
+                "DELETE FROM charged WHERE round = ? AND client = ? AND kind = ? AND digest = ?",
+                key,
+            )
+        else:
+            self._file.execute(
+                "INSERT OR REPLACE INTO charged VALUES (?, ?, ?, ?, ?, ?)", key + row
+            )
+
     @contextmanager
     def _translated(self) -> Iterator[None]:
         """Have SQLite's errors be the system's, a full disk among them.
@@ -172,7 +235,28 @@ class Charges:
             raise OSError(number, said, str(self._path)) from error
 
 
-def _key(upload: Upload, what: What) -> tuple[bytes, int, int, bytes]:
+def charges_file(folder: Path, domain: Domain) -> Path:
+    """Return where the charges of a contract's clients are kept.
+
+    Args:
+        folder: of the store.
+        domain: the contract on its chain.
+    """
+    return folder / f"charges-{domain.chain_id}-{domain.contract.hex()}.sqlite"
+
+
+def other_charges(folder: Path, domain: Domain) -> list[Path]:
+    """Return the charges of other contracts whose store a folder has been.
+
+    Args:
+        folder: of the store.
+        domain: the contract on its chain.
+    """
+    own = charges_file(folder, domain)
+    return sorted(path for path in folder.glob("charges-*.sqlite") if path != own)
+
+
+def _key(upload: Upload, what: What) -> _Key:
     return _number(upload.round), upload.client, int(what), upload.digest
 
 

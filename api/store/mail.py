@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from anyio import to_thread
@@ -12,7 +13,8 @@ from api.http.problems import ProblemError
 from api.store.charges import What
 from api.store.problems import BOARD_NOT_FOUND, BODY_WRONG, ENVELOPE_INVALID
 from api.store.receiving import require_round
-from ledger.actors.mailboxes.arrivals import envelope_in
+from ledger.actors.mailboxes.arrivals import MOST_BOARD_BYTES, envelope_in
+from ledger.actors.mailboxes.files import MOST_FILES
 from ledger.actors.mailboxes.page import MOST_BYTES, MOST_ENVELOPES, Page, encode_page
 from ledger.protocol import digest_forms
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
@@ -24,11 +26,16 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from api.store.receiving import Receiver
+    from api.store.settings import StoreSettings
     from api.store.standing import Standing
     from ledger.actors.mailboxes.arrivals import Board
     from ledger.actors.mailboxes.folder import FolderMailbox
     from ledger.protocol.documents.envelope import Envelope
     from ledger.protocol.types import Upload
+
+LEAST_ENVELOPES = 256
+LEAST_MAIL_BYTES = 4 * 2**20
+"""What a client may say in a round however many others there are; an honest one says far less."""
 
 _NUMBER = re.compile("0|[1-9][0-9]{0,19}")
 _NAME = re.compile(digest_forms.BARE)
@@ -89,19 +96,23 @@ class MailRoutes:
         require_round(standing, board[1])
         data = await receiver.read(request, upload)
         envelope = _genuine(data, digest, board, standing)
-        most = settings.quota_envelopes, settings.quota_mail_bytes
-        is_new = await to_thread.run_sync(self._keep, envelope, upload, most)
+        most = _share(settings, len(standing.registry))
+        # What counts is whose board it is on: the bytes name it, and the signature names no board.
+        charged = replace(upload, round=envelope.round)
+        is_new = await to_thread.run_sync(self._keep, envelope, charged, most)
         return Response(status_code=201 if is_new else 200, headers=_NO_STORE)
 
     def _keep(self, envelope: Envelope, upload: Upload, most: tuple[int, int]) -> bool:
         if self._mailbox.holds(envelope):
             return False
         self._receiver.charge(upload, What.ENVELOPE, most)
+        is_kept = False
         try:
-            return self._mailbox.put(envelope)
-        except OSError:
-            self._receiver.charges.take_back(upload, What.ENVELOPE)
-            raise
+            is_new = self._mailbox.put(envelope)
+            is_kept = True
+        finally:
+            self._receiver.charges.settle(upload, What.ENVELOPE, is_kept=is_kept)
+        return is_new
 
     def _page(self, board: Board, after: int) -> bytes:
         """Return a page; of rounds that are long over there is none."""
@@ -130,7 +141,7 @@ class MailRoutes:
         number = _whole("round", named["round"])
         kinds = {str(int(kind)): kind for kind in EnvelopeKind}
         contract = (named["chain"], named["contract"])
-        if contract != (str(domain.chain_id), domain.contract.hex()) or number >= 2**64:
+        if contract != (str(domain.chain_id), domain.contract.hex()):
             raise ProblemError(BOARD_NOT_FOUND, "this store has the mail of another contract")
         if named["kind"] not in kinds:
             raise ProblemError(BOARD_NOT_FOUND, "there are no envelopes of this kind")
@@ -154,7 +165,18 @@ def _genuine(data: bytes, digest: Digest, board: Board, standing: Standing) -> E
     return envelope
 
 
+def _share(settings: StoreSettings, clients: int) -> tuple[int, int]:
+    """Return how many envelopes of one round a client may put, and how many bytes.
+
+    A reader bounds what it takes of a board. Were the quotas of a few clients together larger than
+    that, they could fill a board before anybody else has said a word.
+    """
+    envelopes = max(LEAST_ENVELOPES, MOST_FILES // clients)
+    size = max(LEAST_MAIL_BYTES, MOST_BOARD_BYTES // clients)
+    return min(settings.quota_envelopes, envelopes), min(settings.quota_mail_bytes, size)
+
+
 def _whole(name: str, text: str) -> int:
-    if not _NUMBER.fullmatch(text):
-        raise ProblemError(BOARD_NOT_FOUND, f"{name} is a whole number of at most 20 digits")
+    if not _NUMBER.fullmatch(text) or int(text) >= 2**64:
+        raise ProblemError(BOARD_NOT_FOUND, f"{name} is a whole number below 2**64")
     return int(text)

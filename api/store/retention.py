@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from api.store.standing import domain_of
 from ledger.actors.mailboxes.folder import FolderMailbox
+from ledger.actors.named import BlobUse, blobs_of_round
 from ledger.actors.removal import OldPayloads
 from ledger.protocol.ledger_state import Stage
+from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
     from api.store.charges import Charges
     from ledger.blobs.store import FolderBlobs
     from ledger.chain.contract.committee_ledger import CommitteeLedger
+
+Others = Callable[[], Collection[Digest]]
+
+_TOLD_BY_RECORD = {BlobUse.PAYLOAD, BlobUse.VECTOR}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,17 +39,25 @@ class Retention:
         blobs: of the store's folder, where the mail lies, too.
         charges: what was put in which round: of a round without a decision nothing else tells.
         rounds: how many of the newest rounds keep their payloads.
+        others: returns what else the folder is kept for, the blobs of other runs.
     """
 
     def __init__(
-        self, ledger: CommitteeLedger, blobs: FolderBlobs, charges: Charges, rounds: int
+        self,
+        ledger: CommitteeLedger,
+        blobs: FolderBlobs,
+        charges: Charges,
+        rounds: int,
+        others: Others = frozenset,
     ) -> None:
         self._run = _Kept(ledger, blobs)
         self._mailbox = FolderMailbox(blobs.folder)
         self._domain = domain_of(ledger)
         self._charges = charges
         self._rounds = rounds
-        self._old = OldPayloads(self._run, rounds)
+        self._others = others
+        self._spared: set[Digest] = set()
+        self._old = OldPayloads(self._run, rounds, self._spared)
         self._ended = 0
 
     def look(self) -> None:
@@ -57,11 +72,28 @@ class Retention:
         ended = state.round - 1 if state.stage is Stage.OPEN else state.round
         if ended <= self._ended:
             return
-        named = [number for number in self._charges.rounds() if self._ended < number < ended]
-        for number in [*named, ended]:
-            self._old.ended(number, self._charges.blobs_of(number))
+        # Read now, and not when each round ended: something may be put into it for one round more,
+        # and take its time to come. What the open round needs may be an old round's, too.
+        newest, charged = ended - self._rounds, self._charges.rounds()
+        self._spared.clear()
+        self._spared.update(self._others())
+        self._spared.update(*(self._charges.blobs_of(n) for n in charged if n > newest))
+        for number in charged:
+            if number <= newest:
+                self._old.ended(number, self._put_in(number))
+        self._old.ended(ended, ())
         self._ended = ended
-        self._forget(ended - self._rounds)
+        self._forget(newest)
+
+    def _put_in(self, round_number: int) -> set[Digest]:
+        """Return what may go of what clients have put in a round.
+
+        Nothing of a round whose record cannot be read: nobody can tell its vectors, which stay.
+        """
+        named = blobs_of_round(self._run.ledger, self._run.blobs, round_number)
+        if named is not None and not any(blob.use in _TOLD_BY_RECORD for blob in named):
+            return set()
+        return self._charges.blobs_of(round_number)
 
     def _forget(self, newest: int) -> None:
         """Remove mail and charges up to a round that nobody can write to any more."""

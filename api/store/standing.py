@@ -55,23 +55,50 @@ class Standings:
         self._clients = 0
         self._registered: tuple[RegisteredClient, ...] = ()
         self._found: tuple[float, Standing] | None = None
+        self._failed: tuple[float, str] | None = None
 
     def now(self) -> Standing:
         """Return where the run stands.
 
+        One thread asks the chain at a time. Once that has failed the others do not wait for it: a
+        node that is silent would else hold every thread of the store, one after the other, and
+        with them those who read blobs and need no chain for that.
+
         Raises:
             ChainError: the chain cannot be read, and what is known of it is too old.
         """
-        with self._lock:
-            asked_at = self._clock()
-            if self._found is not None and asked_at - self._found[0] < FRESH_SECONDS:
-                return self._found[1]
+        found = self._found
+        if found is not None and self._clock() - found[0] < FRESH_SECONDS:
+            return found[1]
+        if self._lock.acquire(blocking=self._failed is None):
             try:
-                self._found = (asked_at, self._read())
-            except ChainError:
-                if self._found is None or asked_at - self._found[0] > STALE_SECONDS:
-                    raise
-            return self._found[1]
+                self._ask()
+            finally:
+                self._lock.release()
+        return self._known()
+
+    def _ask(self) -> None:
+        """Read the chain, unless another has just done so, or has just failed to."""
+        asked_at = self._clock()
+        for last in (self._found, self._failed):
+            if last is not None and asked_at - last[0] < FRESH_SECONDS:
+                return
+        try:
+            self._found, self._failed = (asked_at, self._read()), None
+        except ChainError as error:
+            self._failed = (self._clock(), str(error))
+
+    def _known(self) -> Standing:
+        """Return what is known, unless it is too old and the chain cannot be read.
+
+        Raises:
+            ChainError: it is.
+        """
+        failed, found = self._failed, self._found
+        if failed is not None and (found is None or self._clock() - found[0] > STALE_SECONDS):
+            raise ChainError(failed[1])
+        assert found is not None, "what was asked for has come, or has failed"
+        return found[1]
 
     def _read(self) -> Standing:
         number = self._ledger.state().round

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 from typing import TYPE_CHECKING
 
@@ -33,7 +34,7 @@ class IncomingFile:
     def __init__(self, folder: Path, digest: Digest, size: int, *, disk: Disk = DISK) -> None:
         self._disk = disk
         self._digest = digest
-        self._left = size
+        self._size = self._left = size
         self._hash = hashlib.sha256()
         waiting = folder / FOLDER
         for path in (folder, waiting):
@@ -65,12 +66,15 @@ class IncomingFile:
 
         Raises:
             EncodingError: they are not.
-            OSError: they cannot be made durable, or not be named.
+            OSError: they cannot be made durable, or not be named, or somebody has removed some.
         """
         if self._left:
             raise EncodingError(f"{self._left} bytes are missing of those that were announced")
         if self._hash.digest() != self._digest:
             raise EncodingError(f"the bytes have another sha256 than {self._digest.hex()}")
+        # Who cleans up the folder meanwhile leaves no file, or what has come since then.
+        if self._path.stat().st_size != self._size:
+            raise OSError(errno.EIO, "what came was removed meanwhile", str(self._path))
         missing = [path for path in (target.parent, *target.parents) if not path.exists()]
         for path in reversed(missing):
             self._disk.make_folder(path)

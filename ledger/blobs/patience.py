@@ -13,9 +13,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-PATIENT = Patience((0.2, 1.0))
 SILENCE_SECONDS = 10.0
 """How long a store that takes blobs and envelopes may say nothing: it has nothing to compute."""
+
+PATIENT = Patience((0.2, 1.0), most_seconds=SILENCE_SECONDS)
+"""Who has let us wait for as long as that is not asked again at once; others wait for us, too."""
 
 AT_ONCE = Patience(())
 """Asks once."""

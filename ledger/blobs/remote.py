@@ -107,8 +107,13 @@ class RemoteFiles:
         Raises:
             OSError: that cannot be told.
         """
-        with self._translated(path):
-            return bool(self._files.exists(self._below(path)))
+        # Not `exists`, which in many file systems takes every failure for an absence.
+        try:
+            with self._translated(path):
+                self._files.info(self._below(path))
+        except FileNotFoundError:
+            return False
+        return True
 
     def remove(self, path: str) -> None:
         """Remove a file, if it is there.

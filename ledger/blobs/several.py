@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import time
 from typing import TYPE_CHECKING, TypeVar
 
+from ledger.blobs.resting import Resting
 from ledger.blobs.store import MAX_BLOB_BYTES
 from ledger.protocol.errors import BlobError, BlobMissingError, BlobUnreachableError
 from ledger.protocol.payload import Payload
@@ -23,15 +25,19 @@ _log = logging.getLogger(__name__)
 class SeveralReaders:
     """Reads from the first place that gives the right bytes.
 
-    A place that is away, gives other bytes or lacks the blob is passed over. A blob is missing only
-    if every place says so.
+    A place that is away, gives other bytes or lacks the blob is passed over, and one that holds up
+    whoever asks it is left alone for a while. A blob is missing only if every place says so.
 
     Args:
         places: at least one.
+        clock: seconds that only go forward.
     """
 
-    def __init__(self, places: Sequence[BlobReader]) -> None:
+    def __init__(
+        self, places: Sequence[BlobReader], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._readers = tuple(places)
+        self._resting = Resting(len(self._readers), clock)
 
     def get(self, digest: Digest, limit: int = MAX_BLOB_BYTES) -> bytes:
         """Return the blob with this digest, verified.
@@ -72,13 +78,29 @@ class SeveralReaders:
 
     def _first(self, digest: Digest, ask: Callable[[BlobReader], T]) -> T:
         faults: list[BlobError] = []
-        for place in self._readers:
+        is_asked_all = True
+        for number, rests in self._resting.order():
+            if rests and not faults:
+                is_asked_all = False
+                continue
+            begun, size = self._resting.now(), 0
             try:
-                return ask(place)
+                found = ask(self._readers[number])
+                size = len(found) if isinstance(found, bytes) else 0
             except BlobMissingError:
                 continue
             except BlobError as error:
                 faults.append(error)
+            else:
+                return found
+            finally:
+                self._resting.answered(number, begun, size)
+        if not is_asked_all:
+            faults.append(
+                BlobUnreachableError(
+                    f"blob {digest.hex()} was not asked for where it takes long at present"
+                )
+            )
         if not faults:
             raise BlobMissingError(f"blob {digest.hex()} is missing")
         raise BlobUnreachableError(
@@ -91,10 +113,13 @@ class SeveralStores(SeveralReaders):
 
     Args:
         places: at least one.
+        clock: seconds that only go forward.
     """
 
-    def __init__(self, places: Sequence[BlobStore]) -> None:
-        super().__init__(places)
+    def __init__(
+        self, places: Sequence[BlobStore], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__(places, clock)
         self._stores = tuple(places)
         self._unsynced: list[set[Digest]] = [set() for _ in places]
 
@@ -120,7 +145,15 @@ class SeveralStores(SeveralReaders):
         Raises:
             BlobError: no place takes it.
         """
-        taken = self._each(lambda place: place.put_payload(payload))
+
+        def put(number: int, place: BlobStore) -> None:
+            begun = self._resting.now()
+            try:
+                place.put_payload(payload)
+            finally:
+                self._resting.answered(number, begun, payload.size)
+
+        taken = self._each(put, spares=True)
         for number in taken:
             self._unsynced[number].add(payload.digest)
 
@@ -133,7 +166,7 @@ class SeveralStores(SeveralReaders):
         Raises:
             BlobError: no place removes it.
         """
-        self._each(lambda place: place.remove(digest))
+        self._each(lambda _, place: place.remove(digest))
 
     def sync(self) -> None:
         """Return once everything put so far survives a power cut in some place.
@@ -144,22 +177,29 @@ class SeveralStores(SeveralReaders):
         asked = frozenset[Digest]().union(*self._unsynced)
         if not asked:
             return
-        durable = self._each(lambda place: place.sync())
+        durable = self._each(lambda _, place: place.sync())
         covered = frozenset[Digest]().union(*(self._unsynced[number] for number in durable))
         self._unsynced = [pending - covered for pending in self._unsynced]
         if left := asked - covered:
             raise BlobError(f"blob {min(left).hex()} cannot be made durable in any place")
 
-    def _each(self, act: Callable[[BlobStore], object]) -> list[int]:
+    def _each(self, act: Callable[[int, BlobStore], object], *, spares: bool = False) -> list[int]:
         """Return where an act succeeded, at least one place.
 
+        Args:
+            act: takes a place and its number.
+            spares: whether places that rest are asked only where no other does it.
+
         Raises:
-            BlobError: nowhere; it is the first place's.
+            BlobError: nowhere; it is that of the place that was asked first.
         """
-        done, faults = [], []
-        for number, place in enumerate(self._stores):
+        done: list[int] = []
+        faults: list[BlobError] = []
+        for number, rests in self._resting.order():
+            if spares and rests and done:
+                continue
             try:
-                act(place)
+                act(number, self._stores[number])
                 done.append(number)
             except BlobError as error:
                 faults.append(error)

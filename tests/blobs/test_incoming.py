@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledger.blobs.incoming import IncomingFile, remove_unfinished
+from ledger.home import Home
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import EncodingError
 from tests.test_home import BrokenDisk
@@ -55,6 +56,21 @@ def test_a_disk_that_fails_leaves_nothing(tmp_path: Path) -> None:
         file.finish(tmp_path / "ab" / "abcd")
     file.discard()
     assert not any((tmp_path / "incoming").iterdir())
+
+
+def test_what_somebody_removes_meanwhile_gets_no_name(tmp_path: Path) -> None:
+    # Whoever comes to a home alone removes what is unfinished in it, and what comes then is a part.
+    home, target = Home(tmp_path), tmp_path / "ab" / "abcd"
+    home.blobs.mkdir()
+    file = incoming(home.blobs, (DATA[:3],))
+    with home.writing():
+        pass
+    file.write(DATA[3:])
+    with pytest.raises(OSError, match="was removed meanwhile"):
+        file.finish(target)
+    file.discard()
+    assert not target.exists()
+    assert not any((home.blobs / "incoming").iterdir())
 
 
 def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:

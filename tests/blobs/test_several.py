@@ -84,6 +84,69 @@ def test_one_place_may_be_away(places: tuple[FailingBlobs, FailingBlobs]) -> Non
         both.put(b"other")
 
 
+class Clock:
+    """Seconds that only go forward, when somebody says so."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class DrippingBlobs(FailingBlobs):
+    """Blobs of a host that takes all of the time which it is given, and then fails."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self.clock = clock
+        self.asked = 0
+
+    def _refuse(self) -> None:
+        self.asked += 1
+        if self.is_away:
+            self.clock.now += 60
+        super()._refuse()
+
+
+def test_a_place_that_drips_holds_nobody_up_for_each_blob() -> None:
+    clock = Clock()
+    first, second = DrippingBlobs(clock), FailingBlobs()
+    both = SeveralStores([first, second], clock)
+    digests = [second.put(b"%d" % number) for number in range(20)]
+    first.is_away = True
+    assert [both.get(digest) for digest in digests] == [b"%d" % number for number in range(20)]
+    both.put(b"hello")
+    both.sync()
+    assert (first.asked, clock.now) == (1, 60.0)
+    # It was not asked, and may have what the other lacks.
+    with pytest.raises(BlobUnreachableError, match="where it takes long"):
+        both.get(sha256(b"other"))
+    with pytest.raises(BlobUnreachableError):
+        both.has(sha256(b"other"))
+    assert first.asked == 1
+    first.is_away = False
+    clock.now += 180
+    with pytest.raises(BlobMissingError):
+        both.get(sha256(b"other"))
+    both.put(b"more")
+    assert first.has(sha256(b"more"))
+
+
+def test_a_slow_place_is_asked_where_the_others_fail() -> None:
+    clock = Clock()
+    first, second = DrippingBlobs(clock), FailingBlobs()
+    both = SeveralStores([first, second], clock)
+    digest = both.put(b"hello")
+    first.is_away = True
+    assert both.get(digest) == b"hello"
+    first.is_away, second.is_away = False, True
+    assert both.get(digest) == b"hello"
+    first.is_away, second.is_away = True, False
+    assert both.get(digest) == b"hello"
+    first.is_away, second.is_away = False, True
+    assert first.has(both.put(b"other"))
+
+
 def test_what_is_durable_nowhere_is_said(places: tuple[FailingBlobs, FailingBlobs]) -> None:
     first, second = places
     both = SeveralStores(places)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import threading
+import time
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from ledger.protocol.errors import BlobError, EncodingError
 from ledger.protocol.payload import Payload
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ledger.actors.mailboxes.arrivals import Board
     from ledger.actors.mailboxes.page import Page
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 MOST_PAGES = 64
 """Pages that one listing reads; the rest is read by the next."""
+
+LISTING_SECONDS = 10.0
+"""After so long a listing asks for no more pages: a server that drips each would hold a reader."""
 
 
 class _Reading:
@@ -50,6 +54,7 @@ class ServedMailbox:
         uploads: signs; None to read only.
         timeout_seconds: for one attempt at one page or envelope.
         patience: how often the server is asked.
+        clock: seconds that only go forward.
 
     Raises:
         BlobError: the URL is none, or holds a user or a password.
@@ -63,8 +68,10 @@ class ServedMailbox:
         uploads: Uploads | None,
         timeout_seconds: float = 30.0,
         patience: Patience = PATIENT,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._patience = patience
+        self._clock = clock
         try:
             self._server = HttpServer(url, timeout_seconds, silence_seconds=SILENCE_SECONDS)
         except ValueError as error:
@@ -113,8 +120,9 @@ class ServedMailbox:
         board = (domain, round_number, kind)
         with self._lock:
             reading = self._boards.setdefault(board, _Reading(board))
+            end = self._clock() + LISTING_SECONDS
             for _ in range(MOST_PAGES):
-                if not self._read_page(board, reading):
+                if not self._read_page(board, reading) or self._clock() >= end:
                     break
             return reading.arrivals.envelopes[start:]
 

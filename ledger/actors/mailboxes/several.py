@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from typing import TYPE_CHECKING
 
+from ledger.blobs.resting import Resting
+from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.envelope import encode_envelope
 from ledger.protocol.encoding import sha256
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ledger.actors.mailbox import Mailbox
     from ledger.actors.mailboxes.arrivals import Board
@@ -32,14 +35,20 @@ class _Merged:
 class SeveralMailboxes:
     """Mailboxes that hold the same mail, of which any but one may be away.
 
+    One that holds up whoever asks it is left alone for a while.
+
     Args:
         places: at least one.
+        clock: seconds that only go forward.
     """
 
     is_shared = True
 
-    def __init__(self, places: Sequence[Mailbox]) -> None:
+    def __init__(
+        self, places: Sequence[Mailbox], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._places = tuple(places)
+        self._resting = Resting(len(self._places), clock)
         self._boards: dict[Board, _Merged] = {}
         self._lock = threading.Lock()
 
@@ -50,15 +59,21 @@ class SeveralMailboxes:
             envelope: in one place at least once this returns.
 
         Raises:
-            OSError: no place takes it; it is the first one's.
+            OSError: no place takes it; it is that of the first that was asked.
         """
-        news, faults = [], []
-        for place in self._places:
+        news: list[bool] = []
+        faults: list[OSError] = []
+        for number, rests in self._resting.order():
+            if rests and news:
+                continue
+            begun = self._resting.now()
             try:
-                news.append(place.put(envelope))
+                news.append(self._places[number].put(envelope))
+                self._resting.answered(number, begun, MAX_DOCUMENT_BYTES)
             except OSError as error:
+                self._resting.answered(number, begun)
                 faults.append(error)
-        _require_one(faults, len(self._places))
+        _require_one(faults, len(news))
         return any(news)
 
     def listed(
@@ -73,24 +88,30 @@ class SeveralMailboxes:
             start: how many of them are passed over.
 
         Raises:
-            OSError: no place can be read; it is the first one's.
+            OSError: no place can be read; it is that of the first that was asked.
         """
-        board, faults = (domain, round_number, kind), []
+        board, faults, answers = (domain, round_number, kind), [], 0
         with self._lock:
             merged = self._boards.setdefault(board, _Merged(len(self._places)))
-            for number, place in enumerate(self._places):
+            for number, rests in self._resting.order():
+                if rests and answers:
+                    continue
+                place, begun = self._places[number], self._resting.now()
                 try:
                     came = place.listed(domain, round_number, kind, merged.starts[number])
+                    self._resting.answered(number, begun, MAX_DOCUMENT_BYTES)
                 except OSError as error:
+                    self._resting.answered(number, begun)
                     faults.append(error)
                     continue
+                answers += 1
                 merged.starts[number] += len(came)
                 for envelope in came:
                     digest = sha256(encode_envelope(envelope))
                     if digest not in merged.seen:
                         merged.seen.add(digest)
                         merged.envelopes.append(envelope)
-            _require_one(faults, len(self._places))
+            _require_one(faults, answers)
             return merged.envelopes[start:]
 
     def forget(self, domain: Domain, before_round: int) -> None:
@@ -107,13 +128,13 @@ class SeveralMailboxes:
             place.forget(domain, before_round)
 
 
-def _require_one(faults: list[OSError], places: int) -> None:
-    """Accept that some places failed, but not all.
+def _require_one(faults: list[OSError], answers: int) -> None:
+    """Accept that some places failed, but not all that were asked.
 
     Raises:
         OSError: all did.
     """
-    if len(faults) == places:
+    if not answers:
         raise faults[0]
     for error in faults:
         _log.warning("another place has the mail: %s", error.strerror or error)

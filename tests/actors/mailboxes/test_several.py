@@ -80,6 +80,38 @@ def test_one_place_may_be_away_and_nothing_is_lost() -> None:
     assert listed(both) == [envelope(1), envelope(2)]
 
 
+def test_a_place_that_drips_holds_nobody_up_at_each_look() -> None:
+    now = 0.0
+
+    class Dripping(FailingMailbox):
+        asked = 0
+
+        def listed(
+            self, domain: Domain, round_number: int, kind: EnvelopeKind, start: int = 0
+        ) -> Sequence[Envelope]:
+            nonlocal now
+            self.asked += 1
+            now += 30 if self.is_away else 0
+            return super().listed(domain, round_number, kind, start)
+
+    first, second = Dripping(), FailingMailbox()
+    both = SeveralMailboxes([first, second], lambda: now)
+    first.put(envelope(2))
+    first.is_away = True
+    for _ in range(5):
+        assert both.put(envelope(1)) or second.listed(DOMAIN, 1, KIND)
+        assert listed(both) == [envelope(1)]
+    assert first.asked == 1
+    # Where no other answers, it is asked all the same.
+    second.is_away = True
+    with pytest.raises(OSError, match="away"):
+        listed(both)
+    first.is_away = False
+    assert listed(both) == [envelope(1), envelope(2)]
+    assert both.put(envelope(3))
+    assert first.asked == 3
+
+
 def test_places_are_separated_by_commas(tmp_path: Path) -> None:
     mailbox = mailbox_at(f"{tmp_path / 'a'}, {tmp_path / 'b'}")
     assert mailbox.is_shared

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import time
 from typing import TYPE_CHECKING
 
+from api.store.receiving import PIECE
 from ledger.blobs.uploads import authorization
 from ledger.protocol.encoding import sha256
 from ledger.protocol.signing import sign
@@ -204,6 +206,43 @@ def test_ten_thousand_small_blobs_of_one_client_are_too_many(
         assert store.put(b"one more", client=1).status_code == 201
         assert store.put(b"and more", round_number=2).status_code == 201
         assert len(store.files()) == most + 2
+
+
+def test_who_sends_what_is_there_once_more_and_wrongly_has_not_brought_less(
+    tmp_path: Path, contract: Contract
+) -> None:
+    with stored(tmp_path / "store", contract, quota_bytes=1_000) as store:
+        assert store.put(bytes(900)).status_code == 201
+        digest = sha256(bytes(900))
+        upload = Upload(1, ClientId(0), digest, 1)
+        header = authorization(upload, sign(signers()[0], store.domain, upload))
+        refused(sent(store, b"x", header, path_of(bytes(900))), 422, "body-wrong")
+        refused(store.put(bytes(101)), 429, "quota-exceeded")
+
+
+def test_the_same_bytes_sent_many_times_at_once_fill_no_disk(
+    tmp_path: Path, contract: Contract
+) -> None:
+    half = PIECE + 1_000
+    with stored(tmp_path / "store", contract, quota_bytes=2 * half) as store:
+        data = bytes(half)
+        head = f"PUT {path_of(data)} HTTP/1.1\r\nHost: x\r\nContent-Length: {half}\r\n"
+        head += f"Authorization: {store.header(data)}\r\n\r\n"
+        host, port = store.url.removeprefix("http://").split(":")
+        with contextlib.ExitStack() as stack:
+            for _ in range(2):
+                connection = socket.create_connection((host, int(port)))
+                stack.enter_context(connection).sendall(head.encode() + data[:-1])
+            deadline = time.monotonic() + 10
+            while sum(path.stat().st_size for path in store.folder.glob("incoming/*")) < 2 * PIECE:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            refused(store.put(data), 429, "quota-exceeded")
+        deadline = time.monotonic() + 10
+        while (answer := store.put(data)).status_code == 429:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert answer.status_code == 201
 
 
 def test_a_quota_counts_bytes_and_a_restart_forgets_none(

@@ -23,6 +23,7 @@ from ledger.protocol.documents.envelope import (
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, EncodingError
 from ledger.protocol.types import ClientId, Digest, Domain
+from tests.actors.support import PARAMETERS
 from tests.api.conftest import refused
 from tests.api.store.conftest import stored, uploads_of
 
@@ -123,6 +124,33 @@ def test_members_pass_on_what_others_have_said_at_their_own_cost(
         refused(posted(store, envelope(store.domain, 9)), 429, "quota-exceeded")
 
 
+def test_a_board_takes_no_more_of_a_client_whatever_round_it_signs_for(
+    tmp_path: Path, contract: Contract
+) -> None:
+    with stored(tmp_path / "store", contract, quota_envelopes=2) as store:
+        for number in range(2):
+            answer = posted(store, envelope(store.domain, number), round_number=number)
+            assert answer.status_code == 201
+        for number in range(3):
+            answer = posted(store, envelope(store.domain, 2), round_number=number)
+            refused(answer, 429, "quota-exceeded")
+        next_round = envelope(store.domain, 2, round_number=2)
+        assert posted(store, next_round, round_number=1).status_code == 201
+
+
+def test_a_few_clients_do_not_fill_a_board(
+    tmp_path: Path, contract: Contract, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("api.store.mail.LEAST_ENVELOPES", 1)
+    monkeypatch.setattr("api.store.mail.MOST_FILES", 2 * PARAMETERS.clients + 1)
+    with stored(tmp_path / "store", contract) as store:
+        for number in range(2):
+            assert posted(store, envelope(store.domain, number)).status_code == 201
+        told = refused(posted(store, envelope(store.domain, 2)), 429, "quota-exceeded")
+        assert told["detail"].startswith("client 0 may put 2 of them")
+        assert posted(store, envelope(store.domain, 2), client=1).status_code == 201
+
+
 def test_what_is_no_envelope_of_the_board_is_not_kept(store: Store) -> None:
     one = envelope(store.domain, 1)
     data = encode_envelope(one)
@@ -154,6 +182,7 @@ def test_there_is_mail_of_one_contract_and_of_rounds_not_long_over(store: Store)
         board[:-1] + "x",
         f"{board}?after=-1",
         f"{board}?after=x",
+        f"{board}?after={2**64}",
         f"{board}?after={10**20}",
         board.replace(f"/{store.domain.chain_id}/", "/1/"),
         board.replace("/1/2", f"/{2**64}/2"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -53,6 +55,41 @@ def test_the_chain_is_asked_once_a_second_and_may_be_away_for_a_minute(
     with pytest.raises(ChainError, match="away"):
         standings.now()
     ledger.is_away = False
+    now += FRESH_SECONDS
+    assert standings.now() == first
+
+
+def test_a_silent_node_holds_one_thread_and_not_all(contract: Contract) -> None:
+    ledger = CountingLedger(contract.ledger.chain, contract.ledger.address)
+    now, asking, may_answer = 0.0, threading.Event(), threading.Event()
+    standings = Standings(ledger, lambda: now)
+    first = standings.now()
+    read = ledger.state
+
+    def silent(block_number: int | None = None) -> Snapshot:
+        asking.set()
+        assert may_answer.wait(10)
+        return read(block_number)
+
+    ledger.is_away = True
+    now = FRESH_SECONDS
+    assert standings.now() is first
+    # It was away a moment ago: nobody asks it at once again.
+    assert standings.now() is first
+    assert ledger.asked == 2
+    now = 2 * FRESH_SECONDS
+    ledger.state = silent  # type: ignore[method-assign]
+    with ThreadPoolExecutor(1) as held:
+        asked = held.submit(standings.now)
+        assert asking.wait(10)
+        assert standings.now() is first
+        now = STALE_SECONDS + 1
+        with pytest.raises(ChainError, match="away"):
+            standings.now()
+        ledger.is_away = False
+        may_answer.set()
+        assert asked.result(10) == first
+    now += FRESH_SECONDS
     assert standings.now() == first
 
 

@@ -1,0 +1,84 @@
+"""A quota counts what is kept, once, and each attempt for as long as it lasts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from api.store.charges import Charges, What
+from ledger.protocol.encoding import sha256
+from ledger.protocol.types import ClientId, Upload
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+MOST = (3, 1_000)
+
+
+@pytest.fixture
+def charges(tmp_path: Path) -> Iterator[Charges]:
+    found = Charges(tmp_path / "charges.sqlite")
+    yield found
+    found.close()
+
+
+def upload(name: bytes, size: int, client: int = 0) -> Upload:
+    return Upload(1, ClientId(client), sha256(name), size)
+
+
+def is_charged(charges: Charges, one: Upload) -> bool:
+    return charges.charge(one, What.BLOB, MOST)
+
+
+def test_an_attempt_that_fails_takes_nothing_else_back(charges: Charges) -> None:
+    kept = upload(b"a", 900)
+    assert is_charged(charges, kept)
+    charges.settle(kept, What.BLOB, is_kept=True)
+    # Sent again with another size it cannot be whole; what was kept is kept.
+    for size in (1, 1_000):
+        assert is_charged(charges, upload(b"a", size))
+        charges.settle(upload(b"a", size), What.BLOB, is_kept=False)
+        assert not is_charged(charges, upload(b"b", 101))
+    assert charges.blobs_of(1) == {kept.digest}
+    assert is_charged(charges, upload(b"b", 100))
+
+
+def test_attempts_at_the_same_bytes_count_each_while_they_last(charges: Charges) -> None:
+    one = upload(b"a", 400)
+    assert is_charged(charges, one)
+    assert is_charged(charges, one)
+    assert not is_charged(charges, one)
+    assert not is_charged(charges, upload(b"b", 201))
+    assert is_charged(charges, upload(b"b", 201, client=1))
+    charges.settle(one, What.BLOB, is_kept=True)
+    assert not is_charged(charges, upload(b"b", 601))
+    charges.settle(one, What.BLOB, is_kept=False)
+    assert is_charged(charges, upload(b"b", 600))
+    assert charges.blobs_of(1) == {one.digest, sha256(b"b")}
+
+
+def test_what_was_noted_stays_noted_whatever_comes_of_an_attempt(charges: Charges) -> None:
+    one, other = upload(b"a", 900), upload(b"b", 900)
+    charges.note(one, What.BLOB)
+    assert is_charged(charges, one)
+    charges.settle(one, What.BLOB, is_kept=False)
+    assert is_charged(charges, other)
+    charges.note(other, What.BLOB)
+    charges.settle(other, What.BLOB, is_kept=False)
+    assert charges.blobs_of(1) == {one.digest, other.digest}
+    assert is_charged(charges, upload(b"c", 1_000))
+
+
+def test_what_a_killed_store_was_taking_is_charged_once(tmp_path: Path) -> None:
+    one = upload(b"a", 900)
+    killed = Charges(tmp_path / "charges.sqlite")
+    assert is_charged(killed, one)
+    killed.close()
+    charges = Charges(tmp_path / "charges.sqlite")
+    assert not is_charged(charges, upload(b"b", 101))
+    assert is_charged(charges, one)
+    charges.settle(one, What.BLOB, is_kept=True)
+    assert is_charged(charges, upload(b"b", 100))
+    charges.close()

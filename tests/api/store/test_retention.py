@@ -1,0 +1,120 @@
+"""What is old goes from a store, whenever it was put; what anybody needs stays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from api.store.charges import Charges, What, charges_file
+from api.store.retention import Retention
+from api.store.serve import serve
+from api.store.settings import StoreSettings
+from ledger.actors.named import BlobUse, NamedBlob
+from ledger.blobs.store import FolderBlobs
+from ledger.protocol.encoding import sha256
+from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.types import Address, ClientId, Domain, Upload
+from tests.api.store.conftest import contract_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ledger.protocol.types import Digest
+    from tests.api.store.conftest import Contract
+
+MOST = (1_000, 1_000_000)
+LATE, OLD, AGAIN, OTHERS, SLOW = b"late", b"old", b"again", b"others", b"slow"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A store's folder, without its server."""
+
+    contract: Contract
+    blobs: FolderBlobs
+    charges: Charges
+
+    def put(self, data: bytes, round_number: int) -> None:
+        """Have a client put a blob, as the server does."""
+        upload = Upload(round_number, ClientId(0), sha256(data), len(data))
+        if self.blobs.has(upload.digest):
+            self.charges.note(upload, What.BLOB)
+            return
+        assert self.charges.charge(upload, What.BLOB, MOST)
+        self.blobs.put(data)
+        self.charges.settle(upload, What.BLOB, is_kept=True)
+
+    def end_round(self) -> None:
+        run = self.contract.run
+        assert run.driver.abandon(run.chain_view())
+
+    def has(self, data: bytes) -> bool:
+        return self.blobs.has(sha256(data))
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Iterator[Kept]:
+    with contract_in(tmp_path, rounds=6, commit_blocks=1, deadline_blocks=3) as contract:
+        folder = tmp_path / "store"
+        folder.mkdir()
+        charges = Charges(charges_file(folder, contract.domain))
+        yield Kept(contract, FolderBlobs(folder), charges)
+        charges.close()
+
+
+def test_what_is_old_goes_whenever_it_came_and_what_anybody_needs_stays(kept: Kept) -> None:
+    # A client may put what another run has: then it was there, and belongs to the round, too.
+    needed: set[Digest] = {kept.blobs.put(OTHERS)}
+    retention = Retention(kept.contract.ledger, kept.blobs, kept.charges, 1, lambda: needed)
+    for data in (OLD, AGAIN, OTHERS):
+        kept.put(data, 1)
+    slow = Upload(1, ClientId(0), sha256(SLOW), len(SLOW))
+    assert kept.charges.charge(slow, What.BLOB, MOST)
+    kept.end_round()
+    retention.look()
+    assert all(map(kept.has, (OLD, AGAIN, OTHERS)))
+    # The neighbours of the open round are taken, too.
+    kept.put(LATE, 1)
+    kept.end_round()
+    kept.put(AGAIN, 3)
+    retention.look()
+    assert not kept.has(OLD)
+    assert not kept.has(LATE)
+    assert kept.has(AGAIN), "the open round needs it"
+    assert kept.has(OTHERS)
+    kept.end_round()
+    retention.look()
+    assert kept.charges.rounds() == [3]
+    kept.blobs.put(SLOW)
+    kept.charges.settle(slow, What.BLOB, is_kept=True)
+    kept.end_round()
+    retention.look()
+    assert not kept.has(SLOW)
+    assert not kept.has(AGAIN)
+    assert kept.has(OTHERS)
+
+
+def test_of_a_round_whose_record_cannot_be_read_nothing_goes(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    untold = (NamedBlob(BlobUse.RECORD, None, sha256(b"somewhere else")),)
+    monkeypatch.setattr("api.store.retention.blobs_of_round", lambda *_: untold)
+    retention = Retention(kept.contract.ledger, kept.blobs, kept.charges, 1)
+    kept.put(OLD, 1)
+    for _ in range(2):
+        kept.end_round()
+    retention.look()
+    assert kept.has(OLD), "it may be a score vector"
+
+
+def test_nothing_is_removed_where_another_contract_had_its_store(
+    tmp_path: Path, contract: Contract
+) -> None:
+    other = Domain(contract.domain.chain_id, Address(bytes(20)))
+    Charges(charges_file(tmp_path, other)).close()
+    settings = StoreSettings(folder=tmp_path, keep_rounds=1)
+    with pytest.raises(ConfigurationError, match="a folder of one contract's own"):
+        serve(settings, contract.ledger, "127.0.0.1", 0)
