@@ -204,7 +204,9 @@ def second_ban(twins: Twins) -> Outcome:
     """Report a client that is banned already, in this round."""
     client = idle(twins)
     report = support.equivocation(twins, client, StatementKind.REPLY)
-    assert isinstance(twins.report(report), tuple)
+    # Where everybody else is active, whoever is idle has been banned before.
+    is_first = not twins.state.registry[client].banned_in
+    assert isinstance(twins.report(report), tuple) is is_first
     return twins.report(report)
 
 
