@@ -166,6 +166,7 @@ def test_a_refused_transaction_says_whose_it_was_and_what_to_do(
         eth_maxPriorityFeePerGas="0x1",
         eth_getBalance=hex(15 * 10**17),
         eth_sendRawTransaction=Fault(-32000, words),
+        eth_getTransactionByHash=None,
     ) as node:
         options = ["--home", tmp_path / "home", "--rpc-url", node.url, "--chain-id", 7]
         said = refusal("deploy", "--preset", "smoke", *options)
