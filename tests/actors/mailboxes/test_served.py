@@ -26,6 +26,7 @@ class Paging(BaseHTTPRequestHandler):
     """Answers each request with what a function makes of `after` and of how many came before."""
 
     protocol_version = "HTTP/1.1"
+    wbufsize = -1  # head and body at once: apart, the second waits for the first one's receipt
     page: ClassVar[Callable[[int, int], Page]]
     asked: ClassVar[list[int]]
 
