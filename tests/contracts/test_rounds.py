@@ -13,10 +13,10 @@ from ledger.protocol.consensus import primary_place
 from ledger.protocol.ledger_state import Stage
 from ledger.protocol.ranking import rank
 from ledger.protocol.sampling import drawn_committee
-from ledger.protocol.types import NO_DIGEST, Beacon, ClientId, Form, Phase
+from ledger.protocol.types import NO_DIGEST, Beacon, ClientId, Form, Phase, RegisteredClient
 from tests.contracts import faults, support
 from tests.contracts.test_gas_ceilings import CEILINGS, if_all_were_cold
-from tests.contracts.twins import Outcome, Proposal, Shape, Twins, digest_of
+from tests.contracts.twins import Outcome, Proposal, Shape, Twins, digest_of, registry_of
 
 if TYPE_CHECKING:
     from ledger.chain.embedded.chain import EmbeddedChain
@@ -289,3 +289,13 @@ def test_the_code_on_chain_is_the_artefact_and_the_immutables(chain: EmbeddedCha
     assert code.startswith(runtime)
     assert len(code) <= 24_576  # EIP-170
     assert twins.deployment_receipt.gas_used < 6_500_000
+
+
+def test_a_registered_client_is_what_was_deployed(chain: EmbeddedChain) -> None:
+    twins = Twins.opened(chain, Shape(clients=13), batch=5)
+    assert twins.ledger.registry() == registry_of(13)
+    assert twins.ledger.client(ClientId(11)) == RegisteredClient(twins.keys[11].address, 10 + 11)
+    with pytest.raises(errors.UnknownClientError):
+        twins.ledger.client(ClientId(13))
+    with pytest.raises(errors.UnknownClientError):
+        twins.ledger.has_committed(ClientId(13))
