@@ -234,7 +234,7 @@ def _on_node(where: Where, planned: DryRun, document: RunDocument, sender: Sende
         where.rpc_url or "", chain_id=where.node_chain_id(), settings=settings
     ) as node:
         market = node.market()
-        caps = fees.FeeCaps(settings.most_fee_per_gas_wei, settings.most_tip_per_gas_wei)
+        caps = settings.fee_caps
         offer = fees.offered(market.base_fee, market.tip, caps)
         if offer is None:
             raise ConfigurationError(

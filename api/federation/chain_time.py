@@ -3,11 +3,14 @@
 By a wall clock a federation whose chain falls behind would seem late altogether, and so would one
 that is looked at from a machine whose clock is ahead. A worker has to keep up with the others
 (`clients/worker/clock.py`); who looks on may be a block behind, and calls nobody late too soon.
+Like a worker it forgets what a block has told that the chain does not have any more.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from ledger.chain.finality.latest import LatestBlock
 
 if TYPE_CHECKING:
     from ledger.chain.ports import Block
@@ -18,16 +21,19 @@ class ChainTime:
 
     def __init__(self) -> None:
         self._newest: bytes | None = None
+        self._latest = LatestBlock()
         self._ahead = 0.0
         self._last = 0.0
 
     def now(self, newest: Block, steady: float) -> float:
-        """Return the time in the chain's seconds; it never goes back.
+        """Return the time in the chain's seconds; it does not go back along one chain.
 
         Args:
             newest: the chain's newest block.
             steady: seconds since anything, by a clock that nobody can set.
         """
+        if self._latest.is_gone(newest):
+            self._last = 0.0
         if newest.hash != self._newest:
             self._newest, self._ahead = newest.hash, newest.timestamp - steady
         self._last = max(self._last, self._ahead + steady)

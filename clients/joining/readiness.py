@@ -21,7 +21,7 @@ from ledger.chain.addresses import checksum, to_canonical
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.contract.deployment import deployed_document, require_code
 from ledger.chain.finality.acted_on import ActedOn
-from ledger.chain.rpc.fees import FeeCaps, offered
+from ledger.chain.rpc.fees import offered
 from ledger.chain.rpc.reader import RpcSettings
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.encoding import vector_from_bytes
@@ -230,8 +230,7 @@ class Readiness:
     def _look_at_funds(self) -> tuple[State, str]:
         signer, node = _needed(self._signer), _needed(self._node)
         left = _needed(self._document).parameters.rounds - max(_needed(self._state).round, 1) + 1
-        market, usual = node.market(), RpcSettings()
-        caps = FeeCaps(usual.most_fee_per_gas_wei, usual.most_tip_per_gas_wei)
+        market, caps = node.market(), RpcSettings().fee_caps
         offer = offered(market.base_fee, market.tip, caps)
         if offer is None:
             return State.WARNING, (

@@ -19,6 +19,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ledger.chain.finality.latest import LatestBlock
+
 if TYPE_CHECKING:
     from ledger.chain.ports import Block
 
@@ -45,7 +47,7 @@ class ChainClock:
 
     def __init__(self) -> None:
         self._newest: Block | None = None
-        self._latest: Block | None = None
+        self._latest = LatestBlock()
         # How far the chain's seconds are ahead of the steady ones: as the block has it that was
         # there when we came, of which nobody knows how old it was; and as the later ones have it.
         self._at_first = float("-inf")
@@ -59,15 +61,9 @@ class ChainClock:
             newest: the chain's newest block.
             moment: when it was read.
         """
-        latest = self._latest
-        # Time stamps grow along a chain: this one does not hold the block that was the latest.
-        if latest is not None and newest.number >= latest.number:
-            if newest.timestamp < latest.timestamp:
-                self._ahead.clear()
-                self._at_first = self._last = float("-inf")
-            self._latest = newest
-        elif latest is None or newest.timestamp > latest.timestamp:
-            self._latest = newest
+        if self._latest.is_gone(newest):
+            self._ahead.clear()
+            self._at_first = self._last = float("-inf")
         if self._newest is None:
             self._at_first = newest.timestamp - moment.steady
         elif newest.hash != self._newest.hash:

@@ -222,15 +222,31 @@ def test_time_goes_on_between_blocks_and_follows_a_chain_that_falls_behind() -> 
     assert [time.now(second, hours + passed) for passed in (15, 16)] == [1_010, 1_011]
 
 
-def test_the_time_never_goes_back() -> None:
+def test_the_time_does_not_go_back_along_a_chain() -> None:
     time = ChainTime()
-    before, after = (
-        Block(number=9, hash=bytes([fork]) * 32, parent_hash=bytes(32), timestamp=stamp)
-        for fork, stamp in ((1, 1_000), (2, 990))
+    first, second = (
+        Block(number=number, hash=bytes([number]) * 32, parent_hash=bytes(32), timestamp=stamp)
+        for number, stamp in ((8, 1_000), (9, 1_001))
     )
-    assert [time.now(before, 5.0), time.now(after, 6.0), time.now(after, 17.0)] == [
+    # The second came nine seconds after its time stamp; and an old node shows the first once more.
+    assert [time.now(first, 5.0), time.now(first, 10.0), time.now(second, 15.0)] == [
         1_000,
-        1_000,
+        1_005,
+        1_005,
+    ]
+    assert [time.now(first, 16.0), time.now(second, 17.0)] == [1_005, 1_005]
+    assert time.now(second, 22.0) == 1_006
+
+
+def test_a_time_stamp_of_the_far_future_is_forgotten_with_its_block() -> None:
+    time = ChainTime()
+    mistaken, after = (
+        Block(number=9, hash=bytes([fork]) * 32, parent_hash=bytes(32), timestamp=stamp)
+        for fork, stamp in ((1, 10**9), (2, 990))
+    )
+    assert [time.now(mistaken, 5.0), time.now(after, 6.0), time.now(after, 17.0)] == [
+        10**9,
+        990,
         1_001,
     ]
 

@@ -16,6 +16,7 @@ from tests.contracts.twins import Outcome, Shape, Twins
 
 if TYPE_CHECKING:
     from ledger.chain.embedded.chain import EmbeddedChain
+    from ledger.chain.ports import ChainWriter
 
 SHAPE = Shape(commit_blocks=12, deadline_blocks=60)
 
@@ -27,7 +28,7 @@ def taken(outcome: Outcome) -> tuple[ClientId, ...]:
     return event.clients
 
 
-def playing(chain: EmbeddedChain, shape: Shape = SHAPE) -> Twins:
+def playing(chain: ChainWriter, shape: Shape = SHAPE) -> Twins:
     """Return twins in whose round 1 all active clients have committed."""
     twins = Twins.opened(chain, shape)
     support.commit_all(twins, support.active_of(twins.state))
@@ -36,7 +37,7 @@ def playing(chain: EmbeddedChain, shape: Shape = SHAPE) -> Twins:
 
 @pytest.mark.parametrize("kind", StatementKind)
 def test_a_ranked_trainer_that_bans_itself_does_not_void_the_decision(
-    chain: EmbeddedChain, kind: StatementKind
+    chain: ChainWriter, kind: StatementKind
 ) -> None:
     twins = playing(chain)
     found = faults.honest(twins)
@@ -47,7 +48,7 @@ def test_a_ranked_trainer_that_bans_itself_does_not_void_the_decision(
     twins.compare_clients()
 
 
-def test_members_that_ban_themselves_do_not_void_their_votes(chain: EmbeddedChain) -> None:
+def test_members_that_ban_themselves_do_not_void_their_votes(chain: ChainWriter) -> None:
     twins = playing(chain)
     found = faults.honest(twins)
     for member in twins.state.committee:
@@ -56,7 +57,7 @@ def test_members_that_ban_themselves_do_not_void_their_votes(chain: EmbeddedChai
     assert all(twins.state.registry[m].banned_in == 1 for m in found.decision.committee)
 
 
-def test_a_client_banned_in_the_round_still_commits_in_it(chain: EmbeddedChain) -> None:
+def test_a_client_banned_in_the_round_still_commits_in_it(chain: ChainWriter) -> None:
     twins = Twins.opened(chain, SHAPE)
     client = support.trainers_of(twins.state)[0]
     twins.report(support.equivocation(twins, client))
@@ -64,7 +65,7 @@ def test_a_client_banned_in_the_round_still_commits_in_it(chain: EmbeddedChain) 
 
 
 def test_a_trainer_that_is_late_cannot_commit_once_the_decision_is_in_sight(
-    chain: EmbeddedChain,
+    chain: ChainWriter,
 ) -> None:
     twins = Twins.opened(chain, SHAPE)
     late, *others = support.trainers_of(twins.state)
@@ -76,8 +77,8 @@ def test_a_trainer_that_is_late_cannot_commit_once_the_decision_is_in_sight(
     assert isinstance(twins.decide(faults.honest(twins)), tuple)
 
 
-def test_a_copied_commitment_opens_nothing_of_who_copies_it(chain: EmbeddedChain) -> None:
-    twins = Twins.opened(chain, SHAPE)
+def test_a_copied_commitment_opens_nothing_of_who_copies_it(embedded_chain: EmbeddedChain) -> None:
+    twins = Twins.opened(embedded_chain, SHAPE)
     author, thief = support.trainers_of(twins.state)[:2]
     original = support.commitment(twins, author)
     word = original.commitment.commitment
@@ -93,7 +94,7 @@ def test_a_copied_commitment_opens_nothing_of_who_copies_it(chain: EmbeddedChain
 
 
 def test_a_commitment_sent_ahead_does_not_spoil_the_batch_that_carries_it(
-    chain: EmbeddedChain,
+    chain: ChainWriter,
 ) -> None:
     twins = Twins.opened(chain, SHAPE)
     clients = support.active_of(twins.state)
@@ -103,7 +104,7 @@ def test_a_commitment_sent_ahead_does_not_spoil_the_batch_that_carries_it(
     twins.compare_clients()
 
 
-def test_nobody_looks_at_the_signature_of_what_is_passed_over(chain: EmbeddedChain) -> None:
+def test_nobody_looks_at_the_signature_of_what_is_passed_over(chain: ChainWriter) -> None:
     twins = Twins.opened(chain, SHAPE)
     first, second = support.trainers_of(twins.state)[:2]
     support.commit_all(twins, [first])
@@ -113,7 +114,7 @@ def test_nobody_looks_at_the_signature_of_what_is_passed_over(chain: EmbeddedCha
     assert taken(twins.commit(1, [spoilt, fresh, spoilt, fresh])) == (second,)
 
 
-def test_of_two_commitments_in_one_batch_the_first_is_taken(chain: EmbeddedChain) -> None:
+def test_of_two_commitments_in_one_batch_the_first_is_taken(chain: ChainWriter) -> None:
     twins = Twins.opened(chain, SHAPE)
     client = support.trainers_of(twins.state)[0]
     first = support.commitment(twins, client)
@@ -123,7 +124,7 @@ def test_of_two_commitments_in_one_batch_the_first_is_taken(chain: EmbeddedChain
     assert twins.commit(1, [first, other]) == (event,)
 
 
-def test_the_largest_batch_may_begin_with_one_that_was_sent_ahead(chain: EmbeddedChain) -> None:
+def test_the_largest_batch_may_begin_with_one_that_was_sent_ahead(chain: ChainWriter) -> None:
     shape = Shape(clients=300, trainers=250, members=6, commit_blocks=12, deadline_blocks=60)
     twins = Twins.opened(chain, shape)
     clients = support.active_of(twins.state)
@@ -131,8 +132,10 @@ def test_the_largest_batch_may_begin_with_one_that_was_sent_ahead(chain: Embedde
     assert taken(support.commit_all(twins, clients)) == clients[1:255]
 
 
-def test_a_relay_carries_nothing_and_its_batch_can_be_sent_directly(chain: EmbeddedChain) -> None:
-    twins = Twins.opened(chain, SHAPE)
+def test_a_relay_carries_nothing_and_its_batch_can_be_sent_directly(
+    embedded_chain: EmbeddedChain,
+) -> None:
+    twins = Twins.opened(embedded_chain, SHAPE)
     batch = [support.commitment(twins, client) for client in support.active_of(twins.state)]
     relayed = twins.relayed(lambda r: r.commit(1, batch))
     assert relayed is errors.NotSentByAccountError
@@ -141,7 +144,7 @@ def test_a_relay_carries_nothing_and_its_batch_can_be_sent_directly(chain: Embed
     assert call == CommitCall(1, tuple(batch))
 
 
-def test_no_draw_and_no_later_round_seats_who_is_banned(chain: EmbeddedChain) -> None:
+def test_no_draw_and_no_later_round_seats_who_is_banned(chain: ChainWriter) -> None:
     # A third of all clients; before, banned clients were still sampled and drawn.
     shape = Shape(20, 6, 5, rounds=9, commit_blocks=12, deadline_blocks=40)
     twins = Twins.opened(chain, shape)
@@ -158,8 +161,8 @@ def test_no_draw_and_no_later_round_seats_who_is_banned(chain: EmbeddedChain) ->
         assert isinstance(twins.decide(faults.honest(twins)), tuple), number
 
 
-def test_equivocation_is_still_recorded_after_the_last_round(chain: EmbeddedChain) -> None:
-    twins = playing(chain, replace(SHAPE, rounds=1))
+def test_equivocation_is_still_recorded_after_the_last_round(embedded_chain: EmbeddedChain) -> None:
+    twins = playing(embedded_chain, replace(SHAPE, rounds=1))
     member = twins.state.committee[0]
     assert isinstance(twins.decide(faults.honest(twins)), tuple)
     assert twins.state.stage is Stage.FINISHED
@@ -172,7 +175,7 @@ def test_equivocation_is_still_recorded_after_the_last_round(chain: EmbeddedChai
     twins.compare_clients()
 
 
-def test_votes_are_proof_for_any_phase_and_view_of_one_base(chain: EmbeddedChain) -> None:
+def test_votes_are_proof_for_any_phase_and_view_of_one_base(chain: ChainWriter) -> None:
     twins = playing(chain)
     for client, fields in enumerate(({"phase": 7}, {"view": 2**32 - 1}, {"round": 2**64 - 1})):
         first, second = (
@@ -183,7 +186,7 @@ def test_votes_are_proof_for_any_phase_and_view_of_one_base(chain: EmbeddedChain
         assert isinstance(twins.report(report), tuple)
 
 
-def test_votes_with_one_set_and_two_results_are_proof(chain: EmbeddedChain) -> None:
+def test_votes_with_one_set_and_two_results_are_proof(chain: ChainWriter) -> None:
     twins = playing(chain)
     client = twins.state.committee[0]
     first, second = (

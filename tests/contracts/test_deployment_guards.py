@@ -20,7 +20,7 @@ from ledger.protocol.parameters import (
 from tests.contracts.twins import DEPLOYMENT_GAS, Shape, Twins, digest_of
 
 if TYPE_CHECKING:
-    from ledger.chain.embedded.chain import EmbeddedChain
+    from ledger.chain.ports import ChainWriter
 
 LARGEST = Shape(clients=MAX_CLIENTS, trainers=MAX_TRAINERS, members=MAX_MEMBERS)
 
@@ -60,14 +60,14 @@ REFUSED: tuple[tuple[dict[str, Any], str], ...] = (
         Shape(rounds=MAX_ROUNDS, commit_blocks=MAX_BLOCKS - 2, deadline_blocks=MAX_BLOCKS),
     ],
 )
-def test_takes_the_bounds_and_says_what_it_took(chain: EmbeddedChain, shape: Shape) -> None:
+def test_takes_the_bounds_and_says_what_it_took(chain: ChainWriter, shape: Shape) -> None:
     deployment = shape.deployment(digest_of("registry"))
     assert Twins(chain, deployment, ()).ledger.deployment() == deployment
 
 
 @pytest.mark.parametrize(("change", "reason"), REFUSED)
 def test_refuses_what_no_run_can_be(
-    chain: EmbeddedChain, change: dict[str, Any], reason: str
+    chain: ChainWriter, change: dict[str, Any], reason: str
 ) -> None:
     clients = LARGEST.clients if "trainers" in change else Shape().clients
     deployment = replace(Shape(clients=clients).deployment(digest_of("registry")), **change)

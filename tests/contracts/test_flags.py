@@ -12,13 +12,13 @@ from tests.contracts import support
 from tests.contracts.twins import Shape, Twins
 
 if TYPE_CHECKING:
-    from ledger.chain.embedded.chain import EmbeddedChain
+    from ledger.chain.ports import ChainWriter
 
 FLAGS = 224
 SHAPE = Shape(600, 12, 3, commit_blocks=12, deadline_blocks=60)
 
 
-def opened(chain: EmbeddedChain) -> Twins:
+def opened(chain: ChainWriter) -> Twins:
     """Return twins of whose three words of flags at least one holds no member's flag."""
     twins = Twins.opened(chain, SHAPE)
     assert len(words_with_members(twins)) < 3
@@ -41,7 +41,7 @@ def outside(twins: Twins, *, with_member: bool) -> list[ClientId]:
 
 
 @pytest.mark.parametrize("with_member", [True, False])
-def test_only_who_has_committed_is_ranked(chain: EmbeddedChain, with_member: bool) -> None:
+def test_only_who_has_committed_is_ranked(chain: ChainWriter, with_member: bool) -> None:
     twins = opened(chain)
     able, idle = outside(twins, with_member=with_member), 12
     support.commit_all(twins, able[:idle])
@@ -59,7 +59,7 @@ def test_only_who_has_committed_is_ranked(chain: EmbeddedChain, with_member: boo
 
 @pytest.mark.parametrize("others_with_member", [True, False])
 def test_no_member_is_ranked_whether_it_has_committed_or_not(
-    chain: EmbeddedChain, others_with_member: bool
+    chain: ChainWriter, others_with_member: bool
 ) -> None:
     twins = opened(chain)
     able, (first, *rest) = outside(twins, with_member=others_with_member), twins.state.committee
@@ -74,7 +74,7 @@ def test_no_member_is_ranked_whether_it_has_committed_or_not(
     assert isinstance(twins.decide(honest), tuple)
 
 
-def test_flags_of_the_round_before_are_worth_nothing(chain: EmbeddedChain) -> None:
+def test_flags_of_the_round_before_are_worth_nothing(chain: ChainWriter) -> None:
     twins = opened(chain)
     able = [*outside(twins, with_member=True)[:6], *outside(twins, with_member=False)[:6]]
     support.commit_all(twins, able)

@@ -68,10 +68,10 @@ class SentBy(LedgerWriter):
 
 
 def test_anybody_may_carry_what_is_signed_whoever_has_deployed_the_contract(
-    chain: EmbeddedChain,
+    embedded_chain: EmbeddedChain,
 ) -> None:
-    twins = Twins.opened(chain, Shape(commit_blocks=30, deadline_blocks=34))
-    twins.ledger = twins.sender = others = SentBy(chain, twins.ledger)
+    twins = Twins.opened(embedded_chain, Shape(commit_blocks=30, deadline_blocks=34))
+    twins.ledger = twins.sender = others = SentBy(embedded_chain, twins.ledger)
     first, *rest = support.active_of(twins.state)
     for clients in ([first], rest):
         assert isinstance(support.commit_all(twins, clients), tuple)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 
@@ -15,7 +15,6 @@ from ledger.protocol import encoding, errors
 from ledger.protocol.ledger_state import EquivocationReport, StatementKind, registry_batches
 from ledger.protocol.types import NO_DIGEST, ClientId, Digest, Form, Phase
 from tests.contracts import faults, support, test_deployment_guards, wrong_decisions
-from tests.contracts.revm_chain import RevmChain
 from tests.contracts.twins import Outcome, Shape, Twins, digest_of, registry_of, signers
 
 if TYPE_CHECKING:
@@ -134,12 +133,6 @@ STAGE_FAULTS: tuple[tuple[str, type[Refusal], StageFault], ...] = (
     ("a decision after the last round", errors.NoRoundOpenError, decide_after_the_last_round),
     ("a report before the first round", errors.NotOpenedError, report_before_the_first_round),
 )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def chain() -> ChainWriter:
-    """One chain for all refusals: on revm each is a tenth of the work that it is on py-evm."""
-    return cast("ChainWriter", RevmChain())
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,7 @@ from tests.contracts.twins import Outcome, Proposal, Shape, Twins, digest_of, re
 
 if TYPE_CHECKING:
     from ledger.chain.embedded.chain import EmbeddedChain
+    from ledger.chain.ports import ChainWriter
 
 
 def ids(*clients: int) -> tuple[ClientId, ...]:
@@ -51,7 +52,7 @@ def ranked_by_index(twins: Twins) -> tuple[int, ...]:
     ],
 )
 def test_accepts_by_strategy_and_elects_the_middle(
-    chain: EmbeddedChain, form: Form, threshold: float, accepted: slice
+    chain: ChainWriter, form: Form, threshold: float, accepted: slice
 ) -> None:
     # Six trainers at distances 1 to 6, half of them accepted, four members: places 1 to 4.
     twins = Twins.opened(chain, Shape(members=4, form=form))
@@ -63,7 +64,7 @@ def test_accepts_by_strategy_and_elects_the_middle(
     assert event.next_committee == trainers[1:5]
 
 
-def test_equal_distances_are_ranked_by_client(chain: EmbeddedChain) -> None:
+def test_equal_distances_are_ranked_by_client(chain: ChainWriter) -> None:
     twins = Twins.opened(chain, Shape())
     trainers = support.trainers_of(twins.state)
     support.commit_all(twins, trainers)
@@ -73,7 +74,7 @@ def test_equal_distances_are_ranked_by_client(chain: EmbeddedChain) -> None:
 
 
 @pytest.mark.parametrize("beacon", Beacon)
-def test_runs_from_the_first_round_to_the_last(chain: EmbeddedChain, beacon: Beacon) -> None:
+def test_runs_from_the_first_round_to_the_last(chain: ChainWriter, beacon: Beacon) -> None:
     twins = Twins.opened(chain, Shape(rounds=4, beacon=beacon))
     seeds = {twins.state.seed}
     for number in range(1, 5):
@@ -89,7 +90,7 @@ def test_runs_from_the_first_round_to_the_last(chain: EmbeddedChain, beacon: Bea
 
 
 def test_equal_runs_have_equal_heads_and_a_block_beacon_makes_other_seeds(
-    chain: EmbeddedChain,
+    chain: ChainWriter,
 ) -> None:
     def run(beacon: Beacon) -> ledger_state.LedgerState:
         twins = Twins.opened(chain, Shape(beacon=beacon))
@@ -102,7 +103,7 @@ def test_equal_runs_have_equal_heads_and_a_block_beacon_makes_other_seeds(
     assert run(Beacon.BLOCK).seed != run(Beacon.BLOCK).seed
 
 
-def test_clients_of_every_word_of_flags_commit_and_are_ranked(chain: EmbeddedChain) -> None:
+def test_clients_of_every_word_of_flags_commit_and_are_ranked(chain: ChainWriter) -> None:
     twins = Twins.opened(chain, Shape(clients=460, trainers=20, members=7), batch=150)
     for _ in range(3):
         # In both directions, so that words of flags are left and come again.
@@ -115,7 +116,7 @@ def test_clients_of_every_word_of_flags_commit_and_are_ranked(chain: EmbeddedCha
         twins.compare_clients({*rest, *ends})
 
 
-def test_commitments_come_in_any_number_of_transactions(chain: EmbeddedChain) -> None:
+def test_commitments_come_in_any_number_of_transactions(chain: ChainWriter) -> None:
     shape = Shape(commit_blocks=12, deadline_blocks=14)
     together, apart = Twins.opened(chain, shape), Twins.opened(chain, shape)
     clients = support.trainers_of(together.state)
@@ -126,7 +127,7 @@ def test_commitments_come_in_any_number_of_transactions(chain: EmbeddedChain) ->
 
 
 def test_dropouts_leave_a_smaller_ranking_once_commitments_are_closed(
-    chain: EmbeddedChain,
+    chain: ChainWriter,
 ) -> None:
     twins = Twins.opened(chain, Shape(members=4))
     trainers = support.trainers_of(twins.state)
@@ -144,7 +145,7 @@ def test_dropouts_leave_a_smaller_ranking_once_commitments_are_closed(
     assert event.next_committee == trainers[:4]
 
 
-def test_the_window_ends_with_its_last_block(chain: EmbeddedChain) -> None:
+def test_the_window_ends_with_its_last_block(chain: ChainWriter) -> None:
     twins = Twins.opened(chain, Shape(commit_blocks=2, deadline_blocks=6))
     opened, (first, second, *_) = twins.state.opened_block, support.trainers_of(twins.state)
     chain.mine(1)
@@ -155,7 +156,7 @@ def test_the_window_ends_with_its_last_block(chain: EmbeddedChain) -> None:
 
 
 def test_a_short_ranking_stands_from_the_first_block_after_the_window(
-    chain: EmbeddedChain,
+    chain: ChainWriter,
 ) -> None:
     twins = Twins.opened(chain, Shape(commit_blocks=2, deadline_blocks=6))
     opened = twins.state.opened_block
@@ -166,18 +167,20 @@ def test_a_short_ranking_stands_from_the_first_block_after_the_window(
     assert isinstance(twins.decide(found), tuple)
 
 
-def test_the_first_committee_is_drawn_when_the_registry_is_complete(chain: EmbeddedChain) -> None:
-    twins = Twins.opened(chain, Shape(), batch=5)
+def test_the_first_committee_is_drawn_when_the_registry_is_complete(
+    embedded_chain: EmbeddedChain,
+) -> None:
+    twins = Twins.opened(embedded_chain, Shape(), batch=5)
     opening = twins.ledger.opening(1)
     assert opening is not None
     assert opening.seed == encoding.first_seed(twins.state.deployment.config, NO_DIGEST)
     assert opening.committee == drawn_committee(opening.seed, 13, 5, ())
-    assert (opening.round, opening.opened_block) == (1, chain.head().number)
-    assert twins.ledger.opening(1, chain.head().number - 1) is None
+    assert (opening.round, opening.opened_block) == (1, embedded_chain.head().number)
+    assert twins.ledger.opening(1, embedded_chain.head().number - 1) is None
     assert twins.ledger.opening(2) is None
 
 
-def test_every_number_of_replies_from_half_to_all_others_can_decide(chain: EmbeddedChain) -> None:
+def test_every_number_of_replies_from_half_to_all_others_can_decide(chain: ChainWriter) -> None:
     for replies in (2, 3, 4):
         twins = Twins.opened(chain, Shape(replies=replies))
         support.commit_all(twins, support.trainers_of(twins.state))
@@ -192,7 +195,7 @@ def test_every_number_of_replies_from_half_to_all_others_can_decide(chain: Embed
         assert [signers.bit_count() for signers in event.signers] == [replies, replies]
 
 
-def test_incidents_are_recorded_though_nobody_signs_them(chain: EmbeddedChain) -> None:
+def test_incidents_are_recorded_though_nobody_signs_them(chain: ChainWriter) -> None:
     heads = set()
     for incidents in (NO_DIGEST, digest_of("incidents")):
         twins = Twins.opened(chain, Shape())
@@ -205,7 +208,7 @@ def test_incidents_are_recorded_though_nobody_signs_them(chain: EmbeddedChain) -
     assert len(heads) == 2
 
 
-def test_an_abandoned_round_keeps_the_model_and_draws_a_committee(chain: EmbeddedChain) -> None:
+def test_an_abandoned_round_keeps_the_model_and_draws_a_committee(chain: ChainWriter) -> None:
     twins = Twins.opened(chain, Shape())
     support.commit_all(twins, support.trainers_of(twins.state))
     found, before = faults.honest(twins), twins.state
@@ -220,7 +223,7 @@ def test_an_abandoned_round_keeps_the_model_and_draws_a_committee(chain: Embedde
     assert isinstance(twins.decide(faults.honest(twins)), tuple)
 
 
-def test_a_banned_client_is_never_drawn_again(chain: EmbeddedChain) -> None:
+def test_a_banned_client_is_never_drawn_again(chain: ChainWriter) -> None:
     # Six of eight are left and three are drawn, again and again; one ban is of the round itself.
     shape = Shape(clients=8, trainers=3, members=3, commit_blocks=1, deadline_blocks=3, rounds=9)
     twins = Twins.opened(chain, shape)
@@ -243,9 +246,7 @@ def test_a_banned_client_is_never_drawn_again(chain: EmbeddedChain) -> None:
         (Shape(clients=232, trainers=116, members=116), 117),
     ],
 )
-def test_ends_when_no_committee_can_be_drawn(
-    chain: EmbeddedChain, shape: Shape, banned: int
-) -> None:
+def test_ends_when_no_committee_can_be_drawn(chain: ChainWriter, shape: Shape, banned: int) -> None:
     twins = Twins.opened(chain, shape)
     for client in ids(*range(banned)):
         twins.report(support.equivocation(twins, client))
@@ -257,7 +258,7 @@ def test_ends_when_no_committee_can_be_drawn(
     twins.compare_clients()
 
 
-def test_a_replaced_primary_decides_in_a_later_view(chain: EmbeddedChain) -> None:
+def test_a_replaced_primary_decides_in_a_later_view(chain: ChainWriter) -> None:
     twins = Twins.opened(chain, Shape())
     support.commit_all(twins, support.trainers_of(twins.state))
     decision = faults.honest(twins).decision
@@ -269,7 +270,7 @@ def test_a_replaced_primary_decides_in_a_later_view(chain: EmbeddedChain) -> Non
     assert event.views == (3, 2**32 - 1)
 
 
-def test_every_member_beside_the_primary_may_reply(chain: EmbeddedChain) -> None:
+def test_every_member_beside_the_primary_may_reply(chain: ChainWriter) -> None:
     twins = Twins.opened(chain, Shape())
     support.commit_all(twins, support.trainers_of(twins.state))
     decision = faults.honest(twins).decision
@@ -283,16 +284,18 @@ def test_every_member_beside_the_primary_may_reply(chain: EmbeddedChain) -> None
     assert [signers.bit_count() for signers in event.signers] == [4, 4]
 
 
-def test_the_code_on_chain_is_the_artefact_and_the_immutables(chain: EmbeddedChain) -> None:
-    twins, runtime = Twins.opened(chain), abi.artifact().runtime
-    code = chain.code(twins.ledger.address)
+def test_the_code_on_chain_is_the_artefact_and_the_immutables(
+    embedded_chain: EmbeddedChain,
+) -> None:
+    twins, runtime = Twins.opened(embedded_chain), abi.artifact().runtime
+    code = embedded_chain.code(twins.ledger.address)
     assert code.startswith(runtime)
     assert len(code) <= 24_576  # EIP-170
     assert twins.deployment_receipt.gas_used < 6_500_000
 
 
-def test_a_registered_client_is_what_was_deployed(chain: EmbeddedChain) -> None:
-    twins = Twins.opened(chain, Shape(clients=13), batch=5)
+def test_a_registered_client_is_what_was_deployed(embedded_chain: EmbeddedChain) -> None:
+    twins = Twins.opened(embedded_chain, Shape(clients=13), batch=5)
     assert twins.ledger.registry() == registry_of(13)
     assert twins.ledger.client(ClientId(11)) == RegisteredClient(twins.keys[11].address, 10 + 11)
     with pytest.raises(errors.UnknownClientError):

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from ledger.chain.ports import TransactionRefusedError
 from ledger.chain.rpc import fees
-from ledger.chain.rpc.fees import FeeCaps
 from ledger.chain.rpc.pending import Pending, Unsigned
 from ledger.chain.rpc.refusals import Refusal, Refused
 
@@ -55,7 +54,7 @@ class Outbox:
         self.node = node
         self.settings = settings
         self.clock = clock
-        self.caps = FeeCaps(settings.most_fee_per_gas_wei, settings.most_tip_per_gas_wei)
+        self.caps = settings.fee_caps
         self.sender = account.address
         self._account = account
         self._sleep = sleep

@@ -26,6 +26,7 @@ from ledger.chain.ports import (
     WrongGenesisError,
 )
 from ledger.chain.rpc import wire
+from ledger.chain.rpc.fees import FeeCaps
 from ledger.chain.rpc.http_transport import (
     AnswerTooLargeError,
     HttpTransport,
@@ -76,6 +77,11 @@ class RpcSettings:
     most_answer_bytes: int = 64 * 2**20
     most_fee_per_gas_wei: int = 500 * GWEI
     most_tip_per_gas_wei: int = 2 * GWEI
+
+    @property
+    def fee_caps(self) -> FeeCaps:
+        """What a transaction never offers more than."""
+        return FeeCaps(self.most_fee_per_gas_wei, self.most_tip_per_gas_wei)
 
 
 class RpcReader:
