@@ -74,7 +74,7 @@ class Forked:
             subprocess.TimeoutExpired: it is still alive after so many seconds.
         """
         self.wait(seconds)
-        return self._process.output.read_text("utf-8"), self._process.log.read_text("utf-8")
+        return _text_of(self._process.output), _text_of(self._process.log)
 
     def first_line(self, seconds: float = PATIENCE_SECONDS) -> str:
         """Return the first line of its standard output as soon as it is whole.
@@ -85,8 +85,7 @@ class Forked:
         deadline = time.monotonic() + seconds
         while True:
             has_ended = self.poll() is not None
-            text = self._process.output.read_text("utf-8") if self._process.output.exists() else ""
-            line, end, _ = text.partition("\n")
+            line, end, _ = _text_of(self._process.output).partition("\n")
             if end or has_ended:
                 return line + end
             if time.monotonic() > deadline:
@@ -116,6 +115,11 @@ class Forked:
     ) -> None:
         self.kill()
         self.poll()
+
+
+def _text_of(path: Path) -> str:
+    """Return what was printed; nothing, if its process was killed before it had anything to say."""
+    return path.read_text("utf-8") if path.exists() else ""
 
 
 class Forks:

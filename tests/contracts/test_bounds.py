@@ -1,0 +1,176 @@
+"""What lies just within a bound is taken, and what lies just past it is not, by both twins."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+import coincurve
+import pytest
+
+from ledger.protocol import encoding, errors
+from ledger.protocol.ledger_state import Stage, registry_batches
+from ledger.protocol.parameters import MAX_CLIENTS
+from ledger.protocol.sampling import MAX_DRAWS
+from ledger.protocol.signing import GROUP_ORDER, KeySigner, typed_digest
+from ledger.protocol.types import NO_DIGEST, ClientId, Form, RegisteredClient, SignedCommitment
+from tests.contracts import support
+from tests.contracts.revm_chain import RevmChain
+from tests.contracts.twins import Shape, Twins, digest_of, registry_of, signers
+
+if TYPE_CHECKING:
+    from ledger.chain.ports import ChainWriter
+    from ledger.protocol.signing import Message
+    from ledger.protocol.types import Digest, Domain
+
+    Keys = tuple[KeySigner, ...]
+
+FLAGS = 224
+LARGEST = 1.7976931348623157e308
+HALF = GROUP_ORDER // 2
+
+
+def ids(*clients: int) -> tuple[ClientId, ...]:
+    return tuple(map(ClientId, clients))
+
+
+def test_the_last_clients_of_the_largest_registry_take_part(chain: ChainWriter) -> None:
+    twins = Twins.opened(chain, Shape(clients=MAX_CLIENTS))
+    last = MAX_CLIENTS - 1
+    ends = {0, FLAGS - 1, FLAGS, last - FLAGS, last - FLAGS + 1, last - 1, last}
+    able = ids(*sorted(ends - set(twins.state.committee), reverse=True)[:6])
+    assert able[0] == last
+    support.commit_all(twins, able)
+    twins.compare_clients({*ends, 1, last - 2})
+    assert isinstance(twins.decide(support.proposal(twins, support.ranking_of(able))), tuple)
+
+
+@pytest.mark.parametrize(
+    "clients", [(599, 5), (5, 599), (447, 448), (448, 447), (510, 0), (733, 509), (224, 223)]
+)
+def test_whoever_is_first_in_a_batch_each_client_is_flagged_in_its_own_word(
+    chain: ChainWriter, clients: tuple[int, int]
+) -> None:
+    twins = Twins.opened(chain, Shape(clients=734))
+    support.commit_all(twins, ids(*clients))
+    words = {client // FLAGS for client in clients}
+    same_bits = {FLAGS * word + client % FLAGS for word in range(3) for client in clients}
+    assert len(words) == 2 or clients == (733, 509)
+    twins.compare_clients({*clients, *same_bits})
+    twins.compare_clients(range(0, 734, 7))
+
+
+@pytest.mark.parametrize("form", Form)
+def test_the_largest_distance_and_the_largest_threshold_are_finite(
+    chain: ChainWriter, form: Form
+) -> None:
+    twins = Twins.opened(chain, Shape(form=form))
+    trainers = support.trainers_of(twins.state)
+    support.commit_all(twins, trainers)
+    ranking = support.ranking_of(trainers, [0.0, 5e-324, 1.0, 2.0, LARGEST, LARGEST])
+    threshold = encoding.float_bits(LARGEST) if form is Form.WITHIN_THRESHOLD else 0
+    assert isinstance(twins.decide(support.proposal(twins, ranking, threshold)), tuple)
+
+
+def test_a_client_in_a_ranking_is_told_by_all_its_bits(chain: ChainWriter) -> None:
+    twins = Twins.opened(chain, Shape())
+    trainers = support.trainers_of(twins.state)
+    support.commit_all(twins, trainers)
+    honest = support.proposal(twins, support.ranking_of(trainers))
+    for bit in range(4, 32):
+        ranking = list(honest.decision.ranking)
+        ranking[-1] |= 1 << bit
+        decision = replace(honest.decision, ranking=tuple(ranking))
+        assert twins.decide(replace(honest, decision=decision)) is errors.UnknownClientError
+    assert isinstance(twins.decide(honest), tuple)
+
+
+@pytest.mark.parametrize("samples", [1, 2**31, 2**63, 2**64 - 1])
+def test_any_positive_number_of_samples_is_registered(chain: ChainWriter, samples: int) -> None:
+    first, *others = registry_of(13)
+    registered = (replace(first, samples=samples), *others)
+    words = [encoding.registry_word(client) for client in registered]
+    deployment = Shape().deployment(encoding.registry_digest(words, NO_DIGEST))
+    twins = Twins(chain, deployment, signers(13))
+    assert isinstance(twins.register(words, NO_DIGEST), tuple)
+    assert twins.ledger.client(ClientId(0)).samples == samples
+
+
+def key_that_signs(digest: Digest, s: int, number: int) -> tuple[KeySigner, bytes]:
+    """Return a key whose signature of a digest, with this nonce, has this s; and the signature."""
+    point = coincurve.PrivateKey(number.to_bytes(32)).public_key.format()
+    r = int.from_bytes(point[1:])
+    private_key = (s * number - int.from_bytes(digest)) * pow(r, -1, GROUP_ORDER) % GROUP_ORDER
+    signature = r.to_bytes(32) + s.to_bytes(32) + bytes([27 + point[0] % 2])
+    return KeySigner(private_key.to_bytes(32)), signature
+
+
+def made_to_measure(message: Message, domain: Domain, s: int) -> tuple[Keys, bytes]:
+    """Return the clients' keys, of which the seventh signs a message with this s; and how."""
+    keys, digest = signers(13), typed_digest(domain, message)
+    for number in range(1, 1_000):
+        key, signature = key_that_signs(digest, s, number)
+        if keys[5].address < key.address < keys[7].address:
+            return (*keys[:6], key, *keys[7:]), signature
+    raise AssertionError("no address lies between its neighbours'")
+
+
+@pytest.mark.parametrize(("s", "is_canonical"), [(HALF, True), (HALF + 1, False)])
+@pytest.mark.parametrize("is_vote", [True, False])
+def test_half_the_order_of_the_group_is_the_last_canonical_s(
+    s: int, is_canonical: bool, is_vote: bool
+) -> None:
+    # The first contract of every chain in memory has one address, as its sender has.
+    client, before = ClientId(6), Twins.opened(cast("ChainWriter", RevmChain()))
+    proof = support.equivocation(before, client)
+    promised = support.commitment(before, client).commitment
+    message = proof.first.statement if is_vote else promised
+    keys, signature = made_to_measure(message, before.state.domain, s)
+    registered = [RegisteredClient(key.address, 10) for key in keys]
+    words = [encoding.registry_word(client) for client in registered]
+    deployment = Shape().deployment(encoding.registry_digest(words, NO_DIGEST))
+
+    twins = Twins(cast("ChainWriter", RevmChain()), deployment, keys)
+    assert twins.state.domain == before.state.domain
+    twins.register(words, NO_DIGEST)
+    if is_vote:
+        proof = support.equivocation(twins, client)
+        outcome = twins.report(replace(proof, first=replace(proof.first, signature=signature)))
+    else:
+        outcome = twins.commit(1, [SignedCommitment(promised, signature)])
+
+    assert isinstance(outcome, tuple) == is_canonical
+    assert is_canonical or outcome is errors.SignatureNotCanonicalError
+
+
+def draws_needed(seed: Digest, clients: int, wanted: set[int]) -> int:
+    """Return how many draws it takes until all who are wanted have been drawn."""
+    left, draws = set(wanted), 0
+    while left:
+        digest = encoding.keccak256(seed + encoding.u32(draws))
+        left.discard(int.from_bytes(digest) % clients)
+        draws += 1
+    return draws
+
+
+@pytest.mark.parametrize(("number", "draws"), [(8_014, MAX_DRAWS), (22_414, MAX_DRAWS + 1)])
+def test_a_committee_may_be_complete_with_the_last_draw(
+    chain: ChainWriter, number: int, draws: int
+) -> None:
+    # Of 420 clients as many are left as a committee has. Numbers were tried one after the other.
+    shape = Shape(clients=420, trainers=160, members=160)
+    words = [encoding.registry_word(client) for client in registry_of(shape.clients)]
+    registry, batches = registry_batches(words)
+    deployment = replace(shape.deployment(registry), config=digest_of("draws", number))
+    twins = Twins(chain, deployment, signers(shape.clients))
+    for batch, rest in batches:
+        twins.register(batch, rest)
+    banned = shape.clients - shape.members
+    for client in ids(*range(banned)):
+        twins.report(support.equivocation(twins, client))
+    twins.wait()
+    twins.abandon(1)
+    left = set(range(banned, shape.clients))
+    assert draws_needed(twins.state.seed, shape.clients, left) == draws
+    assert twins.state.stage is (Stage.OPEN if draws == MAX_DRAWS else Stage.FINISHED)
+    assert len(twins.state.committee) == shape.members - (draws > MAX_DRAWS)
