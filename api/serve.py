@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from api.app import create_app
+from api.http.connections import WatchedConnection
 from api.listening import MAX_CONCURRENT, MAX_HEADER_BYTES, listening_socket, url_of
 from ledger.index.database import Database
 from ledger.index.index import Index
@@ -77,7 +78,7 @@ def server_for(settings: Settings) -> uvicorn.Server:
         uvicorn.Config(
             app,
             ws="none",
-            http="h11",
+            http=WatchedConnection,
             log_level="warning",
             server_header=False,
             proxy_headers=bool(settings.trusted_proxies),

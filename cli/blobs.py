@@ -101,18 +101,24 @@ def prune(
     An audit of such a round says what is not there, and ends incomplete (exit code 3).
     """
     from ledger.actors.removal import old_payloads
+    from ledger.chain.contract.final_ledger import FinalLedger
 
     where = Where(home, run, contract, rpc_url, chain_id, blobs_at)
     store = _store(where)
     with where.reader() as chain:
         ledger = where.ledger(chain)
         spared = _named_by_others(where, chain, ledger.address, store)
-        gone = sorted(old_payloads(ledger, store, keep_rounds, spared))
+        final = FinalLedger.of(ledger)
+        # What a reorganisation may need again stays, and so does what is needed at the head.
+        gone = sorted(
+            old_payloads(final, store, keep_rounds, spared)
+            & old_payloads(ledger, store, keep_rounds, spared)
+        )
         there = [digest for digest in gone if store.has(digest)]
         if not dry_run:
             for digest in there:
                 store.remove(digest)
-            _remove_mail(where, ledger, ledger.state().round - keep_rounds)
+            _remove_mail(where, ledger, final.state().round - keep_rounds)
     told: dict[str, Any] = {
         "removed": not dry_run,
         "payloads": [digest.hex() for digest in there],

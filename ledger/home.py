@@ -36,6 +36,8 @@ MANIFEST = "deployment.json"
 JOURNAL = "votes.sqlite"
 
 _SYNCING_THREADS = 8
+_MOST_NAMED = 4_096
+"""Folders that are remembered; of one that is forgotten it is asked once more."""
 
 
 class Disk:
@@ -111,7 +113,7 @@ class Disk:
         return path
 
     def append(self, path: Path, data: bytes) -> None:
-        """Write at the end of a file.
+        """Write at the end of a file, which is made if need be.
 
         Args:
             path: of the file.
@@ -170,6 +172,8 @@ class Disk:
         for parent in sorted({folder.parent for folder in unnamed} - folders):
             with contextlib.suppress(PermissionError):  # then nobody here has made a name in it
                 self.sync_folder(parent)
+        if len(self._named) + len(unnamed) > _MOST_NAMED:
+            self._named.clear()  # mail has folders of its own in each round
         self._named |= unnamed
 
 

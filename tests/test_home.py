@@ -83,6 +83,17 @@ def test_a_full_disk_is_reported_with_the_path(tmp_path: Path) -> None:
     assert caught.value.filename == str(path)
 
 
+def test_a_month_of_folders_takes_no_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Mail has new folders in each round, and nobody ever writes to the old ones again.
+    monkeypatch.setattr("ledger.home._MOST_NAMED", 20)
+    disk = Disk()
+    for number in range(30):
+        disk.write_whole(tmp_path / "mail" / str(number) / "1" / "x", b"")
+    assert len(disk._named) <= 20
+
+
 @pytest.mark.parametrize(("code", "goes"), [(errno.EINVAL, True), (errno.EIO, False)])
 def test_only_a_file_system_that_cannot_sync_folders_is_excused(
     tmp_path: Path,

@@ -87,7 +87,7 @@ def create_store(
     charges = Charges(charges_file(settings.folder, domain))
     receiver = Receiver(settings, standings, charges)
     stored, mailbox = FolderBlobs(settings.folder), FolderMailbox(settings.folder)
-    blobs, mail = BlobRoutes(receiver, stored), MailRoutes(receiver, mailbox, epoch)
+    blobs, mail = BlobRoutes(receiver, stored, clock), MailRoutes(receiver, mailbox, epoch)
     retention = None
     if settings.keep_rounds is not None:
         retention = Retention(ledger, stored, charges, settings.keep_rounds, others)

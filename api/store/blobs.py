@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
-from anyio import CancelScope, to_thread
+from anyio import CancelScope, CapacityLimiter, to_thread
 from starlette.responses import Response, StreamingResponse
 
 from api.http.encoded import IMMUTABLE, is_known
@@ -16,13 +16,13 @@ from api.http.problems import BLOB_NOT_FOUND, ProblemError, problem
 from api.store.charges import What
 from api.store.problems import RANGE_UNSATISFIABLE
 from api.store.ranges import ByteRange, asked_range
+from api.store.soundness import Soundness
 from ledger.home import open_file
 from ledger.protocol import digest_forms
-from ledger.protocol.errors import BlobError
 from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from io import BufferedReader
     from pathlib import Path
 
@@ -31,16 +31,28 @@ if TYPE_CHECKING:
     from api.store.receiving import Receiver
     from ledger.blobs.store import FolderBlobs
 
+HASHED_AT_ONCE = 2
+"""Blobs, for those who ask only whether they are there."""
+
 _PIECE = 1 << 20
 _NAME = re.compile(digest_forms.BARE)
 
 
 class BlobRoutes:
-    """Answers for the blobs of a folder."""
+    """Answers for the blobs of a folder.
 
-    def __init__(self, receiver: Receiver, blobs: FolderBlobs) -> None:
+    Args:
+        receiver: takes what clients send.
+        blobs: of the folder.
+        clock: seconds that only grow.
+    """
+
+    def __init__(self, receiver: Receiver, blobs: FolderBlobs, clock: Callable[[], float]) -> None:
         self._receiver = receiver
         self._blobs = blobs
+        self._soundness = Soundness(blobs, clock)
+        # The other threads are for those who read.
+        self._hashing = CapacityLimiter(HASHED_AT_ONCE)
 
     async def give(self, request: Request) -> Response:
         """Give a blob's bytes or some of them; who reads them compares them with their name.
@@ -78,7 +90,9 @@ class BlobRoutes:
             status = 200 if found is None else 206
             if request.method == "HEAD":
                 # Who asks only whether it is there would not bring a damaged one again.
-                if not await to_thread.run_sync(self._is_whole, Digest(bytes.fromhex(name)), size):
+                digest = Digest(bytes.fromhex(name))
+                is_whole = partial(self._soundness.is_whole, digest, size)
+                if not await to_thread.run_sync(is_whole, limiter=self._hashing):
                     raise ProblemError(BLOB_NOT_FOUND, f"{name} is damaged here")
                 return Response(
                     status_code=status, headers=headers, media_type="application/octet-stream"
@@ -110,9 +124,9 @@ class BlobRoutes:
         upload, _ = await to_thread.run_sync(
             receiver.signed, request, digest, settings.max_blob_bytes
         )
-        if await to_thread.run_sync(self._is_whole, digest, upload.size):
+        if await to_thread.run_sync(self._soundness.is_whole, digest, upload.size):
             await to_thread.run_sync(receiver.charges.note, upload, What.BLOB)
-            await receiver.pass_over(request, upload.size)
+            await receiver.pass_over(request, upload)
             return Response(status_code=200, headers=_KEPT)
         most = settings.quota_blobs, settings.quota_bytes
         await to_thread.run_sync(receiver.charge, upload, What.BLOB, most)
@@ -126,16 +140,6 @@ class BlobRoutes:
             with CancelScope(shield=True):
                 await to_thread.run_sync(settle)
         return Response(status_code=201, headers=_KEPT)
-
-    def _is_whole(self, digest: Digest, size: int) -> bool:
-        """Say whether a blob is there undamaged; a damaged one is written again."""
-        if not self._blobs.has(digest):
-            return False
-        try:
-            with self._blobs.opened(digest, size) as (_, found):
-                return found == size
-        except BlobError:
-            return False
 
     def _path(self, name: str) -> Path:
         return self._blobs.folder / name[:2] / name

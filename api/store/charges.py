@@ -31,6 +31,7 @@ CREATE TABLE IF NOT EXISTS charged (
     PRIMARY KEY (round, client, kind, digest)
 ) WITHOUT ROWID
 """
+_ITS_ROW = "FROM charged WHERE round = ? AND client = ? AND kind = ? AND digest = ?"
 
 
 class What(IntEnum):
@@ -201,19 +202,12 @@ class Charges:
         return taken
 
     def _row(self, key: _Key) -> tuple[int, int] | None:
-        row = self._file.execute(
-            "SELECT size, costs FROM charged "
-            "WHERE round = ? AND client = ? AND kind = ? AND digest = ?",
-            key,
-        ).fetchone()
+        row = self._file.execute(f"SELECT size, costs {_ITS_ROW}", key).fetchone()
         return None if row is None else (int(row[0]), int(row[1]))
 
     def _put_row(self, key: _Key, row: tuple[int, int] | None) -> None:
         if row is None:
-            self._file.execute(
-                "DELETE FROM charged WHERE round = ? AND client = ? AND kind = ? AND digest = ?",
-                key,
-            )
+            self._file.execute(f"DELETE {_ITS_ROW}", key)
         else:
             self._file.execute(
                 "INSERT OR REPLACE INTO charged VALUES (?, ?, ?, ?, ?, ?)", key + row

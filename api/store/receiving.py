@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from dataclasses import dataclass
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from anyio import to_thread
@@ -28,7 +29,7 @@ from ledger.protocol.errors import EncodingError, SignatureError
 from ledger.protocol.signing import is_signed_by
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
     from starlette.requests import Request
@@ -36,9 +37,15 @@ if TYPE_CHECKING:
     from api.store.charges import Charges, What
     from api.store.settings import StoreSettings
     from api.store.standing import Standing, Standings
-    from ledger.protocol.types import Digest, Upload
+    from ledger.protocol.types import ClientId, Digest, Upload
 
 PIECE = 1 << 20
+MOST_AT_ONCE = 8
+"""What one client may have on its way; of more, what has been coming for longest is cut.
+
+Not the newest: what a cut network has left behind would keep an honest client out.
+"""
+
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -55,6 +62,7 @@ class Receiver:
     settings: StoreSettings
     standings: Standings
     charges: Charges
+    _coming: dict[ClientId, list[asyncio.Timeout]] = field(default_factory=dict, repr=False)
 
     def signed(self, request: Request, digest: Digest, most: int) -> tuple[Upload, Standing]:
         """Return the upload that a registered client has signed; nothing of the body is read.
@@ -119,7 +127,7 @@ class Receiver:
         folder = self.settings.folder
         file = await to_thread.run_sync(IncomingFile, folder, upload.digest, upload.size)
         try:
-            await self._come(request, upload.size, file.write)
+            await self._come(request, upload, file.write)
             await to_thread.run_sync(file.finish, target)
         except EncodingError as error:
             raise ProblemError(BODY_WRONG, str(error)) from error
@@ -137,31 +145,33 @@ class Receiver:
             ProblemError: it does not come, or comes too slowly.
         """
         body = bytearray()
-        await self._come(request, upload.size, body.extend)
+        await self._come(request, upload, body.extend)
         return bytes(body)
 
-    async def pass_over(self, request: Request, size: int) -> None:
+    async def pass_over(self, request: Request, upload: Upload) -> None:
         """Read what is not needed, so that whoever sends it hears the answer.
 
         Args:
             request: whose body it is.
-            size: that it is said to have.
+            upload: size that it is said to have.
 
         Raises:
             ProblemError: it does not come, or comes too slowly.
         """
-        await self._come(request, size, lambda _: None)
+        await self._come(request, upload, lambda _: None)
 
-    async def _come(self, request: Request, size: int, take: Callable[[bytes], object]) -> None:
+    async def _come(
+        self, request: Request, upload: Upload, take: Callable[[bytes], object]
+    ) -> None:
         """Pass a body on in pieces, on a thread of its own each.
 
         Raises:
             ProblemError: it does not come, or comes too slowly.
         """
-        buffer, came = bytearray(), 0
+        buffer, came, size = bytearray(), 0, upload.size
         seconds = self.settings.seconds_for(size)
         try:
-            async with asyncio.timeout(seconds):
+            async with self._timed(upload.client, seconds):
                 async for part in request.stream():
                     came += len(part)
                     if came > size:
@@ -172,10 +182,33 @@ class Receiver:
                         buffer.clear()
                 await to_thread.run_sync(take, bytes(buffer))
         except TimeoutError:
-            said = f"{came} of {size} bytes came in the {seconds:.0f} s that they may take"
+            said = (
+                f"{came} of {size} bytes came in the {seconds:.0f} s that they may take, or before "
+                f"client {upload.client} began to send {MOST_AT_ONCE} more"
+            )
             raise ProblemError(TOO_SLOW, said) from None
         except ClientDisconnect:
             raise ProblemError(BODY_WRONG, f"only {came} of {size} bytes came") from None
+
+    @asynccontextmanager
+    async def _timed(self, client: ClientId, seconds: float) -> AsyncIterator[None]:
+        """Bound how long something of a client may come, and how much at once.
+
+        Raises:
+            TimeoutError: it has come for too long, or the client has begun to send too much more.
+        """
+        coming = self._coming.setdefault(client, [])
+        if len(coming) >= MOST_AT_ONCE and not (oldest := coming.pop(0)).expired():
+            oldest.reschedule(0)
+        try:
+            async with asyncio.timeout(seconds) as its:
+                coming.append(its)
+                yield
+        finally:
+            if its in coming:
+                coming.remove(its)
+            if not coming:
+                self._coming.pop(client, None)
 
 
 def require_round(standing: Standing, round_number: int) -> None:

@@ -10,6 +10,7 @@ from api.store.standing import domain_of
 from ledger.actors.mailboxes.folder import FolderMailbox
 from ledger.actors.named import BlobUse, blobs_of_round
 from ledger.actors.removal import OldPayloads
+from ledger.chain.contract.final_ledger import FinalLedger
 from ledger.protocol.ledger_state import Stage
 from ledger.protocol.types import Digest
 
@@ -34,6 +35,8 @@ class _Kept:
 class Retention:
     """Removes what clients have put in old rounds, but for what the record names.
 
+    A round has ended when that is final: what a reorganisation opens again still has its payloads.
+
     Args:
         ledger: the contract.
         blobs: of the store's folder, where the mail lies, too.
@@ -50,7 +53,7 @@ class Retention:
         rounds: int,
         others: Others = frozenset,
     ) -> None:
-        self._run = _Kept(ledger, blobs)
+        self._run = _Kept(FinalLedger.of(ledger), blobs)
         self._mailbox = FolderMailbox(blobs.folder)
         self._domain = domain_of(ledger)
         self._charges = charges

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
+from api.http.connections import WatchedConnection
 from api.listening import MAX_CONCURRENT, MAX_HEADER_BYTES, listening_socket, url_of
 from api.store.app import create_store
 from api.store.charges import other_charges
@@ -73,7 +74,7 @@ def server_for(
         uvicorn.Config(
             create_store(settings, ledger, secrets.token_bytes(EPOCH_BYTES), others=others),
             ws="none",
-            http="h11",
+            http=WatchedConnection,
             log_level="warning",
             server_header=False,
             proxy_headers=False,

@@ -12,6 +12,7 @@ import errno
 from typing import TYPE_CHECKING, Any
 
 from ledger.blobs.store import MAX_BLOB_BYTES
+from ledger.blobs.timed import TimedFiles
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, BlobMissingError, BlobUnreachableError
 from ledger.protocol.payload import Payload
@@ -46,7 +47,7 @@ class RemoteFiles:
                 f"{self.shown} needs the extra [remote]: pip install -c constraints.txt '.[remote]'"
             ) from error
         try:
-            self._files, root = url_to_fs(place.text, use_listings_cache=False)
+            files, root = url_to_fs(place.text, use_listings_cache=False)
         except ImportError as error:
             raise BlobError(
                 f"{self.shown}: a package for this protocol is missing; the extra [remote] has "
@@ -56,6 +57,7 @@ class RemoteFiles:
             raise BlobError(
                 f"{self.shown}: fsspec reaches no blobs or mail there ({type(error).__name__})"
             ) from None
+        self._files = TimedFiles(files)
         self._root = str(root).rstrip("/")
         # It has no folders to be made; what would be made is a mistyped bucket.
         self._is_bucket = place.text.partition("://")[0].lower() in _BUCKETS
@@ -71,11 +73,8 @@ class RemoteFiles:
             FileNotFoundError: there is no such file.
             OSError: it cannot be read.
         """
-        with (
-            self._translated(path),
-            self._files.open(self._below(path), "rb", cache_type="none") as file,
-        ):
-            return bytes(file.read(limit + 1))
+        with self._translated(path):
+            return self._files.read(self._below(path), limit + 1)
 
     def write(self, path: str, data: bytes) -> None:
         """Write a file.
@@ -91,12 +90,12 @@ class RemoteFiles:
         target = self._below(path)
         with self._translated(path):
             try:
-                self._files.pipe_file(target, data)
+                self._files.ask("pipe_file", target, data, size=len(data))
             except FileNotFoundError:
                 if self._is_bucket:
                     raise
-                self._files.makedirs(target.rpartition("/")[0], exist_ok=True)
-                self._files.pipe_file(target, data)
+                self._files.ask("makedirs", target.rpartition("/")[0], exist_ok=True)
+                self._files.ask("pipe_file", target, data, size=len(data))
 
     def exists(self, path: str) -> bool:
         """Say whether there is a file.
@@ -110,7 +109,7 @@ class RemoteFiles:
         # Not `exists`, which in many file systems takes every failure for an absence.
         try:
             with self._translated(path):
-                self._files.info(self._below(path))
+                self._files.ask("info", self._below(path))
         except FileNotFoundError:
             return False
         return True
@@ -125,7 +124,7 @@ class RemoteFiles:
             OSError: it cannot be removed.
         """
         with contextlib.suppress(FileNotFoundError), self._translated(path):
-            self._files.rm_file(self._below(path))
+            self._files.ask("rm_file", self._below(path))
 
     def listing(self, folder: str) -> Iterator[tuple[str, int, Hashable]]:
         """Yield name, size and stamp of the files in a folder; the stamp differs after a change.
@@ -138,7 +137,7 @@ class RemoteFiles:
         """
         found: list[dict[str, Any]] = []
         with contextlib.suppress(FileNotFoundError), self._translated(folder):
-            found = self._files.ls(self._below(folder), detail=True)
+            found = self._files.ask("ls", self._below(folder), detail=True)
         for entry in found:
             if entry.get("type") == "file":
                 size = int(entry.get("size") or 0)

@@ -187,7 +187,7 @@ class FolderBlobs:
         Raises:
             BlobError: the folder cannot be written.
         """
-        path = self._path(payload.digest)
+        path = self.path_of(payload.digest)
         try:
             # A damaged file under this name is replaced, not trusted.
             if not _holds(path, payload):
@@ -206,7 +206,7 @@ class FolderBlobs:
         Raises:
             BlobError: it cannot be removed.
         """
-        path = self._path(digest)
+        path = self.path_of(digest)
         try:
             self._disk.remove(path)
         except OSError as error:
@@ -268,7 +268,7 @@ class FolderBlobs:
             BlobUnreachableError: it is there, but cannot be read.
             BlobError: it is damaged, or larger than the limit.
         """
-        with self._reading(digest), open_file(self._path(digest)) as file:
+        with self._reading(digest), open_file(self.path_of(digest)) as file:
             size = file.seek(0, os.SEEK_END)
             if size > limit:
                 raise BlobError(f"blob {digest.hex()} is larger than the {limit} bytes it may have")
@@ -280,7 +280,16 @@ class FolderBlobs:
 
     def has(self, digest: Digest) -> bool:
         """Say whether there is something under this digest, without reading it."""
-        return self._path(digest).is_file()
+        return self.path_of(digest).is_file()
+
+    def path_of(self, digest: Digest) -> Path:
+        """Return where a blob's file is, if it is there.
+
+        Args:
+            digest: sha256 of the blob.
+        """
+        name = digest.hex()
+        return self.folder / name[:2] / name
 
     def digests(self) -> Iterator[Digest]:
         """Yield the names of all blobs, unverified and in no order."""
@@ -291,7 +300,7 @@ class FolderBlobs:
 
     def _found(self, digest: Digest, limit: int) -> bytes:
         with self._reading(digest):
-            return read_file(self._path(digest), limit)
+            return read_file(self.path_of(digest), limit)
 
     @contextmanager
     def _reading(self, digest: Digest) -> Iterator[None]:
@@ -309,10 +318,6 @@ class FolderBlobs:
             raise BlobUnreachableError(
                 f"blob {digest.hex()} cannot be read: {error.strerror}"
             ) from error
-
-    def _path(self, digest: Digest) -> Path:
-        name = digest.hex()
-        return self.folder / name[:2] / name
 
 
 def _holds(path: Path, payload: Payload) -> bool:

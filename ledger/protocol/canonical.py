@@ -1,20 +1,29 @@
 """Canonical msgpack: maps with sorted text keys, no extension types, one encoding per value.
 
-A decoder re-encodes what it read and compares, so that a document has one digest. Size and
-nesting are bounded before anything walks over the data: what is refused must depend neither on
-Python's recursion limit nor on how deep the caller stands in its own stack.
+A decoder re-encodes what it read and compares, so that a document has one digest. Size, nesting and
+the number of maps and lists are bounded before anything walks over the data: what is refused must
+depend neither on Python's recursion limit nor on how deep the caller stands in its own stack.
 """
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 import msgpack
 
 from ledger.protocol.errors import EncodingError
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+
 MAX_DOCUMENT_BYTES = 1_000_000
-"""A run of 12,288 clients takes 400 kB; a map of a million empty lists takes 160 MB in memory."""
+"""A run of 12,288 clients takes 400 kB."""
+
+MAX_CONTAINERS = 65_536
+"""Maps and lists of a document, and entries of each: a million of them, of a byte each, would be
+160 MB in memory and 2 s of work."""
 
 MAX_NESTING = 16
 """Maps and lists inside one another; a round's record has six."""
@@ -39,23 +48,42 @@ def encode(value: object) -> bytes:
     return cast("bytes", msgpack.packb(_sorted(value, MAX_NESTING), use_bin_type=True))
 
 
-def decode(data: bytes, limit: int = MAX_DOCUMENT_BYTES) -> dict[str, Any]:
+def decode(
+    data: bytes,
+    limit: int = MAX_DOCUMENT_BYTES,
+    *,
+    containers: int = MAX_CONTAINERS,
+    longest: int = MAX_CONTAINERS,
+) -> dict[str, Any]:
     """Return the map behind canonical bytes.
 
     Args:
         data: the document's bytes.
         limit: largest size that is decoded.
+        containers: maps and lists that it may have, itself one of them.
+        longest: entries that each of them may have.
 
     Returns:
         The map, with text keys.
 
     Raises:
-        EncodingError: too long, nested too deeply, not msgpack, not a map, or not canonical.
+        EncodingError: too long, nested too deeply, with too many maps and lists or too long ones,
+            not msgpack, not a map, or not canonical.
     """
     if len(data) > limit:
         raise EncodingError(f"a document of {len(data)} bytes is over the bound of {limit}")
+    counted = _counting(containers)
     try:
-        value = msgpack.unpackb(data, raw=False, strict_map_key=True)
+        value = msgpack.unpackb(
+            data,
+            raw=False,
+            strict_map_key=True,
+            list_hook=counted,
+            object_hook=counted,
+            ext_hook=_refuse_extension,
+            max_array_len=longest,
+            max_map_len=longest,
+        )
         same = isinstance(value, dict) and encode(value) == data
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         reason = f"{type(error).__name__} {error}"
@@ -63,6 +91,29 @@ def decode(data: bytes, limit: int = MAX_DOCUMENT_BYTES) -> dict[str, Any]:
     if not same:
         raise EncodingError("not a canonical msgpack map")
     return cast("dict[str, Any]", value)
+
+
+def _counting(most: int) -> Callable[[T], T]:
+    """Return what is called with each map and list as it is read."""
+    left = most
+
+    def count(container: T) -> T:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise ValueError(f"more than {most} maps and lists")
+        return container
+
+    return count
+
+
+def _refuse_extension(code: int, _: bytes) -> NoReturn:
+    """Stop at an extension.
+
+    Raises:
+        TypeError: always.
+    """
+    raise TypeError(f"extension {code} is not plain data")
 
 
 def _sorted(value: object, depth: int) -> object:

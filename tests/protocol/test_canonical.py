@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tracemalloc
 from enum import IntEnum
 
 import msgpack
@@ -99,6 +100,37 @@ def test_nesting_is_bounded_alike_when_written_and_when_read() -> None:
         canonical.encode(nested(canonical.MAX_NESTING + 1))
     with pytest.raises(EncodingError, match="nested deeper than 16"):
         canonical.decode(msgpack.packb(nested(canonical.MAX_NESTING + 1)))
+
+
+@pytest.mark.parametrize("each", [b"\x90", b"\x80", b"\x91\xc0", b"\xc7\x00\x05"])
+def test_many_small_things_are_not_read_to_their_end(each: bytes) -> None:
+    # A byte of an empty list is 64 in memory, and the collector looks at each of them.
+    most = 50_000
+    rows = [b"\xdc" + most.to_bytes(2) + each * most] * 4
+    data = b"\x81\xa1a\x94" + b"".join(rows)
+    tracemalloc.start()
+    try:
+        with pytest.raises(EncodingError, match=r"more than 65536 maps and lists|extension 5"):
+            canonical.decode(data)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 16 * 2**20
+
+
+def test_maps_lists_and_their_entries_are_counted() -> None:
+    data = canonical.encode({"a": [[], {}], "b": [1, 2, 3]})
+    assert canonical.decode(data, containers=5, longest=3)
+    with pytest.raises(EncodingError, match="more than 4 maps and lists"):
+        canonical.decode(data, containers=4)
+    with pytest.raises(EncodingError, match="max_array_len"):
+        canonical.decode(data, longest=2)
+    with pytest.raises(EncodingError, match="max_map_len"):
+        canonical.decode(data, longest=1)
+    full = canonical.encode({"a": [None] * canonical.MAX_CONTAINERS})
+    assert canonical.decode(full)
+    with pytest.raises(EncodingError, match="max_array_len"):
+        canonical.decode(canonical.encode({"a": [None] * (canonical.MAX_CONTAINERS + 1)}))
 
 
 DEEP = """

@@ -41,14 +41,22 @@ class FolderMailbox(FileMailbox):
             before_round: the first round that is kept.
 
         Raises:
-            OSError: it cannot be removed.
+            OSError: some of it cannot be removed; the rest is.
         """
         self.forget(domain, before_round)
         contract = self._folder / "mail" / str(domain.chain_id) / domain.contract.hex()
         names = [path.name for path in contract.glob("*") if _ROUND.fullmatch(path.name)]
         old = sorted(number for number in map(int, names) if number < before_round)
+        faults: list[OSError] = []
         for number in old:
-            shutil.rmtree(contract / str(number))
+            try:
+                shutil.rmtree(contract / str(number))
+            except FileNotFoundError:
+                continue  # somebody else removes it, too
+            except OSError as error:
+                faults.append(error)  # and what one cannot be rid of keeps no other
+        if faults:
+            raise faults[0]
         return old
 
 

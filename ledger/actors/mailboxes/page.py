@@ -57,7 +57,8 @@ def decode_page(data: bytes) -> Page:
     Raises:
         EncodingError: not a page.
     """
-    found = canonical.decode(data, MAX_PAGE_BYTES)
+    # A map and a list: what is more is no page, however much memory it would take.
+    found = canonical.decode(data, MAX_PAGE_BYTES, containers=2, longest=MOST_ENVELOPES)
     if set(found) != {"version", "epoch", "after", "envelopes"} or found["version"] != _VERSION:
         raise EncodingError("a page of envelopes has version 1, epoch, after and envelopes")
     epoch, after, envelopes = found["epoch"], found["after"], found["envelopes"]
@@ -65,8 +66,8 @@ def decode_page(data: bytes) -> Page:
         raise EncodingError(f"a page's epoch is {EPOCH_BYTES} bytes")
     if type(after) is not int or after < 0:
         raise EncodingError("a page begins after a number of envelopes")
-    if type(envelopes) is not list or len(envelopes) > MOST_ENVELOPES:
-        raise EncodingError(f"a page is a list of at most {MOST_ENVELOPES} envelopes")
+    if type(envelopes) is not list:
+        raise EncodingError("a page has a list of envelopes")
     if any(type(one) is not bytes for one in envelopes):
         raise EncodingError("a page's envelopes are bytes")
     return Page(epoch, after, tuple(envelopes))

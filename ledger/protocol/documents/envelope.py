@@ -20,6 +20,7 @@ from ledger.protocol.documents.incidents import opening_fields, opening_of
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES
 from ledger.protocol.encoding import PROTOCOL_VERSION, Opening, sha256
 from ledger.protocol.errors import EncodingError
+from ledger.protocol.parameters import MAX_MEMBERS
 from ledger.protocol.types import (
     Address,
     ClientId,
@@ -34,6 +35,9 @@ from ledger.protocol.types import (
     Vote,
     VoteKind,
 )
+
+_MOST_CONTAINERS = 4 + MAX_MEMBERS
+"""Maps and lists of an envelope: itself, its body, a certificate, its replies and each of them."""
 
 
 class EnvelopeKind(IntEnum):
@@ -169,7 +173,8 @@ def decode_envelope(data: bytes) -> Envelope:
         EncodingError: not an envelope.
     """
     types = {"chain_id": int, "contract": bytes, "round": int, "kind": int, "client": int}
-    value = versioned(canonical.decode(data), types | {"body": list})
+    found = canonical.decode(data, containers=_MOST_CONTAINERS, longest=MAX_MEMBERS)
+    value = versioned(found, types | {"body": list})
     domain = Domain(
         whole("chain_id", value["chain_id"], 64),
         Address(octets("contract", value["contract"], 20)),

@@ -117,6 +117,16 @@ def test_forgetting_takes_nothing_from_others(tmp_path: Path) -> None:
     assert listed(other) == [envelope(1)], "what was listed stays listed"
 
 
+def test_what_cannot_be_removed_keeps_nothing_else(tmp_path: Path) -> None:
+    mailbox = FolderMailbox(tmp_path)
+    mailbox.put(envelope(1, round_number=5))
+    rounds = file_of(tmp_path, envelope(1)).parents[1]
+    rounds.parent.joinpath("3").write_bytes(b"a file where a folder should be")
+    with pytest.raises(NotADirectoryError):
+        mailbox.remove(DOMAIN, 9)
+    assert not rounds.with_name("5").exists()
+
+
 def test_what_is_no_envelope_is_passed_over_and_not_read_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

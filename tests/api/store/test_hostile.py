@@ -7,7 +7,7 @@ import socket
 import time
 from typing import TYPE_CHECKING
 
-from api.store.receiving import PIECE
+from api.store.receiving import MOST_AT_ONCE, PIECE
 from ledger.blobs.uploads import authorization
 from ledger.protocol.encoding import sha256
 from ledger.protocol.signing import sign
@@ -243,6 +243,31 @@ def test_the_same_bytes_sent_many_times_at_once_fill_no_disk(
             assert time.monotonic() < deadline
             time.sleep(0.01)
         assert answer.status_code == 201
+
+
+def test_one_client_cannot_hold_every_connection_by_sending_slowly(store: Store) -> None:
+    slow = [b"slow %d" % number for number in range(MOST_AT_ONCE + 2)]
+    with contextlib.ExitStack() as stack:
+        connections = []
+        for data in slow:
+            host, port = store.url.removeprefix("http://").split(":")
+            connection = stack.enter_context(socket.create_connection((host, int(port)), timeout=5))
+            head = f"PUT {path_of(data)} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(data)}\r\n"
+            head += f"Authorization: {store.header(data)}\r\nConnection: close\r\n\r\n"
+            connection.sendall(head.encode() + data[:1])
+            connections.append(connection)
+            deadline = time.monotonic() + 10
+            while len(list(store.folder.glob("incoming/*"))) < min(len(connections), MOST_AT_ONCE):
+                assert time.monotonic() < deadline
+                time.sleep(0.005)
+        # What has come for longest is cut, and the newest goes on; nor is anybody else held up.
+        for connection in connections[:2]:
+            assert connection.recv(100).startswith(b"HTTP/1.1 408 ")
+        assert store.put(DATA, client=1).status_code == 201
+        for connection, data in list(zip(connections, slow, strict=True))[2:]:
+            connection.sendall(data[1:])
+            assert connection.recv(100).startswith(b"HTTP/1.1 201 ")
+    assert len(store.files()) == MOST_AT_ONCE + 1
 
 
 def test_a_quota_counts_bytes_and_a_restart_forgets_none(

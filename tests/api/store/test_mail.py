@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -209,6 +210,23 @@ def test_a_page_is_canonical_and_bounded() -> None:
     ):
         with pytest.raises(EncodingError):
             decode_page(wrong)
+
+
+def test_a_page_of_a_million_empty_lists_takes_its_reader_no_memory() -> None:
+    # 3 MB of msgpack, 200 MB and more as lists.
+    count = pages.MAX_PAGE_BYTES - 100
+    data = b"\x84\xa5after\x00\xa9envelopes\xdd" + count.to_bytes(4) + b"\x90" * count
+    rows = b"\xdc\x01\x00" + (b"\xdc\x27\x10" + b"\x90" * 10_000) * 256
+    nested = b"\x84\xa5after\x00\xa9envelopes" + rows
+    for page in (data, nested):
+        tracemalloc.start()
+        try:
+            with pytest.raises(EncodingError):
+                decode_page(page)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert peak < 2**20
 
 
 def test_a_mailbox_without_a_url_or_a_signer_is_refused(store: Store) -> None:

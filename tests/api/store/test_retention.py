@@ -97,6 +97,20 @@ def test_what_is_old_goes_whenever_it_came_and_what_anybody_needs_stays(kept: Ke
     assert kept.has(OTHERS)
 
 
+def test_a_round_has_ended_when_that_is_final(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    chain, final = kept.contract.ledger.chain, kept.contract.ledger.chain.head().number
+    monkeypatch.setattr(type(chain), "finalized", lambda _: final)
+    retention = Retention(kept.contract.ledger, kept.blobs, kept.charges, 1)
+    kept.put(OLD, 1)
+    for _ in range(2):
+        kept.end_round()
+    retention.look()
+    assert kept.has(OLD), "a reorganisation may open its round again"
+    final = chain.head().number
+    retention.look()
+    assert not kept.has(OLD)
+
+
 def test_of_a_round_whose_record_cannot_be_read_nothing_goes(
     kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:

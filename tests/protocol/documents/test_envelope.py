@@ -9,6 +9,7 @@ from ledger.protocol.documents.envelope import EnvelopeKind, decode_envelope, en
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import EncodingError
+from ledger.protocol.parameters import MAX_MEMBERS
 from tests.protocol.documents.changes import ENVELOPES, KINDS, SIGNATURE, VECTOR_BYTES, filled
 
 BODY = ("body",)
@@ -93,3 +94,14 @@ def test_an_envelope_that_is_none_is_refused(
     with pytest.raises(EncodingError, match=fact) as caught:
         decode_envelope(data)
     assert len(str(caught.value)) < 300, "an error is one line"
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_certificate_has_no_more_replies_than_a_committee_has_members(more: int) -> None:
+    replies = [[member, SIGNATURE] for member in range(MAX_MEMBERS + more)]
+    data = KINDS["request 2"].changed((*BODY, 6, 3), replies)
+    if not more:
+        assert encode_envelope(decode_envelope(data)) == data
+        return
+    with pytest.raises(EncodingError, match=str(MAX_MEMBERS)):
+        decode_envelope(data)
