@@ -139,5 +139,8 @@ def quoted(url: str) -> str:
     """
     from ledger.bounded_http import HttpServer
 
-    is_public = url.rstrip("/") == HttpServer(url, timeout_seconds=1).shown_url
-    return shlex.quote(url) if is_public else f'"${URL_VARIABLE}"'
+    try:
+        shown = HttpServer(url, timeout_seconds=1).shown_url
+    except ValueError:
+        shown = ""  # whoever speaks to the node has refused it, with the reason
+    return shlex.quote(url) if url.rstrip("/") == shown else f'"${URL_VARIABLE}"'

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from cli.where import Where
     from clients.configuration import Configuration
     from ledger.chain.rpc.fees import Fees
+    from ledger.chain.rpc.reader import RpcSettings
+    from ledger.chain.rpc.sending_node import SendingNode
+    from ledger.home import RunPaths
     from ledger.protocol.documents.run import RunDocument
     from ledger.protocol.types import RegisteredClient
 
@@ -45,9 +48,10 @@ class Counted(StrEnum):
 
 
 class Hint(StrEnum):
-    """What would plainly go wrong on this chain."""
+    """What would plainly go wrong on this chain, or is on its way there already."""
 
     COMMIT_WINDOW = "commit-window"
+    CREATION_WAITS = "creation-waits"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +105,14 @@ class DryRun:
 
     Attributes:
         run: its name.
-        contract: that is deployed already; None if none is.
+        contract: that is deployed already, its manifest written or not; None if none is.
         sender: who would pay; None if that cannot be told, or nobody has to.
         steps: what would be sent, in order.
         gas: of all of them.
         price: on a node; None on the home's own chain, whose money is worth nothing.
         active: how many clients are active in a round.
         commit_blocks: in how many blocks their commitments are taken.
-        hints: what would plainly go wrong there.
+        hints: what would plainly go wrong there, or is on its way already.
     """
 
     run: str
@@ -211,7 +215,7 @@ def _deployed(where: Where, name: str, document: RunDocument) -> tuple[str | Non
 
     paths = Home(where.home).run(name)
     if not paths.manifest.exists():
-        return None, 0
+        return _begun(where, paths, document)
     manifest = read_run_manifest(paths)
     config = f"0x{deployment_for(document)[0].config.hex()}"
     if manifest.config != config:
@@ -222,17 +226,37 @@ def _deployed(where: Where, name: str, document: RunDocument) -> tuple[str | Non
         return manifest.address, connect(chain, manifest).state().registered
 
 
+def _begun(where: Where, paths: RunPaths, document: RunDocument) -> tuple[str | None, int]:
+    """Return the contract that an attempt has created which was cut off before its manifest."""
+    from ledger.chain.contract.committee_ledger import CommitteeLedger
+    from ledger.chain.contract.deployment import creation_data, deployment_for
+    from ledger.chain.contract.intent import created_before, read_intent
+
+    if (begun := read_intent(paths)) is None:
+        return None, 0
+    creation = creation_data(deployment_for(document)[0])
+    with where.own_reader() if where.rpc_url is None else _node(where) as chain:
+        created = created_before(chain, begun, creation, paths)
+        if created is None or created.contract_address is None:
+            return None, 0
+        ledger = CommitteeLedger(chain, created.contract_address, created.block_number)
+        return created.contract_address, ledger.state().registered
+
+
+def _node(where: Where, settings: RpcSettings | None = None) -> SendingNode:
+    from ledger.chain.rpc.sending_node import SendingNode
+
+    return SendingNode(where.rpc_url or "", chain_id=where.node_chain_id(), settings=settings)
+
+
 def _on_node(where: Where, planned: DryRun, document: RunDocument, sender: Sender) -> DryRun:
     """Return the plan with the node's own estimate of the creation, and its prices."""
     from ledger.chain.contract.deployment import creation_data, deployment_for
     from ledger.chain.rpc import fees
-    from ledger.chain.rpc.sending_node import SendingNode
     from ledger.chain.rpc.wire import to_hex
 
     settings, account = sender.settings(), sender.address()
-    with SendingNode(
-        where.rpc_url or "", chain_id=where.node_chain_id(), settings=settings
-    ) as node:
+    with _node(where, settings) as node:
         market = node.market()
         caps = settings.fee_caps
         offer = fees.offered(market.base_fee, market.tip, caps)
@@ -247,14 +271,14 @@ def _on_node(where: Where, planned: DryRun, document: RunDocument, sender: Sende
             estimate = node.gas_of(request if account is None else {**request, "from": account})
             steps[0] = Step(Kind.CREATION, 0, estimate, steps[0].gas_limit, Counted.BY_NODE)
         price = _price(steps, market.base_fee, offer, node.balance_of(account) if account else None)
-        one_a_block = node.client_version().startswith(_ONE_TRANSACTION_A_BLOCK)
+        hints = _hints(planned, node, Home(where.home).run(planned.run))
     return replace(
         planned,
         sender=account,
         steps=tuple(steps),
         gas=sum(step.gas for step in steps),
         price=price,
-        hints=_hints(planned) if one_a_block else (),
+        hints=hints,
     )
 
 
@@ -267,9 +291,24 @@ def _price(steps: list[Step], base_fee: int, offer: Fees, balance: int | None) -
     return Price(base_fee, offer.tip, offer.fee, spent, needed, balance)
 
 
-def _hints(planned: DryRun) -> tuple[Hint, ...]:
-    """Return what goes wrong where each transaction has a block of its own."""
-    return (Hint.COMMIT_WINDOW,) if planned.commit_blocks < planned.active else ()
+def _hints(planned: DryRun, node: SendingNode, paths: RunPaths) -> tuple[Hint, ...]:
+    found: list[Hint] = []
+    one_a_block = node.client_version().startswith(_ONE_TRANSACTION_A_BLOCK)
+    if one_a_block and planned.commit_blocks < planned.active:
+        found.append(Hint.COMMIT_WINDOW)
+    if planned.contract is None and _waits(node, paths):
+        found.append(Hint.CREATION_WAITS)
+    return tuple(found)
+
+
+def _waits(node: SendingNode, paths: RunPaths) -> bool:
+    """Say whether a transaction waits that an earlier attempt may have sent for its contract."""
+    from ledger.chain.contract.intent import read_intent
+
+    if paths.manifest.exists() or (begun := read_intent(paths)) is None:
+        return False
+    mined, counted = (node.nonce(begun.deployer, pending=pending) for pending in (False, True))
+    return mined <= begun.nonce < counted
 
 
 def print_dry_run(found: DryRun) -> None:
@@ -294,6 +333,11 @@ def print_dry_run(found: DryRun) -> None:
             f"each transaction has a block of its own there: where {found.active} clients "
             f"send their own commitments, protocol.commit_blocks = {found.commit_blocks} is too "
             "short for all of them"
+        )
+    if Hint.CREATION_WAITS in found.hints:
+        print_line(
+            "an earlier attempt was cut off while its creation waited for a block: it would be "
+            "sent again with the same nonce, so that one contract comes of both"
         )
     print_line("nothing was sent, and nothing was written")
 

@@ -13,6 +13,7 @@ from clients.runs.folder import run_folder
 from clients.runs.measured_sets import TEST, measured_sets
 from clients.runs.metrics import Gauge, Measure
 from clients.runs.population import Population, populate, run_document
+from ledger.chain.contract.alone import deploying_alone
 from ledger.chain.contract.deployment import deploy
 from ledger.chain.contract.manifest import require_unplayed
 from ledger.home import DISK
@@ -135,8 +136,8 @@ def prepare(  # noqa: PLR0913, PLR0917 - where to, what, and whose
     Raises:
         ConfigurationError: the model does not fit, or cannot take the path that is asked for, or
             owners do not fit the configuration.
-        ChainError: the run is deployed with another configuration or elsewhere, or it has lost
-            its manifest, or the chain refuses.
+        ChainError: the run is deployed with another configuration or elsewhere, or by another
+            process just now, or it has lost its manifest, or the chain refuses.
         BlobError: a blob cannot be stored.
         OSError: the run's folder cannot be written.
     """
@@ -150,15 +151,16 @@ def prepare(  # noqa: PLR0913, PLR0917 - where to, what, and whose
     blobs.put(encode_run(document))
     blobs.put(vector_bytes(population.initial))
     blobs.sync()
-    deployed = folder.paths.manifest.exists()
-    if not deployed:
-        require_unplayed(folder.paths)
-        # Before the contract, so that a run killed while it deploys can be resumed.
-        folder.write_configuration(configuration.to_toml())
-    manifest = deploy(chain, document, folder.paths, disk)
-    if deployed:
-        # Not before `deploy` has found it to be the deployed one, or another takes its place.
-        folder.write_configuration(configuration.to_toml())
+    with deploying_alone(folder.paths, disk):
+        deployed = folder.paths.manifest.exists()
+        if not deployed:
+            require_unplayed(folder.paths)
+            # Before the contract, so that a run killed while it deploys can be resumed.
+            folder.write_configuration(configuration.to_toml())
+        manifest = deploy(chain, document, folder.paths, disk)
+        if deployed:
+            # Not before `deploy` has found it to be the deployed one, or another takes its place.
+            folder.write_configuration(configuration.to_toml())
     return configuration, population, manifest
 
 

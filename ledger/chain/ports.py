@@ -325,18 +325,54 @@ class ChainWriter(ChainReader, Protocol):
             ChainError: the chain is unreachable or damaged.
         """
 
-    def creations(self, sender: str, digest: bytes, from_block: int) -> list[Receipt]:
-        """Return the contracts that an account has created, in the chain's order.
+    def next_nonce(self) -> int:
+        """Return the number of the account's next transaction; those count that still wait.
 
-        None of its transactions is on its way any more when this returns.
+        Raises:
+            ChainError: the chain is unreachable or damaged.
+        """
+
+    def create_contract(
+        self, creation: bytes, gas: int, nonce: int, *, again: bool = False
+    ) -> Receipt:
+        """Create a contract by the transaction with this nonce, or by none; return its receipt.
+
+        A block holds one transaction for each nonce of an account. So who asks again with the same
+        nonce gets no second contract, whatever has become of the first attempt.
+
+        Args:
+            creation: creation code and arguments.
+            gas: the limit of gas; never estimated.
+            nonce: of the transaction.
+            again: whether what waits with this nonce may be an earlier attempt, to be replaced.
+
+        Raises:
+            TransactionRevertedError: it is in a block, but reverted.
+            TransactionRefusedError: the chain did not take it, or has another with this nonce.
+            TransactionTimeoutError: no receipt or confirmation in time.
+            ChainError: the chain is unreachable or damaged.
+        """
+
+    def receipt_of(self, sender: str, nonce: int) -> Receipt | None:
+        """Return the confirmed receipt of an account's transaction; None while no block holds it.
 
         Args:
             sender: the account.
-            digest: sha256 of the creation code with its arguments.
-            from_block: first block, included.
+            nonce: of the transaction.
 
         Raises:
-            TransactionTimeoutError: a transaction of the account does not come into a block.
+            TransactionTimeoutError: a block holds it, but it is not confirmed in time.
+            ChainError: the chain is unreachable or damaged.
+        """
+
+    def wait_for_pending(self, sender: str) -> None:
+        """Return once no transaction of an account is on its way any more.
+
+        Args:
+            sender: the account.
+
+        Raises:
+            TransactionTimeoutError: one of them does not come into a block.
             ChainError: the chain is unreachable or damaged.
         """
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,7 +11,9 @@ import pytest
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.chain.embedded.identity import DEFAULT_CHAIN_ID
 from ledger.chain.embedded.machine.accounts import TEST_KEYS, address_of
+from ledger.chain.rpc.chain import RpcChain
 from ledger.chain.rpc.served.server import RpcServer
+from ledger.home import Home
 from tests.chain.rpc.pool_node import PoolNode
 from tests.chain.rpc.scripted_node import Fault
 from tests.cli.conftest import cmfl, refusal, succeeds
@@ -17,6 +21,8 @@ from tests.cli.conftest import cmfl, refusal, succeeds
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from ledger.home import RunPaths
 
 ONE = "0x" + "11" * 20
 OTHER = "0x" + "22" * 20
@@ -39,6 +45,15 @@ def node(chain: EmbeddedChain, monkeypatch: pytest.MonkeyPatch) -> Iterator[list
     monkeypatch.setenv("CMFL_PRIVATE_KEY", TEST_KEYS[0].hex())
     with RpcServer(chain) as server:
         yield ["--rpc-url", server.url, "--chain-id", DEFAULT_CHAIN_ID]
+
+
+@pytest.fixture
+def pool(
+    chain: EmbeddedChain, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[PoolNode, list[object]]]:
+    monkeypatch.setenv("CMFL_PRIVATE_KEY", TEST_KEYS[0].hex())
+    with PoolNode(chain) as node:
+        yield node, ["--rpc-url", node.url, "--chain-id", DEFAULT_CHAIN_ID]
 
 
 class TestFunding:
@@ -110,14 +125,6 @@ class TestFunding:
 class TestPayingThatBreaksOff:
     """Whoever reads the error knows who is not to be paid again."""
 
-    @pytest.fixture
-    def pool(
-        self, chain: EmbeddedChain, monkeypatch: pytest.MonkeyPatch
-    ) -> Iterator[tuple[PoolNode, list[object]]]:
-        monkeypatch.setenv("CMFL_PRIVATE_KEY", TEST_KEYS[0].hex())
-        with PoolNode(chain) as node:
-            yield node, ["--rpc-url", node.url, "--chain-id", DEFAULT_CHAIN_ID]
-
     def test_who_was_paid_before_the_node_refused_is_named(
         self, pool: tuple[PoolNode, list[object]], chain: EmbeddedChain
     ) -> None:
@@ -159,6 +166,22 @@ class TestPayingThatBreaksOff:
         assert ONE not in said
 
 
+BEGUN = {"deployer": address_of(TEST_KEYS[0]), "chain_id": DEFAULT_CHAIN_ID}
+
+
+def facts_of(node: PoolNode) -> dict[str, object]:
+    return {"genesis_hash": f"0x{node.chain.genesis_hash.hex()}"}
+
+
+def leave_intent(paths: RunPaths, facts: dict[str, object], creation: bytes) -> None:
+    """Write what a process leaves that is killed before it writes its manifest."""
+    names = ("chain_id", "genesis_hash", "deployer")
+    begun = {name: facts[name] for name in names} | {"format": 2, "nonce": 0}
+    paths.path.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(begun | {"creation_sha256": hashlib.sha256(creation).hexdigest()})
+    paths.intent.write_text(text)
+
+
 class TestDryRun:
     def test_says_what_deploying_sends_and_writes_nothing(
         self, chain: EmbeddedChain, node: list[object], tmp_path: Path
@@ -181,6 +204,35 @@ class TestDryRun:
         again = succeeds(*command, "--dry-run", "--json").json
         assert (again["steps"], again["gas"]) == ([], 0)
         assert again["contract"] is not None
+
+    def test_a_contract_whose_manifest_was_not_written_yet_is_found(
+        self, node: list[object], chain: EmbeddedChain, tmp_path: Path
+    ) -> None:
+        command = [*SMOKE, "--home", tmp_path, *node]
+        manifest = succeeds(*command, "--json").json
+        paths = Home(tmp_path).run("run")
+        paths.manifest.unlink()
+        creation = chain.transaction(bytes.fromhex(manifest["transaction"][2:])).input
+        leave_intent(paths, manifest, creation)
+        found = succeeds(*command, "--dry-run", "--json").json
+        assert (found["contract"], found["steps"]) == (manifest["address"], [])
+        assert succeeds(*command, "--json").json == manifest
+        assert chain.head().number == 2
+
+    def test_a_creation_that_waits_for_its_block_is_told(
+        self, pool: tuple[PoolNode, list[object]], tmp_path: Path
+    ) -> None:
+        served, options = pool
+        served.answers |= {"eth_estimateGas": "0x500000", "web3_clientVersion": "geth"}
+        command = [*SMOKE, "--home", tmp_path, *options, "--dry-run"]
+        leave_intent(paths := Home(tmp_path).run("run"), BEGUN | facts_of(served), b"")
+        with RpcChain(served.url, TEST_KEYS[0], chain_id=DEFAULT_CHAIN_ID) as mine:
+            mine.submit(ONE, b"", 50_000)
+        assert "one contract comes of both" in succeeds(*command).out
+        served.mine()
+        found = succeeds(*command, "--json").json
+        assert (found["contract"], found["hints"]) == (None, []), "something else has the nonce"
+        assert paths.intent.exists()
 
     def test_a_sender_who_owns_too_little_is_told(
         self, node: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -36,6 +36,16 @@ def test_a_home_without_a_chain_says_that_its_runs_were_on_none(tmp_path: Path) 
     assert "no such chain file" in refusal("rounds", "list", "--home", tmp_path)
 
 
+def test_a_home_whose_run_is_on_a_node_says_how_that_is_named(tmp_path: Path) -> None:
+    manifest = tmp_path / "runs" / "fed" / "deployment.json"
+    manifest.parent.mkdir(parents=True)
+    manifest.write_text("{}")
+    for command in (("rounds", "list"), ("blobs", "list", "--round", "1"), ("blobs", "serve")):
+        said = refusal(*command, "--home", tmp_path)
+        assert said.startswith(f"there is no chain at {tmp_path / 'chain.sqlite'}: is the disk")
+        assert said.endswith("fed was deployed on a node, name that with --rpc-url and --chain-id")
+
+
 def test_doctor_asks_for_no_manifest_of_a_memory_run(tmp_path: Path) -> None:
     succeeds(*SMALLEST, "--home", tmp_path, *settings_of("machine.ledger=memory"))
     look = dict(checks(Where(tmp_path), deep=False))["run run"]

@@ -9,14 +9,14 @@ rather than deployed beside it.
 from __future__ import annotations
 
 import itertools
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from ledger.chain.addresses import to_canonical
 from ledger.chain.contract import abi
 from ledger.chain.contract.calls import RegisterCall
 from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerWriter
-from ledger.chain.contract.intent import declare
+from ledger.chain.contract.intent import created
 from ledger.chain.contract.manifest import (
     MANIFEST_FORMAT,
     Manifest,
@@ -97,18 +97,20 @@ def deploy(
     """
     deployment, batches = deployment_for(document)
     if paths.manifest.exists():
-        manifest = read_run_manifest(paths)
+        written = read_run_manifest(paths)
+        manifest = _as_moved(chain, written)
         connect(chain, manifest)
         if f"0x{deployment.config.hex()}" != manifest.config:
             raise ChainError(
                 f"{paths.manifest} is of another configuration ({manifest.config}), not of "
                 f"0x{deployment.config.hex()}"
             )
+        if manifest != written:
+            write_manifest(paths.manifest, manifest, disk)
         disk.sync([paths.manifest])  # whoever wrote it may have been killed before it was durable
     else:
         creation = creation_data(deployment)
-        receipt = declare(chain, creation, paths, disk)
-        receipt = receipt or chain.send(None, creation, DEPLOYMENT_GAS)
+        receipt = created(chain, creation, DEPLOYMENT_GAS, paths, disk)
         manifest = _manifest_of(chain, receipt, deployment, paths)
         connect(chain, manifest)
         write_manifest(paths.manifest, manifest, disk)
@@ -138,6 +140,19 @@ def _manifest_of(
         config=f"0x{deployment.config.hex()}",
         arguments=_readable(deployment),
     )
+
+
+def _as_moved(chain: ChainReader, manifest: Manifest) -> Manifest:
+    """Return a manifest with the block that holds its transaction now.
+
+    A reorganisation may have put it into another one since; nothing else of it can have changed.
+    """
+    try:
+        transaction_hash = bytes.fromhex(manifest.transaction.removeprefix("0x"))
+    except ValueError:
+        return manifest  # which is refused
+    receipt = chain.receipt(transaction_hash) if len(transaction_hash) == 32 else None
+    return manifest if receipt is None else replace(manifest, block=receipt.block_number)
 
 
 def connect(chain: ChainReader, manifest: Manifest) -> CommitteeLedger:

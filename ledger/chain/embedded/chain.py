@@ -11,7 +11,6 @@ the file still is what the EVM made.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import time
 from typing import TYPE_CHECKING
 
@@ -261,22 +260,37 @@ class EmbeddedChain(EmbeddedReader):
             self._seal([signed])
         return bytes(signed.hash)
 
-    def creations(self, sender: str, digest: bytes, from_block: int) -> list[Receipt]:
-        """Return the contracts that an account has created, in the chain's order.
+    def next_nonce(self) -> int:
+        """Return the number of the account's next transaction."""
+        return self.account(self.sender)[0]
+
+    def create_contract(
+        self,
+        creation: bytes,
+        gas: int,
+        nonce: int,
+        *,
+        again: bool = False,  # noqa: ARG002 - of other chains
+    ) -> Receipt:
+        """Create a contract by the transaction with this nonce, or by none.
 
         Args:
-            sender: the account.
-            digest: sha256 of the creation code with its arguments.
-            from_block: first block, included.
+            creation: creation code and arguments.
+            gas: the limit of gas; never estimated.
+            nonce: of the transaction.
+            again: without effect: nothing waits here.
+
+        Raises:
+            TransactionRevertedError: the block holds it, but it reverted.
+            TransactionRefusedError: the account's next nonce is another.
         """
-        account, found = to_canonical(sender), []
         with self._lock:
-            for number in range(from_block, self.head().number + 1):
-                for signed in self.transactions(self.header(number)):
-                    is_its = not signed.to and bytes(signed.sender) == account
-                    if is_its and hashlib.sha256(signed.data).digest() == digest:
-                        found.append(self.receipt(bytes(signed.hash)))
-        return [one for one in found if one is not None and one.status == 1]
+            if (expected := self.next_nonce()) != nonce:
+                raise TransactionRefusedError(f"nonce {nonce} where {expected} comes next")
+            return self.send(None, creation, gas)
+
+    def wait_for_pending(self, sender: str) -> None:
+        """Return at once: nothing waits here."""
 
     def mine(self, blocks: int) -> None:
         """Make empty blocks, each on disk before the next.

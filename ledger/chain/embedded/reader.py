@@ -6,6 +6,7 @@ Nothing here writes, and nothing here takes the writer's lock.
 from __future__ import annotations
 
 import contextlib
+from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from eth.constants import CREATE_CONTRACT_ADDRESS
@@ -18,7 +19,7 @@ from ledger.chain.embedded.checks import continuation, integrity
 from ledger.chain.embedded.file.head_note import read_note
 from ledger.chain.embedded.file.store import Store
 from ledger.chain.embedded.machine import evm, evm_values
-from ledger.chain.ports import TransactionRevertedError
+from ledger.chain.ports import ChainDamagedError, TransactionRevertedError
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from eth.abc import ComputationAPI, StateAPI
 
     from ledger.chain.embedded.file.head_note import Acknowledged
+    from ledger.chain.ports import Receipt
 
 _ZERO_ADDRESS = "0x" + "00" * 20
 
@@ -87,6 +89,27 @@ class EmbeddedReader(BlockReader):
         with self._lock, evm.damage_translated(self._store):
             state = self._state(block_number)
             return state.get_nonce(owner), state.get_balance(owner)
+
+    def receipt_of(self, sender: str, nonce: int) -> Receipt | None:
+        """Return the receipt of an account's transaction; None while no block holds it.
+
+        Args:
+            sender: the account.
+            nonce: of the transaction.
+
+        Raises:
+            ChainDamagedError: the chain cannot be read.
+        """
+        account = to_canonical(sender)
+        with self._lock:
+            numbers = range(self.head().number + 1)
+            found = bisect_right(numbers, nonce, key=lambda number: self.account(sender, number)[0])
+            if found == len(numbers):
+                return None
+            for signed in self.transactions(self.header(found)):
+                if signed.nonce == nonce and bytes(signed.sender) == account:
+                    return self.receipt(bytes(signed.hash))
+        raise ChainDamagedError(f"{self._store.path}: block {found} lacks a transaction")
 
     def storage(self, address: str, slot: int, block_number: int | None = None) -> int:
         """Return one storage word of a contract.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from typing import TYPE_CHECKING, TypeVar
 
@@ -10,6 +9,7 @@ from ledger.chain.ports import NotServedError, Receipt, TransactionTimeoutError
 from ledger.chain.rpc import fees, wire
 from ledger.chain.rpc.account import SendingAccount
 from ledger.chain.rpc.outbox import Outbox
+from ledger.chain.rpc.pending import Unsigned
 from ledger.chain.rpc.sending_node import SendingNode
 
 if TYPE_CHECKING:
@@ -79,7 +79,10 @@ class RpcChain(SendingNode):
             TransactionRefusedError: the node does not take it, or another took its nonce.
             TransactionTimeoutError: it is not confirmed in time; it still may be later.
         """
-        pending, pause = self.submit(to, data, gas, value=value), self._first_pause()
+        return self._received(self.submit(to, data, gas, value=value))
+
+    def _received(self, pending: Pending) -> Receipt:
+        pause = self._first_pause()
         while True:
             try:
                 receipt = pending.look()
@@ -94,7 +97,7 @@ class RpcChain(SendingNode):
         """Sign and submit an EIP-1559 transaction, and leave it to the caller to look after it.
 
         Several may be on their way at once. Who does not look for longer than the transaction's
-        time leaves it to the node.
+        time leaves it to the node, until a later one takes its nonce.
 
         Args:
             to: the contract; None creates one.
@@ -152,27 +155,55 @@ class RpcChain(SendingNode):
             f"account {self.sender}: 0x{transaction_hash.hex()}: not confirmed", look
         )
 
-    def creations(self, sender: str, digest: bytes, from_block: int) -> list[Receipt]:
-        """Return the contracts that an account has created, in the chain's order.
+    def next_nonce(self) -> int:
+        """Return the number of the account's next transaction; those count that still wait."""
+        return self.nonce(self.sender, pending=True)
+
+    def create_contract(
+        self, creation: bytes, gas: int, nonce: int, *, again: bool = False
+    ) -> Receipt:
+        """Create a contract by the transaction with this nonce, or by none; return its receipt.
+
+        Args:
+            creation: creation code and arguments.
+            gas: the limit of gas; never estimated.
+            nonce: of the transaction.
+            again: whether what waits with this nonce may be an earlier attempt, to be replaced.
+
+        Raises:
+            TransactionRevertedError: it is in a block, but reverted.
+            TransactionRefusedError: the node did not take it, or has another with this nonce.
+            TransactionTimeoutError: it is not confirmed in time; it still may be later.
+        """
+        unsigned = Unsigned(nonce, None, creation, gas)
+        return self._received(self._outbox.submit_as(unsigned, again=again))
+
+    def receipt_of(self, sender: str, nonce: int) -> Receipt | None:
+        """Return the confirmed receipt of an account's transaction; None while no block holds it.
 
         Args:
             sender: the account.
-            digest: sha256 of the creation code with its arguments.
-            from_block: first block, included.
+            nonce: of the transaction.
+
+        Raises:
+            TransactionTimeoutError: a block holds it, but it is not confirmed in time.
+        """
+        found = super().receipt_of(sender, nonce)
+        return None if found is None else self._confirmed(found.transaction_hash)
+
+    def wait_for_pending(self, sender: str) -> None:
+        """Return once no transaction of an account is on its way any more.
+
+        Args:
+            sender: the account.
+
+        Raises:
+            TransactionTimeoutError: one of them does not come into a block.
         """
         self._wait_for(
             f"a transaction of {sender}: not in a block",
             lambda: None if self._has_pending(sender) else True,
         )
-        found = []
-        for number in range(from_block, self.head().number + 1):
-            block = self._ask(wire.members, "eth_getBlockByNumber", hex(number), True)
-            for entry in wire.items(block.get("transactions")):
-                if wire.members(entry).get("to") is None:
-                    sent = wire.transaction(entry)
-                    if sent.sender == sender and hashlib.sha256(sent.input).digest() == digest:
-                        found.append(self._confirmed(sent.hash))
-        return [receipt for receipt in found if receipt.status == 1]
 
     def _has_pending(self, sender: str) -> bool:
         mined = self.nonce(sender, pending=False)

@@ -23,7 +23,6 @@ from ledger.chain.rpc.refusals import Refusal, Refused, read_refusal
 
 if TYPE_CHECKING:
     from ledger.chain.ports import Receipt
-    from ledger.chain.rpc.account import Signed
     from ledger.chain.rpc.fees import Fees
     from ledger.chain.rpc.outbox import Outbox
 
@@ -103,10 +102,12 @@ class Pending:
         self._deadline = now + self._settings.receipt_timeout_seconds
         self._send_at = now
         self._replace_at = now + self._settings.replace_seconds
-        self._signed: list[Signed] = []
         self._said = ""
         self._looks_lost = 0
-        self._sign(offer, block_number)
+        self._offer, self._offered_block = offer, block_number
+        self._newest = outbox.sign(unsigned, offer)
+        self._signed = [self._newest]
+        self._standing = self._newest, offer
 
     @property
     def nonce(self) -> int:
@@ -116,7 +117,12 @@ class Pending:
     @property
     def hash(self) -> bytes:
         """The hash of what was sent last; a block may also hold what it replaces."""
-        return self._signed[-1].hash
+        return self._newest.hash
+
+    @property
+    def offer(self) -> Fees:
+        """What was offered last for its gas."""
+        return self._offer
 
     @property
     def is_over(self) -> bool:
@@ -144,7 +150,7 @@ class Pending:
             if not self.is_over:
                 raise
         if self.is_over:
-            self._outbox.forget(self)
+            self._outbox.give_up(self)
             said = f"; the node says: {self._said}" if self._said else ""
             raise TransactionTimeoutError(
                 f"account {self._outbox.sender}: 0x{self.hash.hex()}: not confirmed within "
@@ -201,9 +207,13 @@ class Pending:
             return
         refused = self._send()
         if refused is None:
+            self._standing = self._newest, self._offer
             self._looks_lost = 0
             return
         self._said = refused.words
+        if refused.why is Refusal.FINAL:
+            # Not more than the account can pay, say: what the node has taken before still stands.
+            self._newest, self._offer = self._standing
         if refused.why is Refusal.NONCE_USED:
             self._require_unlost()
 
@@ -224,10 +234,11 @@ class Pending:
 
     def _sign(self, offer: Fees, block_number: int) -> None:
         self._offer, self._offered_block = offer, block_number
-        self._signed.append(self._outbox.sign(self._unsigned, offer))
+        self._newest = self._outbox.sign(self._unsigned, offer)
+        self._signed.append(self._newest)
 
     def _send(self) -> Refused | None:
-        newest = self._signed[-1]
+        newest = self._newest
         self._send_at = self._outbox.clock() + self._settings.resend_seconds
         try:
             verify_asked(self._outbox.node.post(newest.raw), newest.hash)

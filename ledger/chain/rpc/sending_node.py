@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ledger.chain.ports import TransactionRevertedError
+from ledger.chain.ports import NotServedError, TransactionRevertedError
 from ledger.chain.rpc import wire
 from ledger.chain.rpc.reader import GWEI, RpcReader, verify_asked
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+
+    from ledger.chain.ports import Receipt
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,31 @@ class SendingNode(RpcReader):
         """
         tag = hex(block_number)
         return self._ask(wire.quantity, "eth_getTransactionCount", account, tag)
+
+    def receipt_of(self, sender: str, nonce: int) -> Receipt | None:
+        """Return the receipt of an account's transaction; None while no block holds it.
+
+        All is asked of blocks by their numbers: one node of several behind a URL that lags has no
+        such block, and does not answer as if the transaction had never been.
+
+        Args:
+            sender: EIP-55.
+            nonce: of the transaction.
+
+        Raises:
+            NotServedError: the node lags, or its chain changes meanwhile.
+        """
+        newest = self.head().number
+        if self.nonce_at(sender, newest) <= nonce:
+            return None
+        for number in reversed(blocks_of(nonce, newest, functools.partial(self.nonce_at, sender))):
+            found = self._ask(_sent_by(sender, nonce), "eth_getBlockByNumber", hex(number), True)
+            if found is not None and (receipt := self.receipt(found)) is not None:
+                return receipt
+        raise NotServedError(
+            f"{self._node.shown_url}: as the node has it, no block holds the transaction of "
+            f"{sender} with nonce {nonce}, which is mined"
+        )
 
     def post(self, raw: bytes) -> bytes:
         """Give the node a signed transaction, once; return the hash under which it has taken it.
@@ -131,6 +159,43 @@ class SendingNode(RpcReader):
             if reverted is None:
                 raise
             raise TransactionRevertedError(reverted) from fault
+
+
+def blocks_of(nonce: int, newest: int, count: Callable[[int], int]) -> range:
+    """Return the blocks one of which holds a transaction; one, where the node keeps old states.
+
+    About two questions for each doubling of its depth, since most that is looked for is young.
+
+    Args:
+        nonce: of the transaction.
+        newest: number of a block after which it is on the chain.
+        count: returns how many transactions of its account are in the blocks up to one.
+    """
+    before, after, step = -1, newest, 1
+    try:
+        while after - before > 1:
+            probe = max(0, after - step) if before < 0 else (before + after) // 2
+            if count(probe) > nonce:
+                after, step = probe, 2 * step
+            else:
+                before = probe
+    except wire.RpcFault:  # the node has forgotten the state: its blocks are all there is
+        pass
+    return range(before + 1, after + 1)
+
+
+def _sent_by(sender: str, nonce: int) -> Callable[[object], bytes | None]:
+    """Return how to find the hash of an account's transaction in a block."""
+
+    def read(block: object) -> bytes | None:
+        for entry in wire.items(wire.members(block).get("transactions")):
+            found = wire.members(entry)
+            is_its = wire.quantity(found.get("nonce")) == nonce
+            if is_its and wire.address(found.get("from")) == sender:
+                return wire.data(found.get("hash"), 32)
+        return None
+
+    return read
 
 
 def _fee_of_block(block: object) -> tuple[int, int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,17 +17,18 @@ from ledger.chain.embedded.machine.accounts import TEST_KEYS
 from ledger.chain.ports import TransactionTimeoutError
 from ledger.chain.rpc.chain import RpcChain
 from ledger.chain.rpc.reader import RpcSettings
-from ledger.chain.rpc.served.methods import RpcMethods
 from ledger.chain.rpc.served.server import RpcServer
 from ledger.home import Disk, Home
-from ledger.protocol.encoding import keccak256, sha256
+from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ChainError
 from ledger.protocol.ledger_state import Stage
 from tests.chain.contract.test_deployment import SMALL
-from tests.chain.rpc.scripted_node import ScriptedNode
+from tests.chain.rpc.forking_node import ForkingNode
+from tests.chain.rpc.pool_node import PoolNode
+from tests.chain.test_port_contract import anvil
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
     from ledger.chain.contract.manifest import Manifest
@@ -92,7 +95,12 @@ def killed(chain: ChainWriter, paths: RunPaths, kind: type[Disk] = LastDisk) -> 
 
 def creations(chain: ChainWriter) -> list[str | None]:
     digest = sha256(creation_data(deployment_for(SMALL)[0]))
-    return [found.contract_address for found in chain.creations(chain.sender, digest, 0)]
+    sent = [chain.receipt_of(chain.sender, nonce) for nonce in range(chain.next_nonce())]
+    return [
+        one.contract_address
+        for one in sent
+        if one is not None and sha256(chain.transaction(one.transaction_hash).input) == digest
+    ]
 
 
 def require_whole(chain: ChainWriter, paths: RunPaths, manifest: Manifest) -> None:
@@ -180,7 +188,7 @@ def test_a_deployment_is_not_begun_again_on_another_chain(
     [
         (b"{}", "does not have the fields"),
         (b"{", "is not JSON"),
-        (b'{"format": 9}', "format 9 is not 1"),
+        (b'{"format": 9}', "format 9 is not 2"),
     ],
 )
 def test_a_damaged_intent_is_refused(
@@ -202,62 +210,172 @@ def test_an_intent_whose_digest_is_none_is_refused(
         deploy(embedded, SMALL, paths)
 
 
-class SlowNode(ScriptedNode):
-    """A node that keeps a transaction waiting until it was asked often enough how many wait."""
-
-    def __init__(self, chain: EmbeddedChain, *, patience: int) -> None:
-        self.methods = RpcMethods(chain)
-        self.waiting: list[str] = []
-        self.patience = patience
-        super().__init__(
-            **{
-                name: lambda *parameters, name=name: self.served(name, parameters)
-                for name in (
-                    *("eth_chainId", "eth_getBlockByNumber", "eth_getCode", "eth_call"),
-                    *("eth_getTransactionByHash", "eth_getTransactionReceipt", "eth_getLogs"),
-                    *("eth_blockNumber", "eth_maxPriorityFeePerGas"),
-                )
-            },
-            eth_sendRawTransaction=self.keep,
-            eth_getTransactionCount=self.count,
-        )
-
-    def served(self, method: str, parameters: Sequence[object]) -> Any:
-        request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": list(parameters)}
-        answer = self.methods.answer(request)
-        assert answer is not None
-        return answer["result"]
-
-    def keep(self, raw: str) -> str:
-        self.waiting.append(raw)
-        if self.patience < 0:
-            self.mine()
-        return f"0x{keccak256(bytes.fromhex(raw[2:])).hex()}"
-
-    def count(self, account: str, tag: str) -> str:
-        if tag == "pending":
-            self.patience -= 1
-            if self.patience < 0:
-                self.mine()
-        mined = int(self.served("eth_getTransactionCount", (account, "latest")), 16)
-        return hex(mined + (len(self.waiting) if tag == "pending" else 0))
-
-    def mine(self) -> None:
-        for raw in self.waiting:
-            self.served("eth_sendRawTransaction", (raw,))
-        self.waiting.clear()
-
-
-def test_a_creation_that_still_waits_for_its_block_is_waited_for(
+def test_an_intent_with_an_impossible_nonce_is_refused(
     embedded: EmbeddedChain, paths: RunPaths
 ) -> None:
-    with SlowNode(embedded, patience=3) as server:
-        hasty = RpcSettings(receipt_timeout_seconds=0.05, poll_seconds=0.01)
-        with RpcChain(server.url, TEST_KEYS[0], chain_id=DEFAULT_CHAIN_ID, settings=hasty) as node:
-            with pytest.raises(TransactionTimeoutError):
-                deploy(node, SMALL, paths)
-            assert (len(server.waiting), embedded.head().number) == (1, 0)
-        with RpcChain(server.url, TEST_KEYS[0], chain_id=DEFAULT_CHAIN_ID) as node:
-            manifest = deploy(node, SMALL, paths)
+    killed(embedded, paths, UnsentDisk)
+    intent = paths.intent.read_text()
+    paths.intent.write_text(intent.replace('"nonce": 0', '"nonce": -1'))
+    with pytest.raises(ChainError, match="nonce -1 is below 0"):
+        deploy(embedded, SMALL, paths)
+    paths.intent.write_text(intent.replace('"nonce": 0', '"nonce": 7'))
+    with pytest.raises(ChainError, match=r"by transaction 7 of .*, whose next one is 0"):
+        deploy(embedded, SMALL, paths)
+    assert embedded.head().number == 0
+
+
+class WaitingNode(PoolNode):
+    """A node with a pool, whose next block comes when it was asked often enough for a receipt.
+
+    Attributes:
+        looks: how often still; None for never.
+    """
+
+    def __init__(self, chain: EmbeddedChain) -> None:
+        super().__init__(chain)
+        self.looks: int | None = None
+        for name in ("eth_getCode", "eth_getLogs", "eth_blockNumber"):
+            self.answers[name] = lambda *given, name=name: self.served(name, list(given))
+        self.answers["eth_getTransactionReceipt"] = self.receipt
+
+    def receipt(self, transaction_hash: str) -> Any:
+        if self.looks is not None:
+            self.looks -= 1
+            if self.looks < 0:
+                self.mine()
+        return self.served("eth_getTransactionReceipt", [transaction_hash])
+
+
+@pytest.fixture
+def pool(embedded: EmbeddedChain) -> Iterator[WaitingNode]:
+    with WaitingNode(embedded) as node:
+        yield node
+
+
+@contextmanager
+def client(url: str, **changes: Any) -> Iterator[RpcChain]:
+    settings = RpcSettings(poll_seconds=0.01, resend_seconds=0.02, **changes)
+    with RpcChain(url, TEST_KEYS[0], chain_id=DEFAULT_CHAIN_ID, settings=settings) as node:
+        yield node
+
+
+def left_waiting(pool: WaitingNode, paths: RunPaths) -> Any:
+    """Begin a deployment that is given up while its creation waits, and return that."""
+    with client(pool.url, receipt_timeout_seconds=0.02) as node:
+        with pytest.raises(TransactionTimeoutError):
+            deploy(node, SMALL, paths)
+        return pool.only(node.sender)
+
+
+def test_a_creation_that_still_waits_is_replaced_by_one_that_pays_more(
+    embedded: EmbeddedChain, paths: RunPaths, pool: WaitingNode
+) -> None:
+    first = left_waiting(pool, paths)
+    pool.looks = 2
+    with client(pool.url) as node:
+        manifest = deploy(node, SMALL, paths)
+    assert creations(embedded) == [manifest.address]
+    assert manifest.transaction != f"0x{bytes(first.hash).hex()}"
+    require_whole(embedded, paths, manifest)
+
+
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_a_creation_that_the_node_has_forgotten_is_sent_again_and_comes_once(
+    embedded: EmbeddedChain, paths: RunPaths, pool: WaitingNode, comes_back: bool
+) -> None:
+    first = left_waiting(pool, paths)
+    pool.drop(embedded.sender)
+    take = pool.take
+
+    def take_and_lose(raw: str) -> object:
+        taken = take(raw)
+        if embedded.head().number == 0:
+            pool.put(first)  # another node has had it all the time, and makes the block
+            pool.mine()
+        return taken
+
+    pool.looks = 0
+    if comes_back:
+        pool.answers["eth_sendRawTransaction"] = take_and_lose
+    with client(pool.url) as node:
+        manifest = deploy(node, SMALL, paths)
+    assert creations(embedded) == [manifest.address]
+    assert (manifest.transaction == f"0x{bytes(first.hash).hex()}") is comes_back
+    require_whole(embedded, paths, manifest)
+
+
+def test_a_node_that_lags_is_not_believed_that_nothing_was_created(
+    embedded: EmbeddedChain, paths: RunPaths, pool: WaitingNode
+) -> None:
+    pool.looks = 0
+    with client(pool.url) as node:
+        killed(node, paths)
+    # The first answers come from a node that has not heard of the block yet.
+    heads, counts = ["0x0"] * 2, ["0x0"] * 2
+    pool.answers["eth_getBlockByNumber"] = lambda tag, whole: pool.served(
+        "eth_getBlockByNumber", [heads.pop() if tag == "latest" and heads else tag, whole]
+    )
+    pool.answers["eth_getTransactionCount"] = lambda account, tag: (
+        counts.pop() if counts else pool.count(account, tag)
+    )
+    with client(pool.url) as node:
+        manifest = deploy(node, SMALL, paths)
     assert creations(embedded) == [manifest.address]
     require_whole(embedded, paths, manifest)
+
+
+@pytest.fixture
+def forking(embedded: EmbeddedChain, tmp_path: Path) -> Iterator[tuple[ForkingNode, EmbeddedChain]]:
+    """A node that goes over to a shorter chain."""
+    shutil.copy(tmp_path / "chain.sqlite", tmp_path / "fork.sqlite")
+    embedded.mine(3)
+    with (
+        EmbeddedChain.open(tmp_path / "fork.sqlite", synchronous="NORMAL") as fork,
+        ForkingNode(embedded, fork, 0) as node,
+    ):
+        yield node, fork
+
+
+def test_a_creation_that_a_reorganisation_puts_into_a_lower_block_is_found(
+    embedded: EmbeddedChain, paths: RunPaths, forking: tuple[ForkingNode, EmbeddedChain]
+) -> None:
+    served, fork = forking
+    with client(served.url) as node:
+        killed(node, paths)
+        [signed] = embedded.transactions(embedded.header())
+        fork.submit(signed.encode())
+        served.reorganise()
+        manifest = deploy(node, SMALL, paths)
+    assert (manifest.block, fork.account(manifest.deployer)[0]) == (1, 2)
+    require_whole(fork, paths, manifest)
+
+
+@pytest.mark.network
+def test_on_anvil_a_creation_that_was_put_into_a_lower_block_is_found(
+    paths: RunPaths, tmp_path: Path
+) -> None:
+    for node in anvil(tmp_path):
+        assert isinstance(node, RpcChain)
+        node.mine(5)
+        killed(node, paths)
+        asked, sent = node.web3.provider.make_request, node.receipt_of(node.sender, 0)
+        assert sent is not None
+        hashed = f"0x{sent.transaction_hash.hex()}"
+        raw = asked("eth_getRawTransactionByHash", [hashed])["result"]  # type: ignore[arg-type]
+        asked("anvil_reorg", [4, [[raw, 0]]])  # type: ignore[arg-type]
+        assert deploy(node, SMALL, paths).block < sent.block_number == 6
+        assert node.next_nonce() == 2, "one creation and one registration"
+
+
+def test_a_manifest_follows_its_contract_into_another_block(
+    embedded: EmbeddedChain, paths: RunPaths, forking: tuple[ForkingNode, EmbeddedChain]
+) -> None:
+    served, fork = forking
+    with client(served.url) as node:
+        before = deploy(node, SMALL, paths)
+        [signed] = embedded.transactions(embedded.header(before.block))
+        fork.submit(signed.encode())
+        served.reorganise()
+        after = deploy(node, SMALL, paths)
+    assert (before.block, after) == (4, replace(before, block=1))
+    require_whole(fork, paths, after)

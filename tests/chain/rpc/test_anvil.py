@@ -131,3 +131,27 @@ def test_without_blocks_a_transaction_is_given_up_and_its_nonce_is_not_lost(
         told(chain, "evm_setAutomine", True)
         assert chain.send(probe, words(8, 8), 200_000).status == 1
         assert chain.nonce(chain.sender, pending=False) == 2
+
+
+def test_what_was_given_up_below_a_base_fee_that_stays_high_stops_nothing_that_comes_later(
+    tmp_path: Path,
+) -> None:
+    settings = RpcSettings(poll_seconds=0.05, receipt_timeout_seconds=0.5, replace_seconds=60.0)
+    for chain in anvil(tmp_path, settings=settings):
+        assert isinstance(chain, RpcChain)
+        chain.mine(1)
+        told(chain, "evm_setAutomine", False)
+        given_up = chain.submit(SOMEBODY, b"", GAS)
+        fee = int(
+            told(chain, "eth_getTransactionByHash", f"0x{given_up.hash.hex()}")["maxFeePerGas"], 16
+        )
+        told(chain, "anvil_setNextBlockBaseFeePerGas", hex(2 * fee))
+        told(chain, "evm_mine")
+        with pytest.raises(TransactionTimeoutError):
+            received(given_up)
+        later = chain.submit(SOMEBODY, b"", GAS)
+        told(chain, "anvil_setNextBlockBaseFeePerGas", hex(2 * fee))
+        told(chain, "evm_mine")
+        assert received(later).status == 1
+        assert chain.receipt(given_up.hash) is None
+        assert chain.nonce(chain.sender, pending=False) == 1

@@ -28,6 +28,7 @@ from ledger.chain.rpc.served.server import RpcServer
 from tests.chain.probe import REVERT_DATA, deploy, words
 from tests.chain.rpc.faulty_proxy import FaultyProxy, Trouble
 from tests.chain.rpc.pool_node import PoolNode
+from tests.chain.rpc.scripted_node import Fault
 from tests.faults import times
 
 if TYPE_CHECKING:
@@ -246,6 +247,27 @@ class TestANodeWithAPool:
                 assert pending.look() is None
             assert node.only(mine.sender) == first
             assert first.max_fee_per_gas <= cap
+
+    def test_a_replacement_that_the_account_cannot_pay_leaves_what_was_taken_before(
+        self, chain: EmbeddedChain
+    ) -> None:
+        with PoolNode(chain) as node, sender(node.url, replace_seconds=0.0) as mine:
+            pending = mine.submit(SOMEBODY, b"", GAS)
+            first = node.only(mine.sender)
+            dearer = []
+
+            def poor(raw: str) -> object:
+                if raw == "0x" + first.encode().hex():
+                    return node.take(raw)
+                dearer.append(raw)
+                return Fault(-32000, "insufficient funds for gas")
+
+            node.answers["eth_sendRawTransaction"] = poor
+            waited(pending, lambda: chain.mine(1), lambda: len(dearer) > 0)
+            node.drop(mine.sender)
+            waited(pending, lambda: None, lambda: node.has(mine.sender))
+            assert node.only(mine.sender) == first
+            assert pending.hash == bytes(first.hash)
 
     def test_what_the_replaced_one_does_counts_if_a_block_holds_that_one(
         self, chain: EmbeddedChain
