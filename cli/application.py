@@ -192,6 +192,9 @@ def _explained(error: Exception) -> tuple[int, str]:
         case ModuleNotFoundError(name=str(name)) if name.partition(".")[0] in EXTRAS:
             extra = EXTRAS[name.partition(".")[0]]
             message = f"this needs the extra [{extra}]: pip install -c constraints.txt '.[{extra}]'"
+        case FileExistsError():
+            place = f"{error.filename}: " if error.filename else ""
+            message = f"{place}there is a file where a folder belongs"
         case OSError():
             # A full disk, a folder that may not be written: facts of the machine, no fault of ours.
             place = f"{error.filename}: " if error.filename else ""

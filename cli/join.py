@@ -84,13 +84,19 @@ def join(
         str | None,
         typer.Option("--genesis", help="Hash of block 0, if you were told it: 0x and 64 digits."),
     ] = None,
+    confirmations: Annotated[
+        int | None,
+        typer.Option(
+            min=0, max=1000, help="As for the worker; what the chain calls final if not given."
+        ),
+    ] = None,
     setting: Settings = None,
     json: AsJson = False,
 ) -> None:
     """Check all that you need to take part, say what is missing, and print how to begin.
 
-    Looks at chain, contract, run document, model, key, funds, blobs, mailbox, data, clock and
-    folder. Nothing is sent to the chain. Exit code 1 if something is missing.
+    Looks at chain, contract, run document, clock, finality, model, key, funds, blobs, mailbox,
+    data and folder. Nothing is sent to the chain. Exit code 1 if something is missing.
     """
     from clients.joining.readiness import Asked, Readiness, State
     from ledger.protocol.signing import KeySigner
@@ -107,7 +113,7 @@ def join(
 
         return SendingNode(rpc_url, chain_id=chain_id, genesis_hash=expected)
 
-    asked = Asked(contract, blobs, mailbox, folder, data, tuple(setting or ()))
+    asked = Asked(contract, blobs, mailbox, folder, data, tuple(setting or ()), confirmations)
     probe = secrets.token_bytes(PROBE_BYTES)
     ready = Readiness(asked, open_node, open_key, wall=time.time(), probe=probe)
     found = list(ready.checks())
@@ -118,6 +124,7 @@ def join(
         ("--password-file", password_file),
         ("--data", data),
         ("--folder", folder),
+        ("--confirmations", confirmations),
         *(("--set", one) for one in setting or ()),
     ):
         words += [] if value is None else [option, value]

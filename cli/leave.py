@@ -28,7 +28,7 @@ def leave(
     """Ask a worker to finish its round and end; its clients stay registered.
 
     Whoever is drawn and is not there is late in that round, no more. To take part again, start the
-    worker on the same folder.
+    worker on the same folder. A worker that is killed meanwhile has not been asked any more.
     """
     from clients.worker.process.folder import WorkerFolder
     from ledger.home import DISK
@@ -47,6 +47,11 @@ def leave(
             time.sleep(LOOK_SECONDS)
     except KeyboardInterrupt:
         raise InterruptedCommand("interrupted: the worker ends all the same") from None
+    if has_ended and worker.leave.exists():
+        complain(
+            f"{folder}: the worker was killed before it could leave: what begins it again, such as "
+            f"a service, has it go on, and it has to be asked again"
+        )
     if json:
         print_json({"round": round_number, "has_ended": has_ended})
     elif has_ended:
@@ -58,8 +63,12 @@ def _round_of(worker: WorkerFolder) -> int | None:
     """Return the round that a worker says it is in, None if it says none."""
     from clients.worker.process.status import read_status
 
+    holder = worker.holder()
     try:
-        found = read_status(worker.status).get("round")
+        status = read_status(worker.status)
     except ConfigurationError:
         return None
+    if holder is not None and status.get("pid") != holder:
+        return None  # of the process before
+    found = status.get("round")
     return found if type(found) is int else None

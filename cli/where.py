@@ -86,7 +86,7 @@ class Where:
 
         chain_id = self.chain_id if self.rpc_url is None else None
         if not self.chain_file.exists():
-            self._explain_memory()
+            self._explain_no_chain()
         return EmbeddedReader.open(self.chain_file, chain_id=chain_id)
 
     def node_reader(self) -> RpcReader:
@@ -158,8 +158,8 @@ class Where:
             accept_rollback=accept_rollback,
         )
 
-    def _explain_memory(self) -> None:
-        """Refuse a home without a chain whose runs have never been on one.
+    def _explain_no_chain(self) -> None:
+        """Refuse a home without a chain whose runs are on a node's, or have never been on one.
 
         Raises:
             ConfigurationError: names them.
@@ -167,8 +167,14 @@ class Where:
         from ledger.chain.contract.manifest import was_in_memory
 
         home = Home(self.home)
-        if not home.runs.is_dir() or home.deployed():
+        if not home.runs.is_dir():
             return
+        if elsewhere := home.deployed():
+            names = ", ".join(run.name for run in elsewhere)
+            raise ConfigurationError(
+                f"there is no chain at {self.chain_file}: is the disk mounted? Where {names} was "
+                f"deployed on a node, name that with --rpc-url and --chain-id"
+            )
         runs = [RunPaths(path) for path in sorted(home.runs.iterdir()) if path.is_dir()]
         if runs and all(was_in_memory(run) for run in runs):
             names = ", ".join(run.name for run in runs)

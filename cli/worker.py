@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from clients.worker.clock import Moment
     from clients.worker.process.folder import WorkerFolder
-    from clients.worker.process.opening import Places
+    from clients.worker.process.opening import Deployed, Places
     from ledger.chain.rpc.purse import PurseChain
     from ledger.chain.rpc.reader import RpcSettings
 
@@ -185,9 +185,10 @@ def _run(
     json: bool,
 ) -> None:
     from clients.worker.faults import FAULT_VARIABLE, faults_of
-    from clients.worker.process.loop import Loop, patiently
+    from clients.worker.process.loop import Loop
     from clients.worker.process.metrics import WorkerMetrics, served
     from clients.worker.process.opening import Manner, deployed, opened
+    from clients.worker.process.starting import Starting
     from clients.worker.process.status import StatusFile, status_of
     from ledger.protocol.signing import KeySigner
 
@@ -196,14 +197,18 @@ def _run(
         complain(f"{FAULT_VARIABLE} is set: THIS WORKER MISBEHAVES, for tests of what others do")
     signers = [KeySigner(key) for key in keys]
     with _told_to_end() as wait:
-        chain = patiently(open_chain, wait)
+        starting = Starting(own, wait, time.time)
+        chain = starting.patiently(open_chain)
         if chain is None:
             return
         with chain:
-            run = patiently(lambda: deployed(chain, places), wait)
+            run = starting.patiently(lambda: deployed(chain, places))
             if run is None:
                 return
             manner = Manner(secrets.randbits(64), faults, accept_rollback)
+            looked = partial(_warn_of_late_finality, run, places)
+            if starting.patiently(looked) is None:
+                return
             with (
                 opened(run, places, signers, own, manner) as found,
                 served(WorkerMetrics(found.worker, found.counts, time.time), metrics_port),
@@ -227,6 +232,17 @@ def _chain(url: str, chain_id: int, keys: list[bytes], settings: RpcSettings) ->
     if not owned:
         _log.warning("no account of this worker owns anything: it can send no transaction")
     return chain
+
+
+def _warn_of_late_finality(run: Deployed, places: Places) -> bool:
+    """Say it where no round can be seen in time; the chain may come to name its blocks sooner."""
+    from clients.joining.finality import closed_too_early
+
+    window = run.document.parameters.commit_blocks
+    late = closed_too_early(run.ledger.chain, places.confirmations, window)
+    if late is not None:
+        _log.warning("no client of this worker will take part: %s", late)
+    return late is not None
 
 
 def _moment() -> Moment:
@@ -278,12 +294,9 @@ def _print_status(own: WorkerFolder, *, json: bool) -> None:
     """Print what a worker has said of itself last, and whether it runs.
 
     Raises:
-        ConfigurationError: it has said nothing, or the file was damaged since.
+        ConfigurationError: it has said nothing and does not run, or the file was damaged since.
     """
-    from clients.worker.process.status import read_status
-
-    found = read_status(own.status)
-    is_running = own.is_held()
+    found, is_running = _said(own)
     if json:
         print_json({**found, "is_running": is_running})
         return
@@ -295,9 +308,40 @@ def _print_status(own: WorkerFolder, *, json: bool) -> None:
         print_line(line)
 
 
+def _said(own: WorkerFolder) -> tuple[dict[str, Any], bool]:
+    """Return what the worker of a folder says of itself, and whether it runs.
+
+    Raises:
+        ConfigurationError: it has said nothing and does not run, or the file was damaged since.
+    """
+    from clients.worker.process.starting import status_before
+    from clients.worker.process.status import Stand, read_status
+
+    holder = own.holder()
+    if holder is not None and not own.status.exists():
+        return status_before(Stand.STARTING, holder), True
+    found = read_status(own.status)
+    if holder is not None and found.get("pid") != holder:
+        # Of the process before, whose round and roles are not those of the one that starts.
+        return status_before(Stand.STARTING, holder), True
+    return found, own.is_held()
+
+
 def _lines(found: dict[str, Any], *, is_running: bool) -> Iterator[str]:
-    runs = f"runs as process {found['pid']}" if is_running else "does not run"
-    yield f"{runs}, {found['stand']}; round {found['round']}, block {found['block']}"
+    from clients.worker.process.status import Stand
+
+    where = "no round is known yet"
+    if found["round"] is not None:
+        where = f"round {found['round']}, block {found['block']}"
+    over = ", the run is finished" if found.get("is_finished") is True else ""
+    stand = found["stand"]
+    if is_running:
+        runs = f"runs as process {found['pid']}, {stand}"
+    elif stand == Stand.ENDED:
+        runs = "does not run, ended"
+    else:
+        runs = f"does not run, was killed while {stand}"
+    yield f"{runs}; {where}{over}"
     for client, role in found["roles"].items():
         done = [word for word in ("committed", "published") if role[word]]
         yield f"  client {client}: {role['role']}{''.join(f', {word}' for word in done)}"

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ledger.actors.mailboxes.location import mailbox_at
+from ledger.actors.mailboxes.several import SeveralMailboxes
 from ledger.actors.standing.course import Sighted
 from ledger.actors.standing.standing import closed, committing
 from ledger.actors.view import RoundView
@@ -15,10 +16,14 @@ from ledger.protocol.errors import BlobError
 from ledger.protocol.inputs import Evidence
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ledger.actors.mailbox import Mailbox
     from ledger.actors.standing.parts import Standing
     from ledger.actors.view import ChainView
+    from ledger.protocol.documents.envelope import Envelope
     from ledger.protocol.inputs import Inputs
+    from ledger.protocol.types import Domain
 
 MOST_AT_ONCE = 4_096
 """Envelopes of one kind that one look checks; the rest is for the next."""
@@ -49,6 +54,7 @@ class RoundMail:
             place: of the mailbox.
         """
         self._place = place
+        self._places: tuple[_Told, ...] = ()
         self._mailbox: Mailbox | None = None
         self._view: RoundView | None = None
         self._listed: dict[EnvelopeKind, int] = {}
@@ -88,10 +94,13 @@ class RoundMail:
         about = (view.inputs.domain, view.inputs.round)
         try:
             if self._mailbox is None:
-                self._mailbox = mailbox_at(self._place)
+                self._places = tuple(_Told(mailbox_at(one)) for one in self._place.split(","))
+                self._mailbox = SeveralMailboxes(self._places)
             if not self._listed:
                 self._mailbox.forget(*about)
             is_whole = True
+            for place in self._places:
+                place.listings = 0
             for kind in _KINDS:
                 start = self._listed.get(kind, 0)
                 came = self._mailbox.listed(*about, kind, start)[:MOST_AT_ONCE]
@@ -103,9 +112,36 @@ class RoundMail:
             _log.warning("the mailbox cannot be read: %s", said or error)
             self.is_read = False
             return view
+        # One of several that is away may alone have what somebody has said.
+        is_whole &= all(place.listings == len(_KINDS) for place in self._places)
         self.is_read = is_whole
         self.read_at = now if is_whole else self.read_at
         return view
+
+
+class _Told:
+    """One of the places of the mail, and how many of its listings were answered."""
+
+    def __init__(self, mailbox: Mailbox) -> None:
+        self._mailbox = mailbox
+        self.is_shared = mailbox.is_shared
+        self.listings = 0
+
+    def put(self, envelope: Envelope) -> bool:
+        """Add an envelope, and say whether it was not there before."""
+        return self._mailbox.put(envelope)
+
+    def listed(
+        self, domain: Domain, round_number: int, kind: EnvelopeKind, start: int = 0
+    ) -> Sequence[Envelope]:
+        """Return the envelopes of one kind and round."""
+        found = self._mailbox.listed(domain, round_number, kind, start)
+        self.listings += 1
+        return found
+
+    def forget(self, domain: Domain, before_round: int) -> None:
+        """Drop the envelopes of rounds that are long over."""
+        self._mailbox.forget(domain, before_round)
 
 
 def _about(inputs: Inputs) -> tuple[object, ...]:

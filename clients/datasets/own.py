@@ -161,12 +161,13 @@ def _drawn(options: OwnOptions, rng: np.random.Generator) -> NDArray[Any]:
 
 
 def _array_names(path: Path) -> frozenset[str]:
+    files = "an owner's own samples are in an .npz or a .safetensors file"
+    if path.is_file() and path.suffix != ".npz":
+        # Before it is read: the files of other data sets have other extensions.
+        raise ConfigurationError(f"{path}: {path.suffix or 'no extension'}; {files}")
     layout = layout_of(path)
     if layout.kind is not Kind.ARRAYS:
-        raise ConfigurationError(
-            f"{path}: a {layout.kind.value}; an owner's own samples are in an .npz or a "
-            f".safetensors file"
-        )
+        raise ConfigurationError(f"{path}: a {layout.kind.value}; {files}")
     return layout.fields
 
 

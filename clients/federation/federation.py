@@ -284,11 +284,12 @@ def wait_for_port(port: int, process: Process, seconds: float = 60) -> None:
     """
     deadline = time.monotonic() + seconds
     while True:
+        # First: somebody else may listen, and that is why it has ended.
+        if process.code() is not None:
+            raise SupervisorError(f"{process.name} ended: {process.last_words()}")
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
                 return
-        if process.code() is not None:
-            raise SupervisorError(f"{process.name} ended: {process.last_words()}")
         if time.monotonic() > deadline:
             raise SupervisorError(f"{process.name} does not listen on port {port}")
         time.sleep(_POLL_SECONDS)

@@ -195,7 +195,7 @@ def serve(held: socket.socket, server: ForkServer) -> None:
                 message = read_message(stream)
                 if message is None:
                     return
-                answer = server.answer(message, held)
+                answer = {**server.answer(message, held), "number": message["number"]}
                 held.sendall(json.dumps(answer).encode() + b"\n")
     finally:
         server.end_all()

@@ -1,4 +1,7 @@
-"""What is asked of the fork server and what it answers: one JSON object a line."""
+"""What is asked of the fork server and what it answers: one JSON object a line.
+
+Each has a number, by which an answer belongs to what was asked.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Who minds a federation's workers: begins them again when they end, and disturbs them on wish."""
+"""Who minds a federation: begins what has ended again, and disturbs workers on wish.
+
+A chain in a file and a store are begun again like workers; a chain in memory is gone with its
+process.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from clients.federation.killing import PlannedKill, Turn
+from clients.federation.kinds import ChainKind
 from clients.federation.processes import SupervisorError
 
 if TYPE_CHECKING:
@@ -16,12 +21,13 @@ if TYPE_CHECKING:
     import numpy as np
 
     from clients.federation.federation import Federation
+    from clients.federation.processes import Process
     from clients.federation.seat import Seat
     from clients.federation.watching import EndedRound, Watch
 
 MOST_RESTARTS = 5
 RESTART_SECONDS = 60.0
-"""A worker that ends more often than that within this time has a reason to be looked at."""
+"""What ends more often than that within this time has a reason to be looked at."""
 
 _FIRST_ROUND_SECONDS = 6.0
 _POLL_SECONDS = 0.1
@@ -88,7 +94,7 @@ class Minder:
         self.watch = watch
         self.faults = faults or {}
         self._chaos = chaos
-        self._ended: dict[int, deque[float]] = defaultdict(lambda: deque(maxlen=MOST_RESTARTS))
+        self._ended: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=MOST_RESTARTS))
         self.killed: list[str] = []
         self._victim: tuple[Seat, PlannedKill] | None = None
         self._kills = 0
@@ -117,7 +123,7 @@ class Minder:
             What they came to.
 
         Raises:
-            SupervisorError: a round does not end, or a worker ends again and again.
+            SupervisorError: a round does not end, or a process ends again and again.
         """
         begun, moved = time.monotonic(), self._moved()
         ended: list[EndedRound] = []
@@ -173,26 +179,41 @@ class Minder:
             if turn in {Turn.KILL, Turn.WAIT}:
                 return  # it is down because we want it to be
         for seat in self.federation.seats:
-            code = None if seat.process is None else seat.process.code()
-            if code not in {None, 0}:
-                self._restart(seat, now)
+            if seat.process is not None and seat.process.code() not in {None, 0}:
+                self._require_few(seat.process, now)
+                self._restarts += 1
+                seat.start(self.faults.get(seat.number))
+        self._mind_others(now)
 
-    def _restart(self, seat: Seat, now: float) -> None:
-        """Begin a worker again that has ended without being asked to.
+    def _mind_others(self, now: float) -> None:
+        """Begin chain and store again if they have ended; without them nobody can do anything.
+
+        Raises:
+            SupervisorError: one has done so too often, or cannot be begun again.
+        """
+        node, store = self.federation.node, self.federation.store
+        if node.process.code() is not None:
+            self._require_few(node.process, now)
+            if node.kind is ChainKind.ANVIL:
+                raise SupervisorError(f"the node has ended, and its chain with it: {node.kind}")
+            node.start()
+        if store is not None and store.code() is not None:
+            self._require_few(store, now)
+            self.federation.restart_store()
+
+    def _require_few(self, process: Process, now: float) -> None:
+        """Accept that a process has ended without being asked to.
 
         Raises:
             SupervisorError: it has done so too often.
         """
-        assert seat.process is not None, "it has ended"
-        before = self._ended[seat.number]
+        before = self._ended[process.name]
         if len(before) == MOST_RESTARTS and now - before[0] < RESTART_SECONDS:
             raise SupervisorError(
-                f"{seat.name} has ended {MOST_RESTARTS + 1} times within {RESTART_SECONDS:g} s: "
-                f"{seat.process.last_words()}"
+                f"{process.name} has ended {MOST_RESTARTS + 1} times within {RESTART_SECONDS:g} s: "
+                f"{process.last_words()}"
             )
         before.append(now)
-        self._restarts += 1
-        seat.start(self.faults.get(seat.number))
 
     def _require_progress(self, last: float, patience_seconds: float) -> None:
         if time.monotonic() - last > patience_seconds:

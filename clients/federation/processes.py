@@ -127,6 +127,7 @@ class Processes:
         logs.mkdir(parents=True, exist_ok=True)
         self._logs = logs
         self._lock = threading.Lock()
+        self._asked = 0
         ours, theirs = socket.socketpair()
         self._ours = ours
         self._stream = ours.makefile("rb")
@@ -221,8 +222,13 @@ class Processes:
         """
         try:
             with self._lock:
-                self._ours.sendall(json.dumps(message).encode() + b"\n")
+                self._asked += 1
+                numbered = {**message, "number": self._asked}
+                self._ours.sendall(json.dumps(numbered).encode() + b"\n")
                 answer = read_message(self._stream)
+                # Whoever asked before may have been interrupted, and his answer be still there.
+                while answer is not None and answer["number"] != self._asked:
+                    answer = read_message(self._stream)
         except OSError as error:
             raise SupervisorError(f"the fork server has ended: {error.strerror}") from error
         if answer is None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from clients.worker.faults import FAULT_VARIABLE
 from clients.worker.process.folder import WorkerFolder
-from clients.worker.process.status import read_status
+from clients.worker.process.status import Stand, read_status
 from ledger.home import DISK, WRITING
 from ledger.protocol.errors import ConfigurationError
 
@@ -177,8 +177,11 @@ class Seat:
         return self.process is not None and self.process.code() is None
 
     def has_spoken(self) -> bool:
-        """Say whether the process that is in it now has said anything of itself."""
-        return self.process is not None and self.status().get("pid") == self.process.pid
+        """Say whether the process that is in it now has begun, by what it says of itself."""
+        if self.process is None:
+            return False
+        status = self.status()
+        return status.get("pid") == self.process.pid and status.get("stand") != Stand.STARTING
 
     def status(self) -> dict[str, Any]:
         """Return what the worker says of itself, empty where it has said nothing yet."""

@@ -84,11 +84,11 @@ def folder_ready(folder: Path, payload_bytes: int) -> str:
         payload_bytes: that its client's updates take.
 
     Raises:
-        ConfigurationError: a worker runs on it, or there is no room.
+        ConfigurationError: it is a file, a worker runs on it, or there is no room.
         OSError: it cannot be made or written.
     """
     worker = WorkerFolder(folder)
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    worker.make()
     if worker.is_held():
         raise ConfigurationError(f"{folder}: a worker runs on it already; one journal is for one")
     _try_folder(folder, b"probe")

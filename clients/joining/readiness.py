@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, TypeVar
 
 from clients.joining.configured import configuration_of
+from clients.joining.finality import closed_too_early
 from clients.joining.parts import own_parts
 from clients.joining.places import blobs_written, folder_ready, mailbox_read
 from clients.worker.process.folder import WorkerFolder
@@ -84,6 +85,7 @@ class Asked:
         folder: of the worker.
         data: file or folder of the samples; None where the run needs none.
         settings: `section.key=value` of this machine.
+        confirmations: of a block that the worker takes for final; None for what the chain calls so.
     """
 
     contract: str
@@ -92,6 +94,7 @@ class Asked:
     folder: Path
     data: Path | None = None
     settings: tuple[str, ...] = ()
+    confirmations: int | None = None
 
 
 class _MissingError(Exception):
@@ -144,6 +147,7 @@ class Readiness:
                 ("contract", self._look_at_contract),
                 ("run", self._look_at_run),
                 ("clock", self._look_at_clock),
+                ("finality", self._look_at_finality),
                 ("model", self._look_at_model),
                 ("key", self._look_at_key),
                 ("funds", self._look_at_funds),
@@ -198,6 +202,17 @@ class Readiness:
             State.WARNING,
             f"{said}, over half of a view's {view_seconds} s: set it, unless {why}",
         )
+
+    def _look_at_finality(self) -> tuple[State, str]:
+        node, window = _needed(self._node), _needed(self._document).parameters.commit_blocks
+        confirmations = self._asked.confirmations
+        late = closed_too_early(node, confirmations, window)
+        if late is not None:
+            return State.MISSING, late
+        how = "what the chain calls final"
+        if confirmations is not None:
+            how = f"{confirmations} confirmations"
+        return State.OK, f"{how}; a round takes commitments for {window} blocks"
 
     def _look_at_model(self) -> tuple[State, str]:
         dimension = _needed(self._document).parameters.dimension
@@ -307,7 +322,9 @@ def _carried_out(name: str, look: Callable[[], tuple[State, str]]) -> Checked:
     except CmflError as error:
         return Checked(name, State.MISSING, str(error))
     except OSError as error:
-        return Checked(name, State.MISSING, f"{error.filename or ''}: {error.strerror or error}")
+        said = str(error.strerror or error)
+        named = f"{error.filename}: " if error.filename else ""
+        return Checked(name, State.MISSING, f"{named}{said}")
     return Checked(name, state, found)
 
 

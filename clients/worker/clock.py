@@ -10,7 +10,11 @@ How far the chain's seconds are from ours is told by the blocks that come while 
 newest of them, the one that was seen the soonest after its time. Older ones do not count, since a
 chain may fall behind every wall clock little by little (a node that wants a block a second, and
 needs longer for it), and whoever went by a wall clock then would find its views over before they
-begin. Only before the first of these blocks, where nothing else is known, the wall clock counts.
+begin. Only before the first of these blocks, where nothing else is known, the wall clock counts;
+what it has told is forgotten with that block, or a clock that is set wrong would leave its owner
+ahead of all rounds until the chain has caught up. Nor does a block count that shares the second of
+the one before: a node whose own clock was set back dates all of its blocks alike until that has
+caught up, and the views have to go on meanwhile.
 """
 
 from __future__ import annotations
@@ -39,7 +43,7 @@ class Moment:
 
 
 COUNTED_BLOCKS = 16
-"""How many of the newest blocks say how far the chain's seconds are from ours."""
+"""How many of the newest blocks with a second of their own tell the chain's time."""
 
 
 class ChainClock:
@@ -66,7 +70,9 @@ class ChainClock:
             self._at_first = self._last = float("-inf")
         if self._newest is None:
             self._at_first = newest.timestamp - moment.steady
-        elif newest.hash != self._newest.hash:
+        elif newest.timestamp != self._newest.timestamp:
+            if not self._ahead:
+                self._last = float("-inf")  # it may have been a wall clock's
             self._ahead.append(newest.timestamp - moment.steady)
         self._newest = newest
 

@@ -107,10 +107,13 @@ class Seats:
         members = []
         faults = self._faults()
         favoured = favoured_by(faults, frozenset(self._hosting.signers))
-        for client in (c for c in self.serving if c not in self.sits_out):
+        seated = [client for client in self.serving if client not in self.sits_out]
+        # Once for all of them: each takes its own, and passes over what it has not signed.
+        mail = observer.mail(view) if seated else []
+        for client in seated:
             signer = self._hosting.signers[client]
             honest = Member(client, signer, journal, judge)
-            honest.recall(view.inputs.domain, observer.said(view, client))
+            honest.recall(view.inputs.domain, mail)
             members.append((honest, member_with(faults.member, honest, signer, favoured)))
         self.members, self.view = members, view
 

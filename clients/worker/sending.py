@@ -1,7 +1,9 @@
 """A worker's transactions: one batch at a time, beside its votes.
 
 What is not taken up now is asked for again by the next step, as every act is until it is seen to
-have arrived; so nothing is queued here, and nothing old is ever sent.
+have arrived; so nothing is queued here, and nothing old is ever sent. Whether something is of use
+follows from the chain alone: what has been looked after at one block is not looked after again
+before the next, or a worker would ask its node for the same at every step until that is final.
 """
 
 from __future__ import annotations
@@ -35,17 +37,35 @@ class Sending:
         self._executor = executor
         self._troubles = troubles
         self._running: tuple[str, Future[bool]] | None = None
+        self._block: bytes | None = None
+        self._tried: list[object] = []
 
-    def offer(self, moment: Moment, what: str, task: Callable[[], bool]) -> None:
+    def offer(
+        self,
+        moment: Moment,
+        what: str,
+        task: Callable[[], bool],
+        about: tuple[bytes, object] | None = None,
+    ) -> None:
         """Have something sent, unless something is under way or has just failed.
 
         Args:
             moment: now.
             what: it is, for the log.
             task: sends it, and says whether that had an effect.
+            about: the hash of the chain's newest block, and what is sent: the same is not sent
+                again at the same block, unless it has failed. None for what always is.
         """
-        if self._running is None and not self._troubles.is_waiting(Part.SENDING, moment):
-            self._running = what, self._executor.submit(task)
+        if self._running is not None or self._troubles.is_waiting(Part.SENDING, moment):
+            return
+        if about is not None:
+            block, sent = about
+            if block != self._block:
+                self._block, self._tried = block, []
+            if sent in self._tried:
+                return
+            self._tried.append(sent)
+        self._running = what, self._executor.submit(task)
 
     def collect(self, moment: Moment) -> bool:
         """Say whether something has been sent, with an effect, since the last time.
@@ -59,6 +79,7 @@ class Sending:
         try:
             has_effect = running.result()
         except (CmflError, OSError) as error:
+            self._tried = []
             self._troubles.failed(Part.SENDING, moment, error)
             return False
         self._troubles.went_well(Part.SENDING)

@@ -6,9 +6,11 @@ everything done at once instead.
 
 from __future__ import annotations
 
+import ctypes
 import queue
 import threading
 from concurrent.futures import Executor, Future
+from contextlib import suppress
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
@@ -16,6 +18,10 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+class InterruptedTask(BaseException):
+    """A task is not to go on, since its process ends."""
 
 
 class AtOnce(Executor):
@@ -33,6 +39,7 @@ class OneThread(Executor):
 
     def __init__(self, name: str) -> None:
         self._waiting: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._is_busy = self._is_interrupted = False
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
@@ -53,9 +60,35 @@ class OneThread(Executor):
         if wait:
             self._thread.join()
 
+    def interrupt(self) -> None:
+        """End the thread without what it has been given, at the next line of Python that it runs.
+
+        A process that ends while a thread of it is in torch is aborted by the C++ of it: whoever
+        has long work done there has to let it stop.
+        """
+        if self._is_interrupted:
+            return
+        self._is_interrupted = True
+        self._waiting.put(None)
+        if self._is_busy:
+            number = ctypes.c_ulong(self._thread.ident or 0)
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(number, ctypes.py_object(InterruptedTask))
+
+    def has_ended(self, seconds: float) -> bool:
+        """Say whether the thread has ended within so many seconds.
+
+        Args:
+            seconds: how long is waited.
+        """
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
     def _work(self) -> None:
-        while (task := self._waiting.get()) is not None:
-            task()
+        with suppress(InterruptedTask):
+            while (task := self._waiting.get()) is not None and not self._is_interrupted:
+                self._is_busy = True
+                task()
+                self._is_busy = False
 
 
 def _carry_out(future: Future[T], task: Callable[[], T]) -> None:

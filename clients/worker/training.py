@@ -1,17 +1,21 @@
 """The training of a worker's clients: once a round, beside the votes, kept before it is told.
 
 Training begins when a round opens and matters until its window closes. Whoever takes longer has no
-update in the round; its clients on the committee vote all the same, since nothing waits here.
+update in the round; its clients on the committee vote all the same, since nothing waits here. Nor
+does one client wait for another: where a model fails on the samples of one, the others are trained
+without it.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from clients.engine.port import TrainingJob
+from clients.engine.port import TrainedUpdate, TrainingError, TrainingJob
 from ledger.protocol import canonical
 from ledger.protocol.encoding import sha256, vector_bytes
+from ledger.protocol.payload import Payload
 from ledger.protocol.sampling import training_seed
 
 if TYPE_CHECKING:
@@ -21,10 +25,15 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from clients.engine.port import Engine, TrainedUpdate
+    from clients.engine.port import Engine
     from clients.worker.payloads import OwnPayloads
-    from ledger.protocol.payload import Payload
     from ledger.protocol.types import ClientId, Digest, Domain
+
+Trained = tuple[list[TrainedUpdate], TrainingError | None]
+"""The updates that there are, and why there are no more of them."""
+
+MOST_FAILURES = 4
+"""After so many clients for whom it fails, the others are not tried before the next time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,12 +78,18 @@ class Training:
         self._about: Assignment | None = None
         self._origin: Digest | None = None
         self._updates: dict[ClientId, Payload] = {}
-        self._running: tuple[Assignment, Future[list[TrainedUpdate]]] | None = None
+        self._running: tuple[Assignment, Future[Trained]] | None = None
+        self._failures: Counter[int] = Counter()
 
     @property
     def is_busy(self) -> bool:
         """Whether something is being trained."""
         return self._running is not None and not self._running[1].done()
+
+    @property
+    def held(self) -> Mapping[ClientId, Payload]:
+        """The updates of what was assigned last, as far as they are trained and durable."""
+        return self._updates
 
     def updates(self, assigned: Assignment) -> Mapping[ClientId, Payload] | None:
         """Return the update of every client that is assigned, None while they are being trained.
@@ -85,7 +100,7 @@ class Training:
             assigned: the same object as long as it is the same assignment.
 
         Raises:
-            TrainingError: the model failed.
+            TrainingError: the model failed, for some clients or for all; `held` has the others.
             OSError: they cannot be kept, so that nobody may hear of them yet.
         """
         if assigned is not self._about:
@@ -95,7 +110,7 @@ class Training:
             return self._updates
         if self._running is None:
             jobs = [TrainingJob(int(c), training_seed(assigned.seed, c)) for c in missing]
-            future = self._executor.submit(self._engine.train, assigned.model, jobs)
+            future = self._executor.submit(self._trained, assigned.model, jobs)
             self._running = assigned, future
         about, running = self._running
         if not running.done():
@@ -104,7 +119,10 @@ class Training:
             self._running = None  # of a round that is over, or to be tried again
         if about is not assigned:
             return self.updates(assigned)
-        self._keep(assigned, running.result())
+        trained, error = running.result()
+        self._keep(assigned, trained)
+        if error is not None:
+            raise error
         return self._updates
 
     def forget(self) -> None:
@@ -122,6 +140,33 @@ class Training:
         self._own.forget(assigned.round)
         self._about, self._origin = assigned, origin
 
+    def _trained(self, model: NDArray[np.float32], jobs: list[TrainingJob]) -> Trained:
+        """Train all at once, and one after the other those of whom one fails or failed before."""
+        alone = [job for job in jobs if self._failures[job.client]]
+        together = [job for job in jobs if not self._failures[job.client]]
+        found: list[TrainedUpdate] = []
+        failed: TrainingError | None = None
+        try:
+            found = self._engine.train(model, together) if together else []
+        except TrainingError as error:
+            alone, failed = [*together, *alone], error
+        if alone:
+            found = [_copied(update) for update in found]
+        left = MOST_FAILURES
+        for job in sorted(alone, key=lambda job: self._failures[job.client]):
+            try:
+                (update,) = self._engine.train(model, [job])
+            except TrainingError as error:
+                failed, left = error, left - 1
+                self._failures[job.client] += 1
+                if not left:
+                    break
+            else:
+                self._failures.pop(job.client, None)
+                found.append(_copied(update))
+        # Whoever has been trained alone after a failure of all is no reason to try again.
+        return found, failed if len(found) < len(jobs) else None
+
     def _keep(self, assigned: Assignment, trained: list[TrainedUpdate]) -> None:
         assert self._origin is not None, "an assignment has begun"
         by_client = {int(client): client for client in assigned.clients}
@@ -129,3 +174,8 @@ class Training:
         self._own.keep(assigned.round, self._origin, updates)
         self._updates |= updates
         self._running = None
+
+
+def _copied(update: TrainedUpdate) -> TrainedUpdate:
+    """Return an update that stays as it is: where it lies now, the engine's next call writes."""
+    return TrainedUpdate(update.client, Payload.of(bytes(update.payload.data)))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -225,16 +225,15 @@ class Worker:
         self._taken_up = found
 
     def _commit(self, chain: ChainView, seats: Seats, moment: Moment) -> None:
-        updates: Mapping[ClientId, Payload] | None = {}
         if seats.active:
-            training = partial(self._updates, chain, seats, moment)
-            updates = self.troubles.attempt(Part.TRAINING, moment, training)
-        actions = seats.commit(chain, updates or {})
+            training = partial(self._train, chain, seats, moment)
+            self.troubles.attempt(Part.TRAINING, moment, training)
+        actions = seats.commit(chain, self._training.held)
         # Having nothing to commit to says nothing of whether voting works.
         if actions:
             self.troubles.attempt(Part.VOTING, moment, partial(self._apply, actions, moment))
 
-    def _updates(
+    def _train(
         self, chain: ChainView, seats: Seats, moment: Moment
     ) -> Mapping[ClientId, Payload] | None:
         if self._assigned is None:
@@ -261,6 +260,9 @@ class Worker:
             model = self._observer.model(chain.final_block)
             view = self._observer.opened(inputs, model, chain.final_block)
             seats.sit_down(view, self._judge, self._around.journal, self._observer)
+        elif view.inputs != inputs:
+            # Somebody was banned since: nobody reports it again.
+            view = replace(view, inputs=inputs)
         has_effect = False
         for _ in range(MOST_TURNS):
             view = self._looked(view, seats)
@@ -288,7 +290,8 @@ class Worker:
         said = self._driver.say(actions)
         if said.transactions:
             what = f"{_told(said.transactions)} of round {self.chain.round}"
-            self._sending.offer(moment, what, partial(self._driver.send, said.transactions))
+            task = partial(self._driver.send, said.transactions)
+            self._sending.offer(moment, what, task, self._at_this_block(said.transactions))
         return self._sending.collect(moment) or said.is_news
 
     def _abandon(self, chain: ChainView, seats: Seats, moment: Moment) -> float | None:
@@ -301,8 +304,13 @@ class Worker:
         turn = self._late_since + seats.wait(parameters.view_seconds)
         if self.now >= turn:
             what = f"the end of round {chain.round}, undecided"
-            self._sending.offer(moment, what, partial(self._driver.abandon, chain))
+            task = partial(self._driver.abandon, chain)
+            self._sending.offer(moment, what, task, self._at_this_block(chain.round))
         return turn if turn > self.now else None
+
+    def _at_this_block(self, sent: object) -> tuple[bytes, object] | None:
+        newest = self.newest_block
+        return None if newest is None else (newest.hash, sent)
 
     def _measure(self, chain: ChainView, moment: Moment) -> None:
         """Measure the model of the round once its training is over."""

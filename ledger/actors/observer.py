@@ -174,7 +174,15 @@ class Observer:
             view: the round.
             client: who.
         """
-        return [e for kind in _KINDS for e in self._whole(view, kind) if e.client == client]
+        return [envelope for envelope in self.mail(view) if envelope.client == client]
+
+    def mail(self, view: RoundView) -> list[Envelope]:
+        """Return all that the mailbox has of a round, whoever it is by, read from its beginning.
+
+        Args:
+            view: the round.
+        """
+        return [envelope for kind in _KINDS for envelope in self._whole(view, kind)]
 
     def is_open(self, round_number: int) -> bool:
         """Say whether this round is still open."""

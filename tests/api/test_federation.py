@@ -54,12 +54,13 @@ class Closed:
 class Looking:
     """Somebody who looks at a federation, by a clock that a test sets."""
 
-    def __init__(self, closed: Closed, mailbox: Path) -> None:
+    def __init__(self, closed: Closed, mailbox: Path, *others: Path) -> None:
         self.mailbox = mailbox
         self.histories = Histories(closed.settings(mailbox))
         self.now = 0.0
         self._address = closed.live.address
-        self.federations = Federations(str(mailbox), clock=lambda: self.now)
+        place = ",".join(map(str, (mailbox, *others)))
+        self.federations = Federations(place, clock=lambda: self.now)
 
     def look(self) -> dict[str, Any]:
         return self.federations.look(Reading(self.histories), self._address).facts
@@ -200,6 +201,35 @@ def test_mail_that_cannot_be_read_is_said_and_makes_nobody_late(
     told = looking.look()
     assert told["mailbox"] == {"read": True, "read_at": told["now"]}
     assert told["open"]["late"] == list(closed.view.inputs.participants.active)
+
+
+def test_mail_that_is_only_in_a_place_that_is_away_makes_nobody_late(
+    closed: Closed, tmp_path: Path
+) -> None:
+    here, away = tmp_path / "here", tmp_path / "away"
+    kept, *_ = closed.deliver(away)
+    copy = here / kept.relative_to(away)
+    copy.parent.mkdir(parents=True)
+    shutil.copy(kept, copy)
+    elsewhere = away.rename(tmp_path / "elsewhere")
+    looking = Looking(closed, here, away)
+    try:
+        looking.look()
+        away.write_text("no folder any more")
+        looking.now += 0.9 * SECONDS
+        told = looking.look()
+        assert sum(bool(one["payload"]) for one in told["open"]["clients"]) == 1
+        assert not told["mailbox"]["read"]
+        assert told["open"]["late"] == []
+        away.unlink()
+        elsewhere.rename(away)
+        looking.now += 10
+        told = looking.look()
+        assert told["mailbox"]["read"]
+        assert all(one["payload"] for one in told["open"]["clients"])
+        assert told["open"]["late"] == []
+    finally:
+        looking.histories.close()
 
 
 def test_a_clock_that_is_ahead_of_the_chain_makes_nobody_late(

@@ -238,6 +238,31 @@ def test_a_folder_of_another_chain_is_noticed_before_a_worker_refuses_it(
     assert result.code == 1
 
 
+def test_what_is_no_folder_no_url_and_no_server_is_named(
+    federation: Federation, tmp_path: Path
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    arguments = [
+        *federation.join(0, tmp_path, "--folder", file, "--mailbox", "http://127.0.0.1:1"),
+        *("--confirmations", 1000, "--json"),
+    ]
+    result = cmfl(*arguments)
+    assert result.code == 1
+    assert found(result, "folder").startswith(
+        f"--folder {file}: it, or what it would lie in, is no"
+    )
+    assert found(result, "mailbox").startswith("http://127.0.0.1:1: unreachable")
+    assert "1000 confirmations; a round takes commitments for 5000" in found(result, "finality")
+    assert "--confirmations 1000" in result.json["command"], "as it was looked at"
+    worker = ["worker", *federation.options, "--blobs", federation.blobs, "--folder", file]
+    assert "is no folder; a worker keeps its journal" in refusal(*worker, *federation.key(0))
+    nowhere = cmfl(*federation.join(0, tmp_path), "--rpc-url", "nonsense", "--json")
+    assert nowhere.code == 1
+    assert "is not an http or https URL" in found(nowhere, "chain")
+    assert '--rpc-url "$CMFL_RPC_URL"' in nowhere.json["command"]
+
+
 @pytest.fixture
 def chain_of_one(tmp_path: Path) -> Iterator[tuple[EmbeddedChain, RpcServer]]:
     with (
@@ -310,14 +335,18 @@ def test_a_worker_that_is_asked_to_leave_is_waited_for(tmp_path: Path) -> None:
             begun.set()
             while not worker.leave.exists():
                 time.sleep(0.01)
+            if not is_killed:
+                worker.leave.unlink()
 
-    running = threading.Thread(target=work)
-    running.start()
-    begun.wait()
-    found = succeeds("leave", "--folder", worker.path, "--json").json
-    running.join()
-    assert found == {"round": None, "has_ended": True}
-    worker.leave.unlink()
+    for is_killed in (False, True):
+        begun.clear()
+        running = threading.Thread(target=work)
+        running.start()
+        begun.wait()
+        found = cmfl("leave", "--folder", worker.path, "--json")
+        running.join()
+        assert json.loads(found.out) == {"round": None, "has_ended": True}
+        assert ("killed before it could leave" in found.err) is is_killed
     with worker.held():
         result = cmfl("leave", "--folder", worker.path, "--no-wait")
         assert (result.code, result.out) == (0, "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -158,6 +159,14 @@ def test_one_folder_is_for_one_worker(served: Served, tmp_path: Path) -> None:
     assert f"process {os.getpid()} runs a worker on this folder" in sentence
 
 
+def test_a_port_that_is_taken_is_named(served: Served, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        sentence = cmfl(*served.worker(tmp_path, 0), "--metrics-port", port)
+    assert sentence.code == 2
+    assert f"--metrics-port {port}: cannot listen on 127.0.0.1" in sentence.err
+
+
 def test_ends_at_once_when_it_is_told_to(served: Served, tmp_path: Path) -> None:
     def tell() -> None:
         while not (tmp_path / "status.json").exists():
@@ -166,8 +175,12 @@ def test_ends_at_once_when_it_is_told_to(served: Served, tmp_path: Path) -> None
 
     teller = threading.Thread(target=tell)
     teller.start()
-    assert cmfl(*served.worker(tmp_path, 0)).code == 0
+    result = cmfl(*served.worker(tmp_path, 0), "--metrics-port", 0, "--log-format", "json")
     teller.join()
+    assert result.code == 0
+    events = [json.loads(line)["event"] for line in result.err.splitlines()]
+    assert "ends, as it was told to" in events
+    assert any(event.startswith("answers Prometheus on port ") for event in events), "which one"
     found = json.loads((tmp_path / "status.json").read_text())
     assert found["stand"] == "ended"
 
@@ -248,6 +261,26 @@ def test_a_status_that_nobody_wrote_is_refused(tmp_path: Path) -> None:
     assert "no worker has ever run" in refusal("worker", "--status", "--folder", tmp_path)
     (tmp_path / "status.json").write_text("[1]")
     assert "no status" in refusal("worker", "--status", "--folder", tmp_path)
+
+
+def test_a_worker_that_waits_for_its_node_says_so_and_not_what_the_one_before_was_at(
+    tmp_path: Path,
+) -> None:
+    folder = WorkerFolder(tmp_path)
+    said = {"format": 1, "pid": 1, "stand": "ended", "round": 6, "block": 9, "is_finished": True}
+    said |= {"roles": {}, "view": None, "troubles": {}}
+    with folder.held():
+        show = ("worker", "--status", "--folder", tmp_path)
+        begins = f"runs as process {os.getpid()}, starting; no round is known yet\n"
+        assert succeeds(*show).out == begins, "nothing was ever said in this folder"
+        folder.status.write_text(json.dumps(said))
+        assert succeeds(*show).out == begins, "what was said was another process's"
+        shown = succeeds(*show, "--json").json
+        assert (shown["is_running"], shown["pid"], shown["round"]) == (True, os.getpid(), None)
+        assert "the worker ends after its round" in cmfl("leave", "--no-wait", *show[2:]).err
+    assert "does not run, ended; round 6, block 9, the run is finished" in succeeds(*show).out
+    folder.status.write_text(json.dumps(said | {"stand": "running", "is_finished": False}))
+    assert succeeds(*show).out == "does not run, was killed while running; round 6, block 9\n"
 
 
 @pytest.mark.parametrize(

@@ -61,28 +61,46 @@ class WorkerFolder:
         """What a worker that may be told to misbehave is told, in trials."""
         return self.path / "fault"
 
+    def make(self) -> None:
+        """Make the folder, for its owner alone, if it is not there.
+
+        Raises:
+            ConfigurationError: something else is there under its name.
+            OSError: it cannot be made.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except (FileExistsError, NotADirectoryError) as error:
+            raise ConfigurationError(
+                f"--folder {self.path}: it, or what it would lie in, is no folder; a worker keeps "
+                f"its journal in one of its own"
+            ) from error
+
     @contextmanager
     def held(self) -> Iterator[None]:
         """Hold the folder alone; the system gives it back however the process ends.
 
         Raises:
-            ConfigurationError: another worker holds it; names the process where known.
+            ConfigurationError: another worker holds it, and its process is named where known; or
+                it is no folder.
             OSError: the folder cannot be made or written.
         """
-        self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.make()
         descriptor = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
+            holder = _process_in(descriptor)
             os.close(descriptor)
-            who = f"process {holder}" if holder.isdigit() else "another process"
+            who = "another process" if holder is None else f"process {holder}"
             raise ConfigurationError(
                 f"{self.path}: {who} runs a worker on this folder, and one journal is for one"
             ) from error
         try:
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+            # It was asked of a worker that was killed before it could: this one is another.
+            self.leave.unlink(missing_ok=True)
             self._remove_unfinished()
             yield
         finally:
@@ -107,3 +125,25 @@ class WorkerFolder:
         finally:
             os.close(descriptor)
         return False
+
+    def holder(self) -> int | None:
+        """Return the process of the worker that runs on it; None if none does, or nobody can tell.
+
+        What is in the status may be another's: a worker writes one only when it has begun.
+        """
+        if not self.is_held():
+            return None
+        try:
+            descriptor = os.open(self.lock, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            return _process_in(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _process_in(descriptor: int) -> int | None:
+    """Return the process that a lock names."""
+    text = os.pread(descriptor, 20, 0).strip()
+    return int(text) if text.isdigit() else None

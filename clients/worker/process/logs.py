@@ -1,4 +1,8 @@
-"""A worker's log: a line for each event, as text or as JSON."""
+"""A worker's log: a line for each event, as text or as JSON.
+
+What nodes and stores answer is in it, which anybody may have written: it is text and nothing that
+a terminal might obey.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +35,8 @@ class TextLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a record as a line."""
-        sentence = " ".join(record.getMessage().split())
+        words = " ".join(record.getMessage().split())
+        sentence = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in words)
         return f"{_time(record)} {record.levelname.lower():7} {sentence}"
 
 

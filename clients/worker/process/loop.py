@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from clients.worker.process.status import Stand, status_of
-from ledger.chain.ports import NotServedError
-from ledger.protocol.errors import BlobMissingError, BlobUnreachableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,12 +15,9 @@ if TYPE_CHECKING:
     from clients.worker.process.opening import Opened
     from clients.worker.process.status import StatusFile
 
-T = TypeVar("T")
-
 _log = logging.getLogger(__name__)
 
 SHORTEST_PAUSE_SECONDS = 0.01
-LONGEST_START_PAUSE_SECONDS = 8.0
 
 
 class Loop:
@@ -73,10 +68,12 @@ class Loop:
             self._write(moment())
             pause = self._poll_seconds if later is None else min(later, self._poll_seconds)
             is_told = wait(max(SHORTEST_PAUSE_SECONDS, pause))
+        if is_told:
+            _log.info("ends, as it was told to")
         self.stand = Stand.ENDED
         self._write(moment())
-        if self._leaves_after is not None:
-            self._folder.leave.unlink(missing_ok=True)
+        # Also what was asked while it ended: whoever begins it again has not asked it to leave.
+        self._folder.leave.unlink(missing_ok=True)
 
     def _is_over(self) -> bool:
         worker = self._worker
@@ -102,28 +99,3 @@ class Loop:
     def _write(self, moment: Moment) -> None:
         status = status_of(self._worker, self._counts, self.stand, self._account())
         self._status.write(status, moment.wall)
-
-
-def patiently(
-    task: Callable[[], T],
-    wait: Callable[[float], bool],
-    longest: float = LONGEST_START_PAUSE_SECONDS,
-) -> T | None:
-    """Return what a task comes to, once what it needs is there; None if the worker is to end.
-
-    Args:
-        task: needs a node and blobs, which may still be starting.
-        wait: waits for so many seconds, and says whether the worker is to end at once.
-        longest: pause between two tries, in seconds.
-    """
-    pause, said = 0.25, ""
-    while True:
-        try:
-            return task()
-        except (NotServedError, BlobMissingError, BlobUnreachableError) as error:
-            if str(error) != said:
-                said = str(error)
-                _log.warning("waits: %s", said)
-        if wait(pause):
-            return None
-        pause = min(longest, 2 * pause)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from clients.worker.troubles import Part
+from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
 
     from clients.worker.process.counting import Counts
     from clients.worker.worker import Worker
+
+_log = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
 
@@ -80,7 +84,7 @@ def served(metrics: WorkerMetrics, port: int | None) -> Iterator[int | None]:
         The port.
 
     Raises:
-        OSError: the port is taken.
+        ConfigurationError: the port is taken.
     """
     if port is None:
         yield None
@@ -90,7 +94,14 @@ def served(metrics: WorkerMetrics, port: int | None) -> Iterator[int | None]:
 
     registry = CollectorRegistry()
     registry.register(metrics)
-    server, thread = start_http_server(port, LOOPBACK, registry)
+    try:
+        server, thread = start_http_server(port, LOOPBACK, registry)
+    except OSError as error:
+        raise ConfigurationError(
+            f"--metrics-port {port}: cannot listen on {LOOPBACK}: {error.strerror}; 0 takes a free "
+            f"port"
+        ) from error
+    _log.info("answers Prometheus on port %d of %s", server.server_port, LOOPBACK)
     try:
         yield int(server.server_port)
     finally:

@@ -26,6 +26,7 @@ from clients.worker.finality import Watched
 from clients.worker.hosting import Hosting
 from clients.worker.payloads import OwnPayloads
 from clients.worker.process.counting import CountedBlobs, CountedMailbox, Counts
+from clients.worker.renewing import RenewedEngine
 from clients.worker.threads import OneThread
 from clients.worker.troubles import Troubles
 from clients.worker.worker import Worker
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
 
     from clients.configuration import Configuration
     from clients.datasets.federated import FederatedData
-    from clients.engine.port import Engine
     from clients.models.model import Model
     from clients.worker.process.folder import WorkerFolder
     from ledger.chain.ports import ChainWriter
@@ -59,6 +59,9 @@ if TYPE_CHECKING:
     from ledger.protocol.signing import KeySigner
 
 _log = logging.getLogger(__name__)
+
+LAST_TRAINING_SECONDS = 10.0
+"""How long a worker that ends waits for the batch that is being trained."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +230,8 @@ def opened(
         manner: how it goes about it.
 
     Yields:
-        The worker; its threads are left behind when the context ends.
+        The worker. What it trains is broken off when the context ends; what it sends is left to
+        its thread.
 
     Raises:
         ConfigurationError: keys, data or model are not the run's.
@@ -245,7 +249,7 @@ def opened(
     acted_on = ActedOn.open(folder.acted_on, run.ledger.chain)
     if manner.accept_rollback:
         acted_on.accept(run.ledger.chain)
-    journal = FileJournal(folder.journal)
+    journal, training = FileJournal(folder.journal), OneThread("training")
     try:
         with _engine(configuration, model, data, len(hosted)) as engine:
             around = Surroundings(
@@ -262,7 +266,7 @@ def opened(
                 signers=hosted,
                 engine=engine,
                 own=OwnPayloads(folder.payloads),
-                training=OneThread("training"),
+                training=training,
                 sending=OneThread("sending"),
                 faults=manner.faults,
                 sets=(TEST,) if len(data.test.y) else (),
@@ -273,8 +277,15 @@ def opened(
                 uploads.round = round_number
 
             patience = Troubles(Random(manner.seed))  # noqa: S311 - it spreads pauses
-            yield Opened(Worker(around, hosting, patience, begin), counts)
+            try:
+                yield Opened(Worker(around, hosting, patience, begin), counts)
+            finally:
+                engine.interrupt()
+                training.interrupt()
+                if not training.has_ended(LAST_TRAINING_SECONDS):
+                    _log.warning("what is trained does not end within %g s", LAST_TRAINING_SECONDS)
     finally:
+        training.interrupt()
         journal.close()
 
 
@@ -295,21 +306,25 @@ def _model(configuration: Configuration, data: FederatedData, document: RunDocum
     return model
 
 
-def _engine(configuration: Configuration, model: Model, data: FederatedData, rows: int) -> Engine:
+def _engine(
+    configuration: Configuration, model: Model, data: FederatedData, rows: int
+) -> RenewedEngine:
     machine, path = configuration.machine, configuration.training.path
     if path == "auto":
         raise ConfigurationError("the run document leaves training.path open: it has to be settled")
     if machine.workers == 1:
         # For the whole process: what another thread sets would hold for the one that trains too.
         torch.set_num_threads(1)
-    return open_engine(
-        model,
-        data,
-        configuration.local_training(),
-        device=machine.device,
-        workers=machine.workers,
-        path=path,
-        sets={TEST: data.test} if len(data.test.y) else {},
-        rows=rows,
-        cluster=cluster_of(configuration),
+    return RenewedEngine(
+        lambda: open_engine(
+            model,
+            data,
+            configuration.local_training(),
+            device=machine.device,
+            workers=machine.workers,
+            path=path,
+            sets={TEST: data.test} if len(data.test.y) else {},
+            rows=rows,
+            cluster=cluster_of(configuration),
+        )
     )

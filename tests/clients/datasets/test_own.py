@@ -204,6 +204,13 @@ def test_a_damaged_file_is_refused_or_still_has_the_form(
     assert found.train.y.max() < 3
 
 
+@pytest.mark.parametrize("name", ["own", "own.csv", "own.parquet", "own.pt"])
+def test_another_extension_is_refused_with_those_that_are_read(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"x,y\n1,2\n")
+    with pytest.raises(ConfigurationError, match=r"own samples are in an \.npz or a \.safetensors"):
+        read_own(tmp_path / name, OwnOptions(shape=[2], classes=3))
+
+
 def test_what_is_no_file_of_arrays_is_refused(tmp_path: Path) -> None:
     (tmp_path / "own.csv").write_text("x,y\n")
     with pytest.raises(ConfigurationError, match=r"an \.npz or a \.safetensors file"):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 
@@ -25,5 +27,24 @@ def main() -> None:
         case ["fill", count]:
             held = bytearray(int(count))
             sys.stdout.write(str(len(held)))
+        case ["chain" | "blobs", "serve", *options]:
+            answering(int(options[options.index("--port") + 1]))
         case words:
             raise ValueError(words)
+
+
+class Answers(BaseHTTPRequestHandler):
+    """Says of every chain that it has number 1."""
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        answer = json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": "0x1"}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+
+def answering(port: int) -> None:
+    HTTPServer(("127.0.0.1", port), Answers).serve_forever()

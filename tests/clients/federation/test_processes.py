@@ -113,6 +113,23 @@ def test_a_program_of_its_own_runs_too(processes: Processes) -> None:
     assert "No such file" in missing.last_words()
 
 
+def test_who_is_interrupted_while_asking_takes_no_answer_for_another(
+    processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = processes.start("count", ["count", tmp_path / "count"])
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    # As Ctrl-C between what is asked and its answer.
+    with monkeypatch.context() as patch:
+        patch.setattr("clients.federation.processes.read_message", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            process.code()
+    assert process.signal(signal.SIGTERM)
+    assert process.wait(PATIENCE_SECONDS) == -signal.SIGTERM
+
+
 SUPERVISOR = """
 import sys, time
 from pathlib import Path

@@ -66,8 +66,44 @@ def test_who_comes_to_a_quiet_chain_goes_by_the_wall_until_a_block_comes() -> No
     clock.see(block(7, 1000), Moment(wall=1040, steady=50))
     assert clock.now(Moment(wall=1041, steady=51)) == 1041
     clock.see(block(8, 1030), Moment(wall=1042, steady=52))
-    assert clock.now(Moment(wall=1042, steady=52)) == 1041, "the chain's clock is behind"
+    assert clock.now(Moment(wall=1042, steady=52)) == 1030, "the chain's clock is behind"
     assert clock.now(Moment(wall=1054, steady=64)) == 1042
+
+
+@pytest.mark.parametrize("wrong_by", [40, 3600, 365 * 86400, -365 * 86400])
+def test_a_wall_clock_that_is_set_wrong_counts_for_no_longer_than_one_block(wrong_by: int) -> None:
+    clock = ChainClock()
+    for second in range(20):
+        moment = Moment(wall=1000 + wrong_by + second, steady=second)
+        clock.see(block(second, 1000 + second), moment)
+        told = clock.now(moment)
+        assert told == 1000 + second or not second
+    assert clock.now(Moment(wall=0, steady=80)) == 1080
+
+
+def test_time_goes_on_where_a_node_s_clock_was_set_back_and_its_blocks_share_a_second() -> None:
+    clock = ChainClock()
+    for second in range(3):
+        clock.see(block(second, 4600 + second), Moment(wall=1000, steady=second))
+    # Two blocks a second for ten minutes, none dated before the others, and then as ever.
+    for half in range(1, 1200):
+        moment = Moment(wall=1000, steady=2 + half / 2)
+        clock.see(block(2 + half, 4602), moment)
+        assert clock.now(moment) == 4602 + half / 2
+    last = COUNTED_BLOCKS + 600
+    for second in range(last + 1):
+        clock.see(block(2000 + second, 4603 + second), Moment(wall=1000, steady=602 + second))
+    assert clock.now(Moment(wall=1000, steady=602 + last)) == 4603 + last
+
+
+def test_a_machine_that_slept_goes_by_the_first_block_that_it_sees() -> None:
+    clock = ChainClock()
+    for second in range(20):
+        clock.see(block(second, 1000 + second), Moment(wall=0, steady=second))
+    # A steady clock stands still while its machine sleeps, and the chain does not.
+    clock.see(block(7000, 4620), Moment(wall=0, steady=20))
+    assert clock.now(Moment(wall=0, steady=20)) == 4620
+    assert clock.now(Moment(wall=0, steady=21)) == 4621
 
 
 @pytest.mark.parametrize("answers", [[101], [99, 100, 101], [100, 101], [102]])
@@ -106,5 +142,5 @@ def test_time_never_goes_back_and_is_never_behind_a_block(
         now = clock.now(moment)
         # Floats of that size: an addition and a subtraction lose less than a microsecond.
         assert now >= timestamp - 1e-6
-        assert now >= last
+        assert now >= last or number == 1, "a wall clock is forgotten with the first new block"
         last = now

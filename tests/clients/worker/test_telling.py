@@ -95,6 +95,18 @@ def test_a_log_is_one_line_an_event(style: LogFormat) -> None:
         assert line.endswith("info    round 3 begins")
 
 
+@pytest.mark.parametrize("style", [*LogFormat])
+def test_a_log_holds_nothing_that_a_terminal_obeys(style: LogFormat) -> None:
+    stream = io.StringIO()
+    with logged(stream, style):
+        # Clears the screen, names the window, turns the line round, and ends in half a character.
+        logging.getLogger("clients.worker").warning("%s", "\x1b[2J\x1b]0;x\x07\u202e\x9b\udc80 é")
+    (line,) = stream.getvalue().splitlines()
+    assert line.isprintable()
+    if style is LogFormat.TEXT:
+        assert line.endswith(r"\x1b[2J\x1b]0;x\x07\u202e\x9b\udc80 é")
+
+
 def test_blobs_and_mail_are_counted() -> None:
     counts = Counts()
     blobs = CountedBlobs(MemoryBlobs(), counts)

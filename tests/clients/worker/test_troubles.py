@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+import threading
 from functools import partial
 from random import Random
 
 import pytest
+import torch
 
 from clients.worker.clock import Moment
 from clients.worker.sending import Sending
-from clients.worker.threads import AtOnce, OneThread
+from clients.worker.threads import AtOnce, InterruptedTask, OneThread
 from clients.worker.troubles import LONGEST_PAUSE_SECONDS, Part, Troubles
 from ledger.protocol.errors import ChainError
 
@@ -79,6 +81,31 @@ def test_one_batch_is_sent_at_a_time() -> None:
     assert not sending.collect(at(0)), "once"
 
 
+def test_long_work_is_broken_off_where_its_process_ends_and_nothing_is_begun() -> None:
+    thread, has_begun, begun = OneThread("training"), threading.Event(), []
+
+    def train() -> None:
+        has_begun.set()
+        while True:
+            torch.ones(8).sum()
+
+    pending = thread.submit(train)
+    thread.submit(lambda: begun.append("measuring"))
+    assert has_begun.wait(10)
+    thread.interrupt()
+    thread.interrupt()
+    assert thread.has_ended(10)
+    assert isinstance(pending.exception(0), InterruptedTask)
+    assert begun == []
+
+
+def test_a_thread_without_work_ends_where_its_process_does() -> None:
+    thread = OneThread("training")
+    assert thread.submit(lambda: 1).result(10) == 1
+    thread.interrupt()
+    assert thread.has_ended(10)
+
+
 def test_a_failed_batch_is_a_trouble_of_sending_alone() -> None:
     troubles = Troubles(Random(1))
     sending = Sending(AtOnce(), troubles)
@@ -89,3 +116,26 @@ def test_a_failed_batch_is_a_trouble_of_sending_alone() -> None:
     assert not sending.collect(at(0.001)), "not before its time"
     sending.offer(at(9), "it", lambda: True)
     assert sending.collect(at(9))
+
+
+def test_the_same_is_sent_once_at_one_block_unless_it_has_failed() -> None:
+    sending, sent = Sending(AtOnce(), Troubles(Random(1))), []
+
+    def take(what: str) -> bool:
+        sent.append(what)
+        return False
+
+    def offer(second: float, block: bytes, what: str) -> None:
+        sending.offer(at(second), what, partial(take, what), (block, what))
+        assert not sending.collect(at(second))
+
+    for second in range(3):
+        offer(second, b"7", "one")
+        offer(second, b"7", "two")
+    assert sent == ["one", "two"]
+    offer(3, b"8", "one")
+    assert sent == ["one", "two", "one"]
+    sending.offer(at(4), "three", failing, (b"8", "three"))
+    assert not sending.collect(at(4))
+    offer(9, b"8", "three")
+    assert sent[3:] == ["three"]

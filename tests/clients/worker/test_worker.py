@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from dataclasses import replace
 from itertools import cycle
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from clients.adversaries.faults import MemberFault, TrainerFault
+from clients.engine.port import TrainingError
 from clients.worker.faults import Faults
 from clients.worker.process.counting import Counts
 from clients.worker.process.status import Stand, status_of
@@ -18,13 +20,18 @@ from ledger.actors.journal import beginning_place
 from ledger.protocol.documents.envelope import EnvelopeKind
 from ledger.protocol.encoding import u64
 from ledger.protocol.errors import ChainError
+from ledger.protocol.inputs import participants_of
 from ledger.protocol.ledger_state import RoundAbandoned, Stage
 from ledger.protocol.types import Address, Domain, Phase
 from tests.clients.worker.together import ROOMY, Together, hosted_by
 from tests.faults import times
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+    from clients.engine.port import TrainedUpdate, TrainingJob
+    from ledger.protocol.ledger_state import ClientBanned
 
 ALL_FAULTS = (*MemberFault, *TrainerFault)
 SOME_FAULTS = (
@@ -86,6 +93,35 @@ def test_a_round_that_is_closed_once_more_over_other_inputs_is_voted_on_by_these
     together.play()
     (event,) = together.decided
     assert event.base != base
+
+
+def test_a_client_that_cannot_be_trained_keeps_no_other_of_its_worker_from_the_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together = Together(tmp_path, hosted_by(1), ONE_ROUND)
+    ledger, engine = together.ledger, together.places[0].engine
+    opening = ledger.opening(1)
+    assert opening is not None
+    about = (1, opening.seed, opening.committee)
+    seats = participants_of(ONE_ROUND, ledger.registry(), *about)
+    lonely = min(seats.expected.difference(opening.committee))
+    train = engine.train
+
+    def fragile(start: Any, jobs: Sequence[TrainingJob]) -> list[TrainedUpdate]:
+        if lonely in {job.client for job in jobs}:
+            raise TrainingError("the model failed on a batch of one sample")
+        return train(start, jobs)
+
+    monkeypatch.setattr(engine, "train", fragile)
+    together.play()
+    (event,) = together.decided
+    assert event.accepted
+    assert lonely not in event.accepted
+    committed = {mined.client for mined in ledger.commitments(1)}
+    assert committed == seats.expected - {lonely}
+    said = together.worker(0).troubles.last
+    assert said is not None
+    assert "a batch of one sample" in said
 
 
 def test_an_update_outlives_the_process_that_trained_it(tmp_path: Path) -> None:
@@ -234,6 +270,28 @@ def test_a_mailbox_that_does_not_answer_is_told_once_and_costs_no_mail(
     assert set(seats.view.announced) == {envelope.client for envelope in board}
 
 
+def test_members_of_one_worker_take_their_seats_by_one_reading_of_the_mail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together = Together(tmp_path, hosted_by(1), ONE_ROUND)
+    mail, worker = together.places[0].mail, together.worker(0)
+    listed, asked = mail.listed, []
+
+    def counted(domain: Domain, about: int, kind: EnvelopeKind, start: int = 0) -> Any:
+        asked.append((kind, start))
+        return listed(domain, about, kind, start)
+
+    monkeypatch.setattr(mail, "listed", counted)
+    while worker.seats is None or not worker.seats.members:
+        together.step(0)
+        together.pass_time()
+    assert len(worker.seats.members) == ROOMY.members > 3
+    # For what each has said before, and then until the first payload has come.
+    assert asked.count((EnvelopeKind.PAYLOAD, 0)) <= 3
+    together.play()
+    assert len(together.decided) == 1
+
+
 def test_a_primary_that_is_killed_after_a_lost_request_repeats_it_or_says_nothing(
     tmp_path: Path,
 ) -> None:
@@ -291,7 +349,7 @@ def test_a_late_worker_costs_the_window_and_no_more(tmp_path: Path) -> None:
     assert ended > opened.opened_block + ROOMY.commit_blocks
 
 
-@pytest.mark.parametrize("skew", [-400.0, -4.0, 4.0])
+@pytest.mark.parametrize("skew", [-400.0, -4.0, 4.0, 365 * 86400.0])
 def test_a_wrong_clock_costs_no_more_than_its_owner(tmp_path: Path, skew: float) -> None:
     together = Together(tmp_path, hosted_by(5), ONE_ROUND)
     for place in together.places[::2]:
@@ -345,6 +403,32 @@ def test_an_equivocator_is_banned_and_its_worker_ends(tmp_path: Path) -> None:
     worker = together.worker(seat)
     assert not worker.can_act
     assert len(together.ends) == 3
+
+
+def test_a_ban_is_looked_for_once_a_block_until_it_is_final_and_then_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together = Together(tmp_path, hosted_by(14), ONE_ROUND, confirmations=2)
+    together.ledger.mine(2)
+    opening = together.ledger.opening(1)
+    assert opening is not None
+    together.corrupt(opening.committee[0], Faults(member=MemberFault.EQUIVOCATING))
+    bans, asked = together.ledger.bans, []
+
+    def counted(to_block: int | None = None) -> tuple[ClientBanned, ...]:
+        if to_block is None:  # for the sake of a report, and not to know where the round stands
+            asked.append(together.ledger.newest_block().number)
+        return bans(to_block)
+
+    monkeypatch.setattr(together.ledger, "bans", counted)
+    # Too few members for a quorum: the round goes on for a hundred blocks after the ban.
+    there = [number for number in range(14) if number not in opening.committee[3:]]
+    together.play(places=there)
+    assert isinstance(together.ends[0], RoundAbandoned)
+    assert len(bans()) == 1
+    first = asked[0]
+    assert max(asked) <= first + 3, "mined in the next block, and final two blocks later"
+    assert max(Counter(asked).values()) <= len(there)
 
 
 @pytest.mark.parametrize("fault", SOME_FAULTS if times(1, 2) == 1 else ALL_FAULTS)
