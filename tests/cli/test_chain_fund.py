@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -150,7 +151,8 @@ class TestPayingThatBreaksOff:
         def interrupt(_: float) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr("cli.paying.time.sleep", interrupt)
+        # In this module alone: servers of other threads sleep, too.
+        monkeypatch.setattr("cli.paying.time", SimpleNamespace(sleep=interrupt))
         result = cmfl("chain", "fund", ONE, OTHER, "--amount", "1", *options)
         assert result.code == 130
         assert f"sent, and may still come into a block: {ONE}, {OTHER}" in result.err

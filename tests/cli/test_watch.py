@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import threading
 from contextlib import redirect_stdout
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,7 +22,7 @@ from tests.api.live_federation import live_federation
 from tests.cli.conftest import refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tests.api.live_federation import LiveFederation
 
@@ -133,9 +134,14 @@ class Away:
         self.now += seconds
 
 
+def give_time(monkeypatch: pytest.MonkeyPatch, away: Away, sleep: Callable[[float], None]) -> None:
+    """Let the command have a clock of its own: the process's is that of servers, too."""
+    clock = SimpleNamespace(sleep=sleep, monotonic=lambda: away.now)
+    monkeypatch.setattr("cli.watch.time", clock)
+
+
 def asked(monkeypatch: pytest.MonkeyPatch, away: Away, poll: float) -> FederationAnswer:
-    monkeypatch.setattr("cli.watch.time.sleep", away.sleep)
-    monkeypatch.setattr("cli.watch.time.monotonic", lambda: away.now)
+    give_time(monkeypatch, away, away.sleep)
     return watch._asked(away, poll)  # type: ignore[arg-type]
 
 
@@ -169,8 +175,7 @@ def watched(monkeypatch: pytest.MonkeyPatch, answers: list[FederationAnswer], **
     away = Away(first=0)
     told = iter(answers)
     monkeypatch.setattr(Away, "federation", lambda _: next(told))
-    monkeypatch.setattr("cli.watch.time.sleep", lambda _: away.sleep(60))
-    monkeypatch.setattr("cli.watch.time.monotonic", lambda: away.now)
+    give_time(monkeypatch, away, lambda _: away.sleep(60))
     monkeypatch.setattr("cli.watch.deployment_at", lambda *_: away)
     out = io.StringIO()
     with redirect_stdout(out):
