@@ -69,8 +69,8 @@ LIES: dict[Fault, MemberFault | TrainerFault] = {
 BANS = frozenset({Fault.EQUIVOCATING, Fault.SELF_BAN})
 """Faults that end in a ban."""
 
-_PRIMARIES = (Role.FIRST_PRIMARY, Role.SECOND_PRIMARY)
-_ALL = (Role.TRAINER, Role.MEMBER, *_PRIMARIES)
+PRIMARIES = (Role.FIRST_PRIMARY, Role.SECOND_PRIMARY)
+_ALL = (Role.TRAINER, Role.MEMBER, *PRIMARIES)
 _TRAINING = (Role.TRAINER, Role.MEMBER)
 
 BEFALLS: dict[Fault, tuple[Role, ...]] = {
@@ -84,9 +84,9 @@ BEFALLS: dict[Fault, tuple[Role, ...]] = {
     Fault.RESTORED_BACKUP: _ALL,
     Fault.TWO_PROCESSES: _ALL,
     Fault.CORRUPTED_BLOB: _TRAINING,
-    Fault.FALSE_SCORES: (Role.MEMBER, *_PRIMARIES),
-    Fault.WRONG_PROPOSAL: _PRIMARIES,
-    Fault.EQUIVOCATING: (Role.MEMBER, *_PRIMARIES),
+    Fault.FALSE_SCORES: (Role.MEMBER, *PRIMARIES),
+    Fault.WRONG_PROPOSAL: PRIMARIES,
+    Fault.EQUIVOCATING: (Role.MEMBER, *PRIMARIES),
     Fault.NOT_FINITE: _TRAINING,
     Fault.TRUNCATED: _TRAINING,
     Fault.COPIED: _TRAINING,
@@ -144,7 +144,7 @@ def roles_of(one: Round) -> dict[ClientId, frozenset[Role]]:
     found: dict[ClientId, set[Role]] = {client: {Role.TRAINER} for client in one.trainers}
     for member in one.committee:
         found[member] = {Role.MEMBER}
-    for phase, role in zip((Phase.AGGREGATION, Phase.ELECTION), _PRIMARIES, strict=True):
+    for phase, role in zip((Phase.AGGREGATION, Phase.ELECTION), PRIMARIES, strict=True):
         place = primary_place(one.seed, phase, 0, len(one.committee))
         found[one.committee[place]] = (found[one.committee[place]] - {Role.MEMBER}) | {role}
     for banned in one.empty_seats:

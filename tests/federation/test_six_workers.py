@@ -35,7 +35,7 @@ PACE = Pace(
     view_seconds=2,
     deadline_blocks=600,
     confirmations=2,
-    poll_seconds=0.3,
+    poll_seconds=0.5,
 )
 FAULTS = (
     Cell(Fault.KILLED, Role.MEMBER),
