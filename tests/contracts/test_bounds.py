@@ -9,12 +9,20 @@ import coincurve
 import pytest
 
 from ledger.protocol import encoding, errors
+from ledger.protocol.consensus import primary_place
 from ledger.protocol.ledger_state import Stage, registry_batches
 from ledger.protocol.parameters import MAX_CLIENTS
 from ledger.protocol.sampling import MAX_DRAWS
 from ledger.protocol.signing import GROUP_ORDER, KeySigner, typed_digest
-from ledger.protocol.types import NO_DIGEST, ClientId, Form, RegisteredClient, SignedCommitment
-from tests.contracts import support
+from ledger.protocol.types import (
+    NO_DIGEST,
+    ClientId,
+    Form,
+    Phase,
+    RegisteredClient,
+    SignedCommitment,
+)
+from tests.contracts import faults, support
 from tests.contracts.revm_chain import RevmChain
 from tests.contracts.twins import Shape, Twins, digest_of, registry_of, signers
 
@@ -83,6 +91,22 @@ def test_a_client_in_a_ranking_is_told_by_all_its_bits(chain: ChainWriter) -> No
         decision = replace(honest.decision, ranking=tuple(ranking))
         assert twins.decide(replace(honest, decision=decision)) is errors.UnknownClientError
     assert isinstance(twins.decide(honest), tuple)
+
+
+def test_a_primary_at_any_place_does_not_reply_to_itself(chain: ChainWriter) -> None:
+    twins = Twins.opened(chain, Shape())
+    support.commit_all(twins, support.trainers_of(twins.state))
+    honest, seen = faults.honest(twins), set()
+    for view in range(60):
+        place = primary_place(twins.state.seed, Phase.AGGREGATION, view, 5)
+        others = [other for other in range(5) if other != place]
+        repliers = sorted([place, *others[: twins.state.deployment.replies]])
+        vote = support.request(twins, honest.decision, Phase.AGGREGATION, view)
+        first = support.certificate(twins, vote, repliers=repliers)
+        wrong = replace(honest, certificates=(first, honest.certificates[1]))
+        assert twins.decide(wrong) is errors.PrimaryRepliesError
+        seen.add(place)
+    assert seen == set(range(5))
 
 
 @pytest.mark.parametrize("samples", [1, 2**31, 2**63, 2**64 - 1])
