@@ -6,7 +6,7 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ledger.actors.mailboxes.location import mailbox_at
+from ledger.actors.mailboxes.location import mailboxes_at
 from ledger.actors.mailboxes.several import SeveralMailboxes
 from ledger.actors.standing.course import Sighted
 from ledger.actors.standing.standing import closed, committing
@@ -94,7 +94,7 @@ class RoundMail:
         about = (view.inputs.domain, view.inputs.round)
         try:
             if self._mailbox is None:
-                self._places = tuple(_Told(mailbox_at(one)) for one in self._place.split(","))
+                self._places = tuple(map(_Told, mailboxes_at(self._place)))
                 self._mailbox = SeveralMailboxes(self._places)
             if not self._listed:
                 self._mailbox.forget(*about)

@@ -29,8 +29,21 @@ def mailbox_at(place: str, upload: Uploads | None = None) -> Mailbox:
     Raises:
         BlobError: there is no such place.
     """
-    mailboxes = [_mailbox(one, upload) for one in places_of("mailbox", place)]
+    mailboxes = mailboxes_at(place, upload)
     return mailboxes[0] if len(mailboxes) == 1 else SeveralMailboxes(mailboxes)
+
+
+def mailboxes_at(place: str, upload: Uploads | None = None) -> list[Mailbox]:
+    """Return the mailbox of each place, for who wants to know which of them answers.
+
+    Args:
+        place: one or several, as for `mailbox_at`.
+        upload: as there.
+
+    Raises:
+        BlobError: there is no such place.
+    """
+    return [_mailbox(one, upload) for one in places_of("mailbox", place)]
 
 
 def _mailbox(place: Place, upload: Uploads | None) -> Mailbox:
