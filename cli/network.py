@@ -72,7 +72,7 @@ def network(
     of all processes are printed, each line behind the name of its own.
     """
     from clients.federation.federation import Federation
-    from clients.federation.processes import SupervisorError
+    from clients.federation.supervisor import SupervisorError
 
     settings = _settings(home, workers, chain, store, _Run(preset, config, setting, rounds), api)
     fault = malicious or ("false-scores" if chaos else None)

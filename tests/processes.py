@@ -18,7 +18,9 @@ import time
 from typing import TYPE_CHECKING, Self
 
 from clients.federation.federation import ENTRY
+from clients.federation.federation import MODULES as OF_A_FEDERATION
 from clients.federation.processes import Processes
+from clients.federation.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,10 +29,9 @@ if TYPE_CHECKING:
     from clients.federation.processes import Process
 
 MODULES = (
-    *("torch", "torch.nn.functional", "sklearn.datasets", "llvmlite.binding", "cli.application"),
-    *("clients.simulation", "clients.runs.preparing", "clients.runs.opening", "clients.comparison"),
-    *("ledger.audit.audit", "ledger.audit.readable", "ledger.distances.fast"),
-    *("ledger.chain.embedded.chain", "ledger.chain.rpc.chain", "ledger.chain.rpc.served.server"),
+    *OF_A_FEDERATION,
+    *("torch.nn.functional", "clients.runs.opening", "clients.comparison"),
+    *("ledger.audit.readable", "ledger.chain.embedded.chain"),
     *("ledger.history.facts.rounds", "api.serve", "api.store.serve"),
 )
 PATIENCE_SECONDS = 120.0
@@ -123,7 +124,11 @@ def _text_of(path: Path) -> str:
 
 
 class Forks:
-    """Begins `cmfl` by forks; all of them end with it."""
+    """Begins `cmfl` by forks; all of them end with it.
+
+    Attributes:
+        supervisor: the server of the forks, for groups of processes with logs of their own.
+    """
 
     def __init__(self, folder: Path) -> None:
         """Begin the server of the forks, which goes on to import while this process does.
@@ -131,7 +136,8 @@ class Forks:
         Args:
             folder: for what they print.
         """
-        self._processes = Processes(ENTRY, MODULES, logs=folder)
+        self.supervisor = Supervisor(ENTRY, MODULES, log=folder / "supervisor.log")
+        self._processes = Processes(self.supervisor, folder)
         self._numbers = itertools.count()
 
     def start(self, *arguments: object, **variables: str) -> Forked:
@@ -147,7 +153,7 @@ class Forks:
 
     def close(self) -> None:
         """End all of them."""
-        self._processes.close()
+        self.supervisor.close()
 
     def __enter__(self) -> Self:
         return self

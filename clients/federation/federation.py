@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Self
 
 from clients.federation.kinds import StoreKind
 from clients.federation.nodes import Node, free_port
-from clients.federation.processes import Processes, SupervisorError
+from clients.federation.processes import Processes
 from clients.federation.relay import Relays
 from clients.federation.seat import Meeting, Paths, Seat
+from clients.federation.supervisor import Supervisor, SupervisorError
 from clients.joining.keystores import PASSWORD_FILE
 from clients.keys import simulated_signers
 from ledger.chain.addresses import checksum
@@ -70,16 +71,21 @@ class Federation:
     """
 
     def __init__(
-        self, settings: FederationSettings, say: Callable[[str], None] = lambda _: None
+        self,
+        settings: FederationSettings,
+        say: Callable[[str], None] = lambda _: None,
+        supervisor: Supervisor | None = None,
     ) -> None:
         """Take up what there shall be.
 
         Args:
             settings: what it is made of.
             say: is told each step.
+            supervisor: forks its processes, by `ENTRY`, and outlives it; None for one of its own.
         """
         self.settings = settings
         self._say = say
+        self._supervisor = supervisor
         self._open = ExitStack()
         self.store: Process | None = None
         self.service: Process | None = None
@@ -173,7 +179,11 @@ class Federation:
         settings = self.settings
         settings.home.mkdir(parents=True, exist_ok=True)
         logs = settings.home / "logs"
-        self.processes = self._open.enter_context(Processes(ENTRY, MODULES, logs=logs))
+        supervisor = self._supervisor
+        if supervisor is None:
+            own = Supervisor(ENTRY, MODULES, log=logs / "supervisor.log")
+            supervisor = self._open.enter_context(own)
+        self.processes = self._open.enter_context(Processes(supervisor, logs))
         self.relays = self._open.enter_context(Relays())
         self.node = Node(settings, self.processes)
         self._open.callback(self._end_in_order)
@@ -201,7 +211,7 @@ class Federation:
             self._serve(chain_id)
 
     def _end_in_order(self) -> None:
-        """Let the chain's file be closed; whatever else runs ends with the fork server."""
+        """Let the chain's file be closed; whatever else runs is killed after it."""
         with suppress(SupervisorError):
             self.node.stop()
 

@@ -114,6 +114,7 @@ class ForkServer:
             held.close()
             _become(command, server, self._entry)
         self._alive.add(pid)
+        self._codes.pop(pid, None)  # of whoever had this number before
         return pid
 
 

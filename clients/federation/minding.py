@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from clients.federation.killing import PlannedKill, Turn
 from clients.federation.kinds import ChainKind
-from clients.federation.processes import SupervisorError
+from clients.federation.supervisor import SupervisorError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

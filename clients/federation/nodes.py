@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from clients.federation.kinds import ChainKind
-from clients.federation.processes import SupervisorError
+from clients.federation.supervisor import SupervisorError
 from ledger.chain.embedded.machine.accounts import TEST_KEYS
 from ledger.chain.rpc.http_transport import HttpTransport
 from ledger.protocol.errors import ChainError, ConfigurationError

@@ -1,36 +1,24 @@
-"""Processes that are begun, disturbed and ended by name; all of them end with this one."""
+"""Processes that are begun, disturbed and ended by name, each with a log of its own."""
 
 from __future__ import annotations
 
-import json
-import os
 import signal
-import socket
-import subprocess
-import sys
-import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
-from clients.federation.messages import Command, Wish, read_message
-from ledger.protocol.errors import CmflError
+from clients.federation.messages import Command, Wish
+from clients.federation.supervisor import SupervisorError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
 
-# With more threads than cores, processes that compute side by side only wait for each other.
-_ONE_THREAD = dict.fromkeys(
-    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
-)
+    from clients.federation.supervisor import Supervisor
+
 _POLL_SECONDS = 0.02
-
-
-class SupervisorError(CmflError):
-    """A process could not be begun, or did not do what it was begun for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +36,7 @@ class Process:
     pid: int
     log: Path
     output: Path
-    _server: Processes
+    _supervisor: Supervisor
 
     def signal(self, number: signal.Signals) -> bool:
         """Send a signal, and say whether the process was still alive.
@@ -56,7 +44,7 @@ class Process:
         Args:
             number: which.
         """
-        answer = self._server.ask({"wish": Wish.SIGNAL, "pid": self.pid, "signal": number})
+        answer = self._supervisor.ask({"wish": Wish.SIGNAL, "pid": self.pid, "signal": number})
         return bool(answer["sent"])
 
     def kill(self) -> None:
@@ -88,7 +76,7 @@ class Process:
 
     def code(self) -> int | None:
         """Return its exit code, negative for the signal that ended it; None while it is alive."""
-        code: int | None = self._server.ask({"wish": Wish.CODE, "pid": self.pid})["code"]
+        code: int | None = self._supervisor.ask({"wish": Wish.CODE, "pid": self.pid})["code"]
         return code
 
     def wait(self, seconds: float) -> int | None:
@@ -114,35 +102,19 @@ class Process:
 
 
 class Processes:
-    """Begins processes through a fork server of its own. Safe to share between threads."""
+    """Begins processes by name. Safe to share between threads."""
 
-    def __init__(self, entry: str, modules: Sequence[str] = (), *, logs: Path) -> None:
-        """Begin the server; it goes on to import while this one prepares.
+    def __init__(self, supervisor: Supervisor, logs: Path) -> None:
+        """Begin without any.
 
         Args:
-            entry: what each process runs, as `module:function`.
-            modules: that are imported before any but an early one is forked.
+            supervisor: forks them; others may share it, under names and with logs of their own.
             logs: folder of one log for each process.
         """
         logs.mkdir(parents=True, exist_ok=True)
+        self._supervisor = supervisor
         self._logs = logs
-        self._lock = threading.Lock()
-        self._asked = 0
-        ours, theirs = socket.socketpair()
-        self._ours = ours
-        self._stream = ours.makefile("rb")
-        with theirs, (logs / "supervisor.log").open("ab") as log:
-            self._server = subprocess.Popen(  # noqa: S603 - this interpreter and our module
-                [
-                    *(sys.executable, "-m", "clients.federation.fork_server"),
-                    *(str(os.getpid()), str(theirs.fileno()), entry, *modules),
-                ],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=os.environ | _ONE_THREAD,
-            )
+        self._begun: list[Process] = []
 
     def start(
         self,
@@ -179,8 +151,10 @@ class Processes:
             memory_bytes=memory_bytes,
             is_early=is_early or is_program,
         )
-        answer = self.ask({"wish": Wish.START, "command": command.as_dict()})
-        return Process(name, answer["pid"], log, output, self)
+        answer = self._supervisor.ask({"wish": Wish.START, "command": command.as_dict()})
+        process = Process(name, answer["pid"], log, output, self._supervisor)
+        self._begun.append(process)
+        return process
 
     def carry_out(
         self,
@@ -211,39 +185,13 @@ class Processes:
             raise SupervisorError(f"{name} {how}: {process.last_words()}")
         return process.output.read_text("utf-8")
 
-    def ask(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Return the fork server's answer to a message.
-
-        Args:
-            message: a wish.
-
-        Raises:
-            SupervisorError: the server has ended.
-        """
-        try:
-            with self._lock:
-                self._asked += 1
-                numbered = {**message, "number": self._asked}
-                self._ours.sendall(json.dumps(numbered).encode() + b"\n")
-                answer = read_message(self._stream)
-                # Whoever asked before may have been interrupted, and his answer be still there.
-                while answer is not None and answer["number"] != self._asked:
-                    answer = read_message(self._stream)
-        except OSError as error:
-            raise SupervisorError(f"the fork server has ended: {error.strerror}") from error
-        if answer is None:
-            raise SupervisorError("the fork server has ended; supervisor.log may say why")
-        return answer
-
     def close(self) -> None:
-        """End every process."""
-        self._stream.close()
-        self._ours.close()
-        try:
-            self._server.wait(30)
-        except subprocess.TimeoutExpired:
-            self._server.kill()
-            self._server.wait()
+        """End every process that was begun here; none is left, with or without a server."""
+        with suppress(SupervisorError):
+            for process in self._begun:
+                process.signal(signal.SIGKILL)
+            for process in self._begun:
+                process.wait(60)
 
     def __enter__(self) -> Self:
         return self

@@ -20,6 +20,8 @@ from tests.federation.state import State
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.processes import Forks
+
 WORKERS = 6
 LONGEST_SECONDS = 400.0
 """Five faults take about forty on two cores that have nothing else to do."""
@@ -48,7 +50,7 @@ FAULTS = (
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("processes")
-def test_six_workers_go_through_five_faults(tmp_path: Path) -> None:
+def test_six_workers_go_through_five_faults(forks: Forks, tmp_path: Path) -> None:
     configuration = suited(plain_values("digits", settings=SIZES), PACE)
     settings = FederationSettings(
         home=tmp_path / "home",
@@ -60,7 +62,7 @@ def test_six_workers_go_through_five_faults(tmp_path: Path) -> None:
     )
     state, said = State(str(settings.chain)), list[str]()
     wanted = times(1, 3)
-    with Federation(settings, said.append) as federation:
+    with Federation(settings, said.append, forks.supervisor) as federation:
         run = LongRun(
             federation,
             state,

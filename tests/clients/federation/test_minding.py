@@ -12,8 +12,9 @@ from clients.federation.federation import Federation, wait_for_port
 from clients.federation.kinds import ChainKind
 from clients.federation.minding import MOST_RESTARTS, Minder
 from clients.federation.nodes import Node, free_port
-from clients.federation.processes import Processes, SupervisorError
+from clients.federation.processes import Processes
 from clients.federation.settings import PACES, FederationSettings, suited
+from clients.federation.supervisor import Supervisor, SupervisorError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +43,11 @@ class Standing(Federation):
 
 @pytest.fixture
 def standing(tmp_path: Path) -> Iterator[Standing]:
-    with Processes(ENTRY, logs=tmp_path / "logs") as processes:
+    logs = tmp_path / "logs"
+    with (
+        Supervisor(ENTRY, log=logs / "supervisor.log") as supervisor,
+        Processes(supervisor, logs) as processes,
+    ):
         yield Standing(tmp_path / "home", processes)
 
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from clients.federation.processes import Processes, SupervisorError
+from clients.federation.processes import Processes
+from clients.federation.supervisor import Supervisor, SupervisorError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,8 +23,16 @@ PATIENCE_SECONDS = 30
 
 
 @pytest.fixture(scope="module")
-def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
-    with Processes(ENTRY, logs=tmp_path_factory.mktemp("logs")) as begun:
+def supervisor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Supervisor]:
+    with Supervisor(ENTRY, log=tmp_path_factory.mktemp("supervisor") / "supervisor.log") as begun:
+        yield begun
+
+
+@pytest.fixture(scope="module")
+def processes(
+    supervisor: Supervisor, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Processes]:
+    with Processes(supervisor, tmp_path_factory.mktemp("logs")) as begun:
         yield begun
 
 
@@ -123,18 +132,36 @@ def test_who_is_interrupted_while_asking_takes_no_answer_for_another(
 
     # As Ctrl-C between what is asked and its answer.
     with monkeypatch.context() as patch:
-        patch.setattr("clients.federation.processes.read_message", interrupted)
+        patch.setattr("clients.federation.supervisor.read_message", interrupted)
         with pytest.raises(KeyboardInterrupt):
             process.code()
     assert process.signal(signal.SIGTERM)
     assert process.wait(PATIENCE_SECONDS) == -signal.SIGTERM
 
 
+def test_those_that_share_a_server_end_with_their_own_group_alone(
+    supervisor: Supervisor, processes: Processes, tmp_path: Path
+) -> None:
+    other = processes.start("other", ["count", tmp_path / "other"])
+    with Processes(supervisor, tmp_path / "logs") as group:
+        counting, frozen = (group.start(n, ["count", tmp_path / n]) for n in ("one", "two"))
+        group.carry_out("other", ["say", "not to the other's file"])
+        frozen.freeze()
+    assert not is_alive(counting.pid)
+    assert not is_alive(frozen.pid)
+    before = count(tmp_path / "other")
+    assert reached(lambda: count(tmp_path / "other") > before), "it counts on"
+    assert other.output.read_text("utf-8") == ""
+    other.kill()
+
+
 SUPERVISOR = """
 import sys, time
 from pathlib import Path
 from clients.federation.processes import Processes
-begun = Processes({entry!r}, logs=Path(sys.argv[1]))
+from clients.federation.supervisor import Supervisor
+logs = Path(sys.argv[1])
+begun = Processes(Supervisor({entry!r}, log=logs / "supervisor.log"), logs)
 for name in ("one", "two"):
     print(begun.start(name, ["count", Path(sys.argv[1]) / name]).pid, flush=True)
 time.sleep(600)
@@ -152,10 +179,12 @@ def test_all_processes_end_with_a_supervisor_that_is_killed(tmp_path: Path) -> N
 
 
 def test_a_fork_server_that_is_gone_is_no_traceback(tmp_path: Path) -> None:
-    begun = Processes(ENTRY, logs=tmp_path)
+    supervisor = Supervisor(ENTRY, log=tmp_path / "supervisor.log")
+    begun = Processes(supervisor, tmp_path)
     begun.carry_out("say", ["say"])
-    begun._server.kill()
-    begun._server.wait()
+    supervisor._server.kill()
+    supervisor._server.wait()
     with pytest.raises(SupervisorError, match="the fork server has ended"):
         begun.start("late", ["say"])
     begun.close()
+    supervisor.close()
