@@ -19,6 +19,8 @@ from clients.runs.opening import opened
 from clients.runs.recorded import manifest_of
 from ledger.blobs.store import FolderBlobs
 from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.protocol.types import DropoutReason, IncidentKind, RefusalReason
+from tests.seeds import course_of, first_that_shows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
 ROUNDS = 9
 CLIENTS, TRAINERS, MEMBERS = 14, 7, 5
 SETTINGS = (
-    "seed=11",
     f"protocol.rounds={ROUNDS}",
     f"protocol.clients={CLIENTS}",
     "protocol.active_rate=0.857143",
@@ -45,7 +46,9 @@ SETTINGS = (
     "malice.trainers.not-finite=1",
     "malice.trainers.silent=1",
 )
-"""Every fault comes to bear, and some rounds are decided, some abandoned."""
+"""Every fault may come to bear, and some rounds be decided, some abandoned."""
+
+INCIDENTS = {IncidentKind.SILENT, IncidentKind.WRONG_PROPOSAL, IncidentKind.EQUIVOCATION}
 
 
 def make_run(home: Path, name: str, settings: tuple[str, ...] = ()) -> str:
@@ -89,9 +92,26 @@ def running(settings: Settings) -> Iterator[tuple[httpx.Client, uvicorn.Server]]
 
 @pytest.fixture(scope="session")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("api") / "home"
-    make_run(folder, "first", SETTINGS)
-    return folder
+    """Return a home with one run, in which every fault came to bear; nobody writes to it."""
+    folder = tmp_path_factory.mktemp("api")
+
+    def play(seed: int) -> Path:
+        home = folder / str(seed) / "home"
+        home.parent.mkdir()
+        make_run(home, "first", (f"seed={seed}", *SETTINGS))
+        return home
+
+    return first_that_shows(_every_fault, play, first=17)
+
+
+def _every_fault(home: Path) -> bool:
+    course = course_of(home, "first")
+    return (
+        course.is_mixed
+        and course.incidents >= INCIDENTS
+        and course.dropouts >= {DropoutReason.NO_COMMITMENT, DropoutReason.PAYLOAD_MALFORMED}
+        and course.refused >= {RefusalReason.FALSE_DISTANCE}
+    )
 
 
 @pytest.fixture(scope="session")

@@ -33,12 +33,12 @@ def test_the_sha256sum_of_a_file_leads_to_its_round(
     told = read(client, f"{root}/rounds/{number}", full="true")
     for one in told["parts"]["updates"]:
         if one["payload"] is not None:
-            own = ("payload", number, one["client"])
             data = FolderBlobs(home / "blobs").get(Digest(bytes.fromhex(one["payload"][2:])))
-            assert places(client, root, hashlib.sha256(data).hexdigest()) == [own]
-            assert places(client, root, one["commitment"]) == [
-                ("commitment", number, one["client"])
-            ]
+            own = {"payload": hashlib.sha256(data).hexdigest(), "commitment": one["commitment"]}
+            for kind, digest in own.items():
+                place, found = (kind, number, one["client"]), places(client, root, digest)
+                # Numbers that are not finite are the same bytes in each round.
+                assert place in found if one["outcome"] == "dropped_out" else found == [place]
     for kind in ("reveal", "head"):
         assert places(client, root, told[kind]) == [(kind, number, None)]
     assert ("model", number, None) in places(client, root, told["model"])

@@ -140,7 +140,7 @@ def damaged(path: Path) -> None:
 def altered(path: Path) -> None:
     """The file is whole, but its rows contradict each other."""
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("UPDATE round SET view = 3 WHERE round = 2")
+        connection.execute("UPDATE round SET view = CASE view WHEN 0 THEN 3 ELSE 0 END")
 
 
 def of_an_older_program(path: Path) -> None:

@@ -16,9 +16,12 @@ from ledger.blobs.store import FolderBlobs
 from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.chain.embedded.reader import EmbeddedReader
+from tests.seeds import first_that_shows
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from ledger.audit.report import AuditReport
 
 FIVE_MEMBERS = (
     "protocol.clients=14",
@@ -46,20 +49,29 @@ def test_a_simulated_run_passes_and_its_faults_are_named(
     tmp_path: Path, faults: tuple[str, ...], kinds: set[FindingKind]
 ) -> None:
     settings = (*FIVE_MEMBERS, *(f"malice.{fault}" for fault in faults))
+
+    def play(seed: int) -> AuditReport:
+        report = audited(tmp_path / str(seed), (*settings, f"seed={seed}"))
+        assert report.outcome is Outcome.PASSED, readable(report)
+        assert report.rounds == 5
+        return report
+
+    def names_all(report: AuditReport) -> bool:
+        return kinds <= {finding.kind for finding in report.findings}
+
+    # Who is faulty may have nothing to do in so few rounds.
+    first_that_shows(names_all, play, first=0)
+
+
+def audited(home: Path, settings: tuple[str, ...]) -> AuditReport:
+    """Play a run, and audit what it left."""
+    home.mkdir()
     with (
-        EmbeddedChain.create(tmp_path / "chain.sqlite", synchronous="NORMAL") as chain,
+        EmbeddedChain.create(home / "chain.sqlite", synchronous="NORMAL") as chain,
         opened(
-            tmp_path,
-            "smoke",
-            load("smoke", settings=settings),
-            chain,
-            FolderBlobs(tmp_path / "blobs"),
+            home, "smoke", load("smoke", settings=settings), chain, FolderBlobs(home / "blobs")
         ) as run,
     ):
         run.go_on(lambda _row: None)
-    with EmbeddedReader.open(tmp_path / "chain.sqlite") as reader:
-        ledger = connect(reader, manifest_of(tmp_path, "smoke"))
-        report = audit(ledger, FolderBlobs(tmp_path / "blobs"))
-    assert report.outcome is Outcome.PASSED, readable(report)
-    assert report.rounds == 5
-    assert kinds <= {finding.kind for finding in report.findings}, readable(report)
+    with EmbeddedReader.open(home / "chain.sqlite") as reader:
+        return audit(connect(reader, manifest_of(home, "smoke")), FolderBlobs(home / "blobs"))
