@@ -5,6 +5,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt
 
+# One more than the two cores that this is reckoned for: many tests wait for processes of their own.
+TEST_PROCESSES ?= 3
+
 .PHONY: demo network test faults mutants deep fuzz coverage lint bench bench-peers serve clean
 
 demo: $(VENV)/.clients
@@ -21,7 +24,7 @@ serve: $(VENV)/.clients
 	$(BIN)/cmfl serve --home demo-home
 
 test: lint
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup
 
 # The tests that provoke faults by chance, each of them many more times than `make test` does; then a
 # federation of processes in which every fault befalls every role. That part goes on where it was ended.

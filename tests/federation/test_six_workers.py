@@ -30,14 +30,16 @@ SIZES = (
     *("protocol.clients=24", "protocol.active_rate=0.5", "protocol.committee_rate=0.416667"),
     *("protocol.aggregation_rate=0.5", "protocol.rounds=60", "training.local_steps=2"),
 )
-# The deadline leaves room for late views: a busy machine is slow, and no committee is to blame.
+# The deadline leaves room for late views: a busy machine is slow, and no committee is to blame. A
+# view leaves room for the two blocks that make a commitment final, before which its update is not
+# published, for the second by which time stamps are rounded, and for a look.
 PACE = Pace(
     block_seconds=0.25,
     blocks_of_a_client=2.0,
-    view_seconds=2,
+    view_seconds=3,
     deadline_blocks=600,
     confirmations=2,
-    poll_seconds=0.5,
+    poll_seconds=0.4,
 )
 FAULTS = (
     Cell(Fault.KILLED, Role.MEMBER),
