@@ -5,6 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt
 
+# What pytest makes of 500 files of tests is kept, also where Python is told to keep nothing: to
+# collect them takes 8 s instead of 22, in each process.
+export PYTHONDONTWRITEBYTECODE :=
+
 # One more than the two cores that this is reckoned for: many tests wait for processes of their own.
 TEST_PROCESSES ?= 3
 

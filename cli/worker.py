@@ -235,14 +235,20 @@ def _chain(url: str, chain_id: int, keys: list[bytes], settings: RpcSettings) ->
 
 
 def _warn_of_late_finality(run: Deployed, places: Places) -> bool:
-    """Say it where no round can be seen in time; the chain may come to name its blocks sooner."""
-    from clients.joining.finality import closed_too_early
+    """Say it where rounds or updates are seen late; the chain may come to name its blocks sooner.
 
-    window = run.document.parameters.commit_blocks
-    late = closed_too_early(run.ledger.chain, places.confirmations, window)
-    if late is not None:
-        _log.warning("no client of this worker will take part: %s", late)
-    return late is not None
+    Returns:
+        True, however it stands: the chain has been asked.
+    """
+    from clients.joining.finality import lag_of
+
+    parameters = run.document.parameters
+    lag = lag_of(run.ledger.chain, places.confirmations)
+    if (never := lag.closed_too_early(parameters.commit_blocks)) is not None:
+        _log.warning("no client of this worker will take part: %s", never)
+    elif (late := lag.seen_too_late(parameters.view_seconds)) is not None:
+        _log.warning("%s", late)
+    return True
 
 
 def _moment() -> Moment:

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, TypeVar
 
 from clients.joining.configured import configuration_of
-from clients.joining.finality import closed_too_early
+from clients.joining.finality import lag_of
 from clients.joining.parts import own_parts
 from clients.joining.places import blobs_written, folder_ready, mailbox_read
 from clients.worker.process.folder import WorkerFolder
@@ -204,11 +204,15 @@ class Readiness:
         )
 
     def _look_at_finality(self) -> tuple[State, str]:
-        node, window = _needed(self._node), _needed(self._document).parameters.commit_blocks
-        confirmations = self._asked.confirmations
-        late = closed_too_early(node, confirmations, window)
+        parameters = _needed(self._document).parameters
+        window, confirmations = parameters.commit_blocks, self._asked.confirmations
+        lag = lag_of(_needed(self._node), confirmations)
+        never = lag.closed_too_early(window)
+        if never is not None:
+            return State.MISSING, never
+        late = lag.seen_too_late(parameters.view_seconds)
         if late is not None:
-            return State.MISSING, late
+            return State.WARNING, late
         how = "what the chain calls final"
         if confirmations is not None:
             how = f"{confirmations} confirmations"
