@@ -235,7 +235,8 @@ def serve(
     where = Where(home, run, contract, rpc_url, chain_id)
     place = where.blobs().folder if folder is None else folder
     if not place.is_dir() and not place.parent.is_dir():
-        raise ConfigurationError(f"--folder {place}: there is no folder in which it could be made")
+        given = f"--home {home}" if folder is None else f"--folder {folder}"
+        raise ConfigurationError(f"{given}: there is no folder in which {place} could be made")
     settings = StoreSettings(
         folder=place,
         max_blob_bytes=max_blob_bytes,

@@ -15,6 +15,7 @@ from unittest.mock import patch
 import pytest
 
 from cli import application, progress_lines
+from ledger.protocol.types import DropoutReason, RefusalReason
 from tests.seeds import course_of, first_that_shows
 
 if TYPE_CHECKING:
@@ -102,10 +103,20 @@ def refusal(*arguments: object) -> str:
     return result.err.removeprefix("cmfl: ").strip()
 
 
+def decided_rounds(home: Path) -> list[dict[str, Any]]:
+    """Return the rounds that were decided, the oldest first."""
+    decided = ("--status", "decided", "--oldest")
+    return list(succeeds("rounds", "list", "--home", home, *decided, "--json").json["rounds"])
+
+
 def first_decided(home: Path) -> int:
     """Return the first round that was decided."""
-    rows = succeeds("rounds", "list", "--home", home, "--oldest", "--json").json["rounds"]
-    return next(int(row["round"]) for row in rows if row["status"] == "decided")
+    return int(decided_rounds(home)[0]["round"])
+
+
+def seed_of(home: Path) -> int:
+    """Return the seed of the run."""
+    return int(succeeds("runs", "show", "run", "--home", home, "--json").json["settings"]["seed"])
 
 
 def settings_of(*settings: str) -> list[str]:
@@ -115,7 +126,10 @@ def settings_of(*settings: str) -> list[str]:
 
 @pytest.fixture(scope="session")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a home with one finished run, some rounds of it abandoned; nobody writes to it."""
+    """Return a home with one finished run, in which every fault came to bear.
+
+    At least two of its rounds were decided, and one abandoned. Nobody writes to it.
+    """
     folder = tmp_path_factory.mktemp("cli")
 
     def play(seed: int) -> Path:
@@ -123,7 +137,17 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         succeeds("run", "--preset", "smoke", "--home", path, *settings, "--json")
         return path
 
-    return first_that_shows(lambda path: course_of(path, "run").is_mixed, play, first=2)
+    return first_that_shows(_every_fault, play, first=2)
+
+
+def _every_fault(home: Path) -> bool:
+    course = course_of(home, "run")
+    return (
+        course.is_mixed
+        and sum(course.decided) > 1
+        and DropoutReason.PAYLOAD_MALFORMED in course.dropouts
+        and course.refused == {RefusalReason.FALSE_DISTANCE}
+    )
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from api.settings import Settings
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.rpc.served.server import RpcServer
 from tests.api.conftest import deployments, serving
-from tests.cli.conftest import SHARED, cmfl, first_decided, refusal, succeeds
+from tests.cli.conftest import SHARED, cmfl, first_decided, refusal, seed_of, succeeds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,7 +97,7 @@ def test_runs_are_told_by_a_service_but_for_what_it_cannot_know(
 
 
 def test_runs_of_a_service_side_by_side(copy: Path) -> None:
-    later = ("--preset", "smoke", "--set", "seed=3", "--run", "later")
+    later = ("--preset", "smoke", "--set", "seed=99", "--run", "later")
     succeeds("deploy", *later, "--home", copy, "--json")
     metrics = copy / "runs" / "run" / "metrics.jsonl"
     with serving(Settings(home=copy)) as http:
@@ -105,7 +105,7 @@ def test_runs_of_a_service_side_by_side(copy: Path) -> None:
         found = succeeds("runs", "compare", "run", "later", *api, "--json").json
         assert [row["rounds"] for row in found["runs"]] == [5, 0]
         assert found["runs"][1]["accuracy"] is None
-        assert found["differing"]["seed"] == ["2", "3"]
+        assert found["differing"]["seed"] == [str(seed_of(copy)), "99"]
         assert "settings that differ" in succeeds("runs", "compare", "later", "run", *api).out
         assert "later: no accuracy was measured" in succeeds("runs", "show", "later", *api).out
         metrics.write_text("{}\n")

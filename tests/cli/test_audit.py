@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cli.conftest import SHARED, cmfl, refusal, succeeds
+from tests.cli.conftest import SHARED, cmfl, first_decided, refusal, succeeds
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,8 +45,9 @@ def test_a_report_that_cannot_be_built_on_is_refused(
     assert refusal(*since, tmp_path).endswith("it is no file, but a folder, a pipe or a device")
     report.write_text("{\x1b[31m", encoding="utf-8")
     assert "the earlier report is no JSON" in refusal(*since, report)
-    blob = next(path for path in copy.glob("blobs/??/*") if path.stat().st_size > 1000)
-    blob.unlink()
+    shown = succeeds("rounds", "show", first_decided(copy), "--home", copy, "--json").json
+    digest = shown["record"]["digest"].removeprefix("0x")
+    (copy / "blobs" / digest[:2] / digest).unlink()
     assert cmfl("audit", "--home", copy, "--report", report).code in {1, 3}
     assert "must be passed for an audit to build on it" in refusal(*since, report)
 

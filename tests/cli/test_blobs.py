@@ -102,7 +102,8 @@ def test_a_store_is_served_until_it_is_told_to_stop(
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--folder", "none/below"], "there is no folder in which it could be made"),
+        (["--folder", "none/below"], "--folder none/below: there is no folder in which none/below"),
+        (["--home", "none"], "--home none: there is no folder in which none/blobs could be made"),
         (["--port", "70000"], "--port"),
         (["--keep-rounds", "0"], "--keep-rounds"),
         (["--quota-bytes", "0"], "--quota-bytes"),

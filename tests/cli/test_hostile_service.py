@@ -20,7 +20,7 @@ from ledger.chain.rpc.served.server import RpcServer
 from ledger.protocol.types import ClientId
 from tests.api.conftest import deployments
 from tests.audit.proofs.mutations import changed, paths
-from tests.cli.conftest import SHARED, Result, cmfl, first_decided
+from tests.cli.conftest import SHARED, Result, cmfl, decided_rounds, first_decided, succeeds
 from tests.faults import times
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 pytestmark = SHARED
 
-CLIENT = 3
 PATIENCE = 30
 SHORT_PATIENCE = 1
 """For what does not end by itself: a busy machine may take longer over all else."""
@@ -186,6 +185,19 @@ def number(home: Path) -> int:
 
 
 @pytest.fixture(scope="module")
+def client(home: Path, number: int) -> int:
+    """Return a client whose update entered that round's model."""
+    shown = succeeds("rounds", "show", number, "--home", home, "--json").json
+    return int(shown["parts"]["aggregation"]["accepted"][0]["client"])
+
+
+@pytest.fixture(scope="module")
+def other(home: Path) -> int:
+    """Return another round that was decided."""
+    return int(decided_rounds(home)[1]["round"])
+
+
+@pytest.fixture(scope="module")
 def node(home: Path, service: httpx.Client) -> Iterator[tuple[object, ...]]:
     with EmbeddedReader.open(home / "chain.sqlite") as chain, RpcServer(chain) as server:
         address = deployments(service)[0]["address"]
@@ -210,9 +222,9 @@ def lied_to(liar: Liar, at: str, lie: Callable[[Handler], None], *arguments: obj
 
 @pytest.mark.parametrize("lie", WIRE.values(), ids=WIRE)
 def test_what_is_no_answer_is_refused_in_one_line_and_in_time(
-    liar: Liar, number: int, head: str, lie: Callable[[Handler], None]
+    liar: Liar, number: int, client: int, head: str, lie: Callable[[Handler], None]
 ) -> None:
-    asked = ("verify", "client", "--round", number, "--client", CLIENT, "--head", head)
+    asked = ("verify", "client", "--round", number, "--client", client, "--head", head)
     assert lied_to(liar, "/proof/", lie, *asked).code == 2
 
 
@@ -226,12 +238,18 @@ def test_no_other_answer_misleads_either(
 
 
 def test_a_proof_of_something_else_is_none(
-    liar: Liar, number: int, head: str, honest: Run, node: tuple[object, ...]
+    liar: Liar,
+    number: int,
+    other: int,
+    client: int,
+    head: str,
+    honest: Run,
+    node: tuple[object, ...],
 ) -> None:
-    def true_of(client: int, round_number: int) -> Callable[[Handler], None]:
+    def true_of(told: int, round_number: int) -> Callable[[Handler], None]:
         def lie(handler: Handler) -> None:
             path = handler.path.replace(f"/rounds/{number}/", f"/rounds/{round_number}/")
-            own = path.replace(f"/proof/{CLIENT}", f"/proof/{client}")
+            own = path.replace(f"/proof/{client}", f"/proof/{told}")
             handler.send(handler.true(own).content)
 
         return lie
@@ -240,11 +258,10 @@ def test_a_proof_of_something_else_is_none(
         document = json.loads(handler.true().content)
         handler.send(json.dumps(document | {"address": "0x" + "11" * 20}).encode())
 
-    client = ClientId(CLIENT)
-    foreign = proof_bytes(make_proof(honest.ledger, honest.blobs, 1, client, whole=True))
-    asked = ("verify", "client", "--round", number, "--client", CLIENT)
+    foreign = proof_bytes(make_proof(honest.ledger, honest.blobs, 1, ClientId(3), whole=True))
+    asked = ("verify", "client", "--round", number, "--client", client)
     for trusted in (("--head", head), node):
-        for lie in (true_of(CLIENT + 1, number), true_of(CLIENT, number + 1)):
+        for lie in (true_of((client + 1) % 14, number), true_of(client, other)):
             found = lied_to(liar, "/proof/", lie, *asked, *trusted)
             assert (found.code, "  NO  question: " in found.out) == (1, True)
         for lie in (elsewhere_deployed, body(foreign)):
@@ -252,13 +269,15 @@ def test_a_proof_of_something_else_is_none(
 
 
 def test_a_changed_proof_proves_nothing_but_the_truth(
-    liar: Liar, number: int, node: tuple[object, ...]
+    liar: Liar, number: int, client: int, node: tuple[object, ...]
 ) -> None:
-    asked = ("verify", "client", "--round", number, "--client", CLIENT, *node, "--api", liar.url)
+    asked = ("verify", "client", "--round", number, "--client", client, *node, "--api", liar.url)
     true = cmfl(*asked, "--json")
     assert true.code == 0
     document: dict[str, Any] = next(
-        json.loads(answer.content) for path, answer in liar.kept.items() if "/proof/3" in path
+        json.loads(answer.content)
+        for path, answer in liar.kept.items()
+        if path.partition("?")[0].endswith(f"/rounds/{number}/proof/{client}")
     )
     rng = random.Random(4)
     for path in rng.choices(list(paths(document)), k=times(4, 500)):
@@ -272,11 +291,11 @@ def test_a_changed_proof_proves_nothing_but_the_truth(
 
 
 def test_a_bundle_with_a_flipped_bit_or_of_another_round_is_none(
-    liar: Liar, number: int, node: tuple[object, ...]
+    liar: Liar, number: int, other: int, node: tuple[object, ...]
 ) -> None:
     def of_another_round(handler: Handler) -> None:
-        other = handler.path.replace(f"/rounds/{number}/", f"/rounds/{number + 1}/")
-        handler.send(handler.true(other).content, kind="application/x-tar")
+        path = handler.path.replace(f"/rounds/{number}/", f"/rounds/{other}/")
+        handler.send(handler.true(path).content, kind="application/x-tar")
 
     for lie in (flipped, of_another_round):
         found = lied_to(liar, "/bundle", lie, "verify", "round", number, *node)
@@ -285,9 +304,10 @@ def test_a_bundle_with_a_flipped_bit_or_of_another_round_is_none(
 
 
 def test_an_audit_names_each_blob_that_is_not_to_be_had(
-    liar: Liar, home: Path, node: tuple[object, ...]
+    liar: Liar, home: Path, number: int, node: tuple[object, ...]
 ) -> None:
-    blob = min((home / "blobs").glob("*/*")).name
+    shown = succeeds("rounds", "show", number, "--home", home, "--json").json
+    blob = shown["record"]["digest"].removeprefix("0x")
     found = lied_to(liar, blob, flipped, "audit", *node, "--jobs", 1)
     assert found.code == 3
     assert f"blob {blob} cannot be read: {liar.url} gives other bytes" in found.out

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import TYPE_CHECKING
 
-from tests.cli.conftest import ROUNDS, SHARED, cmfl, refusal, succeeds
+from tests.cli.conftest import ROUNDS, SHARED, cmfl, first_decided, refusal, succeeds
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,9 +31,10 @@ def test_an_index_is_built_shown_and_dropped(home: Path, tmp_path: Path) -> None
 
 def test_a_digest_is_found_with_the_index_and_without(home: Path, tmp_path: Path) -> None:
     where = ("--home", home, "--index", tmp_path / "own.sqlite")
-    model = succeeds("rounds", "show", 1, "--home", home, "--json").json["model"]
+    number = first_decided(home)
+    model = succeeds("rounds", "show", number, "--home", home, "--json").json["model"]
     alone = succeeds("find", model, "--home", home, "--json").json
-    assert {"kind": "model", "round": 1, "client": None}.items() <= alone["items"][0].items()
+    assert {"kind": "model", "round": number, "client": None}.items() <= alone["items"][0].items()
     missing = cmfl("find", model, *where, "--json")
     assert (missing.json, "the index is not used" in missing.err) == (alone, True)
     succeeds("index", "build", *where)

@@ -11,7 +11,7 @@ import pytest
 from cli.run_command import _report
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.rpc.served.server import RpcServer
-from tests.cli.conftest import ROUNDS, SHARED, cmfl, refusal, succeeds
+from tests.cli.conftest import ROUNDS, SHARED, cmfl, refusal, seed_of, succeeds
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +37,7 @@ def two(copy: Path) -> Path:
     for name in ("deployment.json", "votes.sqlite"):
         (folder / name).unlink()
     text = (folder / "config.toml").read_text().replace('ledger = "chain"', 'ledger = "memory"')
-    (folder / "config.toml").write_text(text.replace("seed = 2", "seed = 3", 1))
+    (folder / "config.toml").write_text(text.replace(f"seed = {seed_of(copy)}", "seed = 99", 1))
     rows = rows_of(copy)
     for row in rows:
         row |= {"accuracy": 0.05, "malicious_accepted": len(row["accepted"]) // 2}
@@ -130,7 +130,7 @@ def test_runs_side_by_side_show_what_differs(two: Path) -> None:
     assert [row["run"] for row in found["runs"]] == ["attacked", "run"]
     assert found["differing"] == {
         "machine.ledger": ['"memory"', '"chain"'],
-        "seed": ["3", "2"],
+        "seed": ["99", str(seed_of(two))],
     }
     accepted = sum(len(row["accepted"]) for row in rows_of(two))
     attackers = sum(row["malicious_accepted"] for row in rows_of(two, "attacked"))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.api.conftest import deployments, read
-from tests.cli.conftest import ROUNDS, SHARED, succeeds
+from tests.cli.conftest import ROUNDS, SHARED, first_decided, succeeds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,10 +74,11 @@ def test_a_round(
 
 
 def test_a_digest(home: Path, answered: Callable[..., dict[str, Any]]) -> None:
-    record = answered("rounds/1")["record"]["digest"]
+    number = first_decided(home)
+    record = answered(f"rounds/{number}")["record"]["digest"]
     found = succeeds("find", record, "--home", home, "--json").json
     assert found == answered(f"digests/{record}")
-    assert [one["round"] for one in found["items"]] == [1]
+    assert [one["round"] for one in found["items"]] == [number]
 
 
 def test_clients(

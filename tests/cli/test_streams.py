@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cli.conftest import SHARED, succeeds
+from tests.cli.conftest import SHARED, decided_rounds
 from tests.processes import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
 def damaged(home: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Return folders of blobs with which the audit of the one home comes to each verdict."""
     folders = {"passed": home / "blobs"}
-    digest = succeeds("rounds", "list", "--home", home, "--json").json["rounds"][0]["model"][2:]
+    digest = decided_rounds(home)[-1]["model"][2:]
     for verdict in ("incomplete", "failed"):
         folder = folders[verdict] = tmp_path_factory.mktemp("blobs") / verdict
         shutil.copytree(home / "blobs", folder)

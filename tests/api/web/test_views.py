@@ -25,7 +25,7 @@ PAGES = {
     "run": "{run}",
     "rounds": "{run}/rounds",
     "round": "{run}/rounds/{decided}",
-    "abandoned": "{run}/rounds/1",
+    "abandoned": "{run}/rounds/{abandoned}",
     "proof": "{run}/rounds/{decided}/clients/{client}",
     "clients": "{run}/clients",
     "client": "{run}/clients/{client}",
@@ -70,9 +70,9 @@ def rows(page: Page, caption: str) -> list[list[str]]:
 def test_a_page_can_be_seen_heard_and_held(
     page: Page, client: httpx.Client, root: str, decided: int, name: str
 ) -> None:
+    rounds = {"decided": decided, "abandoned": rounds_that_are(client, root, "abandoned")[0]}
     accepted = accepted_in(client, root, decided)[0]
-    address = PAGES[name].format(run=run_address(root), root=root, decided=decided, client=accepted)
-    show(page, address)
+    show(page, PAGES[name].format(run=run_address(root), root=root, client=accepted, **rounds))
     assert page.locator(".failure").count() == 0
     page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
     page.evaluate(AXE.read_text())
