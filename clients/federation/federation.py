@@ -136,6 +136,7 @@ class Federation:
         Raises:
             SupervisorError: one of them does not come up.
         """
+        self.node.hold()
         for seat in self.seats:
             seat.start((faults or {}).get(seat.number))
         deadline = time.monotonic() + WORKER_SECONDS

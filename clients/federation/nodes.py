@@ -87,6 +87,18 @@ class Node:
             self._process = self._processes.start("chain", arguments, is_early=True)
         return self._answering(self._process)
 
+    def hold(self) -> None:
+        """Take transactions and make no block of them until `go`, where a window has few blocks.
+
+        On anvil each would be one at once: the commitments of those who are up first would take
+        the window of those who are not.
+
+        Raises:
+            ChainError: it does not hold.
+        """
+        if self.kind is ChainKind.ANVIL:
+            self.ask("evm_setAutomine", False)
+
     def go(self) -> None:
         """Let blocks come by themselves from now on, as often as the pace has it.
 
