@@ -27,11 +27,13 @@ from ledger.protocol.errors import ChainError, ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from clients.joining.finality import Lag
     from clients.worker.clock import Moment
     from clients.worker.process.folder import WorkerFolder
-    from clients.worker.process.opening import Deployed, Places
+    from clients.worker.process.opening import Places
     from ledger.chain.rpc.purse import PurseChain
     from ledger.chain.rpc.reader import RpcSettings
+    from ledger.protocol.parameters import Parameters
 
 _log = logging.getLogger(__name__)
 
@@ -184,6 +186,7 @@ def _run(
     accept_rollback: bool,
     json: bool,
 ) -> None:
+    from clients.joining.finality import lag_of
     from clients.worker.faults import FAULT_VARIABLE, faults_of
     from clients.worker.process.loop import Loop
     from clients.worker.process.metrics import WorkerMetrics, served
@@ -206,9 +209,11 @@ def _run(
             if run is None:
                 return
             manner = Manner(secrets.randbits(64), faults, accept_rollback)
-            looked = partial(_warn_of_late_finality, run, places)
-            if starting.patiently(looked) is None:
+            asked = partial(lag_of, run.ledger.chain, places.confirmations)
+            lag = starting.patiently(asked)
+            if lag is None:
                 return
+            _warn_of_late_finality(lag, run.document.parameters)
             with (
                 opened(run, places, signers, own, manner) as found,
                 served(WorkerMetrics(found.worker, found.counts, time.time), metrics_port),
@@ -234,21 +239,12 @@ def _chain(url: str, chain_id: int, keys: list[bytes], settings: RpcSettings) ->
     return chain
 
 
-def _warn_of_late_finality(run: Deployed, places: Places) -> bool:
-    """Say it where rounds or updates are seen late; the chain may come to name its blocks sooner.
-
-    Returns:
-        True, however it stands: the chain has been asked.
-    """
-    from clients.joining.finality import lag_of
-
-    parameters = run.document.parameters
-    lag = lag_of(run.ledger.chain, places.confirmations)
+def _warn_of_late_finality(lag: Lag, parameters: Parameters) -> None:
+    """Say where rounds or updates are seen late; the chain may come to name its blocks sooner."""
     if (never := lag.closed_too_early(parameters.commit_blocks)) is not None:
         _log.warning("no client of this worker will take part: %s", never)
     elif (late := lag.seen_too_late(parameters.view_seconds)) is not None:
         _log.warning("%s", late)
-    return True
 
 
 def _moment() -> Moment:

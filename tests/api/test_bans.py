@@ -8,9 +8,11 @@ import pytest
 
 from api.settings import Settings
 from tests.api.conftest import make_run, read, root_of, serving
+from tests.seeds import first_that_shows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     import httpx
 
@@ -29,19 +31,25 @@ SETTINGS = (
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[httpx.Client, str]]:
     """Serve a run in which both train and are banned in round 1, and one is elected in it."""
     folder = tmp_path_factory.mktemp("bans")
-    for seed in range(3, 40):
+
+    def play(seed: int) -> tuple[Path, str]:
         home = folder / str(seed)
-        address = make_run(home, "first", (f"seed={seed}", *SETTINGS))
+        return home, make_run(home, "first", (f"seed={seed}", *SETTINGS))
+
+    def elects_a_banned_one(played: tuple[Path, str]) -> bool:
+        home, address = played
         with serving(Settings(home=home)) as client:
             root = root_of(client, address)
             banned = banned_in(client, root)
             trained = {e["client"] for e in read(client, f"{root}/rounds/1/updates")["updates"]}
             elected = read(client, f"{root}/rounds/1/committee")["next_committee"]
-            if banned.keys() <= trained and any(m["client"] in banned for m in elected):
-                assert list(banned.values()) == [1, 1]
-                yield client, root
-                return
-    pytest.fail("no seed elects somebody who is banned meanwhile")
+            return banned.keys() <= trained and any(m["client"] in banned for m in elected)
+
+    home, address = first_that_shows(elects_a_banned_one, play, first=3)
+    with serving(Settings(home=home)) as client:
+        root = root_of(client, address)
+        assert list(banned_in(client, root).values()) == [1, 1]
+        yield client, root
 
 
 def banned_in(client: httpx.Client, root: str) -> dict[int, int]:

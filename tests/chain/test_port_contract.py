@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import socket
 import subprocess
 import time
@@ -24,6 +22,7 @@ from ledger.chain.rpc.reader import RpcSettings
 from ledger.chain.rpc.served.provider import web3_over
 from ledger.chain.rpc.served.server import RpcServer
 from ledger.protocol.errors import ChainError
+from tests.chain.anvil import anvil_program
 from tests.chain.probe import REVERT_DATA, RUNTIME_CODE, TOPIC, creation_code, deploy, word, words
 
 if TYPE_CHECKING:
@@ -51,9 +50,7 @@ def served(folder: Path) -> Iterator[ChainWriter]:
 
 
 def anvil(folder: Path, *options: str, settings: RpcSettings = SETTINGS) -> Iterator[ChainWriter]:
-    program = os.environ.get("CMFL_ANVIL") or shutil.which("anvil")
-    if program is None:
-        pytest.skip("no anvil on PATH, and CMFL_ANVIL names none")
+    program = anvil_program()
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     command = [program, "--port", str(port), "--silent", "--hardfork", "prague", *options]

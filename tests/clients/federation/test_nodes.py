@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import time
 from typing import TYPE_CHECKING
 
@@ -15,6 +13,7 @@ from clients.federation.nodes import Node
 from clients.federation.processes import Processes
 from clients.federation.settings import PACES, FederationSettings, suited
 from clients.federation.supervisor import Supervisor
+from tests.chain.anvil import anvil_program
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,9 +26,7 @@ SENDERS = 3
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[Node]:
-    program = os.environ.get("CMFL_ANVIL") or shutil.which("anvil")
-    if program is None:
-        pytest.skip("no anvil on PATH, and CMFL_ANVIL names none")
+    program = anvil_program()
     configuration = suited(plain_values("smoke"), PACES[ChainKind.ANVIL])
     settings = FederationSettings(
         tmp_path, configuration, workers=1, chain=ChainKind.ANVIL, anvil=program
