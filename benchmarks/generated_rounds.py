@@ -25,6 +25,7 @@ from ledger.protocol import encoding, ledger_state
 from ledger.protocol.consensus import majority
 from ledger.protocol.documents.record import RoundRecord, UsableUpdate, encode_record
 from ledger.protocol.judgement import sets_of
+from ledger.protocol.ledger_state import domain_of
 from ledger.protocol.ranking import rank
 from ledger.protocol.rounds import deployed
 from ledger.protocol.sampling import sample_trainers
@@ -34,7 +35,6 @@ from ledger.protocol.types import (
     Beacon,
     ClientId,
     Digest,
-    Domain,
     Form,
     RegisteredClient,
     Scores,
@@ -110,7 +110,8 @@ class GeneratedChain(HeldChain):
             beacon=Beacon.NONE,
             model=_digest("model", seed),
         )
-        state = deployed(fixed, Domain(CHAIN_ID, Address(to_canonical(ADDRESS))))
+        contract = Address(to_canonical(ADDRESS))
+        state = deployed(fixed, domain_of(fixed, CHAIN_ID, contract, NO_DIGEST))
         self.final: int | None = None
         self.published: BlobStore | None = None
         self._rng = np.random.default_rng(seed)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ledger.chain.addresses import to_canonical
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.contract.deployment import DEPLOYMENT_GAS, creation_data
 from ledger.protocol import encoding, ledger_state, rounds
@@ -20,12 +19,10 @@ from ledger.protocol.sampling import sample_trainers
 from ledger.protocol.signing import KeySigner, sign
 from ledger.protocol.types import (
     NO_DIGEST,
-    Address,
     Beacon,
     ClientId,
     Commitment,
     Digest,
-    Domain,
     Form,
     Phase,
     RegisteredClient,
@@ -87,8 +84,7 @@ class RecordedRounds:
             raise RuntimeError("the chain gave no address for the new contract")
         self.chain = chain
         self.ledger = LedgerWriter(chain, receipt.contract_address, receipt.block_number)
-        domain = Domain(chain.chain_id, Address(to_canonical(receipt.contract_address)))
-        self.state = rounds.deployed(deployment, domain)
+        self.state = rounds.deployed(deployment, self.ledger.domain())
         self.registrations = [receipt]
         for batch, rest in batches:
             self.registrations.append(self._register(batch, rest))

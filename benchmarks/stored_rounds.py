@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.generated_rounds import ADDRESS, GeneratedChain
 from ledger.chain.addresses import to_canonical
-from ledger.chain.contract.manifest import Manifest
+from ledger.chain.contract.manifest import MANIFEST_FORMAT, Manifest
 from ledger.chain.embedded.file import log_table
 from ledger.chain.embedded.machine.evm_values import log_of_row
 from ledger.chain.held import HeldChain
@@ -133,12 +133,13 @@ class StoredHistories(Histories):
         self._published = blobs
         fixed = ledger.deployment()
         manifest = Manifest(
-            format=1,
+            format=MANIFEST_FORMAT,
             run="generated",
             configuration="",
             chain_id=chain.chain_id,
             genesis_hash=f"0x{chain.genesis_hash.hex()}",
             address=ADDRESS,
+            salt=f"0x{ledger.domain().salt.hex()}",
             transaction="",
             block=1,
             deployer=ADDRESS,

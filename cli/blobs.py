@@ -275,15 +275,12 @@ def _remove_mail(where: Where, ledger: CommitteeLedger, before_round: int) -> li
     """Remove the mail of old rounds where it lies beside the blobs in a folder of this machine."""
     from ledger.actors.mailboxes.folder import FolderMailbox
     from ledger.actors.mailboxes.location import mailbox_at
-    from ledger.chain.addresses import to_canonical
-    from ledger.protocol.types import Address, Domain
 
     place = str(where.blobs().folder) if where.blobs_at is None else where.blobs_at
     mailbox = mailbox_at(place)
     if not isinstance(mailbox, FolderMailbox):
         return []
-    domain = Domain(ledger.chain.chain_id, Address(to_canonical(ledger.address)))
-    return mailbox.remove(domain, before_round)
+    return mailbox.remove(ledger.domain(), before_round)
 
 
 def _store(where: Where) -> BlobStore:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from cli.where import Where
     from ledger.audit.bundles.bundle import RoundBundle
     from ledger.audit.bundles.container import BundleFile
-    from ledger.audit.proofs.proof import ClientProof
-    from ledger.protocol.types import ClientId, Domain
+    from ledger.audit.proofs.proof import ClientProof, RoundGround
+    from ledger.protocol.types import ClientId
 
 
 def fetched_proof(
@@ -46,7 +46,7 @@ def fetched_proof(
         data = deployment.proof(round_number, client, whole=whole)
     with _as_sent("proof"):
         found = read_proof(data)
-    _require_meant(where, found.domain)
+    _require_meant(where, found)
     return data, found
 
 
@@ -84,7 +84,7 @@ def fetched_bundle(
                 raise ServiceError(
                     f"the bundle that was sent is of round {found.ground.round}, not {round_number}"
                 )
-            _require_meant(where, found.ground.domain)
+            _require_meant(where, found.ground)
             yield path, found, parts
 
 
@@ -108,7 +108,7 @@ def _as_sent(what: str) -> Iterator[None]:
         raise ServiceError(f"what was sent as {what}: {error}") from error
 
 
-def _require_meant(where: Where, domain: Domain) -> None:
+def _require_meant(where: Where, ground: RoundGround) -> None:
     """Refuse what is of another contract or chain than the command names.
 
     Raises:
@@ -118,10 +118,10 @@ def _require_meant(where: Where, domain: Domain) -> None:
     from ledger.chain.addresses import checksum, to_canonical
 
     if where.address is not None and checksum(to_canonical(where.address)) != checksum(
-        domain.contract
+        ground.contract
     ):
         raise ServiceError(
-            f"what was sent is of contract {checksum(domain.contract)}, not of {where.address}"
+            f"what was sent is of contract {checksum(ground.contract)}, not of {where.address}"
         )
-    if where.chain_id not in {None, domain.chain_id}:
-        raise ServiceError(f"what was sent is of chain {domain.chain_id}, not of {where.chain_id}")
+    if where.chain_id not in {None, ground.chain_id}:
+        raise ServiceError(f"what was sent is of chain {ground.chain_id}, not of {where.chain_id}")

@@ -10,10 +10,10 @@
 import ICommitteeLedger
 
 NAME: constant(String[11]) = "CMFL Ledger"
-VERSION: constant(String[1]) = "1"
+VERSION: constant(String[1]) = "2"
 
 DOMAIN_TYPE: constant(bytes32) = keccak256(
-    "EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)"
+    "EIP712Domain(string name,string version,uint256 chainId,address verifyingContract,bytes32 salt)"
 )
 COMMITMENT_TYPE: constant(bytes32) = keccak256(
     "Commitment(uint64 round,uint32 client,bytes32 commitment)"
@@ -36,13 +36,15 @@ HALF_GROUP_ORDER: constant(uint256) = (
 LOW_BITS: constant(uint256) = 2**255 - 1
 
 DOMAIN: immutable(bytes32)
+SALT: immutable(bytes32)
 
 
 @deploy
-def __init__():
+def __init__(salt: bytes32):
     DOMAIN = keccak256(
-        abi_encode(DOMAIN_TYPE, keccak256(NAME), keccak256(VERSION), chain.id, self)
+        abi_encode(DOMAIN_TYPE, keccak256(NAME), keccak256(VERSION), chain.id, self, salt)
     )
+    SALT = salt
 
 
 @internal

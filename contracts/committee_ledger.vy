@@ -88,7 +88,6 @@ def __init__(fixed: ICommitteeLedger.Deployment):
     @notice Fix everything that never changes; the clients come next (register_clients).
     @param fixed The deployment; ICommitteeLedger says what each field is
     """
-    ballots.__init__()
     assert fixed.members >= 3, "committee_ledger: a committee needs three members"
     assert fixed.members <= MAX_MEMBERS, "committee_ledger: too many members"
     assert fixed.trainers >= fixed.members, "committee_ledger: too few trainers"
@@ -124,6 +123,10 @@ def __init__(fixed: ICommitteeLedger.Deployment):
     self.registry_rest = fixed.registry
     self.model = fixed.model
     self.head = fixed.config
+
+    salt: bytes32 = keccak256(concat(fixed.config, fixed.registry, self._beacon()))
+    ballots.__init__(salt)
+    log ICommitteeLedger.LedgerDeployed(salt=salt)
 
 
 @external
@@ -459,6 +462,13 @@ def has_committed(index: uint256) -> bool:
     if self._stage(progress) != OPEN:
         return False
     return self._flags(index // FLAGS, convert(self._round(progress), uint256)) & 1 << (index % FLAGS) != 0
+
+
+@external
+@view
+def eip712Domain() -> (bytes1, String[11], String[1], uint256, address, bytes32, DynArray[uint256, 1]):
+    # 0x1f: name, version, chainId, verifyingContract and salt; no extensions.
+    return 0x1f, ballots.NAME, ballots.VERSION, chain.id, self, ballots.SALT, []
 
 
 @internal

@@ -108,7 +108,7 @@ def create_store(
         told = exposition(metrics.registry)
         return Response(told, headers=_NO_STORE, media_type=CONTENT_TYPE_LATEST)
 
-    board = "/mail/{chain}/{contract}/{round}/{kind}"
+    board = "/mail/{chain}/{contract}/{salt}/{round}/{kind}"
     app = Starlette(
         routes=[
             Route("/health", _health),

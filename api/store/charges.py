@@ -236,7 +236,7 @@ def charges_file(folder: Path, domain: Domain) -> Path:
         folder: of the store.
         domain: the contract on its chain.
     """
-    return folder / f"charges-{domain.chain_id}-{domain.contract.hex()}.sqlite"
+    return folder / f"charges-{domain.chain_id}-{domain.contract.hex()}-{domain.salt.hex()}.sqlite"
 
 
 def other_charges(folder: Path, domain: Domain) -> list[Path]:

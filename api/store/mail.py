@@ -141,8 +141,8 @@ class MailRoutes:
         domain, named = self._receiver.standings.domain, request.path_params
         number = _whole("round", named["round"])
         kinds = {str(int(kind)): kind for kind in EnvelopeKind}
-        contract = (named["chain"], named["contract"])
-        if contract != (str(domain.chain_id), domain.contract.hex()):
+        run = (named["chain"], named["contract"], named["salt"])
+        if run != (str(domain.chain_id), domain.contract.hex(), domain.salt.hex()):
             raise ProblemError(BOARD_NOT_FOUND, "this store has the mail of another contract")
         if named["kind"] not in kinds:
             raise ProblemError(BOARD_NOT_FOUND, "there are no envelopes of this kind")

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from api.store.standing import domain_of
 from ledger.actors.mailboxes.folder import FolderMailbox
 from ledger.actors.named import BlobUse, blobs_of_round
 from ledger.actors.removal import OldPayloads
@@ -55,7 +54,7 @@ class Retention:
     ) -> None:
         self._run = _Kept(FinalLedger.of(ledger), blobs)
         self._mailbox = FolderMailbox(blobs.folder)
-        self._domain = domain_of(ledger)
+        self._domain = ledger.domain()
         self._charges = charges
         self._rounds = rounds
         self._others = others

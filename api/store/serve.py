@@ -14,7 +14,6 @@ from api.http.connections import WatchedConnection
 from api.listening import MAX_CONCURRENT, MAX_HEADER_BYTES, listening_socket, url_of
 from api.store.app import create_store
 from api.store.charges import other_charges
-from api.store.standing import domain_of
 from ledger.actors.mailboxes.page import EPOCH_BYTES
 from ledger.protocol.errors import ConfigurationError
 
@@ -94,7 +93,7 @@ def _require_no_other_contract(settings: StoreSettings, ledger: CommitteeLedger)
     Raises:
         ConfigurationError: it was one.
     """
-    others = other_charges(settings.folder, domain_of(ledger))
+    others = other_charges(settings.folder, ledger.domain())
     if settings.keep_rounds is not None and others:
         raise ConfigurationError(
             f"--folder {settings.folder} has {others[0].name}, of another contract, and nobody can "

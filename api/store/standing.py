@@ -6,10 +6,8 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ledger.chain.addresses import to_canonical
 from ledger.protocol.errors import ChainError
 from ledger.protocol.inputs import registry_with_bans
-from ledger.protocol.types import Address, Domain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,7 +46,7 @@ class Standings:
     """
 
     def __init__(self, ledger: CommitteeLedger, clock: Callable[[], float]) -> None:
-        self.domain = domain_of(ledger)
+        self.domain = ledger.domain()
         self._ledger = ledger
         self._clock = clock
         self._lock = threading.Lock()
@@ -107,12 +105,3 @@ class Standings:
             self._registered = self._ledger.registry()
         bans = [ban for ban in self._ledger.bans() if ban.client < len(self._registered)]
         return Standing(number, registry_with_bans(self._registered, bans))
-
-
-def domain_of(ledger: CommitteeLedger) -> Domain:
-    """Return what is signed for one contract on its chain.
-
-    Args:
-        ledger: the contract.
-    """
-    return Domain(ledger.chain.chain_id, Address(to_canonical(ledger.address)))

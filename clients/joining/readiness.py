@@ -20,7 +20,11 @@ from ledger.blobs.places import places_of
 from ledger.blobs.uploads import Uploads
 from ledger.chain.addresses import checksum, to_canonical
 from ledger.chain.contract.committee_ledger import CommitteeLedger
-from ledger.chain.contract.deployment import deployed_document, require_code
+from ledger.chain.contract.deployment import (
+    deployed_document,
+    deployed_domain,
+    require_code,
+)
 from ledger.chain.finality.acted_on import ActedOn
 from ledger.chain.rpc.fees import offered
 from ledger.chain.rpc.reader import RpcSettings
@@ -28,7 +32,7 @@ from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.encoding import vector_from_bytes
 from ledger.protocol.errors import CmflError, ConfigurationError
 from ledger.protocol.ledger_state import Stage
-from ledger.protocol.types import Address, ClientId, Domain
+from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -185,6 +189,7 @@ class Readiness:
         found = _needed(self._ledger).deployment()
         data = store_at(self._asked.blobs).get(found.config, MAX_DOCUMENT_BYTES)
         self._document, self._encoded = deployed_document(data, found), data
+        self._domain = deployed_domain(_needed(self._ledger))
         said = f"{found.clients} clients, {found.rounds} rounds, registry 0x{found.registry.hex()}"
         return State.OK, said
 
@@ -288,9 +293,7 @@ class Readiness:
 
     def _uploads(self) -> Uploads:
         """Return what signs for a store, on behalf of this client in the open round."""
-        contract = Address(to_canonical(self._asked.contract))
-        domain = Domain(_needed(self._node).chain_id, contract)
-        uploads = Uploads(domain, _needed(self._signer), _needed(self.client))
+        uploads = Uploads(_needed(self._domain), _needed(self._signer), _needed(self.client))
         uploads.round = _needed(self._state).round
         return uploads
 

@@ -56,7 +56,7 @@ class Assignment:
 
     def origin(self) -> Digest:
         """Return what commits to all that an update follows from beside data and code."""
-        where = [self.domain.chain_id, self.domain.contract, self.round]
+        where = [self.domain.chain_id, self.domain.contract, self.domain.salt, self.round]
         came_from = [*where, self.seed, sha256(vector_bytes(self.model))]
         return sha256(canonical.encode({"origin": came_from}))
 

@@ -175,4 +175,5 @@ def beginning_place(domain: Domain, client: ClientId) -> bytes:
 
 
 def _place(domain: Domain, client: ClientId, where: list[object]) -> bytes:
-    return canonical.encode({"at": [domain.chain_id, domain.contract, int(client), *where]})
+    run = [domain.chain_id, domain.contract, domain.salt]
+    return canonical.encode({"at": [*run, int(client), *where]})

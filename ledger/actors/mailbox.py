@@ -72,7 +72,7 @@ class MemoryMailbox:
         data = encode_envelope(envelope)
         if data in board:
             return False
-        board[data] = decode_envelope(data)
+        board[data] = decode_envelope(data, envelope.domain)
         return True
 
     def listed(

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING
 from ledger.audit.codes import BlobKind, Fact, Need
 from ledger.audit.evidence.archive import Lost
 from ledger.audit.observations import Disagreement, RunStart, Unserved
-from ledger.chain.addresses import to_canonical
 from ledger.chain.contract.code import code_doubt
 from ledger.chain.contract.deployment import deployment_for, require_code
 from ledger.chain.ports import ChainDamagedError, ChainUnreachableError, NotServedError
 from ledger.protocol.documents.run import decode_run
 from ledger.protocol.errors import ChainError, EncodingError, Refusal
 from ledger.protocol.parameters import MAX_CLIENTS, MAX_MEMBERS, MAX_TRAINERS, MIN_MEMBERS
-from ledger.protocol.types import Address, Domain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,9 +38,8 @@ def read_start(
     Raises:
         ChainUnreachableError: the node went away.
     """
-    domain = Domain(ledger.chain.chain_id, Address(to_canonical(ledger.address)))
     try:
-        recorded = ledger.deployment()
+        recorded, domain = ledger.deployment(), ledger.domain()
     except ChainUnreachableError:
         raise
     except NotServedError as error:

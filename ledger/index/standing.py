@@ -20,6 +20,7 @@ from ledger.protocol.inputs import Participants
 from ledger.protocol.ledger_state import (
     ClientBanned,
     ClientsRegistered,
+    LedgerDeployed,
     LedgerOpened,
     RoundAbandoned,
     RoundDecided,
@@ -160,6 +161,8 @@ class Standing:
         require_possible_event(recorded, self.fixed)
         event = recorded.event
         match event:
+            case LedgerDeployed():
+                pass
             case ClientsRegistered(first, words):
                 self._require(recorded, "first", first, len(self.registry))
                 self.registry += tuple(encoding.registered_client(word) for word in words)

@@ -33,6 +33,7 @@ Algorithm 3, clients      rounds.register_clients                            reg
 Algorithm 3, committee    sampling.drawn_committee                           register_clients     LedgerOpened
 Algorithm 3, updates      rounds.commit_updates                              commit_updates       UpdatesCommitted
 Algorithm 3, sampling     sampling.sample_trainers                           -                    -
+Domain (ours)             ledger_state.domain_of                             -                    LedgerDeployed
 Closing block (ours)      closing.closing_of                                 commit_updates       -
 No consensus (ours)       rounds.abandon_round                               abandon_round        RoundAbandoned
 Two statements (ours)     rounds.report_equivocation                         report_equivocation  ClientBanned

@@ -1,4 +1,4 @@
-"""Bytes and digests of protocol version 1 (design table "Encodings, version 1").
+"""Bytes and digests of protocol version 2 (docs/protocol.md, "Encodings").
 
 Integers are big-endian of fixed width; a list of clients is the join of their u32; what the
 contract recomputes follows Solidity's ABI encoding, so that both hash the same bytes.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 INFINITY_BITS = 0x7FF0_0000_0000_0000
 """Bit pattern of +infinity: every finite non-negative float64 has a smaller one."""
 
@@ -199,6 +199,17 @@ def aggregation_result(opening: Opening) -> Digest:
             opening.record,
         )
     )
+
+
+def domain_salt(config: Digest, registry: Digest, beacon: Digest) -> Digest:
+    """Return the salt of a contract's EIP-712 domain: it tells two runs of one address apart.
+
+    Args:
+        config: digest of the run's configuration.
+        registry: digest of the clients to register.
+        beacon: hash of the parent of the block that deploys; zeros with `beacon = none`.
+    """
+    return keccak256(config + registry + beacon)
 
 
 def first_seed(config: Digest, beacon: Digest) -> Digest:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ledger.protocol import encoding
 from ledger.protocol.types import (
     NO_DIGEST,
+    Address,
     Beacon,
     ClientId,
     Digest,
@@ -224,6 +225,13 @@ class EquivocationReport:
 
 
 @dataclass(frozen=True, slots=True)
+class LedgerDeployed:
+    """Event: the contract was created; only its constructor logs this."""
+
+    salt: Digest
+
+
+@dataclass(frozen=True, slots=True)
 class ClientsRegistered:
     """Event: a batch of clients joined the registry."""
 
@@ -301,7 +309,8 @@ class ClientBanned:
 
 
 Event = (
-    ClientsRegistered
+    LedgerDeployed
+    | ClientsRegistered
     | LedgerOpened
     | UpdatesCommitted
     | RoundDecided
@@ -309,6 +318,22 @@ Event = (
     | ClientBanned
 )
 Step = tuple[LedgerState, tuple[Event, ...]]
+
+
+def domain_of(
+    deployment: Deployment, chain_id: int, contract: Address, parent_hash: Digest
+) -> Domain:
+    """Return the EIP-712 domain that the constructor fixes.
+
+    Args:
+        deployment: its arguments.
+        chain_id: EIP-155.
+        contract: its address.
+        parent_hash: of the block that deploys; without meaning where `beacon = none`.
+    """
+    beacon = parent_hash if deployment.beacon is Beacon.BLOCK else NO_DIGEST
+    salt = encoding.domain_salt(deployment.config, deployment.registry, beacon)
+    return Domain(chain_id, contract, salt)
 
 
 def submitted(certificate: Certificate, committee: Sequence[ClientId]) -> SubmittedCertificate:

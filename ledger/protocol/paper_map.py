@@ -82,6 +82,7 @@ PAPER_MAP = (
         "UpdatesCommitted",
     ),
     Row("Algorithm 3, sampling", "algorithm_CMFL", f"{_P}sampling.sample_trainers"),
+    Row("Domain (ours)", "", f"{_P}ledger_state.domain_of", "", "LedgerDeployed"),
     Row("Closing block (ours)", "", f"{_P}closing.closing_of", "commit_updates"),
     Row("No consensus (ours)", "", f"{_P}rounds.abandon_round", "abandon_round", "RoundAbandoned"),
     Row(

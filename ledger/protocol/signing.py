@@ -17,11 +17,13 @@ from ledger.protocol.types import Address, Commitment, Digest, Domain, Scores, U
 
 GROUP_ORDER = 0xFFFFFFFF_FFFFFFFF_FFFFFFFF_FFFFFFFE_BAAEDCE6_AF48A03B_BFD25E8C_D0364141
 NAME = "CMFL Ledger"
-VERSION = "1"
+VERSION = "2"
 
 _VOTE_FIELDS = "uint64 round,uint8 phase,uint32 view,bytes32 base,bytes32 set,bytes32 result"
 TYPES = {
-    "EIP712Domain": "string name,string version,uint256 chainId,address verifyingContract",
+    "EIP712Domain": (
+        "string name,string version,uint256 chainId,address verifyingContract,bytes32 salt"
+    ),
     "Commitment": "uint64 round,uint32 client,bytes32 commitment",
     "Scores": "uint64 round,uint32 member,bytes32 base,bytes32 clients,bytes32 digest",
     "Request": _VOTE_FIELDS,
@@ -61,8 +63,8 @@ class KeySigner:
 def domain_separator(domain: Domain) -> Digest:
     """Return the EIP-712 hash of the domain."""
     names = [keccak256(NAME.encode()), keccak256(VERSION.encode())]
-    contract = int.from_bytes(domain.contract)
-    return keccak256(words(TYPE_HASHES["EIP712Domain"], *names, domain.chain_id, contract))
+    where = (domain.chain_id, int.from_bytes(domain.contract), domain.salt)
+    return keccak256(words(TYPE_HASHES["EIP712Domain"], *names, *where))
 
 
 def typed_digest(domain: Domain, message: Message) -> Digest:

@@ -107,10 +107,17 @@ class RegisteredClient:
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """The EIP-712 domain: one contract on one chain."""
+    """The EIP-712 domain: one run's contract on one chain.
+
+    Attributes:
+        chain_id: EIP-155.
+        contract: its address.
+        salt: `encoding.domain_salt`; on a restarted chain both of the above come again.
+    """
 
     chain_id: int
     contract: Address
+    salt: Digest
 
 
 @dataclass(frozen=True, slots=True)

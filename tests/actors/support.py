@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from ledger.protocol.types import Scores, Slot
     from tests.actors.specification_chain import SpecificationBlock
 
-DOMAIN = Domain(31337, Address(bytes(range(20))))
+DOMAIN = Domain(31337, Address(bytes(range(20))), Digest(bytes(range(32))))
 LAYOUT: Layout = (("weight", (2, 3)), ("bias", (2,)))
 
 PARAMETERS = Parameters(
@@ -205,7 +205,7 @@ class Network:
         if data in self._posted:
             return False
         self._posted.add(data)
-        self.board.append(decode_envelope(data))
+        self.board.append(decode_envelope(data, envelope.domain))
         return True
 
     def apply(self, action: Action) -> bool:

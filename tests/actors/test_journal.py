@@ -20,7 +20,7 @@ from ledger.actors.journal import (
     vote_place,
 )
 from ledger.protocol.errors import JournalError
-from ledger.protocol.types import ClientId, Digest, Domain, Phase, Scores, Vote, VoteKind
+from ledger.protocol.types import Address, ClientId, Digest, Phase, Scores, Vote, VoteKind
 from tests.actors.support import DOMAIN
 from tests.test_home import full_disk
 
@@ -213,7 +213,8 @@ def test_every_part_of_a_slot_makes_another_place() -> None:
     places = {
         vote_place(DOMAIN, ClientId(4), VOTE),
         vote_place(replace(DOMAIN, chain_id=1), ClientId(4), VOTE),
-        vote_place(Domain(DOMAIN.chain_id, type(DOMAIN.contract)(bytes(20))), ClientId(4), VOTE),
+        vote_place(replace(DOMAIN, contract=Address(bytes(20))), ClientId(4), VOTE),
+        vote_place(replace(DOMAIN, salt=Digest(bytes(32))), ClientId(4), VOTE),
         vote_place(DOMAIN, ClientId(5), VOTE),
         vote_place(DOMAIN, ClientId(4), replace(VOTE, kind=VoteKind.REQUEST)),
         vote_place(DOMAIN, ClientId(4), replace(VOTE, round=4)),
@@ -228,7 +229,7 @@ def test_every_part_of_a_slot_makes_another_place() -> None:
         election_place(DOMAIN, ClientId(4), 3, ONE),
         election_place(DOMAIN, ClientId(4), 3, OTHER),
     }
-    assert len(places) == 16
+    assert len(places) == 17
 
 
 def test_set_and_result_of_a_vote_and_bytes_of_a_vector_stand_at_one_place() -> None:

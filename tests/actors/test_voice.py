@@ -84,9 +84,9 @@ def test_adopts_what_it_has_said_before_its_journal_was_restored() -> None:
     "foreign",
     [
         envelope(Reply(signed_vote(ME, VOTE)), client=ANOTHER),
-        envelope(Reply(signed_vote(ME, VOTE)), domain=Domain(1, DOMAIN.contract)),
+        envelope(Reply(signed_vote(ME, VOTE)), domain=replace(DOMAIN, chain_id=1)),
         envelope(Reply(signed_vote(ME, VOTE, key=ANOTHER))),
-        envelope(Reply(signed_vote(ME, VOTE, domain=Domain(1, DOMAIN.contract)))),
+        envelope(Reply(signed_vote(ME, VOTE, domain=replace(DOMAIN, chain_id=1)))),
         envelope(Proposal(signed_vote(ME, replace(VOTE, kind=VoteKind.REQUEST), key=ANOTHER))),
         envelope(published(ME, SCORES, VECTOR, key=ANOTHER)),
         envelope(published(ME, replace(SCORES, member=ANOTHER), VECTOR)),

@@ -41,8 +41,8 @@ def test_old_payloads_go_and_the_record_stays(copy: Path, monkeypatch: pytest.Mo
     number = first_decided(copy)
     listed = ("blobs", "list", "--home", copy, "--round", number, "--json")
     manifest = json.loads(next(copy.glob("runs/*/deployment.json")).read_text())
-    contract = Address(bytes.fromhex(manifest["address"][2:]))
-    domain = Domain(manifest["chain_id"], contract)
+    contract, salt = (bytes.fromhex(manifest[name][2:]) for name in ("address", "salt"))
+    domain = Domain(manifest["chain_id"], Address(contract), Digest(salt))
     mailbox = FolderMailbox(copy / "blobs")
     for of_round in (1, 99):
         body = PublishedPayload(Digest(bytes(32)))

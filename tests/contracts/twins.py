@@ -18,7 +18,7 @@ from ledger.chain.contract.events import decode_log
 from ledger.protocol import encoding, ledger_state, rounds
 from ledger.protocol.consensus import majority
 from ledger.protocol.errors import Refusal
-from ledger.protocol.ledger_state import Deployment, registry_batches
+from ledger.protocol.ledger_state import Deployment, LedgerDeployed, domain_of, registry_batches
 from ledger.protocol.signing import KeySigner
 from ledger.protocol.types import (
     NO_DIGEST,
@@ -26,7 +26,6 @@ from ledger.protocol.types import (
     Beacon,
     ClientId,
     Digest,
-    Domain,
     Form,
     RegisteredClient,
     SignedCommitment,
@@ -118,7 +117,10 @@ class Twins:
         self.sender = self.ledger
         self.deployment_receipt = receipt
         self.last_receipt = receipt
-        domain = Domain(chain.chain_id, Address(to_canonical(receipt.contract_address)))
+        contract = Address(to_canonical(receipt.contract_address))
+        parent = Digest(chain.head().parent_hash)
+        domain = domain_of(deployment, chain.chain_id, contract, parent)
+        assert [decode_log(log).event for log in receipt.logs] == [LedgerDeployed(domain.salt)]
         self.state = rounds.deployed(deployment, domain)
         self.compare()
 

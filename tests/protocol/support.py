@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from ledger.protocol.doubts import Doubt
     from ledger.protocol.rules.distance.rule import Layout
 
-DOMAIN = Domain(31337, Address(bytes(range(20))))
+DOMAIN = Domain(31337, Address(bytes(range(20))), Digest(bytes(range(32))))
 SEED = Digest(bytes(32))
 BASE = Digest(bytes([7]) * 32)
 

@@ -68,7 +68,8 @@ def test_the_specification_has_the_transactions_and_events_of_the_contract() -> 
 
 
 def test_what_is_recorded_is_enforced_in_some_transaction() -> None:
-    assert all(row.contract for row in PAPER_MAP if row.event)
+    # But for the contract's creation, which is no transaction of a round.
+    assert all(row.contract for row in PAPER_MAP if row.event not in {"", "LedgerDeployed"})
 
 
 def test_no_row_is_there_twice() -> None:

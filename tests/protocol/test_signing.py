@@ -19,7 +19,6 @@ from ledger.protocol.types import (
     ClientId,
     Commitment,
     Digest,
-    Domain,
     Phase,
     Scores,
     Upload,
@@ -61,13 +60,15 @@ def test_typed_data_is_hashed_as_eip_712_says() -> None:
     struct = keccak256(kind + (5).to_bytes(32) + (2).to_bytes(32) + DIGEST)
     domain = keccak256(
         keccak256(
-            b"EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)"
+            b"EIP712Domain(string name,string version,uint256 chainId,"
+            b"address verifyingContract,bytes32 salt)"
         )
         + keccak256(b"CMFL Ledger")
-        + keccak256(b"1")
+        + keccak256(b"2")
         + (31337).to_bytes(32)
         + bytes(12)
         + DOMAIN.contract
+        + DOMAIN.salt
     )
     expected = keccak256(b"\x19\x01" + domain + struct)
     assert signing.typed_digest(DOMAIN, Commitment(5, ClientId(2), DIGEST)) == expected
@@ -123,14 +124,19 @@ def test_the_malleated_twin_of_a_signature_is_refused(message: signing.Message) 
 
 
 @given(message=messages, data=st.data())
-def test_a_signature_is_bound_to_chain_and_contract(
+def test_a_signature_is_bound_to_chain_contract_and_salt(
     message: signing.Message, data: st.DataObject
 ) -> None:
     signer = signers()[0]
     signature = sign(signer, DOMAIN, message)
     contract = data.draw(st.binary(min_size=20, max_size=20).map(Address))
     chain = data.draw(st.integers(0, 2**256 - 1))
-    for domain in (Domain(chain, DOMAIN.contract), Domain(DOMAIN.chain_id, contract)):
+    salt = data.draw(st.binary(min_size=32, max_size=32).map(Digest))
+    for domain in (
+        replace(DOMAIN, chain_id=chain),
+        replace(DOMAIN, contract=contract),
+        replace(DOMAIN, salt=salt),
+    ):
         assert is_signed_by(signer.address, domain, message, signature) == (domain == DOMAIN)
 
 

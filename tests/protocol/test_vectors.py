@@ -1,4 +1,4 @@
-"""The protocol gives what independent tools gave (`tests/vectors/protocol-v1.json`).
+"""The protocol gives what independent tools gave (`tests/vectors/protocol-v2.json`).
 
 The environment variable CMFL_VECTORS names another file of the same form to read instead.
 """
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from ledger.distances.fast import fast_distances
 from ledger.protocol import encoding, merkle, sampling, signing
 from ledger.protocol.closing import MinedCommitment, closing_of
 from ledger.protocol.consensus import primary_place, replies_needed
@@ -24,9 +25,10 @@ from ledger.protocol.parameters import Parameters, parts_per_million
 from ledger.protocol.ranking import rank
 from ledger.protocol.rules.aggregation import aggregate
 from ledger.protocol.rules.distance.direction import DirectionMeasure
-from ledger.protocol.rules.distance.ground import Ground
-from ledger.protocol.rules.distance.rule import plain_distances
-from ledger.protocol.rules.registry import DISTANCES, SCORINGS, SELECTIONS, THRESHOLDS
+from ledger.protocol.rules.distance.ground import Ground, Pull
+from ledger.protocol.rules.distance.rule import Distances, plain_distances
+from ledger.protocol.rules.reference.travel import travelled
+from ledger.protocol.rules.registry import DISTANCES, REFERENCES, SCORINGS, SELECTIONS, THRESHOLDS
 from ledger.protocol.types import (
     NO_DIGEST,
     Address,
@@ -45,7 +47,7 @@ from ledger.protocol.types import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-COMMITTED = Path(__file__).parents[1] / "vectors" / "protocol-v1.json"
+COMMITTED = Path(__file__).parents[1] / "vectors" / "protocol-v2.json"
 VECTORS = json.loads(Path(os.environ.get("CMFL_VECTORS", COMMITTED)).read_text())
 TESTED = {"version", "commitments"}
 
@@ -149,6 +151,30 @@ def test_distances_of_direction(case: dict[str, Any]) -> None:
                 1e-9 * truth + 1e-12 * factors[trainer], rel=1e-9
             )
             assert abs(claim - truth) <= 1e-9 * truth + 1e-12 * factors[trainer]
+
+
+@cases("travel")
+@pytest.mark.parametrize("computed_by", [plain_distances, fast_distances()])
+def test_distances_along_a_travel(computed_by: Distances, case: dict[str, Any]) -> None:
+    updates = {
+        ClientId(index): np.frombuffer(raw(row), dtype="<f4")
+        for index, row in enumerate(case["updates"])
+    }
+    members, trainers = clients(case["members"]), clients(case["trainers"])
+    models = (np.frombuffer(raw(case[name]), dtype="<f4") for name in ("model_s", "model_t"))
+    rule = REFERENCES["travel"].travel
+    assert rule is not None
+    pull = Pull(travelled(*models), members, rule)
+    measure = DirectionMeasure(updates, pull)
+    assert measure.multiple == pytest.approx(float.fromhex(case["b"]), rel=1e-9)
+    factors = dict(zip(trainers, floats(case["f"]).tolist(), strict=True))
+    found = computed_by(DISTANCES["direction"], Ground(pull=pull), updates, members)
+    for row, expected in zip(found, case["expected"], strict=True):
+        for trainer, claim in zip(trainers, floats(expected).tolist(), strict=True):
+            truth, factor = float(row[trainer]), factors[trainer]
+            assert measure.factor(updates[trainer]) == pytest.approx(factor, rel=1e-12)
+            # As the file's own `tolerance` has it.
+            assert abs(claim - truth) <= 1e-9 * truth + 1e-10 * factor
 
 
 @cases("aggregation")
@@ -312,9 +338,14 @@ def leaf_value(value: object) -> object:
     return digest(value) if value.startswith("0x") else int(value)
 
 
+def domain_in(named: dict[str, Any]) -> Domain:
+    contract = Address(raw(named["verifyingContract"]))
+    return Domain(named["chainId"], contract, digest(named["salt"]))
+
+
 @cases("eip712")
 def test_typed_data_and_signatures(case: dict[str, Any]) -> None:
-    domain = Domain(case["domain"]["chainId"], Address(raw(case["domain"]["verifyingContract"])))
+    domain = domain_in(case["domain"])
     assert case["domain"]["name"] == signing.NAME
     assert case["domain"]["version"] == signing.VERSION
     fields = ",".join(f"{kind} {name}" for name, kind in map(type_and_name, case["fields"]))
@@ -325,6 +356,15 @@ def test_typed_data_and_signatures(case: dict[str, Any]) -> None:
     assert signing.sign(signer, domain, message) == raw(case["expected_signature"])
     assert signer.address == Address(raw(case["signer"]))
     assert signing.is_signed_by(signer.address, domain, message, raw(case["expected_signature"]))
+
+
+@cases("domain")
+def test_the_salt_of_a_domain(case: dict[str, Any]) -> None:
+    parts = (digest(case[name]) for name in ("config", "registry", "beacon"))
+    salt = encoding.domain_salt(*parts)
+    assert salt == digest(case["expected_salt"])
+    domain = Domain(case["chain_id"], Address(raw(case["contract"])), salt)
+    assert signing.domain_separator(domain) == digest(case["expected_separator"])
 
 
 def type_and_name(field: list[str]) -> tuple[str, str]:

@@ -18,6 +18,7 @@ import torch
 from clients.engine.opening import open_engine
 from clients.joining.configured import configuration_of
 from clients.joining.parts import own_parts
+from clients.models.bound import require_bound_model
 from clients.models.registry import model_named
 from clients.runs.measured_sets import TEST
 from clients.runs.preparing import cluster_of
@@ -35,16 +36,20 @@ from ledger.actors.mailboxes.location import mailbox_at
 from ledger.actors.surroundings import Surroundings
 from ledger.blobs.location import store_at
 from ledger.blobs.uploads import Uploads
-from ledger.chain.addresses import checksum, to_canonical
+from ledger.chain.addresses import checksum
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.contract.creation import creation_block
-from ledger.chain.contract.deployment import deployed_document, require_code
+from ledger.chain.contract.deployment import (
+    deployed_document,
+    deployed_domain,
+    require_code,
+)
 from ledger.chain.finality.acted_on import ActedOn
 from ledger.chain.finality.rule import final_number
 from ledger.chain.ports import NotServedError
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.errors import ConfigurationError
-from ledger.protocol.types import Address, ClientId, Domain
+from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -57,6 +62,7 @@ if TYPE_CHECKING:
     from ledger.chain.ports import ChainWriter
     from ledger.protocol.documents.run import RunDocument
     from ledger.protocol.signing import KeySigner
+    from ledger.protocol.types import Domain
 
 _log = logging.getLogger(__name__)
 
@@ -147,8 +153,7 @@ def deployed(chain: ChainWriter, places: Places) -> Deployed:
     found = ledger.deployment()
     data = store_at(places.blobs).get(found.config, MAX_DOCUMENT_BYTES)
     document = deployed_document(data, found)
-    domain = Domain(chain.chain_id, Address(to_canonical(places.contract)))
-    return Deployed(ledger, domain, document)
+    return Deployed(ledger, deployed_domain(ledger), document)
 
 
 def _opened_ledger(chain: ChainWriter, places: Places) -> LedgerWriter:
@@ -296,13 +301,7 @@ def _model(configuration: Configuration, data: FederatedData, document: RunDocum
         ConfigurationError: it is not the one that the run was deployed with.
     """
     model = model_named(configuration.model.name, data.form, configuration.model.options)
-    told = document.experiment.get("model")
-    recorded = {"options": configuration.model.options} | model.recorded()
-    if told != recorded or model.layout != document.layout:
-        raise ConfigurationError(
-            f"the model {model.name!r} is not the one that the run was deployed with: it has other "
-            f"tensors, options or code"
-        )
+    require_bound_model(document, model)
     return model
 
 

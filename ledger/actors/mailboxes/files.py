@@ -173,7 +173,12 @@ def folder_of(board: Board) -> str:
         board: contract, round and kind.
     """
     domain, number, kind = board
-    return f"mail/{domain.chain_id}/{domain.contract.hex()}/{number}/{int(kind)}"
+    return f"{run_folder(domain)}/{number}/{int(kind)}"
+
+
+def run_folder(domain: Domain) -> str:
+    """Return where the mail of one run lies: the salt tells those of one address apart."""
+    return f"mail/{domain.chain_id}/{domain.contract.hex()}/{domain.salt.hex()}"
 
 
 def _written(envelope: Envelope) -> tuple[str, bytes]:

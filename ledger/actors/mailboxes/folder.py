@@ -8,7 +8,7 @@ import shutil
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ledger.actors.mailboxes.files import FileMailbox, FoundFile
+from ledger.actors.mailboxes.files import FileMailbox, FoundFile, run_folder
 from ledger.home import DISK, Disk, read_file
 
 if TYPE_CHECKING:
@@ -44,13 +44,13 @@ class FolderMailbox(FileMailbox):
             OSError: some of it cannot be removed; the rest is.
         """
         self.forget(domain, before_round)
-        contract = self._folder / "mail" / str(domain.chain_id) / domain.contract.hex()
-        names = [path.name for path in contract.glob("*") if _ROUND.fullmatch(path.name)]
+        mail = self._folder / run_folder(domain)
+        names = [path.name for path in mail.glob("*") if _ROUND.fullmatch(path.name)]
         old = sorted(number for number in map(int, names) if number < before_round)
         faults: list[OSError] = []
         for number in old:
             try:
-                shutil.rmtree(contract / str(number))
+                shutil.rmtree(mail / str(number))
             except FileNotFoundError:
                 continue  # somebody else removes it, too
             except OSError as error:

@@ -25,7 +25,7 @@ class BundleChain(HeldChain):
     @property
     def chain_id(self) -> int:
         """The chain's EIP-155 id."""
-        return self._bundle.ground.domain.chain_id
+        return self._bundle.ground.chain_id
 
     @property
     def genesis_hash(self) -> bytes:

@@ -13,7 +13,7 @@ from ledger.audit.bundles.container import MAX_MANIFEST_BYTES
 from ledger.audit.proofs import fields
 from ledger.audit.proofs.document import (
     ban_of,
-    domain_of,
+    contract_of,
     parse_document,
     require_format,
 )
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ledger.blobs.store import BlobReader
-    from ledger.protocol.types import Domain
+    from ledger.protocol.types import Address
 
 FORMAT = "cmfl-round-bundle"
-VERSION = 1
+VERSION = 2
 MOST_EVENTS = 4 * MAX_CLIENTS
 """Every client may commit and be banned in a transaction of its own."""
 _MAX_INPUT_BYTES = 4 << 20
@@ -47,6 +47,7 @@ _BUNDLE: dict[str, type] = {
     "chain_id": int,
     "genesis_hash": str,
     "address": str,
+    "deployed_after": str,
     "round": int,
     "configuration": str,
     "path": dict,
@@ -92,9 +93,10 @@ def as_dict(bundle: RoundBundle) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "version": VERSION,
-        "chain_id": ground.domain.chain_id,
+        "chain_id": ground.chain_id,
         "genesis_hash": hexed(ground.genesis_hash),
-        "address": to_checksum_address(ground.domain.contract),
+        "address": to_checksum_address(ground.contract),
+        "deployed_after": hexed(ground.deployed_after),
         "round": ground.round,
         "configuration": hexed(ground.config),
         "path": path_dict(ground.path),
@@ -163,14 +165,16 @@ def bundle_of(value: object, blobs: BlobReader) -> RoundBundle:
     """
     found = fields.fields_of("bundle", value, _BUNDLE)
     require_format(found, FORMAT, VERSION)
-    domain = domain_of(found["chain_id"], found["address"])
+    contract = contract_of(found["address"])
     config = fields.digest("configuration", found["configuration"])
     try:
         configuration = blobs.get(config, MAX_DOCUMENT_BYTES)
     except BlobError as error:
         raise EncodingError(f"configuration: {error}") from error
     ground = RoundGround(
-        domain=domain,
+        chain_id=whole("chain_id", found["chain_id"], 64),
+        contract=contract,
+        deployed_after=fields.digest("deployed_after", found["deployed_after"]),
         genesis_hash=fields.digest("genesis_hash", found["genesis_hash"]),
         round=whole("round", found["round"], 32),
         configuration=configuration,
@@ -188,7 +192,7 @@ def bundle_of(value: object, blobs: BlobReader) -> RoundBundle:
         transactions=fields.listed(
             "transactions", found["transactions"], _transaction_of, MOST_EVENTS
         ),
-        logs=_logs_of(found["logs"], domain),
+        logs=_logs_of(found["logs"], contract),
     )
     _require_linked(bundle)
     return bundle
@@ -217,7 +221,7 @@ def _transaction_of(name: str, value: object) -> Transaction:
     found = fields.fields_of(name, value, _TRANSACTION)
     to = found["to"]
     if to is not None:
-        to = to_checksum_address(domain_of(0, to).contract)
+        to = to_checksum_address(contract_of(to))
     return Transaction(
         hash=fields.digest("hash", found["hash"]),
         sender="",
@@ -227,8 +231,8 @@ def _transaction_of(name: str, value: object) -> Transaction:
     )
 
 
-def _logs_of(value: object, domain: Domain) -> tuple[Log, ...]:
-    address = to_checksum_address(domain.contract)
+def _logs_of(value: object, contract: Address) -> tuple[Log, ...]:
+    address = to_checksum_address(contract)
 
     def log_of(name: str, one: object) -> Log:
         found = fields.fields_of(name, one, _LOG)

@@ -222,7 +222,7 @@ def _start_of(bundle: RoundBundle, trusted: Trusted | None) -> RunStart:
     return RunStart(
         block=bundle.opened_block,
         domain=ground.domain,
-        address=to_checksum_address(ground.domain.contract),
+        address=to_checksum_address(ground.contract),
         recorded=ground.deployment if facts is None else facts.deployment,
         document=ground.document,
         lost=None,

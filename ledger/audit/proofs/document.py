@@ -20,13 +20,13 @@ from ledger.protocol.documents.fields import whole
 from ledger.protocol.encoding import INFINITY_BITS
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.parameters import MAX_CLIENTS, MAX_MEMBERS, MAX_TRAINERS
-from ledger.protocol.types import Address, Domain, DropoutReason, Form, RefusalReason
+from ledger.protocol.types import Address, DropoutReason, Form, RefusalReason
 
 if TYPE_CHECKING:
     from ledger.protocol.types import Digest
 
 FORMAT = "cmfl-client-proof"
-VERSION = 1
+VERSION = 2
 _MOST_SIBLINGS = 16
 
 _PROOF: dict[str, type] = {
@@ -35,6 +35,7 @@ _PROOF: dict[str, type] = {
     "chain_id": int,
     "genesis_hash": str,
     "address": str,
+    "deployed_after": str,
     "round": int,
     "client": int,
     "configuration": str,
@@ -92,9 +93,10 @@ def as_dict(proof: ClientProof) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "version": VERSION,
-        "chain_id": proof.domain.chain_id,
+        "chain_id": proof.chain_id,
         "genesis_hash": hexed(proof.genesis_hash),
-        "address": to_checksum_address(proof.domain.contract),
+        "address": to_checksum_address(proof.contract),
+        "deployed_after": hexed(proof.deployed_after),
         "round": proof.round,
         "client": proof.client,
         "statement": proof.statement.as_dict(),
@@ -166,7 +168,9 @@ def proof_of(value: object) -> ClientProof:
     found = fields.fields_of("proof", value, _PROOF)
     require_format(found, FORMAT, VERSION)
     proof = ClientProof(
-        domain=domain_of(found["chain_id"], found["address"]),
+        chain_id=whole("chain_id", found["chain_id"], 64),
+        contract=contract_of(found["address"]),
+        deployed_after=fields.digest("deployed_after", found["deployed_after"]),
         genesis_hash=fields.digest("genesis_hash", found["genesis_hash"]),
         round=whole("round", found["round"], 32),
         client=fields.client("client", found["client"]),
@@ -205,23 +209,21 @@ def require_format(found: dict[str, Any], name: str, version: int) -> None:
         raise EncodingError(f"{odd} is not {name} version {version}")
 
 
-def domain_of(chain_id: object, address: object) -> Domain:
-    """Return the contract on its chain that a document names.
+def contract_of(address: object) -> Address:
+    """Return the contract that a document names.
 
     Args:
-        chain_id: as the document has it.
         address: EIP-55.
 
     Raises:
-        EncodingError: there is no such chain id, or the address or its checksum is wrong.
+        EncodingError: the address or its checksum is wrong.
     """
-    number = whole("chain_id", chain_id, 64)
     if type(address) is not str or len(address) != 42:
         raise EncodingError(f"address {address!r:.80} is not 0x and 40 hex digits")
     contract = Address(fields.exactly("address", address.lower(), 20))
     if to_checksum_address(contract) != address:
         raise EncodingError(f"address {address} has another EIP-55 checksum")
-    return Domain(number, contract)
+    return contract
 
 
 def _decision(decision: Decision) -> dict[str, Any]:

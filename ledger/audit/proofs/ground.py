@@ -83,8 +83,8 @@ def _of_contract(ground: RoundGround, facts: ChainFacts) -> Iterator[Verificatio
     here, there = ground.domain, facts.domain
     yield equal(
         StepName.CONTRACT,
-        (there.chain_id, shown(facts.genesis_hash), shown(there.contract)),
-        (here.chain_id, shown(ground.genesis_hash), shown(here.contract)),
+        (there.chain_id, shown(facts.genesis_hash), shown(there.contract), shown(there.salt)),
+        (here.chain_id, shown(ground.genesis_hash), shown(here.contract), shown(here.salt)),
     )
     yield equal(StepName.CODE, "", facts.code_doubt)
     recorded, demanded = facts.deployment, ground.deployment

@@ -26,7 +26,7 @@ from ledger.protocol.errors import (
 )
 from ledger.protocol.judgement import update_leaves
 from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided, UpdatesCommitted
-from ledger.protocol.types import Address, Domain
+from ledger.protocol.types import Address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -180,7 +180,9 @@ def _ground(
         else _path_between(rounds, first, round_number, sizes.config)
     )
     return RoundGround(
-        domain=Domain(ledger.chain.chain_id, Address(to_canonical(ledger.address))),
+        chain_id=ledger.chain.chain_id,
+        contract=Address(to_canonical(ledger.address)),
+        deployed_after=ledger.deployed_after(),
         genesis_hash=ledger.chain.genesis_hash,
         round=round_number,
         configuration=configuration,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ledger.protocol.documents.fields import require_ascending
 from ledger.protocol.encoding import INFINITY_BITS, word_client
 from ledger.protocol.errors import EncodingError
-from ledger.protocol.types import Form
+from ledger.protocol.types import NO_DIGEST, Beacon, Form
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,6 +46,8 @@ def require_possible_ground(ground: RoundGround) -> None:
     sizes = ground.deployment
     if not 1 <= ground.round <= sizes.rounds:
         raise EncodingError(f"round {ground.round} is none of the run's {sizes.rounds}")
+    if sizes.beacon is Beacon.NONE and ground.deployed_after != NO_DIGEST:
+        raise EncodingError("deployed_after is not zero, though the run has beacon = none")
     _require_clients("committee", ground.committee, sizes)
     if len(ground.committee) != sizes.members:
         raise EncodingError(f"committee of {len(ground.committee)} is not of {sizes.members}")

@@ -11,7 +11,7 @@ from ledger.protocol.documents.record import decode_record
 from ledger.protocol.documents.run import RunDocument, decode_run
 from ledger.protocol.inputs import participants_of, registry_with_bans
 from ledger.protocol.judgement import sets_of
-from ledger.protocol.ledger_state import ClientBanned, deployment_of
+from ledger.protocol.ledger_state import ClientBanned, deployment_of, domain_of
 from ledger.protocol.types import NO_DIGEST
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ledger.protocol.documents.record import RoundRecord
     from ledger.protocol.inputs import Participants
     from ledger.protocol.ledger_state import Deployment
-    from ledger.protocol.types import ClientId, Digest, Domain, RegisteredClient
+    from ledger.protocol.types import Address, ClientId, Digest, Domain, RegisteredClient
 
 MAX_PROOF_BYTES = 64 << 20
 """Of a document whose path is a hundred thousand rounds long."""
@@ -99,7 +99,10 @@ class RoundGround:
     """What a round stands on: the run, the heads round it, and who could take part.
 
     Attributes:
-        domain: the contract on its chain.
+        chain_id: EIP-155.
+        contract: its address.
+        deployed_after: hash of the block before the one that deployed it, which is part of the
+            domain's salt; zeros with `beacon = none`.
         genesis_hash: of the chain.
         round: t.
         configuration: the run document's bytes.
@@ -109,7 +112,9 @@ class RoundGround:
         bans: those recorded before the round opened, in the chain's order.
     """
 
-    domain: Domain
+    chain_id: int
+    contract: Address
+    deployed_after: Digest
     genesis_hash: bytes
     round: int
     configuration: bytes
@@ -117,6 +122,15 @@ class RoundGround:
     seed: Digest
     committee: tuple[ClientId, ...]
     bans: tuple[Ban, ...]
+
+    @cached_property
+    def domain(self) -> Domain:
+        """What was signed for: the contract on its chain, in this run.
+
+        Raises:
+            EncodingError: there is no configuration.
+        """
+        return domain_of(self.deployment, self.chain_id, self.contract, self.deployed_after)
 
     @cached_property
     def config(self) -> Digest:

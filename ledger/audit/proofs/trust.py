@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from ledger.audit.proofs.proof import Ban, Place, Promise
-from ledger.chain.addresses import to_canonical
 from ledger.chain.contract.code import code_doubt
 from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided, UpdatesCommitted
-from ledger.protocol.types import Address, Domain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,7 +16,7 @@ if TYPE_CHECKING:
     from ledger.chain.contract.events import Recorded
     from ledger.chain.ports import Log
     from ledger.protocol.ledger_state import Deployment
-    from ledger.protocol.types import ClientId, Digest
+    from ledger.protocol.types import ClientId, Digest, Domain
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +73,7 @@ def read_facts(ledger: CommitteeLedger, round_number: int) -> ChainFacts:
         ChainError: the chain is unreachable or damaged, or there is no such contract.
     """
     chain = ledger.chain
-    domain = Domain(chain.chain_id, Address(to_canonical(ledger.address)))
+    domain = ledger.domain()
     deployment, final = ledger.deployment(), chain.finalized()
     recorded = ledger.round_events(round_number)
     ended = _ended(recorded)

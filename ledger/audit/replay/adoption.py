@@ -60,6 +60,8 @@ def adopted(state: LedgerState, event: Event, block_number: int) -> Adopted:
         block_number: the block that holds it.
     """
     match event:
+        case ledger_state.LedgerDeployed():
+            return Adopted(state)
         case ledger_state.ClientsRegistered(_, words):
             left = state.deployment.clients - len(state.registry)
             joined = tuple(encoding.registered_client(word) for word in words[:left])
@@ -104,6 +106,8 @@ def _expected(
 ) -> Iterator[tuple[str, object]]:
     """Yield name and value of the fields of an event that follow from the rest."""
     match event:
+        case ledger_state.LedgerDeployed():
+            yield "salt", state.domain.salt
         case ledger_state.ClientsRegistered():
             yield "first", len(state.registry)
             left = state.deployment.clients - len(state.registry)

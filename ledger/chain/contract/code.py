@@ -38,6 +38,6 @@ def _immutables(deployment: Deployment, domain: Domain) -> bytes:
     d = deployment
     numbers = (d.clients, d.trainers, d.members, d.aggregation_ppm, int(d.form), d.rounds)
     times = (d.commit_blocks, d.deadline_blocks, d.replies)
-    types = ["bytes32"] * 3 + ["uint256"] * len(numbers + times) + ["bool", "bytes32"]
-    values = (domain_separator(domain), d.config, d.registry, *numbers, *times)
+    types = ["bytes32"] * 4 + ["uint256"] * len(numbers + times) + ["bool", "bytes32"]
+    values = (domain_separator(domain), domain.salt, d.config, d.registry, *numbers, *times)
     return encode(types, [*values, d.beacon is Beacon.BLOCK, d.model])

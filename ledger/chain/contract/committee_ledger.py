@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from ledger.chain.addresses import to_canonical
 from ledger.chain.contract import abi, calls
 from ledger.chain.contract.events import Recorded, decode_log
 from ledger.chain.contract.possible import require_possible_event
@@ -15,13 +16,21 @@ from ledger.chain.ports import NotServedError, TransactionRevertedError
 from ledger.protocol import encoding, ledger_state
 from ledger.protocol.closing import MinedCommitment
 from ledger.protocol.errors import ChainError
-from ledger.protocol.types import Beacon, ClientId, Digest, Form, RegisteredClient
+from ledger.protocol.types import (
+    NO_DIGEST,
+    Address,
+    Beacon,
+    ClientId,
+    Digest,
+    Form,
+    RegisteredClient,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ledger.chain.ports import Block, ChainReader, ChainWriter, Log, Receipt
-    from ledger.protocol.types import SignedCommitment
+    from ledger.protocol.types import Domain, SignedCommitment
 
 ROUND_EVENTS = ("UpdatesCommitted", "RoundDecided", "RoundAbandoned", "ClientBanned")
 MAX_COMMITMENTS = 256
@@ -216,6 +225,39 @@ class CommitteeLedger(LedgerStorage):
     def deployment(self) -> ledger_state.Deployment:
         """Return what was fixed at deployment: what was known of it, or what the contract says."""
         return super().deployment() if self._known is None else self._known
+
+    def domain(self) -> Domain:
+        """Return the EIP-712 domain, whose salt is computed and not asked for.
+
+        Raises:
+            NotServedError: see `deployed_after`.
+        """
+        contract = Address(to_canonical(self.address))
+        return ledger_state.domain_of(
+            self._fixed, self.chain.chain_id, contract, self.deployed_after()
+        )
+
+    def deployed_after(self) -> Digest:
+        """Return the hash of the block before the one that deployed; zeros with `beacon = none`.
+
+        The deploying block is the one that holds LedgerDeployed, which only a constructor logs.
+
+        Raises:
+            NotServedError: the logs do not hold the deployment, or its block is another by now.
+        """
+        if self._fixed.beacon is Beacon.NONE:
+            return NO_DIGEST
+        named = [[abi.topic("LedgerDeployed")]]
+        logs = self.chain.logs(self.address, named, self.from_block, self._last(None), 1)
+        if not logs:
+            raise NotServedError(f"the logs do not hold the deployment of {self.address}")
+        block = self.chain.block(logs[0].block_number)
+        if block.hash != logs[0].block_hash:
+            raise NotServedError(
+                f"block {block.number} is another than the one that is said to have deployed "
+                f"{self.address}"
+            )
+        return Digest(block.parent_hash)
 
     def registry(self) -> tuple[RegisteredClient, ...]:
         """Return the clients registered so far, without bans, from the events.

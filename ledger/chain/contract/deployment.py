@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ledger.chain.addresses import to_canonical
 from ledger.chain.contract import abi
 from ledger.chain.contract.calls import RegisterCall
+from ledger.chain.contract.code import code_doubt
 from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerWriter
 from ledger.chain.contract.intent import created
 from ledger.chain.contract.manifest import (
@@ -34,6 +35,7 @@ from ledger.protocol.types import Beacon
 
 if TYPE_CHECKING:
     from ledger.chain.ports import ChainReader, ChainWriter, Receipt
+    from ledger.protocol.types import Domain
 
 DEPLOYMENT_GAS = 6_500_000
 
@@ -131,6 +133,7 @@ def _manifest_of(
         chain_id=chain.chain_id,
         genesis_hash=f"0x{chain.genesis_hash.hex()}",
         address=receipt.contract_address,
+        salt=_salt(CommitteeLedger(chain, receipt.contract_address, receipt.block_number)),
         transaction=f"0x{receipt.transaction_hash.hex()}",
         block=receipt.block_number,
         deployer=chain.transaction(receipt.transaction_hash).sender,
@@ -143,7 +146,7 @@ def _manifest_of(
 
 
 def _as_moved(chain: ChainReader, manifest: Manifest) -> Manifest:
-    """Return a manifest with the block that holds its transaction now.
+    """Return a manifest with the block that holds its transaction now, and the salt of that.
 
     A reorganisation may have put it into another one since; nothing else of it can have changed.
     """
@@ -152,7 +155,15 @@ def _as_moved(chain: ChainReader, manifest: Manifest) -> Manifest:
     except ValueError:
         return manifest  # which is refused
     receipt = chain.receipt(transaction_hash) if len(transaction_hash) == 32 else None
-    return manifest if receipt is None else replace(manifest, block=receipt.block_number)
+    if receipt is None or not _has_created(receipt, manifest):
+        return manifest  # which is refused
+    salt = _salt(CommitteeLedger(chain, manifest.address, receipt.block_number))
+    return replace(manifest, block=receipt.block_number, salt=salt)
+
+
+def _salt(ledger: CommitteeLedger) -> str:
+    """Return the salt of a contract's domain, 0x-hex."""
+    return f"0x{ledger.domain().salt.hex()}"
 
 
 def connect(chain: ChainReader, manifest: Manifest) -> CommitteeLedger:
@@ -190,7 +201,26 @@ def connect(chain: ChainReader, manifest: Manifest) -> CommitteeLedger:
     if len(manifest.arguments) != len(_readable(deployment)):
         raise ChainError("the manifest has arguments that the contract does not have")
     _require_creation(chain, manifest, creation_data(deployment))
+    if (salt := _salt(ledger)) != manifest.salt:
+        raise ChainError(f"the contract's domain has salt {salt}, not {manifest.salt}")
     return ledger
+
+
+def deployed_domain(ledger: CommitteeLedger) -> Domain:
+    """Return the EIP-712 domain of a contract, which its code has too: clients may sign for it.
+
+    Args:
+        ledger: the contract.
+
+    Raises:
+        NotServedError: the logs do not hold the deployment.
+        ChainError: the code is not what this program's constructor leaves of these arguments.
+    """
+    domain = ledger.domain()
+    violation = code_doubt(ledger.chain.code(ledger.address), ledger.deployment(), domain)
+    if violation is not None:
+        raise ChainError(f"the code at {ledger.address} is not this run's: {violation}")
+    return domain
 
 
 def _require_artifact(manifest: Manifest) -> None:
@@ -250,8 +280,7 @@ def _require_creation(chain: ChainReader, manifest: Manifest, creation: bytes) -
     receipt = chain.receipt(transaction_hash)
     if receipt is None:
         raise NotServedError(f"there is no receipt of 0x{transaction_hash.hex()}, which is mined")
-    created = receipt.contract_address
-    if created is None or to_canonical(created) != to_canonical(manifest.address):
+    if not _has_created(receipt, manifest):
         raise ChainError("the manifest's transaction did not create the contract")
     if receipt.block_number != manifest.block:
         raise ChainError(f"block {receipt.block_number} created the contract, not {manifest.block}")
@@ -259,6 +288,11 @@ def _require_creation(chain: ChainReader, manifest: Manifest, creation: bytes) -
         raise ChainError(f"{sent.sender} deployed the contract, not {manifest.deployer[:60]}")
     if sent.to is not None or sent.input != creation:
         raise ChainError("the contract was created by other code, or with other arguments")
+
+
+def _has_created(receipt: Receipt, manifest: Manifest) -> bool:
+    created = receipt.contract_address
+    return created is not None and to_canonical(created) == to_canonical(manifest.address)
 
 
 def _register(ledger: LedgerWriter, batches: tuple[RegisterCall, ...]) -> None:

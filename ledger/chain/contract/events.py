@@ -77,6 +77,10 @@ def _logged(event: ledger_state.Event, name: str) -> object:
             return getattr(event, name)
 
 
+def _ledger_deployed(f: dict[str, Any]) -> ledger_state.LedgerDeployed:
+    return ledger_state.LedgerDeployed(Digest(f["salt"]))
+
+
 def _clients_registered(f: dict[str, Any]) -> ledger_state.ClientsRegistered:
     return ledger_state.ClientsRegistered(ClientId(f["first"]), f["words"])
 
@@ -135,6 +139,7 @@ def _ids(values: tuple[int, ...]) -> tuple[ClientId, ...]:
 
 
 _BUILD: dict[str, Callable[[dict[str, Any]], ledger_state.Event]] = {
+    "LedgerDeployed": _ledger_deployed,
     "ClientsRegistered": _clients_registered,
     "LedgerOpened": _ledger_opened,
     "UpdatesCommitted": _updates_committed,

@@ -7,6 +7,7 @@ those of two runs cannot take each other's place.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +17,15 @@ from ledger.chain.addresses import to_canonical
 from ledger.home import DISK, Disk, RunPaths, read_file
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ChainError, ConfigurationError
-from ledger.protocol.types import Address, Domain
+from ledger.protocol.types import Address, Digest, Domain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-MANIFEST_FORMAT = 2
+MANIFEST_FORMAT = 3
 MAX_MANIFEST_BYTES = 100_000
+_SALT = re.compile("0x[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ class Manifest:
         chain_id: of the chain.
         genesis_hash: hash of its block 0, 0x-hex.
         address: of the contract, EIP-55.
+        salt: of its EIP-712 domain, 0x-hex.
         transaction: that created it, 0x-hex.
         block: that holds it.
         deployer: who sent it, EIP-55.
@@ -53,6 +56,7 @@ class Manifest:
     chain_id: int
     genesis_hash: str
     address: str
+    salt: str
     transaction: str
     block: int
     deployer: str
@@ -64,7 +68,8 @@ class Manifest:
 
     def domain(self) -> Domain:
         """Return the EIP-712 domain of the contract."""
-        return Domain(self.chain_id, Address(to_canonical(self.address)))
+        salt = Digest(bytes.fromhex(self.salt.removeprefix("0x")))
+        return Domain(self.chain_id, Address(to_canonical(self.address)), salt)
 
 
 def read_run_manifest(paths: RunPaths) -> Manifest:
@@ -182,6 +187,8 @@ def read_manifest(path: Path) -> Manifest:
     kinds |= {"format": int, "chain_id": int, "block": int, "sources": dict, "arguments": dict}
     value = read_fields(path, "manifest", MANIFEST_FORMAT, kinds)
     to_canonical(value["address"])
+    if not _SALT.fullmatch(value["salt"]):
+        raise ChainError(f"manifest {path}: salt {value['salt']!r:.80} is not 0x and 64 hex digits")
     return Manifest(**value)
 
 

@@ -23,7 +23,7 @@ from ledger.protocol.parameters import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from ledger.chain.contract.events import Recorded
     from ledger.protocol.ledger_state import Deployment
@@ -77,13 +77,10 @@ def require_possible_event(recorded: Recorded, fixed: Deployment) -> None:
 def _impossible(event: ledger_state.Event, fixed: Deployment) -> str | None:
     """Return what is impossible about an event; None if nothing is."""
     match event:
-        case ledger_state.ClientsRegistered(first, words):
-            if first + len(words) > fixed.clients:
-                return f"of clients up to {first + len(words) - 1}, of {fixed.clients}"
-            registered = [registered_client(word) for word in words]
-            if any(client.samples == 0 or client.banned_in for client in registered):
-                return "of a client without samples, or banned"
+        case ledger_state.LedgerDeployed():
             return None
+        case ledger_state.ClientsRegistered(first, words):
+            return _wrong_registration(first, words, fixed)
         case ledger_state.LedgerOpened(_, _, committee, _):
             return _wrong_clients(committee, fixed, fixed.members)
         case ledger_state.UpdatesCommitted(number, clients, _):
@@ -94,6 +91,15 @@ def _impossible(event: ledger_state.Event, fixed: Deployment) -> str | None:
             return _wrong_round(number, fixed) or _wrong_clients(committee, fixed, fixed.members)
         case ledger_state.ClientBanned(number, client, _):
             return _wrong_round(number, fixed) or _wrong_clients([client], fixed, 1)
+
+
+def _wrong_registration(first: int, words: Sequence[int], fixed: Deployment) -> str | None:
+    if first + len(words) > fixed.clients:
+        return f"of clients up to {first + len(words) - 1}, of {fixed.clients}"
+    registered = [registered_client(word) for word in words]
+    if any(client.samples == 0 or client.banned_in for client in registered):
+        return "of a client without samples, or banned"
+    return None
 
 
 def _wrong_decision(event: ledger_state.RoundDecided, fixed: Deployment) -> str | None:

@@ -16,6 +16,7 @@ from ledger.protocol.errors import ChainError
 from ledger.protocol.ledger_state import (
     ClientBanned,
     ClientsRegistered,
+    LedgerDeployed,
     LedgerOpened,
     RoundAbandoned,
     RoundDecided,
@@ -200,7 +201,7 @@ class MemoryHistory:
     def _file(self, recorded: Recorded) -> None:
         event = recorded.event
         match event:
-            case ClientsRegistered():
+            case LedgerDeployed() | ClientsRegistered():
                 return
             case LedgerOpened():
                 self._openings[1] = recorded

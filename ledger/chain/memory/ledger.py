@@ -17,8 +17,8 @@ from ledger.chain.embedded.machine.accounts import TEST_KEYS, address_of
 from ledger.chain.memory.history import MemoryHistory
 from ledger.protocol import rounds
 from ledger.protocol.errors import ConfigurationError, Refusal
-from ledger.protocol.ledger_state import BlockContext
-from ledger.protocol.types import Address, Beacon, Domain
+from ledger.protocol.ledger_state import BlockContext, domain_of
+from ledger.protocol.types import NO_DIGEST, Address, Beacon
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         SubmittedCertificate,
         SubmittedDecision,
     )
-    from ledger.protocol.types import Digest, SignedCommitment
+    from ledger.protocol.types import Digest, Domain, SignedCommitment
 
 
 class MemoryLedger(MemoryHistory):
@@ -137,7 +137,8 @@ def memory_ledger(document: RunDocument, *, chain_id: int = DEFAULT_CHAIN_ID) ->
     """
     deployment, batches = deployment_for(document)
     sender = to_canonical(address_of(TEST_KEYS[0]))
-    domain = Domain(chain_id, Address(contract_created_by(sender, nonce=0)))
+    contract = Address(contract_created_by(sender, nonce=0))
+    domain = domain_of(deployment, chain_id, contract, NO_DIGEST)
     ledger = MemoryLedger(deployment, domain)
     for batch in batches:
         ledger.register_clients(batch.words, batch.rest)

@@ -22,7 +22,6 @@ from ledger.protocol.encoding import PROTOCOL_VERSION, Opening, sha256
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.parameters import MAX_MEMBERS
 from ledger.protocol.types import (
-    Address,
     ClientId,
     Commitment,
     Digest,
@@ -160,25 +159,26 @@ def encode_envelope(envelope: Envelope) -> bytes:
     )
 
 
-def decode_envelope(data: bytes) -> Envelope:
+def decode_envelope(data: bytes, domain: Domain) -> Envelope:
     """Return the envelope behind bytes from anybody.
 
     Args:
         data: at most `canonical.MAX_DOCUMENT_BYTES`.
+        domain: the contract that it must be for. An envelope names only its address and chain:
+            one of an earlier run at that address is decoded, and its signatures are void.
 
     Returns:
         The envelope; whether it is genuine is judged by what it carries.
 
     Raises:
-        EncodingError: not an envelope.
+        EncodingError: not an envelope, or of another contract.
     """
     types = {"chain_id": int, "contract": bytes, "round": int, "kind": int, "client": int}
     found = canonical.decode(data, containers=_MOST_CONTAINERS, longest=MAX_MEMBERS)
     value = versioned(found, types | {"body": list})
-    domain = Domain(
-        whole("chain_id", value["chain_id"], 64),
-        Address(octets("contract", value["contract"], 20)),
-    )
+    named = whole("chain_id", value["chain_id"], 64), octets("contract", value["contract"], 20)
+    if named != (domain.chain_id, domain.contract):
+        raise EncodingError(f"an envelope of contract 0x{named[1].hex()} on chain {named[0]}")
     number, client = whole("round", value["round"], 64), client_id(value["client"])
     try:
         kind = EnvelopeKind(value["kind"])

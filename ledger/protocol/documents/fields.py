@@ -34,10 +34,13 @@ def versioned(value: Mapping[str, Any], types: Mapping[str, type]) -> dict[str, 
     Raises:
         EncodingError: another version, or fields that are not those of the document.
     """
-    fields = keyed(value, {"version": int, **types})
-    if fields["version"] != PROTOCOL_VERSION:
-        raise EncodingError(f"protocol version {fields['version']} is not {PROTOCOL_VERSION}")
-    return fields
+    version = value.get("version", PROTOCOL_VERSION)
+    if type(version) is int and version != PROTOCOL_VERSION:
+        raise EncodingError(
+            f"protocol version {version} is not {PROTOCOL_VERSION}, the only one that this "
+            f"program reads"
+        )
+    return keyed(value, {"version": int, **types})
 
 
 def row(value: object, length: int) -> list[Any]:

@@ -83,7 +83,7 @@ def test_an_envelope_is_a_file_under_its_sha256(tmp_path: Path) -> None:
     assert not mailbox.holds(envelope(2))
     contract = DOMAIN.contract.hex()
     path = file_of(tmp_path, envelope(1))
-    assert path.parent == tmp_path / "mail" / "31337" / contract / "1" / "2"
+    assert path.parent == tmp_path / "mail" / "31337" / contract / DOMAIN.salt.hex() / "1" / "2"
     assert path.read_bytes() == encode_envelope(envelope(1))
     assert list(path.parent.iterdir()) == [path]
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from api.store.receiving import MOST_AT_ONCE, PIECE
 from ledger.blobs.uploads import authorization
 from ledger.protocol.encoding import sha256
 from ledger.protocol.signing import sign
-from ledger.protocol.types import Address, ClientId, Domain, Upload
+from ledger.protocol.types import Address, ClientId, Upload
 from tests.actors.support import PARAMETERS, signers
 from tests.api.conftest import refused
 from tests.api.store.conftest import contract_in, path_of, stored
@@ -66,9 +67,9 @@ def test_only_this_contracts_clients_sign_and_only_for_these_bytes(store: Store)
     other_bytes = store.header(DATA[::-1])
     other_size = store.header(DATA + b"!")
     upload = Upload(1, ClientId(0), sha256(DATA), len(DATA))
-    elsewhere = Domain(store.domain.chain_id, Address(bytes(20)))
+    elsewhere = replace(store.domain, contract=Address(bytes(20)))
     another_contract = authorization(upload, sign(signers()[0], elsewhere, upload))
-    another_chain = Domain(store.domain.chain_id + 1, store.domain.contract)
+    another_chain = replace(store.domain, chain_id=store.domain.chain_id + 1)
     other_chain = authorization(upload, sign(signers()[0], another_chain, upload))
     for header in (
         outsider,

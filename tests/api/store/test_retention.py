@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,14 +15,13 @@ from ledger.actors.named import BlobUse, NamedBlob
 from ledger.blobs.store import FolderBlobs
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError
-from ledger.protocol.types import Address, ClientId, Domain, Upload
+from ledger.protocol.types import ClientId, Digest, Upload
 from tests.api.store.conftest import contract_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from ledger.protocol.types import Digest
     from tests.api.store.conftest import Contract
 
 MOST = (1_000, 1_000_000)
@@ -127,7 +126,7 @@ def test_of_a_round_whose_record_cannot_be_read_nothing_goes(
 def test_nothing_is_removed_where_another_contract_had_its_store(
     tmp_path: Path, contract: Contract
 ) -> None:
-    other = Domain(contract.domain.chain_id, Address(bytes(20)))
+    other = replace(contract.domain, salt=Digest(bytes(32)))
     Charges(charges_file(tmp_path, other)).close()
     settings = StoreSettings(folder=tmp_path, keep_rounds=1)
     with pytest.raises(ConfigurationError, match="a folder of one contract's own"):

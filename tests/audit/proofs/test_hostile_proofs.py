@@ -168,7 +168,7 @@ def test_another_head_another_contract_and_another_chain_prove_nothing(
 
 def test_a_signature_for_another_contract_is_no_signature(honest: Run, newest: TrustedHead) -> None:
     proof = make_proof(honest.ledger, honest.blobs, 1, ClientId(3), whole=True)
-    other = replace(proof, domain=replace(proof.domain, chain_id=7))
+    other = replace(proof, chain_id=7)
     assert failed(verify_proof(other, 1, ClientId(3), newest)) == [StepName.AUTHOR]
     assert proof.signature is not None
     none = replace(proof, signature=bytes(65))

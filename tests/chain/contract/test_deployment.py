@@ -332,5 +332,5 @@ def test_a_pipe_in_the_place_of_a_file_holds_nobody_up(two: tuple[RunPaths, RunP
 
 def test_a_manifest_of_an_older_version_says_so(tmp_path: Path) -> None:
     RunPaths(tmp_path).manifest.write_text('{"format": 1, "chain_id": 7}')
-    with pytest.raises(ChainError, match="format 1 is not 2"):
+    with pytest.raises(ChainError, match="format 1 is not 3"):
         read_run_manifest(RunPaths(tmp_path))

@@ -377,5 +377,7 @@ def test_a_manifest_follows_its_contract_into_another_block(
         fork.submit(signed.encode())
         served.reorganise()
         after = deploy(node, SMALL, paths)
-    assert (before.block, after) == (4, replace(before, block=1))
+    # Its parent is another, and with it the salt of what clients sign for.
+    assert after.salt != before.salt
+    assert (before.block, after) == (4, replace(before, block=1, salt=after.salt))
     require_whole(fork, paths, after)

@@ -187,7 +187,7 @@ def test_members_whose_journal_is_gone_sit_out_the_round_in_course(
     if knows == "another key":
         lost.durable |= together.places[other].journal.durable
     elif knows == "another contract":
-        elsewhere = Domain(together.ledger.domain.chain_id, Address(bytes(20)))
+        elsewhere = replace(together.ledger.domain, contract=Address(bytes(20)))
         lost.durable[beginning_place(elsewhere, seat)] = u64(0)
     for _ in range(restarts):
         together.restart(seat)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -202,7 +203,10 @@ KINDS = {
     "vector": Kind(decode_vector, encode_vector, VECTOR),
     "record": Kind(decode_record, encode_record, RECORD),
     "incidents": Kind(decode_incidents, encode_incidents, INCIDENTS),
-    **{name: Kind(decode_envelope, encode_envelope, each) for name, each in ENVELOPES.items()},
+    **{
+        name: Kind(partial(decode_envelope, domain=DOMAIN), encode_envelope, each)
+        for name, each in ENVELOPES.items()
+    },
 }
 
 

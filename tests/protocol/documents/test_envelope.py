@@ -11,6 +11,7 @@ from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.parameters import MAX_MEMBERS
 from tests.protocol.documents.changes import ENVELOPES, KINDS, SIGNATURE, VECTOR_BYTES, filled
+from tests.protocol.support import DOMAIN
 
 BODY = ("body",)
 
@@ -30,7 +31,7 @@ def test_there_are_five_kinds() -> None:
 def test_what_was_signed_is_put_together_from_the_whole_envelope() -> None:
     # Round and client stand in the envelope, the vector's digest follows from its bytes.
     plain = canonical.decode(encode_envelope(ENVELOPES["scores"]))
-    moved = decode_envelope(canonical.encode(plain | {"round": 4, "client": 2}))
+    moved = decode_envelope(canonical.encode(plain | {"round": 4, "client": 2}), DOMAIN)
     body: object = moved.body
     assert "round=4" in repr(body)
     assert "member=2" in repr(body)
@@ -89,10 +90,10 @@ def test_an_envelope_that_is_none_is_refused(
 ) -> None:
     data = KINDS[name].changed(path, new)
     if fact is None:
-        assert encode_envelope(decode_envelope(data)) == data
+        assert encode_envelope(decode_envelope(data, DOMAIN)) == data
         return
     with pytest.raises(EncodingError, match=fact) as caught:
-        decode_envelope(data)
+        decode_envelope(data, DOMAIN)
     assert len(str(caught.value)) < 300, "an error is one line"
 
 
@@ -101,7 +102,7 @@ def test_a_certificate_has_no_more_replies_than_a_committee_has_members(more: in
     replies = [[member, SIGNATURE] for member in range(MAX_MEMBERS + more)]
     data = KINDS["request 2"].changed((*BODY, 6, 3), replies)
     if not more:
-        assert encode_envelope(decode_envelope(data)) == data
+        assert encode_envelope(decode_envelope(data, DOMAIN)) == data
         return
     with pytest.raises(EncodingError, match=str(MAX_MEMBERS)):
-        decode_envelope(data)
+        decode_envelope(data, DOMAIN)
