@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.console import AsJson, print_json, print_line, whole
+from cli.console import AsJson, complain, print_json, print_line, whole
 from cli.options import DEFAULT_HOME, Address, ChainId, HomeFolder, RpcUrl, RunName
 from cli.where import Where
 from ledger.protocol.errors import ConfigurationError
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ledger.chain.contract.committee_ledger import CommitteeLedger
+    from ledger.home import RunPaths
+    from ledger.protocol.documents.run import RunDocument
     from ledger.protocol.types import Digest
 
 app = typer.Typer(help="Models as files: model.safetensors.", no_args_is_help=True)
@@ -62,7 +64,10 @@ def export(
     dimension = document.parameters.dimension
     vector = vector_from_bytes(published.get(model, 4 * dimension), dimension)
     described = document.experiment.get("model")
-    facts = facts_of(described if isinstance(described, dict) else {})
+    if where.address is None:
+        _require_inputs_here(where.run_paths(), document)
+    said = described if isinstance(described, dict) else {}
+    facts = facts_of(said, document.model_source, document.frozen_state)
     facts |= {"round": str(number), "head": f"0x{head.hex()}"}
     DISK.write_whole(out, encode_model(vector, document.layout, facts))
     size = {"parameters": dimension, "tensors": len(document.layout), "sha256": model}
@@ -100,11 +105,52 @@ def evaluate(
     from clients.runs.folder import run_folder
     from clients.runs.stored_model import quality_of
 
-    source = run_folder(home, run).paths.configuration if not (preset or config) else config
+    paths = run_folder(home, run).paths
+    source = paths.configuration if not (preset or config) else config
     configuration = load(preset, source, tuple(setting or ()))
     stored = read_model_file(file)
-    quality = quality_of(stored, configuration, training_loss=training_loss)
+    # With other settings they are no longer the run's own.
+    document = None if preset or config or setting else _document_of(home, paths)
+    quality = quality_of(stored, configuration, document, training_loss=training_loss)
     _print({"file": str(file), "says": stored.facts, **asdict(quality)}, as_json=json)
+
+
+def _document_of(home: Path, paths: RunPaths) -> RunDocument | None:
+    """Return the document of a run; None of one on the memory ledger, which has none."""
+    from ledger.blobs.store import FolderBlobs
+    from ledger.chain.contract.manifest import read_run_manifest
+    from ledger.home import Home
+    from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
+    from ledger.protocol.documents.run import decode_run
+    from ledger.protocol.types import Digest
+
+    if not paths.manifest.exists():
+        return None
+    config = Digest(bytes.fromhex(read_run_manifest(paths).config.removeprefix("0x")))
+    return decode_run(FolderBlobs(Home(home).blobs).get(config, MAX_DOCUMENT_BYTES))
+
+
+def _require_inputs_here(paths: RunPaths, document: RunDocument) -> None:
+    """Refuse a run of whose code, files or samples something has been swapped since.
+
+    A copy of a home without its data can still be exported: a note says what was not compared.
+
+    Raises:
+        ConfigurationError: names what differs, with both digests.
+    """
+    from clients.configuration import load
+    from clients.runs.stored_model import require_inputs_of
+
+    configuration = load(path=paths.configuration)
+    (configuration.data.path, configuration.model.name.rpartition(":")[0])
+    place = configuration.model.name.rpartition(":")[0]
+    files = [Path(place)] if place.endswith(".py") else []
+    files += [Path(configuration.data.path)] if configuration.data.path else []
+    missing = next((path for path in files if not path.exists()), None)
+    if missing is not None:
+        complain(f"{missing} is not here: the run's code and data were not compared")
+        return
+    require_inputs_of(document, configuration)
 
 
 def _named(ledger: CommitteeLedger, round_number: int | None) -> tuple[int, Digest, Digest]:

@@ -248,9 +248,14 @@ class Where:
         if self.address is not None:
             require_code(chain, self.address)
             return CommitteeLedger(chain, self.address)
-        return connect(chain, read_run_manifest(self._run_paths()))
+        return connect(chain, read_run_manifest(self.run_paths()))
 
-    def _run_paths(self) -> RunPaths:
+    def run_paths(self) -> RunPaths:
+        """Return the folder of the named run, or of the only one of the home.
+
+        Raises:
+            ConfigurationError: it cannot be told which.
+        """
         found = Home(self.home).deployed()
         if self.run is not None:
             named = [run for run in found if run.path.name == self.run]

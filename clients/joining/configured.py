@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from clients.configuration import checked, with_settings
 from clients.datasets.registry import PATH_OPTIONS
+from clients.models.bound import RECORDED_FILE
 from clients.models.registry import MODELS
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.parameters import Parameters
@@ -36,7 +37,8 @@ def configuration_of(
         document: of the run, by the digest that the contract names.
         data_path: where the files of the data lie here, for a data set that has files for all.
         settings: `section.key=value` of each that is this machine's: `machine` and `evaluation`,
-            `data.options.glove`, and `model.name` where the model is a class of a user's own.
+            `data.options.glove`, and `model.name` and paths among `model.options` where the model
+            is a class of a user's own.
 
     Returns:
         The checked configuration; its parameters are the document's.
@@ -65,6 +67,7 @@ def configuration_of(
         _require_local(setting)
         with_settings(values, (setting,))
     _require_known_model(values["model"]["name"], settings)
+    _require_files_of_options(values["model"]["options"])
     configuration = checked(values)
     if configuration.parameters(document.parameters.dimension) != document.parameters:
         raise ConfigurationError("the run document has parameters that no configuration comes to")
@@ -88,6 +91,9 @@ def _without_paths(options: Mapping[str, Any]) -> dict[str, Any]:
 def _require_local(setting: str) -> None:
     key = setting.partition("=")[0].strip()
     paths = [f"data.options.{name}" for name in PATH_OPTIONS]
+    # An option that is no path is compared with the document's when the model is made.
+    if key.startswith("model.options."):
+        return
     if key not in {*_LOCAL, *paths} and key.partition(".")[0] not in _LOCAL:
         raise ConfigurationError(
             f"--set {setting}: the run document says that; of this machine are "
@@ -107,6 +113,20 @@ def _require_known_model(name: object, settings: tuple[str, ...]) -> None:
             f"the run trains the model {str(name)[:80]!r}, which is code of its owner's: if you "
             f"trust it, name your own copy with --set model.name=FILE.py:CLASS"
         )
+
+
+def _require_files_of_options(options: Mapping[str, Any]) -> None:
+    """Refuse options that are files of which only the digest is known here.
+
+    Raises:
+        ConfigurationError: names the option and the digest.
+    """
+    for name, value in options.items():
+        if isinstance(value, str) and value.startswith(RECORDED_FILE):
+            raise ConfigurationError(
+                f"model.options.{name} is a file of {value}: name your own copy with --set "
+                f"model.options.{name}=PATH"
+            )
 
 
 def _table(told: Mapping[str, Any], key: str) -> dict[str, Any]:

@@ -12,10 +12,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clients.chance import named_stream
+from clients.datasets.bound import (
+    require_bound_files,
+    require_bound_samples,
+    simulated_digests,
+)
 from clients.datasets.federated import FederatedData, Samples, frozen_samples
 from clients.datasets.options import parsed
 from clients.datasets.own import OWN, OwnOptions, OwnSamples, read_own
-from clients.datasets.registry import data_digest, load_dataset
+from clients.datasets.registry import load_dataset
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId
 
@@ -93,13 +98,12 @@ def _divided(
     choice = configuration.data.choice()
     if data_path is not None:
         choice = replace(choice, path=data_path)
-    if data_digest(choice) != document.experiment.get("data"):
-        raise ConfigurationError(
-            f"the data {choice.path or choice.name} are not those that the run was deployed with: "
-            f"the run document names files with another sha256, or other settings"
-        )
+    require_bound_files(document, choice)
     rng = named_stream(configuration.seed, "data")
-    return load_dataset(choice, len(document.registry), rng)
+    data = load_dataset(choice, len(document.registry), rng)
+    digests = simulated_digests(data, configuration.seed)
+    require_bound_samples(document, digests, data.sample_counts)
+    return data
 
 
 def _own(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,6 +38,8 @@ def check_model(model: Model, data: FederatedData) -> None:
         ConfigurationError: names what the model does, and the rule.
     """
     cpu = torch.device("cpu")
+    # Not held against the digest of its first module: what is drawn anew each time is named below.
+    model = replace(model, frozen=None)
     with reproducible(cpu), torch.random.fork_rng(devices=[]):
         _Trial(model, model.module(), data).carry_out()
         if isinstance(model.factory, ForeignFactory):

@@ -11,12 +11,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
+
+from clients.models.bound import frozen_state_of, option_files, require_same
+from ledger.protocol.types import NO_DIGEST, Digest
 
 if TYPE_CHECKING:
     from clients.datasets.federated import DataForm
@@ -48,7 +51,10 @@ class ForeignFactory(Protocol):
         """What the model is called, the same on every machine."""
 
     def recorded(self) -> dict[str, str]:
-        """Return what identifies the code."""
+        """Return what identifies the code, for people."""
+
+    def source(self) -> Digest:
+        """Return the digest of the code, which the run document binds."""
 
     def __call__(self, form: DataForm, options: Mapping[str, Option]) -> nn.Module:
         """Return a new module."""
@@ -63,12 +69,16 @@ class Model:
         form: of the data.
         options: its settings.
         layout: name and shape of each trainable tensor, in the order of the vector.
+        option_files: what is recorded of each file that an option names.
+        frozen: digest of frozen parameters and buffers; None for not known yet.
     """
 
     factory: ModuleFactory
     form: DataForm
     options: Mapping[str, Option] = field(default_factory=dict)
     layout: Layout = ()
+    option_files: Mapping[str, str] = field(default_factory=dict)
+    frozen: Digest | None = None
 
     @property
     def name(self) -> str:
@@ -82,17 +92,37 @@ class Model:
         """Number of trainable parameters d."""
         return sum(math.prod(shape) for _, shape in self.layout)
 
-    def recorded(self) -> dict[str, str]:
-        """Return what the run's document says of the model beside its options."""
+    @property
+    def source(self) -> Digest:
+        """Digest of the model's code; zeros for a built-in model, whose name says it."""
+        return self.factory.source() if isinstance(self.factory, ForeignFactory) else NO_DIGEST
+
+    @property
+    def frozen_state(self) -> Digest:
+        """Digest of its frozen parameters and buffers as constructed; zeros if there are none."""
+        return self.frozen or NO_DIGEST
+
+    def recorded(self) -> dict[str, Any]:
+        """Return what the run's document says of the model; of a file its digest, not its path."""
         foreign = self.factory.recorded() if isinstance(self.factory, ForeignFactory) else {}
-        return {"name": self.name} | foreign
+        return {"name": self.name, "options": {**self.options, **self.option_files}} | foreign
 
     def module(self) -> nn.Module:
         """Return a new module; what its trainable parameters hold is not said.
 
         What is no part of the vector is the same in every process, even where it is drawn.
+
+        Raises:
+            ConfigurationError: a file that an option names, or what is frozen, has changed.
         """
-        return self._built(seed=0)
+        for name, digest in self.option_files.items():
+            now = option_files({name: self.options[name]}).get(name, "gone")
+            require_same(f"model.options.{name} = {self.options[name]!r}: its file", digest, now)
+        module = self._built(seed=0)
+        if self.frozen is not None:
+            subject = f"model.name = {self.name!r}: the digest of its frozen parameters and buffers"
+            require_same(subject, self.frozen.hex(), frozen_state_of(module).hex())
+        return module
 
     def initial(self, rng: np.random.Generator) -> ParameterVector:
         """Return starting parameters that follow from `rng` alone, never from torch's own state.
@@ -127,9 +157,11 @@ def model_of(
         form: of the data.
         options: its settings.
     """
-    bare = Model(factory, form, dict(options or {}))
-    layout = tuple((name, tuple(p.shape)) for name, p in trainable(bare.module()))
-    return Model(factory, form, bare.options, layout)
+    options = dict(options or {})
+    files = option_files(options) if isinstance(factory, ForeignFactory) else {}
+    module = Model(factory, form, options).module()
+    layout = tuple((name, tuple(p.shape)) for name, p in trainable(module))
+    return Model(factory, form, options, layout, files, frozen_state_of(module))
 
 
 def trainable(module: nn.Module) -> list[tuple[str, nn.Parameter]]:

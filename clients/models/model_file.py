@@ -21,6 +21,7 @@ from ledger.blobs.store import MAX_BLOB_BYTES
 from ledger.bounded_json import parse_json
 from ledger.home import read_file
 from ledger.protocol.errors import EncodingError
+from ledger.protocol.types import NO_DIGEST, Digest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,19 +39,32 @@ _METADATA = "__metadata__"
 _KEY = "cmfl"
 _ORDER = "order"
 _FACTS = "facts"
+OPTIONS = "options"
+BOUND_FACTS = ("model_source", "frozen_state")
 _FLOAT32 = "F32"
 _OLD = {"parameters"}
 
 
-def facts_of(recorded: Mapping[str, Any]) -> dict[str, str]:
+def facts_of(
+    recorded: Mapping[str, Any], source: Digest = NO_DIGEST, frozen_state: Digest = NO_DIGEST
+) -> dict[str, str]:
     """Return what a file says of a model.
 
     Args:
-        recorded: "name" and "options" of the model, and "sha256" of a user's file.
+        recorded: "name" and "options" of the model, and "sha256" or "package" of a user's.
+        source: digest of its code, zeros for a built-in model.
+        frozen_state: digest of what is frozen in it, and so not in the file; zeros for nothing.
     """
-    options = json.dumps(recorded.get("options", {}), sort_keys=True, default=str)
-    facts = {name: str(recorded[name]) for name in ("name", "sha256") if name in recorded}
-    return facts | {"options": options}
+    options = json.dumps(recorded.get(OPTIONS, {}), sort_keys=True, default=str)
+    named = ("name", "sha256", "package")
+    facts = {name: str(recorded[name]) for name in named if name in recorded}
+    return facts | {OPTIONS: options} | bound_facts(source, frozen_state)
+
+
+def bound_facts(source: Digest, frozen_state: Digest) -> dict[str, str]:
+    """Return what the tensors of a file are of use with only, 0x-hex; nothing of what is zeros."""
+    bound = dict(zip(BOUND_FACTS, (source, frozen_state), strict=True))
+    return {name: f"0x{value.hex()}" for name, value in bound.items() if value != NO_DIGEST}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -18,10 +18,13 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
+from clients.models.bound import package_of
 from clients.models.foreign import refused
 from clients.models.tensors import require_tensors
 from ledger.home import read_file
+from ledger.protocol.bound_inputs import source_of_package
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,8 +57,21 @@ class UserModule:
         return f"{place}:{self.class_name}"
 
     def recorded(self) -> dict[str, str]:
-        """Return what identifies the code beside its name: nothing more of a package."""
-        return {} if self.sha256 is None else {"sha256": self.sha256}
+        """Return what identifies the code beside its name."""
+        if self.sha256 is not None:
+            return {"sha256": self.sha256}
+        return {"package": "==".join(package_of(self.place))}
+
+    def source(self) -> Digest:
+        """Return the sha256 of the file, or the digest of package, version and name.
+
+        Raises:
+            ConfigurationError: the class is of no installed package.
+        """
+        if self.sha256 is not None:
+            return Digest(bytes.fromhex(self.sha256))
+        package, version = package_of(self.place)
+        return source_of_package(package, version, f"{self.place}.{self.class_name}")
 
     def __call__(self, form: DataForm, options: Mapping[str, Option]) -> nn.Module:
         """Return a new module.

@@ -10,15 +10,18 @@ from clients.adversaries.data.poisoning import poisoned
 from clients.adversaries.data.registry import DATA_ATTACKS
 from clients.adversaries.faults import FAVOURS, MemberFault, TrainerFault, assign_faults
 from clients.chance import named_stream
+from clients.datasets.bound import simulated_digests
+from clients.datasets.own import OWN
 from clients.datasets.registry import data_digest, load_dataset
 from clients.joining.owners import data_of_owners
 from clients.keys import simulated_signers
 from clients.models.checking import check_model
 from clients.models.registry import model_named
 from clients.of_setting import of_setting
+from ledger.protocol.bound_inputs import data_root
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import sha256, vector_bytes
-from ledger.protocol.types import ClientId, RegisteredClient
+from ledger.protocol.types import NO_DIGEST, ClientId, RegisteredClient
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from clients.datasets.federated import FederatedData
     from clients.models.model import Model
     from ledger.protocol.signing import KeySigner
+    from ledger.protocol.types import Digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,7 @@ class Population:
         data: its samples as clients train on them, poisoned ones included.
         clean: its samples as the files have them: what models are measured on.
         model: what all train.
+        data_digests: of each client's clean training samples, zeros where it discloses nothing.
         initial: w_1, shape (d,).
         malicious: clients that attack: their updates, or their training samples.
         attack: name of their attack on updates, or None.
@@ -59,6 +64,7 @@ class Population:
     data: FederatedData
     clean: FederatedData
     model: Model
+    data_digests: tuple[Digest, ...]
     initial: NDArray[np.float32]
     malicious: frozenset[ClientId]
     attack: str | None
@@ -133,6 +139,7 @@ def populate(
         data=data,
         clean=clean,
         model=model,
+        data_digests=_data_digests(clean, configuration),
         initial=model.initial(named_stream(seed, "model")),
         malicious=malicious,
         attack=None if data_attack else malice.attack,
@@ -155,14 +162,25 @@ def run_document(configuration: Configuration, population: Population) -> RunDoc
     """
     recorded = configuration.recorded()
     recorded["data"] = data_digest(configuration.data.choice())
-    recorded["model"] |= population.model.recorded()
+    recorded["model"] = population.model.recorded()
+    counts = [client.samples for client in population.registry]
     return RunDocument(
         parameters=configuration.parameters(population.model.dimension),
         registry=population.registry,
         initial_model=sha256(vector_bytes(population.initial)),
         layout=population.model.layout,
         experiment=recorded,
+        model_source=population.model.source,
+        frozen_state=population.model.frozen_state,
+        data_root=data_root(counts, population.data_digests),
     )
+
+
+def _data_digests(clean: FederatedData, configuration: Configuration) -> tuple[Digest, ...]:
+    """Return the digest of each client's training samples, zeros where only its owner has them."""
+    if clean.name == OWN.name:
+        return (NO_DIGEST,) * clean.clients
+    return simulated_digests(clean, configuration.seed)
 
 
 def _simulated(signers: tuple[KeySigner, ...], data: FederatedData) -> tuple[RegisteredClient, ...]:

@@ -9,17 +9,20 @@ from clients.engine.opening import open_engine
 from clients.engine.planner import plan
 from clients.engine.reaching import LOCAL
 from clients.models.evaluation import majority_rate
+from clients.runs.bound import require_bound_inputs
 from clients.runs.folder import run_folder
 from clients.runs.measured_sets import TEST, measured_sets
 from clients.runs.metrics import Gauge, Measure
 from clients.runs.population import Population, populate, run_document
 from ledger.chain.contract.alone import deploying_alone
 from ledger.chain.contract.deployment import deploy
-from ledger.chain.contract.manifest import require_unplayed
+from ledger.chain.contract.manifest import read_run_manifest, require_unplayed
 from ledger.home import DISK
-from ledger.protocol.documents.run import encode_run
+from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
+from ledger.protocol.documents.run import decode_run, encode_run
 from ledger.protocol.encoding import vector_bytes
-from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.errors import BlobError, ConfigurationError
+from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
     from clients.configuration import Configuration
     from clients.datasets.federated import Samples
     from clients.engine.port import Engine
-    from ledger.blobs.store import BlobStore
+    from ledger.blobs.store import BlobReader, BlobStore
     from ledger.chain.contract.manifest import Manifest
     from ledger.chain.ports import ChainWriter
     from ledger.home import Disk
@@ -153,7 +156,9 @@ def prepare(  # noqa: PLR0913, PLR0917 - where to, what, and whose
     blobs.sync()
     with deploying_alone(folder.paths, disk):
         deployed = folder.paths.manifest.exists()
-        if not deployed:
+        if deployed:
+            _require_bound(read_run_manifest(folder.paths), blobs, configuration, population)
+        else:
             require_unplayed(folder.paths)
             # Before the contract, so that a run killed while it deploys can be resumed.
             folder.write_configuration(configuration.to_toml())
@@ -162,6 +167,22 @@ def prepare(  # noqa: PLR0913, PLR0917 - where to, what, and whose
             # Not before `deploy` has found it to be the deployed one, or another takes its place.
             folder.write_configuration(configuration.to_toml())
     return configuration, population, manifest
+
+
+def _require_bound(
+    manifest: Manifest, blobs: BlobReader, configuration: Configuration, population: Population
+) -> None:
+    """Refuse other code, files or samples than the run was begun with, and say which.
+
+    Raises:
+        ConfigurationError: names what differs, with both digests.
+        EncodingError: the run document is of another version.
+    """
+    try:
+        data = blobs.get(Digest(bytes.fromhex(manifest.config[2:])), MAX_DOCUMENT_BYTES)
+    except (BlobError, ValueError):
+        return  # `deploy` compares the digest of the whole document
+    require_bound_inputs(decode_run(data), configuration, population.model, population.clean)
 
 
 def cluster_of(configuration: Configuration) -> str | None:

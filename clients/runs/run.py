@@ -70,6 +70,6 @@ class Run:
         state = self.ledger.state()
         if written is None or sha256(vector_bytes(written.vector)) != state.model:
             model = self.population.model
-            facts = facts_of({**model.recorded(), "options": model.options})
+            facts = facts_of(model.recorded(), model.source, model.frozen_state)
             facts["head"] = f"0x{state.head.hex()}"
             self.folder.write_model(self.simulation.model, model.layout, facts)

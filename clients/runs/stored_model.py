@@ -10,17 +10,24 @@ import numpy as np
 
 from clients.chance import named_stream
 from clients.datasets.federated import Samples
+from clients.datasets.options import parsed
+from clients.datasets.own import OWN, OwnOptions, tried_data
 from clients.datasets.registry import load_dataset
+from clients.models.bound import require_same
 from clients.models.checking import check_model
 from clients.models.evaluation import evaluate, majority_rate
+from clients.models.model_file import BOUND_FACTS, OPTIONS, bound_facts
 from clients.models.registry import model_named
+from clients.runs.bound import require_bound_inputs
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from clients.configuration import Configuration
+    from clients.datasets.federated import FederatedData
     from clients.engine.port import Evaluation
     from clients.models.model import Model
     from clients.models.model_file import StoredModel
+    from ledger.protocol.documents.run import RunDocument
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,23 +51,29 @@ class StoredQuality:
 
 
 def quality_of(
-    stored: StoredModel, configuration: Configuration, *, training_loss: bool = False
+    stored: StoredModel,
+    configuration: Configuration,
+    document: RunDocument | None = None,
+    *,
+    training_loss: bool = False,
 ) -> StoredQuality:
     """Return how good a stored model is on the data that a configuration names.
 
     Args:
         stored: the model's tensors.
         configuration: whose data and model are taken; a file names neither.
+        document: of the run that they must be the inputs of; None for no run.
         training_loss: whether the training samples are evaluated, too.
 
     Raises:
-        ConfigurationError: the tensors are not those of the configuration's model, or data and
-            model cannot be had or do not fit.
+        ConfigurationError: the tensors are not those of the configuration's model, data and
+            model cannot be had or do not fit, or they are not what the run or the file was made of.
     """
-    clients, rng = configuration.protocol.clients, named_stream(configuration.seed, "data")
-    data = load_dataset(configuration.data.choice(), clients, rng)
-    model = model_named(configuration.model.name, data.form, configuration.model.options)
+    data, model = _inputs_of(configuration)
     _require_tensors_of(model, stored)
+    if document is not None:
+        require_bound_inputs(document, configuration, model, data)
+    _require_made_of(model, stored)
     check_model(model, data)
 
     def evaluated(samples: Samples) -> Evaluation:
@@ -74,6 +87,44 @@ def quality_of(
         training = _mean(evaluated(Samples(inputs, labels)))
     accuracy, floor = test.correct / test.samples, majority_rate(data.test.y)
     return StoredQuality(accuracy, _mean(test), floor, test.samples, training)
+
+
+def _require_made_of(model: Model, stored: StoredModel) -> None:
+    """Refuse other code or frozen state than a file of ours says that its tensors go with.
+
+    Raises:
+        ConfigurationError: names both digests.
+    """
+    here = bound_facts(model.source, model.frozen_state)
+    if OPTIONS in stored.facts:
+        for name in BOUND_FACTS:
+            subject = f"{name} of model {model.name!r}"
+            require_same(subject, stored.facts.get(name, "nothing"), here.get(name, "nothing"))
+
+
+def require_inputs_of(document: RunDocument, configuration: Configuration) -> None:
+    """Refuse other inputs of a run than those that it was begun with.
+
+    Args:
+        document: of the run.
+        configuration: of the same run on this machine.
+
+    Raises:
+        ConfigurationError: names the first that differs, with both digests; or data and model
+            cannot be had.
+    """
+    data, model = _inputs_of(configuration)
+    require_bound_inputs(document, configuration, model, data)
+
+
+def _inputs_of(configuration: Configuration) -> tuple[FederatedData, Model]:
+    clients, rng = configuration.protocol.clients, named_stream(configuration.seed, "data")
+    if configuration.data.name == OWN.name:
+        options = parsed(OwnOptions, configuration.data.options, "data.options")
+        data = tried_data(options, clients, rng)
+    else:
+        data = load_dataset(configuration.data.choice(), clients, rng)
+    return data, model_named(configuration.model.name, data.form, configuration.model.options)
 
 
 def _require_tensors_of(model: Model, stored: StoredModel) -> None:

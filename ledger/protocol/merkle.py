@@ -23,6 +23,9 @@ UPDATE_LEAF = ("uint32", "bytes32", "uint32", "uint64", "bool")
 SCORES_LEAF = ("uint32", "bytes32")
 """member, digest of its score vector."""
 
+DATA_LEAF = ("uint32", "uint64", "bytes32")
+"""client, number and digest of its training samples."""
+
 Leaf = tuple[object, ...]
 
 

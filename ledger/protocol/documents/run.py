@@ -18,7 +18,14 @@ from ledger.protocol.documents.fields import (
 from ledger.protocol.encoding import PROTOCOL_VERSION
 from ledger.protocol.errors import EncodingError, ParametersError
 from ledger.protocol.parameters import Parameters, require_layout
-from ledger.protocol.types import Address, Beacon, Digest, Quorum, RegisteredClient
+from ledger.protocol.types import (
+    NO_DIGEST,
+    Address,
+    Beacon,
+    Digest,
+    Quorum,
+    RegisteredClient,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,6 +41,7 @@ MAX_SIZES = 16
 _WHOLE = ("clients", "rounds", "dimension", "active_ppm", "committee_ppm", "aggregation_ppm")
 _BLOCKS = ("deadline_blocks", "commit_blocks", "view_seconds", "strategy")
 _NAMES = ("scoring", "distance", "threshold", "quorum", "beacon")
+_BOUND = ("model_source", "frozen_state", "data_root")
 _USUAL = {"reference": "own"}
 """Settings that came later, and what goes without saying: runs from before keep their bytes."""
 _TYPES: dict[str, type] = {
@@ -54,6 +62,10 @@ class RunDocument:
         initial_model: sha256 of w_1.
         layout: the model's tensors, in the order in which a flat vector joins them.
         experiment: how clients train, as the trainer's own settings; opaque to an auditor.
+        model_source: of the model's code, `bound_inputs.source_of_package` or the sha256 of its
+            file; zeros for a built-in model.
+        frozen_state: `bound_inputs.frozen_state` of the model; zeros if it has none.
+        data_root: `bound_inputs.data_root` of the clients' training samples.
     """
 
     parameters: Parameters
@@ -61,6 +73,9 @@ class RunDocument:
     initial_model: Digest
     layout: Layout
     experiment: Mapping[str, Any]
+    model_source: Digest = NO_DIGEST
+    frozen_state: Digest = NO_DIGEST
+    data_root: Digest = NO_DIGEST
 
 
 def encode_run(document: RunDocument) -> bytes:
@@ -77,6 +92,9 @@ def encode_run(document: RunDocument) -> bytes:
             "initial_model": document.initial_model,
             "layout": [[name, list(shape)] for name, shape in document.layout],
             "experiment": dict(document.experiment),
+            "model_source": document.model_source,
+            "frozen_state": document.frozen_state,
+            "data_root": document.data_root,
         }
     )
 
@@ -94,7 +112,8 @@ def decode_run(data: bytes) -> RunDocument:
         EncodingError: not a configuration of this protocol version.
     """
     types = {"parameters": dict, "registry": list, "initial_model": bytes, "layout": list}
-    value = versioned(canonical.decode(data), types | {"experiment": dict})
+    types |= {"experiment": dict} | dict.fromkeys(_BOUND, bytes)
+    value = versioned(canonical.decode(data), types)
     settings = keyed(value["parameters"], _TYPES | _unusual(value["parameters"]))
     try:
         settings |= {"quorum": Quorum(settings["quorum"]), "beacon": Beacon(settings["beacon"])}
@@ -106,7 +125,8 @@ def decode_run(data: bytes) -> RunDocument:
     registry = tuple(_client(entry) for entry in value["registry"])
     _require_registry(registry, parameters.clients)
     model = digest(value["initial_model"])
-    return RunDocument(parameters, registry, model, layout, value["experiment"])
+    bound = {name: digest(value[name]) for name in _BOUND}
+    return RunDocument(parameters, registry, model, layout, value["experiment"], **bound)
 
 
 def _unusual(settings: Mapping[str, Any]) -> dict[str, type]:

@@ -16,6 +16,7 @@ from clients.models.model import load_vector, trainable, vector_of
 from clients.models.registry import MODELS, model_named
 from ledger.protocol.errors import ConfigurationError, ParametersError
 from ledger.protocol.parameters import require_layout
+from ledger.protocol.types import NO_DIGEST
 
 if TYPE_CHECKING:
     from clients.models.model import Model
@@ -142,7 +143,8 @@ def test_a_pickled_model_is_the_same_model(model: Model) -> None:
     again: Model = pickle.loads(pickle.dumps(model))
     assert again.layout == model.layout
     assert np.array_equal(again.initial(rng()), model.initial(rng()))
-    assert again.recorded() == {"name": model.name}
+    assert again.recorded() == {"name": model.name, "options": {}}
+    assert (again.source, again.frozen_state) == (NO_DIGEST, NO_DIGEST)
 
 
 def test_making_a_module_leaves_torchs_own_state_alone() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import pickle
 import textwrap
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from clients.models.checking import check_model
 from clients.models.model import Model, vector_of
 from clients.models.registry import model_named
 from clients.models.user import MAX_FILE_BYTES, UserModule, user_module
+from ledger.protocol.bound_inputs import source_of_package
 from ledger.protocol.errors import ConfigurationError
 from tests.clients.models.forms import CHARACTERS, SCALED_DOWN, made
 
@@ -114,17 +116,31 @@ def test_a_class_may_draw_its_start_itself(tmp_path: Path) -> None:
 
 def test_a_file_is_recorded_by_its_sha256_and_without_its_folder(file: Path) -> None:
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
-    assert named(file).recorded() == {"name": "net.py:Net", "sha256": digest}
+    recorded = {"name": "net.py:Net", "options": {}, "sha256": digest}
+    assert named(file).recorded() == recorded
+    assert named(file).source.hex() == digest
     assert named(file).name == "net.py:Net"
 
 
-def test_a_class_of_a_package_is_recorded_by_name() -> None:
-    model = model_named(
-        "clients.models.softmax:SoftmaxRegression", FORM, {"inputs": 16, "classes": 3}
-    )
+def test_a_class_of_a_package_is_bound_by_package_version_and_name() -> None:
+    name, options = "clients.models.softmax:SoftmaxRegression", {"inputs": 16, "classes": 3}
+    model = model_named(name, FORM, options)
     assert model.dimension == 51
-    assert model.recorded() == {"name": "clients.models.softmax:SoftmaxRegression"}
+    package, version = "cmfl-ledger", importlib.metadata.version("cmfl-ledger")
+    recorded = {"name": name, "options": options, "package": f"{package}=={version}"}
+    assert model.recorded() == recorded
+    qualified = "clients.models.softmax.SoftmaxRegression"
+    assert model.source == source_of_package(package, version, qualified)
     check_model(model, made(FORM))
+
+
+def test_a_class_of_no_installed_package_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path, GOOD)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigurationError, match="net is of no installed package"):
+        model_named("net:Net", FORM).recorded()
 
 
 def test_it_is_pickled_by_name_and_loaded_again(file: Path) -> None:

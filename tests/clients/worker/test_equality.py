@@ -6,8 +6,6 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
-import pytest
-
 from clients.configuration import load
 from clients.engine.opening import open_engine
 from clients.runs.opening import in_memory
@@ -28,6 +26,7 @@ from ledger.protocol.encoding import vector_bytes
 from ledger.protocol.ledger_state import RoundDecided, Stage
 from ledger.protocol.types import ClientId
 from tests.clients.worker.together import QuickDisk, hosted_by
+from tests.seeds import first_that_shows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,24 +36,34 @@ if TYPE_CHECKING:
     from ledger.chain.memory.ledger import MemoryLedger
     from ledger.chain.round_ledger import RoundHistory
 
-SETTINGS = ("protocol.rounds=2", "protocol.beacon=none", "seed=7")
+SETTINGS = ("protocol.rounds=2", "protocol.beacon=none")
 
 
-@pytest.fixture(scope="module")
-def simulated(tmp_path_factory: pytest.TempPathFactory) -> list[RoundDecided]:
-    configuration = load("smoke", settings=SETTINGS)
-    with in_memory(tmp_path_factory.mktemp("simulated"), "run", configuration) as run:
+def simulated(configuration: Configuration, folder: Path) -> list[RoundDecided]:
+    """Return the rounds of a run in one process."""
+    with in_memory(folder, "run", configuration) as run:
         run.go_on(lambda _: None)
         return _decided(run.ledger)
 
 
-def test_workers_decide_what_the_simulation_decides(
-    tmp_path: Path, simulated: list[RoundDecided]
-) -> None:
-    """Compare a run of workers who commit one after the other, as the simulation has them do."""
-    assert len(simulated) == 2
-    found = _decided(_worked(load("smoke", settings=SETTINGS), tmp_path, workers=3))
-    for ours, theirs in zip(found, simulated, strict=True):
+def test_workers_decide_what_the_simulation_decides(tmp_path: Path) -> None:
+    """Compare a run of workers who commit in the simulation's order, which not all do.
+
+    Who sends a decision is the first to see the next round, and so the first to commit in it.
+    """
+
+    def play(seed: int) -> tuple[Configuration, MemoryLedger]:
+        configuration = load("smoke", settings=(*SETTINGS, f"seed={seed}"))
+        return configuration, _worked(configuration, tmp_path / str(seed), workers=3)
+
+    def is_in_order(played: tuple[Configuration, MemoryLedger]) -> bool:
+        rounds = ([mined.client for mined in played[1].commitments(t)] for t in (1, 2))
+        return all(clients == sorted(clients) for clients in rounds)
+
+    configuration, ledger = first_that_shows(is_in_order, play, first=6)
+    expected = simulated(configuration, tmp_path)
+    assert len(expected) == 2
+    for ours, theirs in zip(_decided(ledger), expected, strict=True):
         assert ours.next_seed == theirs.next_seed
         assert ours.ranking == theirs.ranking
         assert ours.accepted == theirs.accepted
@@ -67,11 +76,10 @@ def test_workers_decide_what_the_simulation_decides(
         assert replace(ours, signers=theirs.signers, head=theirs.head) == theirs
 
 
-def test_one_worker_with_all_clients_has_the_simulation_s_heads(
-    tmp_path: Path, simulated: list[RoundDecided]
-) -> None:
-    found = _decided(_worked(load("smoke", settings=SETTINGS), tmp_path, workers=1))
-    assert found == simulated
+def test_one_worker_with_all_clients_has_the_simulation_s_heads(tmp_path: Path) -> None:
+    configuration = load("smoke", settings=(*SETTINGS, "seed=7"))
+    found = _decided(_worked(configuration, tmp_path / "worked", workers=1))
+    assert found == simulated(configuration, tmp_path)
 
 
 def _worked(configuration: Configuration, folder: Path, workers: int) -> MemoryLedger:
@@ -79,6 +87,7 @@ def _worked(configuration: Configuration, folder: Path, workers: int) -> MemoryL
     population = populate(configuration)
     configuration = settled(configuration, population)
     document = run_document(configuration, population)
+    folder.mkdir()
     ledger = memory_ledger(document)
     blobs = FolderBlobs(folder / "blobs", disk=QuickDisk())
     blobs.put(vector_bytes(population.initial))

@@ -1,0 +1,172 @@
+"""What a model follows from beside its options and the parameters that are trained.
+
+All of it is bound by the run document: the code, the files that its options name, and the frozen
+parameters and buffers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from ledger.protocol.bound_inputs import NamedArray, frozen_state
+from ledger.protocol.encoding import u32
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from torch import nn
+
+    from clients.models.model import Model
+    from ledger.protocol.documents.run import RunDocument
+    from ledger.protocol.types import Digest
+
+MAX_FOLDER_FILES = 10_000
+RECORDED_FILE = "sha256:"
+"""What stands in a run document before the digest of a file that an option names."""
+
+
+def frozen_state_of(module: nn.Module) -> Digest:
+    """Return the digest of a module's frozen parameters and buffers.
+
+    Raises:
+        ConfigurationError: one of them is no plain tensor in memory.
+    """
+    return frozen_state(_frozen_arrays(module))
+
+
+def _frozen_arrays(module: nn.Module) -> Iterator[NamedArray]:
+    frozen = ((name, p) for name, p in module.named_parameters() if not p.requires_grad)
+    for name, tensor in (*frozen, *module.named_buffers()):
+        if tensor.layout != torch.strided or tensor.is_quantized or tensor.device.type != "cpu":
+            raise ConfigurationError(
+                f"frozen parameter or buffer {name!r} is {tensor.layout} on {tensor.device}: only "
+                f"plain tensors on the CPU can be bound by the run document"
+            )
+        plain = tensor.detach().resolve_conj().resolve_neg().contiguous()
+        # Bytes, for NumPy has no bfloat16. All machines that PyTorch runs on are little-endian.
+        data = plain.reshape(-1).view(torch.uint8).numpy().data if plain.numel() else b""
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        yield NamedArray(name, dtype, tuple(tensor.shape), data)
+
+
+def option_files(options: Mapping[str, object]) -> dict[str, str]:
+    """Return what is recorded of each file or folder that options of a user's model name.
+
+    An option's text names a file if there is one of that path, and a folder if it has a slash.
+
+    Returns:
+        `sha256:` and 64 hex digits, by option.
+
+    Raises:
+        ConfigurationError: one of them cannot be read.
+    """
+    named = {name: Path(value) for name, value in options.items() if isinstance(value, str)}
+    there = {name: path for name, path in named.items() if _is_there(path)}
+    return {name: f"{RECORDED_FILE}{_digest_at(name, path)}" for name, path in there.items()}
+
+
+def require_same(subject: str, bound: str, here: str) -> None:
+    """Refuse a part of a model that is not the one that updates followed from until now.
+
+    Args:
+        subject: the setting, and which digest of it this is.
+        bound: the digest that it had.
+        here: the digest that it has.
+
+    Raises:
+        ConfigurationError: they differ.
+    """
+    if here != bound:
+        raise ConfigurationError(f"{subject} was {bound}, and is {here}: put back what it was")
+
+
+def require_bound_model(document: RunDocument, model: Model) -> None:
+    """Refuse another model than a run was deployed with.
+
+    Args:
+        document: of the run.
+        model: as it is made here.
+
+    Raises:
+        ConfigurationError: names the file or part that differs, with both digests.
+    """
+    bound, here = document.experiment.get("model"), model.recorded()
+    bound = bound if isinstance(bound, dict) else {}
+    subject = f"model.name = {model.name!r}: the sha256 of its code"
+    require_same(subject, document.model_source.hex(), model.source.hex())
+    options = bound.get("options")
+    for name, digest in model.option_files.items():
+        was = options.get(name) if isinstance(options, dict) else None
+        require_same(f"model.options.{name} = {model.options[name]!r}: its file", str(was), digest)
+    subject = f"model.name = {model.name!r}: the digest of its frozen parameters and buffers"
+    require_same(subject, document.frozen_state.hex(), model.frozen_state.hex())
+    if bound != here or model.layout != document.layout:
+        raise ConfigurationError(
+            f"the model {model.name!r} is not the one that the run was deployed with: it has other "
+            f"tensors or options"
+        )
+
+
+def package_of(module: str) -> tuple[str, str]:
+    """Return name and version of the installed distribution that a module is of.
+
+    Raises:
+        ConfigurationError: it is of none, so that nothing tells one state of it from another.
+    """
+    found = importlib.metadata.packages_distributions().get(module.partition(".")[0], [])
+    if not found:
+        raise ConfigurationError(
+            f"model.name: {module} is of no installed package, whose version would tell its code: "
+            f"name the file instead, as file.py:Class"
+        )
+    return found[0], importlib.metadata.version(found[0])
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.is_file() or (len(path.parts) > 1 and path.is_dir())
+    except (OSError, ValueError):  # too long for a path, or with a zero byte
+        return False
+
+
+def _digest_at(name: str, path: Path) -> str:
+    try:
+        if path.is_file():
+            return _file_digest(path).hex()
+        return _folder_digest(name, path).hex()
+    except OSError as error:
+        where = error.filename or path
+        raise ConfigurationError(
+            f"model.options.{name} = {str(path)!r}: {where} cannot be read: {error.strerror}"
+        ) from error
+
+
+def _folder_digest(name: str, folder: Path) -> bytes:
+    """Return the sha256 over path and digest of each file of a folder, ascending by path.
+
+    Raises:
+        ConfigurationError: there are too many.
+    """
+    hashed = hashlib.sha256()
+    paths = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
+    files = [path for path in paths if (folder / path).is_file()]
+    if len(files) > MAX_FOLDER_FILES:
+        raise ConfigurationError(
+            f"model.options.{name} = {str(folder)!r}: {len(files)} files, and at most "
+            f"{MAX_FOLDER_FILES}"
+        )
+    for path in files:
+        text = path.encode("utf-8", "surrogateescape")
+        hashed.update(u32(len(text)) + text + _file_digest(folder / path))
+    return hashed.digest()
+
+
+def _file_digest(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()

@@ -1,0 +1,110 @@
+"""Digests of everything that an update follows from beside the model, the seed and the settings.
+
+The run document has three of them: `model_source`, `frozen_state` and `data_root`. Who has the
+same code, frozen tensors and samples can repeat an update bit for bit; who has others is told so
+before the first round (docs/protocol.md, "Bound inputs").
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ledger.protocol import merkle
+from ledger.protocol.encoding import sha256, u32, u64
+from ledger.protocol.types import NO_DIGEST, Digest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ledger.protocol.types import ClientId
+
+
+@dataclass(frozen=True, slots=True)
+class NamedArray:
+    """Numbers with a name, as they are hashed.
+
+    Attributes:
+        name: of a parameter or buffer, or what else tells it from the others.
+        dtype: name of the type as NumPy and PyTorch have it: float32, int64, bfloat16.
+        shape: sizes, of which a single number has none.
+        data: the numbers in C order, little-endian.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    data: bytes | memoryview
+
+    def head(self) -> bytes:
+        """Return what is hashed before the numbers: their name, type and shape."""
+        name = self.name.encode()
+        sizes = b"".join(u64(size) for size in self.shape)
+        return u32(len(name)) + name + self.dtype.encode() + u32(len(self.shape)) + sizes
+
+
+def frozen_state(arrays: Iterable[NamedArray]) -> Digest:
+    """Return the digest of all that a model holds and that is not trained.
+
+    Args:
+        arrays: frozen parameters and buffers as constructed, in any order.
+
+    Returns:
+        sha256 over head and numbers of each, ascending by the UTF-8 of its name; 32 zero bytes if
+        there are none.
+    """
+    ordered = sorted(arrays, key=lambda array: array.name.encode())
+    return _digest_of(b"", ordered) if ordered else NO_DIGEST
+
+
+def source_of_package(package: str, version: str, qualified_name: str) -> Digest:
+    """Return the digest of a model class of an installed package.
+
+    Args:
+        package: name of the distribution.
+        version: of the distribution.
+        qualified_name: of the class, its module before it.
+    """
+    return sha256(f"{package}=={version}:{qualified_name}".encode())
+
+
+def samples_digest(salt: bytes, x: NamedArray, y: NamedArray) -> Digest:
+    """Return the digest of one client's training samples, in order.
+
+    Args:
+        salt: 32 secret bytes of the owner's, so that nobody can guess small data from the digest.
+        x: stored inputs, named "x", one row a sample.
+        y: labels, named "y".
+    """
+    return _digest_of(salt, (x, y))
+
+
+def simulated_salt(seed: int, client: ClientId) -> bytes:
+    """Return the salt of a simulated client's samples, which is no secret.
+
+    Args:
+        seed: of the run, below 2^63.
+        client: whose samples they are.
+    """
+    return sha256(b"data" + u64(seed) + u32(client))
+
+
+def data_root(counts: Iterable[int], digests: Iterable[Digest]) -> Digest:
+    """Return the root over the training samples of all clients.
+
+    Args:
+        counts: number of samples of each client, index by index.
+        digests: of the same samples, 32 zero bytes of an owner who discloses nothing.
+    """
+    held = zip(counts, digests, strict=True)
+    leaves = [(client, *of_client) for client, of_client in enumerate(held)]
+    return merkle.root(merkle.DATA_LEAF, leaves)
+
+
+def _digest_of(salt: bytes, arrays: Iterable[NamedArray]) -> Digest:
+    hashed = hashlib.sha256(salt)
+    for array in arrays:
+        hashed.update(array.head())
+        hashed.update(array.data)
+    return Digest(hashed.digest())
