@@ -55,6 +55,8 @@ from ledger.protocol.errors import CmflError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from clients.worker.behaviour import Behaviour
+
 EXTRAS = {
     "torch": "clients",
     "sklearn": "clients",
@@ -133,15 +135,18 @@ def cmfl(
     """Committee-based federated learning on a ledger that enforces every decision."""
 
 
-def main() -> int:
+def main(behaviour: Behaviour | None = None) -> int:
     """Run one command.
+
+    Args:
+        behaviour: how the clients of `cmfl worker` act; None for honestly.
 
     Returns:
         The exit code. That of a command which comes to a verdict stands even if it could not be
         printed.
     """
     with verbosity.fresh(), shown_as_lines():
-        return _carried_out()
+        return _carried_out(behaviour)
 
 
 @cache
@@ -152,11 +157,11 @@ def _command_line() -> Callable[..., int | None]:
     return command
 
 
-def _carried_out() -> int:
+def _carried_out(behaviour: Behaviour | None) -> int:
     begun = time.monotonic()
     try:
         # Not Typer's own ending, which adds two lines of usage to every wrong option.
-        verdict = _command_line()(standalone_mode=False)
+        verdict = _command_line()(standalone_mode=False, obj=behaviour)
     except Exception as error:
         code, message = _explained(error)
         is_told = os.environ.get("CMFL_DEBUG") or verbosity.chosen() is Verbosity.VERBOSE

@@ -16,12 +16,18 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import NoReturn
 
+    from clients.worker.behaviour import Behaviour
+
 _IMPORTING = "<frozen importlib._bootstrap>"
 _SHOW_CURSOR = "\x1b[?25h"
 
 
-def run() -> NoReturn:
-    """Run the command line and end the process with its exit code."""
+def run(behaviour: Behaviour | None = None) -> NoReturn:
+    """Run the command line and end the process with its exit code.
+
+    Args:
+        behaviour: how the clients of `cmfl worker` act; None for honestly.
+    """
     code = INTERRUPTED
     try:
         signal.signal(signal.SIGINT, _interrupt)
@@ -30,7 +36,7 @@ def run() -> NoReturn:
         streams.take_over()
         from cli.application import main
 
-        code = main()
+        code = main(behaviour)
     except KeyboardInterrupt:
         _end_at_once()
     # What Python does from here on is its own: another Ctrl-C ends it without a word.

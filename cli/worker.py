@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import secrets
 import signal
 import sys
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli import verbosity
-from cli.console import AsJson, complain, print_json, print_line
+from cli.console import AsJson, print_json, print_line
 from cli.options import KEY_VARIABLE, URL_VARIABLE, MaxFee, MaxTip
 from cli.sender import Sender
 from cli.verbosity import Verbosity
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from clients.joining.finality import Lag
+    from clients.worker.behaviour import Behaviour
     from clients.worker.clock import Moment
     from clients.worker.process.folder import WorkerFolder
     from clients.worker.process.opening import Places
@@ -48,6 +48,7 @@ Folder = Annotated[
 
 
 def worker(
+    context: typer.Context,
     rpc_url: Annotated[
         str | None,
         # Eager, for the caps of fees ask whether it is there.
@@ -171,6 +172,7 @@ def worker(
             poll=poll,
             metrics_port=metrics_port,
             accept_rollback=accept_rollback,
+            behaviour=context.obj,
             json=json,
         )
 
@@ -184,10 +186,11 @@ def _run(
     poll: float,
     metrics_port: int | None,
     accept_rollback: bool,
+    behaviour: Behaviour | None,
     json: bool,
 ) -> None:
     from clients.joining.finality import lag_of
-    from clients.worker.faults import FAULT_VARIABLE, faults_of
+    from clients.worker.behaviour import HONEST
     from clients.worker.process.loop import Loop
     from clients.worker.process.metrics import WorkerMetrics, served
     from clients.worker.process.opening import Manner, deployed, opened
@@ -195,9 +198,6 @@ def _run(
     from clients.worker.process.status import StatusFile, status_of
     from ledger.protocol.signing import KeySigner
 
-    faults = faults_of(os.environ.get(FAULT_VARIABLE, ""), own.fault)
-    if faults.are_any:
-        complain(f"{FAULT_VARIABLE} is set: THIS WORKER MISBEHAVES, for tests of what others do")
     signers = [KeySigner(key) for key in keys]
     with _told_to_end() as wait:
         starting = Starting(own, wait, time.time)
@@ -208,7 +208,7 @@ def _run(
             run = starting.patiently(lambda: deployed(chain, places))
             if run is None:
                 return
-            manner = Manner(secrets.randbits(64), faults, accept_rollback)
+            manner = Manner(secrets.randbits(64), behaviour or HONEST, accept_rollback)
             asked = partial(lag_of, run.ledger.chain, places.confirmations)
             lag = starting.patiently(asked)
             if lag is None:

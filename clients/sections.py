@@ -14,6 +14,7 @@ from pydantic_core import PydanticCustomError
 
 from clients.adversaries.updates.attack import Attacked, Attacking
 from clients.datasets.registry import DataChoice
+from clients.engine.reaching import LOCAL
 from clients.models.model import Option
 from ledger.protocol.errors import ParametersError
 from ledger.protocol.parameters import (
@@ -255,3 +256,8 @@ class MachineSection(Section):
     """Of the cluster, with engine = ray; one of the run's own if not given."""
     keep: Literal["all", "accepted"] | Annotated[int, Field(ge=1, le=2**31 - 1)] = "all"
     """Which payloads stay: all, those of accepted updates, or all of the last N rounds."""
+
+    @property
+    def cluster(self) -> str | None:
+        """The address of the Ray cluster that is asked for, None if none is."""
+        return (self.ray_address or LOCAL) if self.engine == "ray" else None

@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from clients.adversaries.members import MemberActor
-    from clients.adversaries.trainers import HonestTrainer
+    from clients.actors import HonestTrainer, MemberActor
     from clients.engine.port import Engine
     from clients.runs.metrics import Measure, RoundMetrics
     from clients.runs.population import Population

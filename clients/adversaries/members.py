@@ -6,7 +6,7 @@ They sign without a journal: what an honest member's key can never do, theirs ca
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from clients.actors import MemberActor
     from ledger.actors.actions import Action
     from ledger.actors.member import Member
     from ledger.actors.view import RoundView
@@ -43,20 +44,6 @@ if TYPE_CHECKING:
 
 JUMPED_VIEWS = 8
 """How many views ahead a jumper looks for one of its own."""
-
-
-class MemberActor(Protocol):
-    """A member of a simulation, honest or not."""
-
-    @property
-    def client(self) -> ClientId:
-        """Who it is."""
-
-    def step(self, view: RoundView, now: float) -> list[Action]:
-        """Return what there is to do."""
-
-    def next_time(self, view: RoundView, now: float) -> float | None:
-        """Return when there may be something to do though nothing new is seen."""
 
 
 class FaultyMember:

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.chain.contract.manifest import Manifest
 
-ENTRY = "cli.main:run"
-"""What every process but anvil runs: the command line of this project."""
+ENTRY = "cli.network_process:run"
+"""What every process but anvil runs: the command line, whose worker a test can make misbehave."""
 
 MODULES = (
     *("torch", "sklearn.datasets", "torch._dynamo", "pyarrow", "llvmlite.binding", "httpcore"),

@@ -8,7 +8,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from clients.worker.faults import FAULT_VARIABLE
+from clients.federation.faults import FAULT_VARIABLE, TOLD, told_by
 from clients.worker.process.folder import WorkerFolder
 from clients.worker.process.status import Stand, read_status
 from ledger.home import DISK, WRITING
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ledger.protocol.types import ClientId
 
 _FILLER = ".filler"  # what fills a worker's disk in trials
+_FAULT_FILE = "fault"  # what a worker that may be told to misbehave is told
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +146,8 @@ class Seat:
             fault: how it misbehaves; None for an honest one.
         """
         assert self._meeting is not None, "the place knows where the federation meets"
-        environment = {} if fault is None else {FAULT_VARIABLE: fault}
+        value = told_by(folder / _FAULT_FILE) if fault == TOLD else fault
+        environment = {} if value is None else {FAULT_VARIABLE: value}
         return self._processes.start(
             name,
             _arguments(self._meeting, self.paths, self.clients, folder),
@@ -161,11 +163,11 @@ class Seat:
             round_number: t, which it has not taken up yet.
         """
         told = f"{round_number} {fault}\n".encode()
-        DISK.write_whole(self._own.fault, told, durable=False)
+        DISK.write_whole(self.folder / _FAULT_FILE, told, durable=False)
 
     def tell_nothing(self) -> None:
         """Have it behave from the next round on."""
-        self._own.fault.unlink(missing_ok=True)
+        (self.folder / _FAULT_FILE).unlink(missing_ok=True)
 
     def kill(self) -> None:
         """End the worker outright."""

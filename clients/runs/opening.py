@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from clients.engine.opening import require_engine
 from clients.runs.folder import run_folder
 from clients.runs.population import Population, populate, run_document
-from clients.runs.preparing import cluster_of, measuring, prepare, settled, unwatched
+from clients.runs.preparing import measuring, prepare, settled, unwatched
 from clients.runs.recorded import require_new
 from clients.runs.restoring import restore_metrics
 from clients.runs.run import Run
@@ -74,7 +74,7 @@ def opened(  # noqa: PLR0913 - the disk is a test's to replace
         The run; its worker processes end with the context.
     """
     # Before anything is deployed.
-    require_engine(configuration.machine.device, cluster_of(configuration))
+    require_engine(configuration.machine.device, configuration.machine.cluster)
     configuration, population, manifest = prepare(home, name, configuration, chain, blobs, disk)
     ledger = LedgerWriter(chain, manifest.address, manifest.block)
     keep = keep_named(configuration.machine.keep)
@@ -140,7 +140,7 @@ def in_memory(
             the chain's blocks, of which there are none.
         OSError: the run's folder cannot be written.
     """
-    require_engine(configuration.machine.device, cluster_of(configuration))
+    require_engine(configuration.machine.device, configuration.machine.cluster)
     population = populate(configuration)
     configuration = settled(configuration, population)
     document = run_document(configuration, population)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from clients.engine.opening import open_engine
 from clients.engine.planner import plan
-from clients.engine.reaching import LOCAL
 from clients.models.evaluation import majority_rate
 from clients.runs.bound import require_bound_inputs
 from clients.runs.folder import run_folder
@@ -99,7 +98,7 @@ def measuring(
         path=path,
         sets=sets,
         rows=rows,
-        cluster=cluster_of(configuration),
+        cluster=configuration.machine.cluster,
     ) as engine:
         gauge = Gauge(
             engine=watched(engine),
@@ -183,12 +182,6 @@ def _require_bound(
     except (BlobError, ValueError):
         return  # `deploy` compares the digest of the whole document
     require_bound_inputs(decode_run(data), configuration, population.model, population.clean)
-
-
-def cluster_of(configuration: Configuration) -> str | None:
-    """Return the address of the Ray cluster that a run asks for, None if it asks for none."""
-    machine = configuration.machine
-    return (machine.ray_address or LOCAL) if machine.engine == "ray" else None
 
 
 def _sets(configuration: Configuration, population: Population) -> dict[str, Samples]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from clients.worker.faults import HONEST, Faults, ToldFaults
+from clients.worker.behaviour import HONEST
 from clients.worker.finality import Finality, Unwatched
 
 if TYPE_CHECKING:
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from clients.engine.port import Engine
+    from clients.worker.behaviour import Behaviour
     from clients.worker.payloads import OwnPayloads
     from ledger.protocol.signing import Signer
     from ledger.protocol.types import ClientId, RegisteredClient
@@ -28,7 +29,7 @@ class Hosting:
         own: keeps what they have trained.
         training: the one thread that trains and measures.
         sending: the one thread that sends transactions.
-        faults: how they depart from honest clients.
+        behaviour: how they act; honestly, but in tests.
         sets: sets of samples of this worker's own to measure models on; none measures nothing.
         finality: watches that nothing final is taken back.
     """
@@ -38,7 +39,7 @@ class Hosting:
     own: OwnPayloads
     training: Executor
     sending: Executor
-    faults: Faults | ToldFaults = HONEST
+    behaviour: Behaviour = HONEST
     sets: Sequence[str] = field(default=())
     finality: Finality = field(default_factory=Unwatched)
 

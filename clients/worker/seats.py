@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clients.adversaries.faults import UNINVITED
-from clients.adversaries.members import member_with
-from clients.adversaries.trainers import trainer_with
-from clients.worker.faults import favoured_by
 from ledger.actors.member import Member, reports_of
 from ledger.protocol.encoding import keccak256
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from clients.adversaries.members import MemberActor
-    from clients.adversaries.trainers import HonestTrainer
-    from clients.worker.faults import Faults
+    from clients.actors import MemberActor, TrainerActor
+    from clients.worker.behaviour import RoundBehaviour
     from clients.worker.hosting import Hosting
     from ledger.actors.actions import Action
     from ledger.actors.journal import VoteJournal
@@ -54,8 +49,8 @@ class Seats:
         self.serving = tuple(c for c in who.members if c in hosting.signers)
         self.active = tuple(c for c in sorted(who.expected) if c in hosting.signers)
         self._round = chain.round
-        self._cast: Faults | None = None
-        self._trainers: dict[ClientId, HonestTrainer] = {}
+        self._behaviour: RoundBehaviour | None = None
+        self._trainers: dict[ClientId, TrainerActor] = {}
         self.members: list[tuple[Member, MemberActor]] = []
         self.view: RoundView | None = None
         self.sits_out: frozenset[ClientId] = frozenset()
@@ -78,7 +73,7 @@ class Seats:
         """
         if self.active and not updates:
             return []
-        faults = self._faults()
+        behaviour = self._behaviour_now()
         actions: list[Action] = []
         for client, trainer in self._trainers.items():
             update = updates.get(client)
@@ -86,7 +81,7 @@ class Seats:
                 continue
             if update is not None:
                 is_member = self.is_serving(client)
-                update = faults.sent(update, is_member=is_member)
+                update = behaviour.sent(update, is_member=is_member)
             actions += trainer.commit(chain, update)
         return actions
 
@@ -105,8 +100,7 @@ class Seats:
             OSError: the mailbox cannot be read, so that nobody may speak yet.
         """
         members = []
-        faults = self._faults()
-        favoured = favoured_by(faults, frozenset(self._hosting.signers))
+        behaviour, hosted = self._behaviour_now(), frozenset(self._hosting.signers)
         seated = [client for client in self.serving if client not in self.sits_out]
         # Once for all of them: each takes its own, and passes over what it has not signed.
         mail = observer.mail(view) if seated else []
@@ -114,7 +108,7 @@ class Seats:
             signer = self._hosting.signers[client]
             honest = Member(client, signer, journal, judge)
             honest.recall(view.inputs.domain, mail)
-            members.append((honest, member_with(faults.member, honest, signer, favoured)))
+            members.append((honest, behaviour.member(honest, signer, hosted)))
         self.members, self.view = members, view
 
     def are_heard(self, view: RoundView) -> bool:
@@ -165,18 +159,17 @@ class Seats:
         times = (member.next_time(view, now) for _, member in self.members)
         return min((time for time in times if time is not None), default=None)
 
-    def _faults(self) -> Faults:
-        """Return how these clients depart from honest ones, which is asked once they have to act.
+    def _behaviour_now(self) -> RoundBehaviour:
+        """Return how these clients act in this round, which is asked once they have to.
 
-        What a worker is told as the round opens may come a moment later than the round itself.
+        What a test tells a worker as the round opens may come a moment later than the round itself.
         """
-        if self._cast is None:
-            self._cast = self._hosting.faults.in_round(self._round)
-            fault = self._cast.trainer
-            acting = self._hosting.clients if fault in UNINVITED else self.active
+        if self._behaviour is None:
+            self._behaviour = behaviour = self._hosting.behaviour.in_round(self._round)
             signers = self._hosting.signers
-            self._trainers = {c: trainer_with(fault, c, signers[c]) for c in acting}
-        return self._cast
+            acting = behaviour.trainers(self._hosting.clients, self.active)
+            self._trainers = {c: behaviour.trainer(c, signers[c]) for c in acting}
+        return self._behaviour
 
     def _share(self, chain: ChainView) -> float:
         """Return this worker's place among all clients in this round, in [0, 1).

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from clients.actors import MemberActor
     from clients.adversaries.faults import MemberFault
-    from clients.adversaries.members import MemberActor
     from ledger.actors.actions import Action
     from ledger.actors.view import ChainView, RoundView
     from ledger.chain.embedded.chain import EmbeddedChain

@@ -66,8 +66,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from clients.actors import MemberActor
     from clients.adversaries.faults import MemberFault
-    from clients.adversaries.members import MemberActor
     from ledger.actors.actions import Action
     from ledger.actors.view import ChainView, RoundView
     from ledger.protocol.documents.envelope import Envelope

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from cli import network_process
+from cli.codes import WRONG
 from cli.network import patience_seconds, round_line, strain_warning
 from clients.adversaries.faults import MemberFault
 from clients.configuration import plain_values
+from clients.federation.faults import FAULT_VARIABLE
 from clients.federation.kinds import ChainKind
 from clients.federation.settings import PACES, FederationSettings, suited
 from clients.federation.watching import EndedRound
@@ -65,6 +68,16 @@ def test_what_cannot_be_is_refused_and_nothing_is_begun(
     home = tmp_path / "home"
     assert said in refusal("network", "--home", home, "--preset", "smoke", *options)
     assert not home.exists()
+
+
+def test_a_process_of_the_network_refuses_a_fault_that_there_is_not(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(FAULT_VARIABLE, "lazy")
+    with pytest.raises(SystemExit) as ended:
+        network_process.run()
+    assert ended.value.code == WRONG
+    assert capsys.readouterr().err.startswith("cmfl: CMFL_WORKER_FAULT = 'lazy': known are ")
 
 
 def test_a_folder_that_holds_something_is_not_written_to(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import pytest
 import torch
 
 from clients.configuration import load
+from clients.federation.faults import FAULT_VARIABLE
 from clients.joining.keystores import PASSWORD_FILE, write_test_keystores
 from clients.keys import simulated_keys
 from clients.runs.preparing import prepare
@@ -35,7 +36,8 @@ from ledger.home import Home
 from ledger.protocol.inputs import participants_of
 from ledger.protocol.signing import KeySigner
 from tests.api.store.conftest import served as store_served
-from tests.cli.conftest import cmfl, refusal, succeeds
+from tests.cli.conftest import Result, cmfl, refusal, succeeds
+from tests.processes import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -228,14 +230,31 @@ def audited_without_torch(*arguments: object) -> subprocess.CompletedProcess[str
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+def as_a_process(*arguments: object, variables: dict[str, str]) -> Result:
+    """Return what a `cmfl` process does that begins as an owner's does, with these variables."""
+    process = subprocess.run(
+        [sys.executable, "-m", "cli.main", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | variables,
+        timeout=PATIENCE_SECONDS,
+    )
+    return Result(process.returncode, process.stdout, process.stderr)
+
+
 def test_all_clients_in_one_process_play_the_run_to_its_end_and_a_stranger_audits_it(
     served: Served, store: str, tmp_path: Path
 ) -> None:
-    """Play a run through a store over HTTP, on a GPU if there is one; torch audits nothing."""
+    """Play a run through a store over HTTP, on a GPU if there is one; torch audits nothing.
+
+    A test network's variable is set, and the worker, which is no test network's, stays honest.
+    """
     device = "cuda" if torch.cuda.is_available() else "cpu"
     options = ["--device", device, "--log-format", "json", "--json"]
     places = ["--blobs", store, "--mailbox", store]
-    result = cmfl(*served.worker(tmp_path, *range(12)), *places, *options)
+    worker = [*served.worker(tmp_path, *range(12)), *places, *options]
+    result = as_a_process(*worker, variables={FAULT_VARIABLE: "not-finite,false-scores"})
     assert result.code == 0, result
     for line in result.err.splitlines():
         assert {"time", "level", "event"} <= set(json.loads(line))
@@ -252,9 +271,11 @@ def test_all_clients_in_one_process_play_the_run_to_its_end_and_a_stranger_audit
     assert shown["head"] == told["head"]
     assert "does not run, ended" in succeeds("worker", "--status", "--folder", tmp_path).out
     # Nothing of any home: the node, the store, and what is installed without the extra `clients`.
-    audit = audited_without_torch(*served.node, "--address", served.address, "--blobs", store)
+    where = (*served.node, "--address", served.address, "--blobs", store)
+    audit = audited_without_torch(*where)
     assert (audit.returncode, audit.stderr) == (0, "")
     assert "PASSED: all ten steps hold for all 2 rounds" in audit.stdout
+    assert succeeds("audit", *where, "--json").json["findings"] == [], "nobody has lied"
 
 
 def test_a_status_that_nobody_wrote_is_refused(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """How each fault is done to a running federation, and undone.
 
-Every worker is begun as one that may be told to lie (`CMFL_WORKER_FAULT=told`): so a lie begins
-with its round, and the worker is honest before and after without having been begun again.
+Every worker is begun as one that may be told to lie (`CMFL_WORKER_FAULT=told:FILE`): so a lie
+begins with its round, and the worker is honest before and after without having been begun again.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from clients.federation.faults import TOLD
 from clients.federation.kinds import ChainKind
 from clients.federation.relay import Condition
-from clients.worker.faults import TOLD
 from ledger.blobs.store import FolderBlobs
 from ledger.protocol.errors import ChainError
 from ledger.protocol.types import Digest

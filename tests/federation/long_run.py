@@ -11,8 +11,8 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from clients.federation.faults import TOLD
 from clients.federation.watching import Watch
-from clients.worker.faults import TOLD
 from ledger.blobs.store import FolderBlobs
 from ledger.protocol.errors import ChainError
 from tests.federation.cells import (

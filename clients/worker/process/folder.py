@@ -56,11 +56,6 @@ class WorkerFolder:
         """Where this is, the worker ends after its round."""
         return self.path / "leave"
 
-    @property
-    def fault(self) -> Path:
-        """What a worker that may be told to misbehave is told, in trials."""
-        return self.path / "fault"
-
     def make(self) -> None:
         """Make the folder, for its owner alone, if it is not there.
 

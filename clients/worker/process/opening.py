@@ -21,8 +21,7 @@ from clients.joining.parts import own_parts
 from clients.models.bound import require_bound_model
 from clients.models.registry import model_named
 from clients.runs.measured_sets import TEST
-from clients.runs.preparing import cluster_of
-from clients.worker.faults import HONEST, Faults, ToldFaults
+from clients.worker.behaviour import HONEST
 from clients.worker.finality import Watched
 from clients.worker.hosting import Hosting
 from clients.worker.payloads import OwnPayloads
@@ -58,6 +57,7 @@ if TYPE_CHECKING:
     from clients.configuration import Configuration
     from clients.datasets.federated import FederatedData
     from clients.models.model import Model
+    from clients.worker.behaviour import Behaviour
     from clients.worker.process.folder import WorkerFolder
     from ledger.chain.ports import ChainWriter
     from ledger.protocol.documents.run import RunDocument
@@ -98,12 +98,12 @@ class Manner:
 
     Attributes:
         seed: of its patience, and of nothing that matters to others.
-        faults: how its clients depart from honest ones.
+        behaviour: how its clients act; honestly, but in tests.
         accept_rollback: go on where the chain has taken back what was final.
     """
 
     seed: int = 0
-    faults: Faults | ToldFaults = HONEST
+    behaviour: Behaviour = HONEST
     accept_rollback: bool = False
 
 
@@ -273,7 +273,7 @@ def opened(
                 own=OwnPayloads(folder.payloads),
                 training=training,
                 sending=OneThread("sending"),
-                faults=manner.faults,
+                behaviour=manner.behaviour,
                 sets=(TEST,) if len(data.test.y) else (),
                 finality=Watched(run.ledger.chain, acted_on),
             )
@@ -324,6 +324,6 @@ def _engine(
             path=path,
             sets={TEST: data.test} if len(data.test.y) else {},
             rows=rows,
-            cluster=cluster_of(configuration),
+            cluster=machine.cluster,
         )
     )

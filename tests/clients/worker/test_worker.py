@@ -12,7 +12,7 @@ import pytest
 
 from clients.adversaries.faults import MemberFault, TrainerFault
 from clients.engine.port import TrainingError
-from clients.worker.faults import Faults
+from clients.federation.faults import Faults
 from clients.worker.process.counting import Counts
 from clients.worker.process.status import Stand, status_of
 from clients.worker.troubles import Part
@@ -397,7 +397,7 @@ def test_who_cannot_send_still_votes(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_an_equivocator_is_banned_and_its_worker_ends(tmp_path: Path) -> None:
     together = Together(tmp_path, hosted_by(14), ROOMY)
     seat = together.ledger.opening(1).committee[0]  # type: ignore[union-attr]
-    together.corrupt(seat, Faults(member=MemberFault.EQUIVOCATING))
+    together.corrupt(seat, Faults(of_members=MemberFault.EQUIVOCATING))
     together.play()
     assert {ban.client for ban in together.ledger.bans()} == {seat}
     worker = together.worker(seat)
@@ -412,7 +412,7 @@ def test_a_ban_is_looked_for_once_a_block_until_it_is_final_and_then_no_more(
     together.ledger.mine(2)
     opening = together.ledger.opening(1)
     assert opening is not None
-    together.corrupt(opening.committee[0], Faults(member=MemberFault.EQUIVOCATING))
+    together.corrupt(opening.committee[0], Faults(of_members=MemberFault.EQUIVOCATING))
     bans, asked = together.ledger.bans, []
 
     def counted(to_block: int | None = None) -> tuple[ClientBanned, ...]:
@@ -438,9 +438,9 @@ def test_one_faulty_worker_does_not_stop_the_others(
     together = Together(tmp_path, hosted_by(14), replace(ROOMY, rounds=1))
     seat = together.ledger.opening(1).committee[0]  # type: ignore[union-attr]
     if isinstance(fault, MemberFault):
-        together.corrupt(seat, Faults(member=fault))
+        together.corrupt(seat, Faults(of_members=fault))
     else:
-        together.corrupt(seat, Faults(trainer=fault))
+        together.corrupt(seat, Faults(of_trainers=fault))
     together.play()
     assert len(together.decided) == 1
     assert {ban.client for ban in together.ledger.bans()} <= {seat}

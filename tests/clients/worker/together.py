@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from clients.engine.port import Engine, Evaluation, TrainedUpdate
+from clients.federation.faults import NO_FAULTS, Faults
 from clients.worker.clock import Moment
-from clients.worker.faults import HONEST, Faults
 from clients.worker.hosting import Hosting
 from clients.worker.payloads import OwnPayloads
 from clients.worker.threads import AtOnce
@@ -193,7 +193,7 @@ class Place:
     mail: Mail
     engine: DrawnEngine = field(default_factory=DrawnEngine)
     skew: float = 0.0
-    faults: Faults = HONEST
+    faults: Faults = NO_FAULTS
     worker: Worker | None = None
 
 
@@ -248,7 +248,7 @@ class Together:
                 own=OwnPayloads(place.own, disk=QuickDisk()),
                 training=AtOnce(),
                 sending=AtOnce(),
-                faults=place.faults,
+                behaviour=place.faults,
             )
             place.worker = Worker(around, hosting, Troubles(Random(number)))
         return place.worker

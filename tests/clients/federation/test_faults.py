@@ -1,4 +1,4 @@
-"""Faults of a worker are asked for by name, and never by a slip."""
+"""Faults of a test network's worker are asked for by name, and never by a slip."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from clients.adversaries.faults import MemberFault, TrainerFault
-from clients.worker.faults import HONEST, TOLD, Faults, faults_named, faults_of
+from clients.federation.faults import NO_FAULTS, Faults, faults_named, faults_of, told_by
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.payload import Payload
 
@@ -17,12 +17,11 @@ if TYPE_CHECKING:
 
 
 def test_nothing_asked_for_is_honest() -> None:
-    assert faults_named("") == faults_named(" , ") == HONEST
-    assert not HONEST.are_any
+    assert faults_named("") == faults_named(" , ") == NO_FAULTS
 
 
 def test_faults_are_those_of_members_and_of_trainers() -> None:
-    assert faults_named("equivocating") == Faults(member=MemberFault.EQUIVOCATING)
+    assert faults_named("equivocating") == Faults(of_members=MemberFault.EQUIVOCATING)
     assert faults_named("late, wrong-proposal") == Faults(
         MemberFault.WRONG_PROPOSAL, TrainerFault.LATE
     )
@@ -40,26 +39,25 @@ def test_a_false_reference_is_a_hundred_times_too_large_and_only_a_member_s() ->
     assert faults.sent(update, is_member=False) is update
     sent = faults.sent(update, is_member=True)
     assert np.frombuffer(sent.data, dtype="<f4").tolist() == [100, -200]
-    assert HONEST.sent(update, is_member=True) is update
+    assert NO_FAULTS.sent(update, is_member=True) is update
 
 
 def test_faults_that_are_told_are_those_of_their_round_alone(tmp_path: Path) -> None:
     path = tmp_path / "fault"
-    told = faults_of(TOLD, path)
-    assert told.are_any, "its owner is warned"
-    assert told.in_round(12) == HONEST, "nothing has been told yet"
+    told = faults_of(told_by(path))
+    assert told.in_round(12) == NO_FAULTS, "nothing has been told yet"
     path.write_text("12 copied\n")
-    assert told.in_round(12) == Faults(trainer=TrainerFault.COPIED)
-    assert told.in_round(11) == told.in_round(13) == HONEST
+    assert told.in_round(12) == Faults(of_trainers=TrainerFault.COPIED)
+    assert told.in_round(11) == told.in_round(13) == NO_FAULTS
     path.unlink()
-    assert told.in_round(12) == HONEST
+    assert told.in_round(12) == NO_FAULTS
 
 
 def test_only_who_is_begun_for_it_heeds_the_file(tmp_path: Path) -> None:
     path = tmp_path / "fault"
     path.write_text("12 copied\n")
-    assert faults_of("", path).in_round(12) == HONEST
-    assert faults_of("late", path).in_round(12) == Faults(trainer=TrainerFault.LATE)
+    assert faults_of("").in_round(12) == NO_FAULTS
+    assert faults_of("late").in_round(12) == Faults(of_trainers=TrainerFault.LATE)
 
 
 @pytest.mark.parametrize(
@@ -70,8 +68,8 @@ def test_a_file_that_tells_no_fault_is_refused(tmp_path: Path, told: str, said: 
     path = tmp_path / "fault"
     path.write_text(told)
     with pytest.raises(ConfigurationError, match=said):
-        faults_of(TOLD, path).in_round(12)
+        faults_of(told_by(path)).in_round(12)
     path.unlink()
     path.mkdir()
     with pytest.raises(ConfigurationError, match="cannot be read"):
-        faults_of(TOLD, path).in_round(12)
+        faults_of(told_by(path)).in_round(12)

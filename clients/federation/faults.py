@@ -1,28 +1,35 @@
-"""How a worker is made to misbehave, for tests of what the others make of it.
+"""How a worker of a test network is made to misbehave, for tests of what the others do then.
 
-It stands in the environment and not among the options: nobody's worker is faulty by a slip.
+The variable is read by the test network's own entry point, `cli.network_process`, and by nothing
+that an owner runs.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clients.adversaries.faults import MemberFault, TrainerFault, wild_reference
+from clients.adversaries.faults import UNINVITED, MemberFault, TrainerFault, wild_reference
+from clients.adversaries.members import member_with
+from clients.adversaries.trainers import trainer_with
 from ledger.home import read_file
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.payload import Payload
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Sequence
 
+    from clients.actors import MemberActor, TrainerActor
+    from ledger.actors.member import Member
+    from ledger.protocol.signing import Signer
     from ledger.protocol.types import ClientId
 
 FAULT_VARIABLE = "CMFL_WORKER_FAULT"
 TOLD = "told"
-"""Asks for what a file in the worker's folder says of each round, when the round begins."""
+"""Asks for what a file says of each round, when the round begins."""
 
 _MOST_BYTES = 1000
 
@@ -32,17 +39,12 @@ class Faults:
     """How all clients of a worker depart from honest ones.
 
     Attributes:
-        member: on the committee; None for honestly.
-        trainer: as clients that train; None for honestly.
+        of_members: on the committee; None for honestly.
+        of_trainers: as clients that train; None for honestly.
     """
 
-    member: MemberFault | None = None
-    trainer: TrainerFault | None = None
-
-    @property
-    def are_any(self) -> bool:
-        """Whether it departs at all."""
-        return self.member is not None or self.trainer is not None
+    of_members: MemberFault | None = None
+    of_trainers: TrainerFault | None = None
 
     def in_round(self, number: int) -> Faults:  # noqa: ARG002 - the same in each
         """Return the faults of one round.
@@ -52,6 +54,36 @@ class Faults:
         """
         return self
 
+    def trainers(
+        self, hosted: Sequence[ClientId], active: Sequence[ClientId]
+    ) -> Sequence[ClientId]:
+        """Return who acts as a trainer: all clients, where the fault is to act uninvited.
+
+        Args:
+            hosted: all clients of the worker, ascending.
+            active: those that train or serve, ascending.
+        """
+        return hosted if self.of_trainers in UNINVITED else active
+
+    def trainer(self, client: ClientId, signer: Signer) -> TrainerActor:
+        """Return the actor of a client that trains.
+
+        Args:
+            client: who it is.
+            signer: its key.
+        """
+        return trainer_with(self.of_trainers, client, signer)
+
+    def member(self, honest: Member, signer: Signer, hosted: frozenset[ClientId]) -> MemberActor:
+        """Return the actor of a client that serves; one that favours somebody favours the hosted.
+
+        Args:
+            honest: the honest member.
+            signer: its key.
+            hosted: all clients of the worker.
+        """
+        return member_with(self.of_members, honest, signer, hosted)
+
     def sent(self, update: Payload, *, is_member: bool) -> Payload:
         """Return what a client commits to in the place of its update.
 
@@ -59,13 +91,13 @@ class Faults:
             update: what it has trained.
             is_member: whether it sits on the committee.
         """
-        if not is_member or self.member is not MemberFault.FALSE_REFERENCE:
+        if not is_member or self.of_members is not MemberFault.FALSE_REFERENCE:
             return update
         vector = np.frombuffer(update.data, dtype="<f4")
         return Payload.of(wild_reference(vector).tobytes())
 
 
-HONEST = Faults()
+NO_FAULTS = Faults()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +113,6 @@ class ToldFaults:
 
     path: Path
 
-    @property
-    def are_any(self) -> bool:
-        """Whether the worker may depart from an honest one."""
-        return True
-
     def in_round(self, number: int) -> Faults:
         """Return the faults of one round.
 
@@ -98,26 +125,35 @@ class ToldFaults:
         try:
             told = read_file(self.path, _MOST_BYTES).decode("utf-8", "replace")
         except FileNotFoundError:
-            return HONEST
+            return NO_FAULTS
         except OSError as error:
             raise ConfigurationError(f"{self.path}: cannot be read: {error.strerror}") from error
         round_number, _, names = told.strip().partition(" ")
         if not (round_number.isascii() and round_number.isdigit()):
             raise ConfigurationError(f"{self.path}: {round_number[:40]!r} is no round's number")
-        return faults_named(names) if int(round_number[:20]) == number else HONEST
+        return faults_named(names) if int(round_number[:20]) == number else NO_FAULTS
 
 
-def faults_of(text: str, path: Path) -> Faults | ToldFaults:
-    """Return the faults that the environment asks for.
+def told_by(path: Path) -> str:
+    """Return the value of the variable for a worker whose faults a file tells.
 
     Args:
-        text: names of faults, or `told`.
-        path: of the file that tells them in that case.
+        path: of the file.
+    """
+    return f"{TOLD}:{path}"
+
+
+def faults_of(text: str) -> Faults | ToldFaults:
+    """Return the faults that the variable asks for.
+
+    Args:
+        text: its value: names of faults, or what `told_by` returns.
 
     Raises:
         ConfigurationError: there is no such fault.
     """
-    return ToldFaults(path) if text == TOLD else faults_named(text)
+    kind, colon, path = text.partition(":")
+    return ToldFaults(Path(path)) if colon and kind == TOLD else faults_named(text)
 
 
 def faults_named(text: str) -> Faults:
@@ -130,23 +166,13 @@ def faults_named(text: str) -> Faults:
     Raises:
         ConfigurationError: there is no such fault.
     """
-    faults = HONEST
+    faults = NO_FAULTS
     for name in filter(None, (part.strip() for part in text.split(","))):
         if name not in {*MemberFault, *TrainerFault}:
             known = ", ".join(sorted({*MemberFault, *TrainerFault}))
             raise ConfigurationError(f"{FAULT_VARIABLE} = {name[:60]!r}: known are {known}")
         faults = Faults(
-            MemberFault(name) if name in set(MemberFault) else faults.member,
-            TrainerFault(name) if name in set(TrainerFault) else faults.trainer,
+            MemberFault(name) if name in set(MemberFault) else faults.of_members,
+            TrainerFault(name) if name in set(TrainerFault) else faults.of_trainers,
         )
     return faults
-
-
-def favoured_by(faults: Faults, hosted: frozenset[ClientId]) -> frozenset[ClientId]:
-    """Return whom a member that favours somebody favours: the clients beside it.
-
-    Args:
-        faults: of the worker.
-        hosted: its clients.
-    """
-    return hosted if faults.are_any else frozenset()

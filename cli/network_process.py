@@ -1,0 +1,34 @@
+"""The process `cmfl` as a test network begins it: its worker can be told to misbehave.
+
+What an owner runs begins in `cli.main`, which reads no such variable.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from cli import main
+
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+
+def run() -> NoReturn:
+    """Run the command line with the faults that the environment asks for, and end the process."""
+    from cli.codes import WRONG
+    from cli.console import complain
+    from clients.federation.faults import FAULT_VARIABLE, faults_of
+    from ledger.protocol.errors import ConfigurationError
+
+    value = os.environ.get(FAULT_VARIABLE)
+    if not value:
+        main.run()
+    try:
+        faults = faults_of(value)
+    except ConfigurationError as error:
+        complain(str(error))
+        sys.exit(WRONG)
+    complain(f"{FAULT_VARIABLE} is set: THIS WORKER MISBEHAVES, for tests of what others do")
+    main.run(faults)
