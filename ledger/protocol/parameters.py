@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 
 MILLION = 1_000_000
 MIN_MEMBERS = 3
+MIN_ACTIVE = 2 * MIN_MEMBERS
+"""Each member of the next committee is one of this round's trainers."""
+LEAST_FEDERATION = (
+    f"the least federation has {MIN_ACTIVE} active clients, {MIN_MEMBERS} members and "
+    f"{MIN_ACTIVE - MIN_MEMBERS} trainers"
+)
 MAX_CLIENTS = 12_288
 MAX_TRAINERS = 256
 MAX_MEMBERS = 160
@@ -177,17 +183,18 @@ class Parameters:
                 raise ParametersError(fault, name, rule.name)
 
     def _require_sizes(self) -> None:
+        least = f"; {LEAST_FEDERATION}" if self.active < MIN_ACTIVE else ""
         if self.members < MIN_MEMBERS:
             raise ParametersError(
                 f": the committee has C = {self.members} members, and needs at least "
-                f"{MIN_MEMBERS} (K = {self.clients}, {self.active} active)",
+                f"{MIN_MEMBERS} (K = {self.clients}, {self.active} active{least})",
                 "committee_ppm",
                 self.committee_ppm,
             )
         if self.trainers < self.members:
             raise ParametersError(
                 f": n = {self.trainers} trainers are fewer than C = {self.members} members; "
-                f"the ranking cannot fill the next committee",
+                f"the ranking cannot fill the next committee{least}",
                 "committee_ppm",
                 self.committee_ppm,
             )

@@ -31,6 +31,11 @@ READING = (("rounds", "list"), ("rounds", "show", 1), ("clients", "list"), ("aud
     ("arguments", "sentence"),
     [
         (["protocol.committee_rate=0.2"], "C = 2 members, and needs at least 3"),
+        (["protocol.clients=6"], "the least federation has 6 active clients, 3 members and 3"),
+        (
+            ["protocol.clients=5", "protocol.active_rate=1", "protocol.committee_rate=0.6"],
+            "next committee; the least federation has 6 active clients, 3 members and 3 trainers",
+        ),
         (["protocol.committee_rate=0.6"], "n = 4 trainers are fewer than C = 6 members"),
         (["protocol.aggregation_rate=1.5"], "aggregation_rate: Input should be less than or equal"),
         (["malice.malicious_rate=-0.1"], "malicious_rate: Input should be greater than or equal"),
@@ -245,7 +250,7 @@ def edited(**changes: object) -> Callable[[bytes], bytes]:
         (edited(genesis_hash="0x" + "11" * 32), "the manifest is for the chain with genesis 0x11"),
         (edited(address="0x12"), "'0x12' is not an address"),
         (edited(address="0x" + "11" * 20), "there is no contract at 0x1111"),
-        (edited(config="0x" + "11" * 32), "the contract has configuration 0x"),
+        (edited(config="0x" + "11" * 32), "the contract has run document 0x"),
         (edited(transaction="0x" + "11" * 32), "no block holds transaction 0x1111"),
         (edited(transaction="0x11"), "the manifest's transaction is no hash"),
         (edited(transaction="none"), "the manifest's transaction is no hash"),

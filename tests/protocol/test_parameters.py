@@ -60,6 +60,13 @@ def test_a_committee_has_at_least_three_members() -> None:
     refused("C = 2 members, and needs at least 3", committee_ppm=249_999)
 
 
+def test_a_federation_of_fewer_than_six_active_clients_is_told_the_least() -> None:
+    least = "the least federation has 6 active clients, 3 members and 3 trainers"
+    assert made(clients=6, active_ppm=MILLION, committee_ppm=500_000).trainers == 3
+    for share in (400_000, 600_000):  # two members, and three with two trainers
+        refused(least, clients=5, active_ppm=MILLION, committee_ppm=share)
+
+
 def test_trainers_are_at_least_as_many_as_members() -> None:
     assert made(committee_ppm=500_000).trainers == made(committee_ppm=500_000).members == 5
     refused("n = 4 trainers are fewer than C = 6", committee_ppm=550_000)

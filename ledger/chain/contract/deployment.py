@@ -104,8 +104,8 @@ def deploy(
         connect(chain, manifest)
         if f"0x{deployment.config.hex()}" != manifest.config:
             raise ChainError(
-                f"{paths.manifest} is of another configuration ({manifest.config}), not of "
-                f"0x{deployment.config.hex()}"
+                f"{paths.manifest} is of another configuration: run document "
+                f"{manifest.config}, not 0x{deployment.config.hex()}"
             )
         if manifest != written:
             write_manifest(paths.manifest, manifest, disk)
@@ -193,7 +193,7 @@ def connect(chain: ChainReader, manifest: Manifest) -> CommitteeLedger:
     deployment = ledger.deployment()
     config = f"0x{deployment.config.hex()}"
     if config != manifest.config:
-        raise ChainError(f"the contract has configuration {config}, not {manifest.config}")
+        raise ChainError(f"the contract has run document {config}, not {manifest.config}")
     for name, value in _readable(deployment).items():
         if manifest.arguments.get(name) != value:
             shown = str(manifest.arguments.get(name))[:80]

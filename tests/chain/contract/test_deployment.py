@@ -161,7 +161,7 @@ def changed(manifest: Manifest, **fields: object) -> Manifest:
         ({"bytecode_sha256": "00" * 32}, "manifest's bytecode_sha256 is not that"),
         ({"sources": {}}, "manifest's sources is not that"),
         ({"address": f"0x{'11' * 20}"}, "no contract at"),
-        ({"config": "0x00"}, "has configuration"),
+        ({"config": "0x00"}, "has run document"),
         ({"arguments": {}}, "has config 0x.*, not None as in its manifest"),
         ({"transaction": "0xzz"}, "is no hash"),
         ({"transaction": "0x00"}, "is no hash"),
