@@ -154,7 +154,7 @@ const view = (one, phase) => (one.views ? String(one.views[phase] + 1) : "–");
 
 function digests({ config, contract, state, transaction }) {
   return more("digests", "Digests", facts([
-    ["configuration", digest(config)],
+    ["run document", digest(config)],
     ["first model", digest(contract.initial_model)],
     ["registry", digest(contract.registry)],
     ["model now", digest(state.model)],
