@@ -23,7 +23,7 @@ from cli.options import (
     PasswordFile,
     RpcUrl,
 )
-from cli.sender import Sender, in_ether
+from cli.sender import Sender, in_ether, only_keystore_if_any
 from cli.where import Where
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def fund(
 
     wei = wei_of(amount, "--amount", ETHER_DECIMALS)
     where = Where(home, rpc_url=rpc_url, chain_id=chain_id)
-    sender = Sender(keystore, password_file, confirmations, max_fee, max_tip)
+    sender = Sender(only_keystore_if_any(keystore), password_file, confirmations, max_fee, max_tip)
     wanted = recipients(addresses)
     with _payer(where, sender) as chain:
         payments = pay(chain, wanted, wei)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shlex
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,10 +9,13 @@ import typer
 
 from cli.codes import WRONG
 from cli.console import AsJson, command_line, print_json, print_line
+from cli.next_command import DATA_VARIABLE, print_next, quoted_url, variable_in_shell
 from cli.options import (
     DEFAULT_HOME,
     DEFAULT_RUN,
+    KEY_VARIABLE,
     URL_VARIABLE,
+    AllowPredictableSeeds,
     ChainId,
     Config,
     Confirmations,
@@ -31,12 +32,14 @@ from cli.options import (
     one_name,
 )
 from cli.registry import RegistryFile, agreed_owners
-from cli.sender import Sender
+from cli.sender import Sender, only_keystore_if_any
 from cli.where import Where
 from ledger.home import Home
+from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from clients.configuration import Configuration
+    from ledger.chain.contract.manifest import Manifest
     from ledger.protocol.types import RegisteredClient
 
 
@@ -55,6 +58,7 @@ def deploy(
     max_fee: MaxFee = None,
     max_tip: MaxTip = None,
     registry: RegistryFile = None,
+    allow_predictable_seeds: AllowPredictableSeeds = False,
     dry: Annotated[
         bool,
         typer.Option("--dry-run", help="Say what would be sent and what it costs; send nothing."),
@@ -66,14 +70,22 @@ def deploy(
     With --dry-run it ends with 2 if the sender does not own enough.
     """
     from clients.configuration import load
+    from clients.joining.seeds import ALLOW_PREDICTABLE, shared_configuration
     from clients.runs.preparing import prepare
 
-    name = one_name(name, old_name)
-    configuration = load(preset, config, tuple(setting or ()))
-    owners = None if registry is None else agreed_owners(registry, name, configuration)
+    name, settings = one_name(name, old_name), tuple(setting or ())
+    owners: tuple[RegisteredClient, ...] | None = None
+    if registry is None:
+        if allow_predictable_seeds:
+            raise ConfigurationError(f"{ALLOW_PREDICTABLE} has no effect without --registry")
+        configuration = load(preset, config, settings)
+    else:
+        allowed = allow_predictable_seeds
+        configuration = shared_configuration(preset, config, settings, allow_predictable=allowed)
+        owners = agreed_owners(registry, name, configuration)
     where, sender = (
         Where(home, rpc_url=rpc_url, chain_id=chain_id),
-        Sender(keystore, password_file, confirmations, max_fee, max_tip),
+        Sender(only_keystore_if_any(keystore), password_file, confirmations, max_fee, max_tip),
     )
     if dry:
         _show_dry_run(where, name, configuration, owners, sender, json=json)
@@ -85,12 +97,12 @@ def deploy(
         return
     print_line(f"contract {manifest.address} on chain {manifest.chain_id}")
     print_line(f"created in block {manifest.block} by transaction {manifest.transaction}")
-    print_line(f"configuration {manifest.config}")
+    print_line(f"run document {manifest.config}")
     print_line(f"manifest {Home(home).run(name).manifest}")
     if owners is None:
-        _print_next(where, name, sender)
+        _print_resume(where, name, sender)
     else:
-        print_line("each owner goes on with: cmfl join, which says what is missing")
+        _print_join(where, configuration, manifest)
 
 
 def _show_dry_run(
@@ -113,34 +125,42 @@ def _show_dry_run(
         raise typer.Exit(WRONG)
 
 
-def _print_next(where: Where, name: str, sender: Sender) -> None:
+def _print_resume(where: Where, name: str, sender: Sender) -> None:
     """Print the command that begins the rounds, with all that it needs and nothing secret."""
     words: list[object] = ["run", "--home", where.home, "--run", name, "--resume"]
     shown_url = ""
     if where.rpc_url is not None:
         words += ["--chain-id", where.chain_id]
-        shown_url = f" --rpc-url {quoted(where.rpc_url)}"
+        shown_url = f" --rpc-url {quoted_url(where.rpc_url)}"
     for option, value in (
         ("--keystore", sender.keystore),
         ("--password-file", sender.password_file),
         ("--confirmations", sender.confirmations),
     ):
         words += [] if value is None else [option, value]
-    print_line(f"go on with: {command_line(*words)}{shown_url}")
-    if URL_VARIABLE in shown_url and not os.environ.get(URL_VARIABLE):
-        print_line(f"once {URL_VARIABLE} holds the node's URL, which may have a key in it")
+    print_next("go on with", f"{command_line(*words)}{shown_url}")
 
 
-def quoted(url: str) -> str:
-    """Return a node's URL for a shell, or the variable where it may hold a secret.
+def _print_join(where: Where, configuration: Configuration, manifest: Manifest) -> None:
+    """Print the command with which each owner goes on, but for its own key."""
+    from clients.datasets.own import OWN
+    from clients.joining.seeds import ALLOW_PREDICTABLE
+    from ledger.protocol.types import Beacon
 
-    Args:
-        url: of the node.
-    """
-    from ledger.bounded_http import HttpServer
-
-    try:
-        shown = HttpServer(url, timeout_seconds=1).shown_url
-    except ValueError:
-        shown = ""  # whoever speaks to the node has refused it, with the reason
-    return shlex.quote(url) if url.rstrip("/") == shown else f'"${URL_VARIABLE}"'
+    words: list[object] = ["join", "--chain-id", manifest.chain_id]
+    words += ["--contract", manifest.address, "--blobs", Home(where.home).blobs.absolute()]
+    if configuration.protocol.beacon is Beacon.NONE:
+        words.append(ALLOW_PREDICTABLE)
+    url, held = variable_in_shell(URL_VARIABLE), {}
+    if where.rpc_url is None:
+        serve = command_line("chain", "serve", "--home", where.home, "--block-time", 1)
+        print_line(f"serve the chain to the owners with: {serve}")
+        held = {URL_VARIABLE: "the URL that it prints"}
+    else:
+        url = quoted_url(where.rpc_url)
+    command = f"{command_line(*words)} --rpc-url {url}"
+    if configuration.data.name == OWN.name or configuration.data.path is not None:
+        command += f" --data {variable_in_shell(DATA_VARIABLE)}"
+    print_next("each owner goes on with", command, held)
+    print_line(f"its key is that of --keystore or CMFL_KEYSTORE, a file, or of {KEY_VARIABLE}")
+    print_line("on another machine --blobs is the URL of a store: cmfl blobs serve --help")

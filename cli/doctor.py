@@ -11,6 +11,7 @@ import typer
 from cli.codes import FAILED
 from cli.console import AsJson, print_json, print_line
 from cli.options import DEFAULT_HOME, ChainId, HomeFolder, RpcUrl
+from cli.sender import only_keystore_if_any
 from cli.where import Where
 
 
@@ -19,7 +20,7 @@ def doctor(
     rpc_url: RpcUrl = None,
     chain_id: ChainId = None,
     keystore: Annotated[
-        Path | None,
+        list[Path] | None,
         typer.Option("--keystore", help="Encrypted key to look at.", envvar="CMFL_KEYSTORE"),
     ] = None,
     port: Annotated[
@@ -55,7 +56,7 @@ def doctor(
         carried_out(
             [
                 *machine.checks(where.home, port),
-                *node.checks(where, keystore),
+                *node.checks(where, only_keystore_if_any(keystore)),
                 *of_home.checks(where, deep=deep),
                 *training.checks(preset, config, tuple(setting or ())),
             ]

@@ -220,7 +220,8 @@ def _deployed(where: Where, name: str, document: RunDocument) -> tuple[str | Non
     config = f"0x{deployment_for(document)[0].config.hex()}"
     if manifest.config != config:
         raise ConfigurationError(
-            f"{paths.manifest} is of another configuration ({manifest.config}), not of {config}"
+            f"{paths.manifest} is of another configuration: run document {manifest.config}, not "
+            f"{config}"
         )
     with where.reader() as chain:
         return manifest.address, connect(chain, manifest).state().registered

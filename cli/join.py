@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import shlex
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -12,10 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.codes import FAILED
-from cli.console import AsJson, command_line, print_json, print_line, print_table
-from cli.deploy import quoted
-from cli.options import KEY_VARIABLE, URL_VARIABLE, Settings
-from cli.sender import environment_key, keystore_key
+from cli.console import AsJson, command_line, print_json, print_table
+from cli.next_command import (
+    BLOBS_VARIABLE,
+    MAILBOX_VARIABLE,
+    print_next,
+    quoted_place,
+    quoted_url,
+)
+from cli.options import KEY_VARIABLE, URL_VARIABLE, AllowPredictableSeeds, Settings
+from cli.sender import private_keys
 
 if TYPE_CHECKING:
     from clients.joining.readiness import Checked
@@ -23,8 +28,6 @@ if TYPE_CHECKING:
     from ledger.protocol.signing import KeySigner
 
 PROBE_BYTES = 64
-BLOBS_VARIABLE = "CMFL_BLOBS"
-MAILBOX_VARIABLE = "CMFL_MAILBOX"
 DEFAULT_WORKER = Path("cmfl-worker")
 
 WorkerDir = Annotated[
@@ -66,15 +69,16 @@ def join(
         ),
     ] = None,
     keystore: Annotated[
-        Path | None,
+        list[Path] | None,
         typer.Option(
             "--keystore",
-            help=f"Your encrypted key, else {KEY_VARIABLE} holds it.",
+            help=f"Your encrypted key, once for each client; else {KEY_VARIABLE} holds one.",
             envvar="CMFL_KEYSTORE",
         ),
     ] = None,
     password_file: Annotated[
-        Path | None, typer.Option("--password-file", help="Its password; else asked for.")
+        Path | None,
+        typer.Option("--password-file", help="Password of all keystores; else asked for."),
     ] = None,
     data: Annotated[
         Path | None, typer.Option("--data", help="Where the data, or your own samples, lie here.")
@@ -90,6 +94,7 @@ def join(
             min=0, max=1000, help="As for the worker; what the chain calls final if not given."
         ),
     ] = None,
+    allow_predictable_seeds: AllowPredictableSeeds = False,
     setting: Settings = None,
     json: AsJson = False,
 ) -> None:
@@ -99,28 +104,36 @@ def join(
     data and folder. Nothing is sent to the chain. Exit code 1 if something is missing.
     """
     from clients.joining.readiness import Asked, Readiness, State
+    from clients.joining.seeds import ALLOW_PREDICTABLE
     from ledger.protocol.signing import KeySigner
 
     expected, mailbox = _genesis(genesis), mailbox or blobs
 
-    def open_key() -> KeySigner:
-        if keystore is None:
-            return KeySigner(environment_key())
-        return KeySigner(keystore_key(keystore, password_file))
+    def open_keys() -> list[KeySigner]:
+        return [KeySigner(key) for key in private_keys(keystore or [], password_file)]
 
     def open_node() -> SendingNode:
         from ledger.chain.rpc.sending_node import SendingNode
 
         return SendingNode(rpc_url, chain_id=chain_id, genesis_hash=expected)
 
-    asked = Asked(contract, blobs, mailbox, folder, data, tuple(setting or ()), confirmations)
+    asked = Asked(
+        contract,
+        blobs,
+        mailbox,
+        folder,
+        data,
+        tuple(setting or ()),
+        confirmations,
+        allow_predictable_seeds,
+    )
     probe = secrets.token_bytes(PROBE_BYTES)
-    ready = Readiness(asked, open_node, open_key, wall=time.time(), probe=probe)
+    ready = Readiness(asked, open_node, open_keys, wall=time.time(), probe=probe)
     found = list(ready.checks())
     is_ready = all(one.state in {State.OK, State.WARNING} for one in found)
     words: list[object] = ["worker", "--chain-id", chain_id, "--contract", contract]
     for option, value in (
-        ("--keystore", keystore),
+        *(("--keystore", path) for path in keystore or ()),
         ("--password-file", password_file),
         ("--data", data),
         ("--folder", folder),
@@ -128,37 +141,26 @@ def join(
         *(("--set", one) for one in setting or ()),
     ):
         words += [] if value is None else [option, value]
+    words += [ALLOW_PREDICTABLE] if allow_predictable_seeds else []
     places = (
-        f"--blobs {_place(blobs, BLOBS_VARIABLE)} --mailbox {_place(mailbox, MAILBOX_VARIABLE)}"
+        f"--blobs {quoted_place(blobs, BLOBS_VARIABLE)} "
+        f"--mailbox {quoted_place(mailbox, MAILBOX_VARIABLE)}"
     )
-    command = f"{command_line(*words)} {places} --rpc-url {quoted(rpc_url)}"
+    command = f"{command_line(*words)} {places} --rpc-url {quoted_url(rpc_url)}"
     if json:
-        checks = [asdict(one) for one in found]
-        print_json(
-            {"ready": is_ready, "client": ready.client, "checks": checks, "command": command}
-        )
+        clients, checks = ready.clients, [asdict(one) for one in found]
+        about = {"ready": is_ready, "client": clients[0] if clients else None, "clients": clients}
+        print_json(about | {"checks": checks, "command": command})
     else:
         _print(found)
     if is_ready and not json:
-        print_line(f"begin with: {command}")
+        print_next("begin with", command)
     raise typer.Exit(0 if is_ready else FAILED)
 
 
 def _print(found: list[Checked]) -> None:
     rows = [(one.check, str(one.state), one.found) for one in found]
     print_table("what it takes to join", ("check", "state", "found"), rows)
-
-
-def _place(text: str, variable: str) -> str:
-    """Return a place of blobs or mail for a shell, or the variable where it may hold a secret."""
-    from ledger.blobs.places import places_of
-    from ledger.protocol.errors import BlobError
-
-    try:
-        shown = ",".join(place.shown for place in places_of("place", text))
-    except BlobError:
-        shown = ""
-    return shlex.quote(text) if shown == text.rstrip("/") else f'"${variable}"'
 
 
 def _genesis(text: str | None) -> bytes | None:

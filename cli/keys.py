@@ -17,6 +17,7 @@ from cli.sender import (
     keystore_address,
     keystore_key,
     new_password,
+    only_keystore,
     read_keystore,
 )
 from ledger.protocol.errors import ConfigurationError
@@ -37,14 +38,15 @@ def new(keystore: KeyFile, password_file: KeyPassword = None, json: AsJson = Fal
     from clients.joining.keystores import write_keystore
     from ledger.protocol.signing import GROUP_ORDER, KeySigner
 
-    if keystore.exists():
+    path = only_keystore(keystore)
+    if path.exists():
         raise ConfigurationError(
-            f"--keystore {keystore}: there is a file already, and a key is never overwritten"
+            f"--keystore {path}: there is a file already, and a key is never overwritten"
         )
     password = new_password(password_file)
     key = (secrets.randbelow(GROUP_ORDER - 1) + 1).to_bytes(32)
-    write_keystore(keystore, key, password)
-    _print_address(KeySigner(key).address, keystore, json=json)
+    write_keystore(path, key, password)
+    _print_address(KeySigner(key).address, path, json=json)
 
 
 @app.command("show")
@@ -58,17 +60,18 @@ def show(
     json: AsJson = False,
 ) -> None:
     """Print the address of a keystore; without --prove no password is asked for."""
+    path = only_keystore(keystore)
     if prove:
-        _print_address(_proven(keystore, password_file), keystore, json=json, is_proven=True)
+        _print_address(_proven(path, password_file), path, json=json, is_proven=True)
         return
     if password_file is not None:
         raise ConfigurationError("--password-file has no effect without --prove")
-    named = keystore_address(read_keystore(keystore))
+    named = keystore_address(read_keystore(path))
     if named is None:
         raise ConfigurationError(
-            f"--keystore {keystore}: does not name its account; --prove would tell it"
+            f"--keystore {path}: does not name its account; --prove would tell it"
         )
-    _print_address(bytes.fromhex(named.removeprefix("0x")), keystore, json=json)
+    _print_address(bytes.fromhex(named.removeprefix("0x")), path, json=json)
 
 
 @app.command("simulated")

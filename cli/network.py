@@ -11,7 +11,12 @@ import typer
 from cli import verbosity
 from cli.codes import INCOMPLETE, InterruptedCommand
 from cli.console import AsJson, complain, print_json, print_line
-from cli.options import Config, Preset, Settings  # noqa: TC001 - options, read at run time
+from cli.options import (  # noqa: TC001 - options, read at run time
+    AllowPredictableSeeds,
+    Config,
+    Preset,
+    Settings,
+)
 from cli.verbosity import Verbosity
 from clients.federation.kinds import ChainKind, StoreKind
 from ledger.protocol.errors import ConfigurationError
@@ -63,6 +68,7 @@ def network(
     api: Annotated[
         bool, typer.Option("--api/--no-api", help="Run the audit service beside it.")
     ] = True,
+    allow_predictable_seeds: AllowPredictableSeeds = False,
     json: AsJson = False,
 ) -> None:
     """Run a federation of separate worker processes on this machine, and audit it.
@@ -74,7 +80,8 @@ def network(
     from clients.federation.federation import Federation
     from clients.federation.supervisor import SupervisorError
 
-    settings = _settings(home, workers, chain, store, _Run(preset, config, setting, rounds), api)
+    run = _Run(preset, config, setting, rounds, allow_predictable_seeds)
+    settings = _settings(home, workers, chain, store, run, api)
     fault = malicious or ("false-scores" if chaos else None)
     if fault is not None:
         _require_fault(fault)
@@ -98,10 +105,16 @@ class _Run:
     """Which run: what is given of its configuration."""
 
     def __init__(
-        self, preset: str | None, config: Path | None, setting: list[str] | None, rounds: int
+        self,
+        preset: str | None,
+        config: Path | None,
+        setting: list[str] | None,
+        rounds: int,
+        allow_predictable_seeds: bool,
     ) -> None:
         self.source = (preset, config)
         self.settings = (*(setting or []), f"protocol.rounds={rounds}")
+        self.allow_predictable_seeds = allow_predictable_seeds
 
 
 def _settings(
@@ -110,12 +123,16 @@ def _settings(
     """Return what the federation is made of.
 
     Raises:
-        ConfigurationError: the folder holds something, or fewer clients than workers.
+        ConfigurationError: the folder holds something, there are fewer clients than workers, or
+            the run's seeds can be predicted.
     """
     from clients.configuration import plain_values
     from clients.federation.settings import PACES, FederationSettings, suited
+    from clients.joining.seeds import require_unpredictable
 
     configuration = suited(plain_values(*run.source, run.settings), PACES[chain])
+    allowed = run.allow_predictable_seeds
+    require_unpredictable(configuration.protocol.beacon, is_allowed=allowed)
     clients = configuration.protocol.clients
     if workers > clients:
         raise ConfigurationError(f"--workers {workers}: there are {clients} clients to host")
@@ -135,6 +152,7 @@ def _settings(
         store=store,
         anvil=os.environ.get(ANVIL_VARIABLE) or None,
         serves=api,
+        allow_predictable_seeds=allowed,
     )
 
 

@@ -212,7 +212,7 @@ ChainId = Annotated[
     ),
 ]
 Keystore = Annotated[
-    Path | None,
+    list[Path] | None,
     typer.Option(
         "--keystore",
         help=f"For a node: encrypted key of the sender, else {KEY_VARIABLE} holds the key.",
@@ -254,6 +254,13 @@ MaxTip = Annotated[
         help="For a node: most gwei of it as tip for the block's maker; 2 if not given.",
         envvar="CMFL_MAX_TIP",
         callback=_for_a_node,
+    ),
+]
+AllowPredictableSeeds = Annotated[
+    bool,
+    typer.Option(
+        "--allow-predictable-seeds",
+        help="Accept a run of several owners with beacon = none, whose seeds can be chosen.",
     ),
 ]
 Head = Annotated[

@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.console import AsJson, command_line, print_json, print_line, print_table
-from cli.options import DEFAULT_RUN, Config, Preset, RunToMake, Settings
-from cli.sender import KeyFile, KeyPassword, keystore_key
+from cli.options import (
+    DEFAULT_RUN,
+    AllowPredictableSeeds,
+    Config,
+    Preset,
+    RunToMake,
+    Settings,
+)
+from cli.sender import KeyFile, KeyPassword, keystore_key, only_keystore
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -25,6 +32,7 @@ RegistryFile = Annotated[
     ),
 ]
 MOST_FILES = 20_000
+DEFAULT_REGISTRY = Path("registry.json")
 
 app = typer.Typer(help="The owners of a run that is to be deployed.", no_args_is_help=True)
 
@@ -40,22 +48,28 @@ def register(
     preset: Preset = None,
     config: Config = None,
     setting: Settings = None,
+    allow_predictable_seeds: AllowPredictableSeeds = False,
     json: AsJson = False,
 ) -> None:
-    """Write a signed entry: your address, your samples, and the configuration you agree to.
+    """Write a signed entry: your address, your samples, and the settings you agree to.
 
-    Give it to whoever deploys the run, with the same configuration. Nothing in it is secret.
+    Give it to whoever deploys the run, with the same settings. Nothing in it is secret. The beacon
+    is a block's hash unless the settings say another.
     """
-    from clients.configuration import load
     from clients.joining.registration import encode_entry, proposal_digest, signed_entry
+    from clients.joining.seeds import shared_configuration
     from ledger.chain.addresses import checksum
     from ledger.protocol.signing import KeySigner
 
     if preset is None and config is None:
-        raise ConfigurationError("give the configuration that you agree to: --config or --preset")
+        raise ConfigurationError("give the settings that you agree to: --config or --preset")
+    path = only_keystore(keystore)
     _require_new(out)
-    agreed = proposal_digest(load(preset, config, tuple(setting or ())))
-    signer = KeySigner(keystore_key(keystore, password_file))
+    settings, allowed = tuple(setting or ()), allow_predictable_seeds
+    agreed = proposal_digest(
+        shared_configuration(preset, config, settings, allow_predictable=allowed)
+    )
+    signer = KeySigner(keystore_key(path, password_file))
     entry = signed_entry(signer, run, agreed, samples)
     _write(out, encode_entry(entry))
     address = checksum(signer.address)
@@ -64,7 +78,11 @@ def register(
         print_json(about | {"configuration": agreed, "entry": str(out)})
         return
     print_line(f"{out}: {address} registers for run {run} with {samples} samples")
-    print_line(f"configuration 0x{agreed.hex()}")
+    print_line(f"settings 0x{agreed.hex()}")
+    words = ["registry", "gather", out.parent, "--out", DEFAULT_REGISTRY]
+    words += _settings_words(preset, config, settings, allowed)
+    print_line(f"whoever deploys goes on with: {command_line(*words)}")
+    print_line(f"once the entries of all owners are in {out.parent}")
 
 
 @app.command("gather")
@@ -73,27 +91,47 @@ def gather(
         list[Path], typer.Argument(metavar="FILES", help="Entries, or folders of them.")
     ],
     out: Annotated[Path, typer.Option("--out", help="The registry to write.")],
+    preset: Preset = None,
+    config: Config = None,
+    setting: Settings = None,
+    allow_predictable_seeds: AllowPredictableSeeds = False,
     json: AsJson = False,
 ) -> None:
     """Check the owners' entries and write them into one registry, ordered by address.
 
     Every owner can compare its digest with what its own copy of the entries comes to, and later
-    with the contract's.
+    with the contract's. With the settings that they have agreed to it checks these as well, and
+    prints the command that deploys the run.
     """
     from clients.joining.registration import encode_registry, gathered, read_entry
+    from clients.joining.seeds import shared_configuration
+    from ledger.protocol.parameters import LEAST_FEDERATION, MIN_ACTIVE
 
     _require_new(out)
+    settings, allowed = tuple(setting or ()), allow_predictable_seeds
+    if preset is None and config is None and (settings or allowed):
+        raise ConfigurationError("the owners' settings begin with --config or --preset: give it")
     registry = gathered((str(path), read_entry(path)) for path in _files(entries))
+    command = None
+    if preset is not None or config is not None:
+        settings = (*settings, f"protocol.clients={len(registry.entries)}")
+        configuration = shared_configuration(preset, config, settings, allow_predictable=allowed)
+        _require_signed("the entries", registry, configuration)
+        words = ["deploy", "--registry", out, "--run", registry.run]
+        command = command_line(*words, *_settings_words(preset, config, settings, allowed))
     _write(out, encode_registry(registry))
     if json:
-        print_json(_told(registry) | {"file": str(out)})
+        print_json(_told(registry) | {"file": str(out), "command": command})
         return
     print_line(f"{out}: {len(registry.entries)} clients of run {registry.run}")
     print_line(f"registry 0x{registry.digest.hex()}", bold=True)
-    print_line(f"configuration 0x{registry.configuration.hex()}")
-    count = f"protocol.clients={len(registry.entries)}"
-    words = ("deploy", "--registry", out, "--run", registry.run, "--set", count)
-    print_line(f"with that configuration, go on with: {command_line(*words)}")
+    print_line(f"settings 0x{registry.configuration.hex()}")
+    if command is not None:
+        print_line(f"go on with: {command}")
+    elif len(registry.entries) < MIN_ACTIVE:
+        print_line(f"too few for a run yet: {LEAST_FEDERATION}")
+    else:
+        print_line("with the settings, --config or --preset and --set, it prints how to go on")
 
 
 @app.command("show")
@@ -111,13 +149,13 @@ def show(
     rows = [(one["client"], one["address"], one["samples"]) for one in told["clients"]]
     print_table(f"clients of run {registry.run}", ("client", "address", "samples"), rows)
     print_line(f"registry 0x{registry.digest.hex()}", bold=True)
-    print_line(f"configuration 0x{registry.configuration.hex()}")
+    print_line(f"settings 0x{registry.configuration.hex()}")
 
 
 def agreed_owners(
     file: Path, run: str, configuration: Configuration
 ) -> tuple[RegisteredClient, ...]:
-    """Return the clients of a registry, who have agreed to this run and configuration.
+    """Return the clients of a registry, who have agreed to this run and its settings.
 
     Args:
         file: the registry.
@@ -125,21 +163,47 @@ def agreed_owners(
         configuration: of it.
 
     Raises:
-        ConfigurationError: the registry is damaged, or they have agreed to another one.
+        ConfigurationError: the registry is damaged, or they have agreed to others.
     """
-    from clients.joining.registration import proposal_digest, read_registry
+    from clients.joining.registration import read_registry
 
-    registry, proposed = read_registry(file), proposal_digest(configuration)
+    registry = read_registry(file)
     if registry.run != run:
         raise ConfigurationError(
             f"--registry {file}: its owners have signed for run {registry.run}, not for {run}"
         )
+    _require_signed(f"--registry {file}", registry, configuration)
+    return registry.clients
+
+
+def _require_signed(where: str, registry: Registry, configuration: Configuration) -> None:
+    """Refuse owners who have signed for other settings.
+
+    Raises:
+        ConfigurationError: names both.
+    """
+    from clients.joining.registration import proposal_digest
+
+    proposed = proposal_digest(configuration)
     if registry.configuration != proposed:
         raise ConfigurationError(
-            f"--registry {file}: its owners have signed for configuration "
-            f"0x{registry.configuration.hex()}, and this one is 0x{proposed.hex()}"
+            f"{where}: their owners have signed for settings 0x{registry.configuration.hex()}, and "
+            f"these are 0x{proposed.hex()}"
         )
-    return registry.clients
+
+
+def _settings_words(
+    preset: str | None, config: Path | None, settings: tuple[str, ...], allowed: bool
+) -> list[object]:
+    """Return the options that give the same settings to another command."""
+    from clients.joining.seeds import ALLOW_PREDICTABLE
+
+    words: list[object] = []
+    words += [] if preset is None else ["--preset", preset]
+    words += [] if config is None else ["--config", config]
+    for setting in settings:
+        words += ["--set", setting]
+    return [*words, ALLOW_PREDICTABLE] if allowed else words
 
 
 def _told(registry: Registry) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from cli.options import (
     Settings,
     one_name,
 )
-from cli.sender import Sender
+from cli.sender import Sender, only_keystore_if_any
 from cli.where import Where
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def run(
         # Before the chain is opened for writing, which forgets what was acknowledged.
         where.require_contract()
     writer = where.writer(
-        Sender(keystore, password_file, confirmations),
+        Sender(only_keystore_if_any(keystore), password_file, confirmations),
         create=not resume,
         accept_rollback=accept_rollback,
     )

@@ -17,12 +17,12 @@ from ledger.bounded_json import parse_json
 from ledger.protocol.errors import ChainError, ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from ledger.chain.rpc.chain import RpcChain
     from ledger.chain.rpc.reader import RpcSettings
 
-KeyFile = Annotated[Path, typer.Option("--keystore", help="The keystore, an encrypted key.")]
+KeyFile = Annotated[list[Path], typer.Option("--keystore", help="The keystore, an encrypted key.")]
 KeyPassword = Annotated[
     Path | None, typer.Option("--password-file", help="The keystore's password; else asked for.")
 ]
@@ -114,6 +114,50 @@ class Sender:
         if self.keystore is None:
             return environment_key()
         return keystore_key(self.keystore, self.password_file)
+
+
+def private_keys(keystores: Sequence[Path], password_file: Path | None) -> list[bytes]:
+    """Return the private keys of several clients, or the one in the environment.
+
+    Args:
+        keystores: of each client; none for the environment's.
+        password_file: the password of all of them; None to ask for each.
+
+    Raises:
+        ConfigurationError: there is no key, or one that cannot be read.
+    """
+    if not keystores:
+        return [environment_key()]
+    return [keystore_key(keystore, password_file) for keystore in keystores]
+
+
+def only_keystore(keystores: Sequence[Path]) -> Path:
+    """Return the keystore of a command that signs with one key.
+
+    Args:
+        keystores: as they were given, one at least.
+
+    Raises:
+        ConfigurationError: there are several, and nothing says which is meant.
+    """
+    if len(keystores) > 1:
+        named = ", ".join(str(keystore) for keystore in keystores)
+        raise ConfigurationError(
+            f"--keystore is given {len(keystores)} times ({named}): this command takes one key"
+        )
+    return keystores[0]
+
+
+def only_keystore_if_any(keystores: Sequence[Path] | None) -> Path | None:
+    """Return the keystore of a command that signs with one key, None where none is given.
+
+    Args:
+        keystores: as they were given.
+
+    Raises:
+        ConfigurationError: there are several, and nothing says which is meant.
+    """
+    return only_keystore(keystores) if keystores else None
 
 
 def keystore_key(keystore: Path, password_file: Path | None) -> bytes:

@@ -18,8 +18,8 @@ import typer
 
 from cli import verbosity
 from cli.console import AsJson, print_json, print_line
-from cli.options import KEY_VARIABLE, URL_VARIABLE, MaxFee, MaxTip
-from cli.sender import Sender
+from cli.options import KEY_VARIABLE, URL_VARIABLE, AllowPredictableSeeds, MaxFee, MaxTip
+from cli.sender import Sender, private_keys
 from cli.verbosity import Verbosity
 from ledger.protocol.errors import ChainError, ConfigurationError
 
@@ -27,10 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from clients.joining.finality import Lag
-    from clients.worker.behaviour import Behaviour
     from clients.worker.clock import Moment
     from clients.worker.process.folder import WorkerFolder
-    from clients.worker.process.opening import Places
+    from clients.worker.process.opening import Manner, Places
     from ledger.chain.rpc.purse import PurseChain
     from ledger.chain.rpc.reader import RpcSettings
     from ledger.protocol.parameters import Parameters
@@ -125,6 +124,7 @@ def worker(
             "--accept-rollback", help="Go on though the chain has taken back what was final."
         ),
     ] = False,
+    allow_predictable_seeds: AllowPredictableSeeds = False,
     log_format: Annotated[str, typer.Option(help="text, or json for an object a line.")] = "text",
     status: Annotated[
         bool, typer.Option("--status", help="Print what the worker of the folder says of itself.")
@@ -143,7 +143,8 @@ def worker(
     if status:
         _print_status(own, json=json)
         return
-    from clients.worker.process.opening import Places
+    from clients.worker.behaviour import HONEST
+    from clients.worker.process.opening import Manner, Places
 
     required = {"--rpc-url": rpc_url, "--chain-id": chain_id, "--contract": contract}
     for name, value in {**required, "--blobs": blobs}.items():
@@ -163,7 +164,7 @@ def worker(
             Sender(max_fee=max_fee, max_tip=max_tip).settings(),
             request_timeout_seconds=rpc_timeout,
         )
-        keys = _keys(keystore or [], password_file)
+        keys = private_keys(keystore or [], password_file)
         _run(
             own,
             places,
@@ -171,8 +172,12 @@ def worker(
             partial(_chain, rpc_url or "", chain_id or 0, keys, settings_of_node),
             poll=poll,
             metrics_port=metrics_port,
-            accept_rollback=accept_rollback,
-            behaviour=context.obj,
+            manner=Manner(
+                secrets.randbits(64),
+                context.obj or HONEST,
+                accept_rollback,
+                allow_predictable_seeds,
+            ),
             json=json,
         )
 
@@ -185,15 +190,13 @@ def _run(
     *,
     poll: float,
     metrics_port: int | None,
-    accept_rollback: bool,
-    behaviour: Behaviour | None,
+    manner: Manner,
     json: bool,
 ) -> None:
     from clients.joining.finality import lag_of
-    from clients.worker.behaviour import HONEST
     from clients.worker.process.loop import Loop
     from clients.worker.process.metrics import WorkerMetrics, served
-    from clients.worker.process.opening import Manner, deployed, opened
+    from clients.worker.process.opening import deployed, opened
     from clients.worker.process.starting import Starting
     from clients.worker.process.status import StatusFile, status_of
     from ledger.protocol.signing import KeySigner
@@ -208,7 +211,6 @@ def _run(
             run = starting.patiently(lambda: deployed(chain, places))
             if run is None:
                 return
-            manner = Manner(secrets.randbits(64), behaviour or HONEST, accept_rollback)
             asked = partial(lag_of, run.ledger.chain, places.confirmations)
             lag = starting.patiently(asked)
             if lag is None:
@@ -276,14 +278,6 @@ def _logged(style: str) -> Iterator[None]:
     level = levels.get(verbosity.chosen(), logging.DEBUG)
     with logged(sys.stderr, LogFormat(style), level):
         yield
-
-
-def _keys(keystores: list[Path], password_file: Path | None) -> list[bytes]:
-    from cli.sender import environment_key, keystore_key
-
-    if not keystores:
-        return [environment_key()]
-    return [keystore_key(keystore, password_file) for keystore in keystores]
 
 
 def _checked_address(text: str) -> str:

@@ -234,6 +234,7 @@ class Federation:
             confirmations=pace.confirmations,
             poll_seconds=pace.poll_seconds,
             data=settings.configuration.data.path,
+            allow_predictable_seeds=settings.allow_predictable_seeds,
         )
         hosted = hosting(settings.configuration.protocol.clients, settings.workers)
         for number, clients in enumerate(hosted):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from clients.federation.faults import FAULT_VARIABLE, TOLD, told_by
+from clients.joining.seeds import ALLOW_PREDICTABLE
 from clients.worker.process.folder import WorkerFolder
 from clients.worker.process.status import Stand, read_status
 from ledger.home import DISK, WRITING
@@ -37,6 +38,7 @@ class Meeting:
         confirmations: how deep a block has to be before anybody acts on it.
         poll_seconds: how often a worker looks.
         data: where the data lie on this machine; None for data that need no files.
+        allow_predictable_seeds: whether workers accept a run whose seeds can be predicted.
     """
 
     chain_id: int
@@ -46,6 +48,7 @@ class Meeting:
     confirmations: int
     poll_seconds: float
     data: str | None
+    allow_predictable_seeds: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +235,8 @@ def _arguments(
         arguments += ["--keystore", meeting.keys / f"client-{client:03d}.json"]
     arguments += ["--password-file", meeting.password_file, "--folder", folder]
     arguments += ["--confirmations", meeting.confirmations, "--poll", f"{meeting.poll_seconds:g}"]
+    if meeting.allow_predictable_seeds:
+        arguments.append(ALLOW_PREDICTABLE)
     return arguments if meeting.data is None else [*arguments, "--data", meeting.data]
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from clients.configuration import checked
 from clients.federation.kinds import ChainKind, StoreKind
+from clients.joining.seeds import set_block_beacon
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,6 +60,7 @@ class FederationSettings:
         anvil: path of the program, for a chain of its kind.
         serves: whether the audit service runs beside it.
         memory_bytes: how much private memory a worker may have; None for no limit.
+        allow_predictable_seeds: whether workers accept a run whose seeds can be predicted.
     """
 
     home: Path
@@ -70,6 +72,7 @@ class FederationSettings:
     anvil: str | None = None
     serves: bool = False
     memory_bytes: int | None = None
+    allow_predictable_seeds: bool = False
 
     @property
     def clocks(self) -> Pace:
@@ -87,7 +90,10 @@ def suited(values: dict[str, Any], pace: Pace) -> Configuration:
     Raises:
         ConfigurationError: names the first setting that is wrong, and the rule.
     """
-    protocol = values["protocol"]
+    set_block_beacon(values)
+    protocol = values.get("protocol")
+    if not isinstance(protocol, dict):
+        return checked(values)  # which refuses it
     # Given alone, a window may be too long for the usual deadline, and not for the one set here.
     times = ("commit_blocks", "deadline_blocks")
     timeless = {name: value for name, value in protocol.items() if name not in times}
@@ -96,6 +102,4 @@ def suited(values: dict[str, Any], pace: Pace) -> Configuration:
     protocol.setdefault("commit_blocks", window)
     protocol.setdefault("deadline_blocks", protocol["commit_blocks"] + pace.deadline_blocks)
     protocol.setdefault("view_seconds", pace.view_seconds)
-    # The next round's seed is known to nobody before this one is decided.
-    protocol.setdefault("beacon", "block")
     return checked(values)

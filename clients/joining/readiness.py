@@ -14,7 +14,9 @@ from clients.joining.configured import configuration_of
 from clients.joining.finality import lag_of
 from clients.joining.parts import own_parts
 from clients.joining.places import blobs_written, folder_ready, mailbox_read
+from clients.joining.seeds import require_unpredictable
 from clients.worker.process.folder import WorkerFolder
+from clients.worker.process.opening import hosted_clients
 from ledger.blobs.location import store_at
 from ledger.blobs.places import places_of
 from ledger.blobs.uploads import Uploads
@@ -35,13 +37,13 @@ from ledger.protocol.ledger_state import Stage
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from ledger.chain.contract.committee_ledger import Snapshot
     from ledger.chain.rpc.sending_node import SendingNode
     from ledger.protocol.documents.run import RunDocument
-    from ledger.protocol.signing import Signer
+    from ledger.protocol.signing import KeySigner
 
 T = TypeVar("T")
 
@@ -90,6 +92,7 @@ class Asked:
         data: file or folder of the samples; None where the run needs none.
         settings: `section.key=value` of this machine.
         confirmations: of a block that the worker takes for final; None for what the chain calls so.
+        allow_predictable_seeds: take part in a run whose seeds can be predicted.
     """
 
     contract: str
@@ -99,6 +102,7 @@ class Asked:
     data: Path | None = None
     settings: tuple[str, ...] = ()
     confirmations: int | None = None
+    allow_predictable_seeds: bool = False
 
 
 class _MissingError(Exception):
@@ -109,14 +113,14 @@ class Readiness:
     """Looks at everything, and remembers what later checks need of earlier ones.
 
     Attributes:
-        client: index of the key in the registry, once it is known.
+        clients: index of each key in the registry, ascending, once they are known.
     """
 
     def __init__(
         self,
         asked: Asked,
         open_node: Callable[[], SendingNode],
-        open_key: Callable[[], Signer],
+        open_keys: Callable[[], Sequence[KeySigner]],
         *,
         wall: float,
         probe: bytes,
@@ -126,22 +130,26 @@ class Readiness:
         Args:
             asked: what the client has been given.
             open_node: connects to the node.
-            open_key: decrypts the key.
+            open_keys: decrypts the keys, of a client each.
             wall: the time by this machine, Unix seconds.
             probe: bytes that are put where blobs go, read back and removed.
         """
         self._asked = asked
         self._open_node = open_node
-        self._open_key = open_key
+        self._open_keys = open_keys
         self._wall = wall
         self._probe = probe
         self._node: SendingNode | None = None
         self._ledger: CommitteeLedger | None = None
         self._state: Snapshot | None = None
-        self._signer: Signer | None = None
+        self._signers: dict[ClientId, KeySigner] | None = None
         self._document: RunDocument | None = None
         self._encoded: bytes | None = None
-        self.client: ClientId | None = None
+
+    @property
+    def clients(self) -> tuple[ClientId, ...]:
+        """Whose keys they are, ascending; empty as long as that is not known."""
+        return tuple(sorted(self._signers or ()))
 
     def checks(self) -> Iterator[Checked]:
         """Yield what each check has found."""
@@ -153,7 +161,7 @@ class Readiness:
                 ("clock", self._look_at_clock),
                 ("finality", self._look_at_finality),
                 ("model", self._look_at_model),
-                ("key", self._look_at_key),
+                ("key", self._look_at_keys),
                 ("funds", self._look_at_funds),
                 ("blobs", self._look_at_blobs),
                 ("mailbox", self._look_at_mailbox),
@@ -183,13 +191,17 @@ class Readiness:
             case Stage.FINISHED:
                 raise ConfigurationError(f"{address}: its run is finished, there is no round left")
             case Stage.OPEN:
-                return State.OK, f"{address}, round {self._state.round} is open"
+                found, newest = ledger.deployment(), _needed(self._node).head().number
+                state, said = window(self._state, newest, found.commit_blocks, found.rounds)
+                return state, f"{address}: {said}"
 
     def _look_at_run(self) -> tuple[State, str]:
         found = _needed(self._ledger).deployment()
         data = store_at(self._asked.blobs).get(found.config, MAX_DOCUMENT_BYTES)
         self._document, self._encoded = deployed_document(data, found), data
         self._domain = deployed_domain(_needed(self._ledger))
+        parameters = self._document.parameters
+        require_unpredictable(parameters.beacon, is_allowed=self._asked.allow_predictable_seeds)
         said = f"{found.clients} clients, {found.rounds} rounds, registry 0x{found.registry.hex()}"
         return State.OK, said
 
@@ -231,28 +243,25 @@ class Readiness:
         blobs.get(_needed(self._document).initial_model, 4 * dimension)
         return State.OK, f"0x{model.hex()}, {dimension} parameters, and the initial one"
 
-    def _look_at_key(self) -> tuple[State, str]:
-        signer = self._open_key()
+    def _look_at_keys(self) -> tuple[State, str]:
         document, ledger = _needed(self._document), _needed(self._ledger)
-        addresses = [client.address for client in document.registry]
-        shown = checksum(signer.address)
-        if signer.address not in addresses:
-            raise ConfigurationError(
-                f"account {shown} is none of the run's {len(addresses)} registered clients"
-            )
-        client = ClientId(addresses.index(signer.address))
-        state = _needed(self._state)
+        signers = hosted_clients(document, self._open_keys())
+        state, banned = _needed(self._state), {}
         if state.stage is not Stage.REGISTERING:
-            banned_in = ledger.client(client).banned_in
-            if banned_in:
-                raise ConfigurationError(
-                    f"client {client}, account {shown}, was banned in round {banned_in}"
-                )
-        self._signer, self.client = signer, client
-        return State.OK, f"account {shown} is client {client}"
+            found = {client: ledger.client(client).banned_in for client in sorted(signers)}
+            banned = {client: number for client, number in found.items() if number}
+        said = "; ".join(
+            f"account {checksum(signer.address)} is client {client}"
+            + (f", banned in round {banned[client]}" if client in banned else "")
+            for client, signer in sorted(signers.items())
+        )
+        if len(banned) == len(signers):
+            raise ConfigurationError(f"{said}: there is nobody to take part for")
+        self._signers = signers
+        return State.WARNING if banned else State.OK, said
 
     def _look_at_funds(self) -> tuple[State, str]:
-        signer, node = _needed(self._signer), _needed(self._node)
+        signers, node = _needed(self._signers), _needed(self._node)
         left = _needed(self._document).parameters.rounds - max(_needed(self._state).round, 1) + 1
         market, caps = node.market(), RpcSettings().fee_caps
         offer = offered(market.base_fee, market.tip, caps)
@@ -261,7 +270,8 @@ class Readiness:
                 f"gas costs {market.base_fee} wei now, and a worker sends nothing over "
                 f"{caps.fee} wei: it needs --max-fee"
             )
-        balance = node.balance_of(checksum(signer.address))
+        # A worker lets the account that owns most pay for all of its clients.
+        balance = max(node.balance_of(checksum(one.address)) for one in signers.values())
         return funds(balance, market.base_fee + offer.tip, offer.fee, left)
 
     def _look_at_blobs(self) -> tuple[State, str]:
@@ -277,12 +287,12 @@ class Readiness:
         return State.OK, "; ".join(found)
 
     def _look_at_data(self) -> tuple[State, str]:
-        document, client = _needed(self._document), _needed(self.client)
+        document, clients = _needed(self._document), tuple(sorted(_needed(self._signers)))
         configuration = configuration_of(document, self._asked.data, self._asked.settings)
-        held = own_parts(configuration, document, (client,), self._asked.data)
-        tests = len(held.test.y)
-        said = f"{len(held.train[client].y)} samples of {held.name!r}, as registered"
-        return State.OK, f"{said}, {tests} for the test"
+        held = own_parts(configuration, document, clients, self._asked.data)
+        counts = ", ".join(str(len(held.train[client].y)) for client in clients)
+        said = f"{counts} samples of {held.name!r}, as registered"
+        return State.OK, f"{said}, {len(held.test.y)} for the test"
 
     def _look_at_folder(self) -> tuple[State, str]:
         dimension, node = _needed(self._document).parameters.dimension, _needed(self._node)
@@ -292,10 +302,32 @@ class Readiness:
         return State.OK, said
 
     def _uploads(self) -> Uploads:
-        """Return what signs for a store, on behalf of this client in the open round."""
-        uploads = Uploads(_needed(self._domain), _needed(self._signer), _needed(self.client))
+        """Return what signs for a store, on behalf of these clients in the open round."""
+        (first, signer), *rest = sorted(_needed(self._signers).items())
+        uploads = Uploads(_needed(self._domain), signer, first, tuple(rest))
         uploads.round = _needed(self._state).round
         return uploads
+
+
+def window(open_round: Snapshot, newest: int, blocks: int, rounds: int) -> tuple[State, str]:
+    """Return whether the open round still takes commitments.
+
+    Args:
+        open_round: what the contract keeps of it.
+        newest: number of the newest block.
+        blocks: so many after the round's opening one take commitments.
+        rounds: that the run has.
+
+    Returns:
+        A warning where they are over, with the round that an owner takes part from.
+    """
+    number, last = open_round.round, open_round.opened_block + blocks
+    if newest < last:
+        return State.OK, f"round {number} takes commitments up to block {last}"
+    closed = f"round {number} has taken no commitments since block {last}"
+    if number == rounds:
+        return State.WARNING, f"{closed}, and no round comes after it"
+    return State.WARNING, f"{closed}: who joins takes part from round {number + 1} on"
 
 
 def funds(balance: int, price: int, most: int, rounds: int) -> tuple[State, str]:

@@ -121,8 +121,8 @@ def gathered(entries: Iterable[tuple[str, Entry]]) -> Registry:
         entries: of each owner, and what it is called in a refusal.
 
     Raises:
-        ConfigurationError: there is none, two are of one address, of other runs or configurations,
-            or they claim more samples together than can be.
+        ConfigurationError: there is none, two are of one address, of other runs or settings, or
+            they claim more samples together than can be.
     """
     by_address: dict[Address, tuple[str, Entry]] = {}
     for where, entry in entries:
@@ -137,11 +137,11 @@ def gathered(entries: Iterable[tuple[str, Entry]]) -> Registry:
     found = [by_address[client] for client in sorted(by_address)]
     first_where, first = found[0]
     for where, entry in found:
-        for name in ("run", "configuration"):
+        for name, word in (("run", "run"), ("configuration", "settings")):
             mine, other = (getattr(e.registration, name) for e in (entry, first))
             if mine != other:
                 raise ConfigurationError(
-                    f"{where}: is for {name} {_shown(mine)}, and {first_where} for {_shown(other)}"
+                    f"{where}: is for {word} {_shown(mine)}, and {first_where} for {_shown(other)}"
                 )
     total = sum(entry.registration.samples for _, entry in found)
     if total >= MAX_SAMPLES:

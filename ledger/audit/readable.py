@@ -26,7 +26,7 @@ def readable(report: AuditReport) -> list[str]:
     facts = report.deployment
     lines = [
         f"Audit of {facts['address']} on chain {facts['chain_id']}, {report.rounds} rounds",
-        f"configuration {facts['config']}",
+        f"run document  {facts['config']}",
         f"as of block   {facts['head_block']}, {facts['head_block_hash']}",
         f"head          {facts['head']}",
         "",

@@ -74,7 +74,7 @@ _CONTRADICTIONS: dict[Fact, tuple[str, str]] = {
         "the configuration gives {true}",
     ),
     Fact.CODE: ("the code at {subject} is the contract's", "{true}"),
-    Fact.CONFIGURATION: ("blob {recorded} is a configuration", "it is not: {true}"),
+    Fact.CONFIGURATION: ("blob {recorded} is a run document", "it is not: {true}"),
     Fact.FIRST_MODEL: ("blob {recorded} is the first model", "it is not: {true}"),
     Fact.TRANSACTION: ("transaction {subject} made an event", "{true}"),
     Fact.REFUSED_CALL: (
@@ -170,7 +170,7 @@ _NEEDS: dict[Need, str] = {
         "back: audit again when it is final"
     ),
     Need.KEPT_HEAD: "whether the run passes through {detail}, since it was not read to its end",
-    Need.PARAMETERS: "the parameters are not known without configuration {detail}",
+    Need.PARAMETERS: "the parameters are not known without run document {detail}",
     Need.CALL_DATA: (
         "what transaction {detail} asked for, and its signatures: its call data are not to be had, "
         "or not the ledger's"

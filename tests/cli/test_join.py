@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
 import threading
 import time
 from dataclasses import dataclass
@@ -11,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from clients.configuration import load
 from clients.joining import readiness
 from clients.joining.readiness import State
 from clients.joining.registration import encode_entry, proposal_digest, signed_entry
+from clients.joining.seeds import shared_configuration
 from clients.keys import simulated_signers
 from clients.worker.process.folder import WorkerFolder
-from ledger.chain.contract.committee_ledger import CommitteeLedger
+from ledger.chain.contract.committee_ledger import CommitteeLedger, Snapshot
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.chain.embedded.identity import DEFAULT_CHAIN_ID
 from ledger.chain.embedded.machine.accounts import TEST_KEYS
@@ -27,6 +29,8 @@ from ledger.chain.ports import TransactionRefusedError
 from ledger.chain.rpc.chain import RpcChain
 from ledger.chain.rpc.served.server import RpcServer
 from ledger.protocol.keccak import keccak
+from ledger.protocol.ledger_state import Stage
+from ledger.protocol.types import Digest
 from tests.api.store.conftest import served
 from tests.cli.conftest import cmfl, refusal, settings_of, succeeds
 
@@ -54,35 +58,52 @@ AGREED = ["--preset", "smoke", *settings_of(*SETTINGS)]
 
 @dataclass(frozen=True)
 class Federation:
-    """A deployed run of owners.
+    """A deployed run of owners, each step by the command that the one before has printed.
 
     Attributes:
         folder: keys in `keys`, the registry, the home of whoever deployed.
-        options: that name node and contract.
+        node: the options that name it.
         deployed: the manifest.
         clients: of the registry, index by index.
+        printed: what register, gather and deploy have printed, one after the other.
     """
 
     folder: Path
-    options: list[object]
+    node: list[object]
     deployed: dict[str, Any]
     clients: list[dict[str, Any]]
+    printed: tuple[str, ...]
+
+    @property
+    def options(self) -> list[object]:
+        return [*self.node, "--contract", self.deployed["address"]]
 
     @property
     def blobs(self) -> Path:
-        return self.folder / "home" / "blobs"
+        return self.folder / "cmfl-home" / "blobs"
 
-    def key(self, client: int) -> list[object]:
+    def key(self, *clients: int) -> list[object]:
         keys = self.folder / "keys"
-        keystore = keys / f"client-{client:03}.json"
-        return ["--keystore", keystore, "--password-file", keys / "password.txt"]
+        stores = (("--keystore", keys / f"client-{client:03}.json") for client in clients)
+        return [*(part for store in stores for part in store), *self.password]
 
-    def join(self, client: int, folder: Path, *more: object, blobs: object = None) -> list[object]:
+    @property
+    def password(self) -> list[object]:
+        return ["--password-file", self.folder / "keys" / "password.txt"]
+
+    def join(
+        self,
+        client: int,
+        folder: Path,
+        *more: object,
+        blobs: object = None,
+        key: list[object] | None = None,
+    ) -> list[object]:
         samples = self.clients[client]["samples"]
         data = samples_file(folder / f"own-{client}.npz", samples)
         where = ["--blobs", blobs or self.blobs, "--mailbox", self.folder / "mail"]
         worker = ["--data", data, "--folder", folder / "worker"]
-        return ["join", *self.options, *where, *self.key(client), *worker, *more]
+        return ["join", *self.options, *where, *(key or self.key(client)), *worker, *more]
 
 
 def samples_file(path: Path, rows: int) -> Path:
@@ -90,6 +111,25 @@ def samples_file(path: Path, rows: int) -> Path:
     y = np.arange(rows) % 3
     np.savez(path, allow_pickle=True, x=x, y=y)
     return path
+
+
+def next_command(out: str, introduction: str) -> list[str]:
+    """Return the words of a command that was printed, as a shell would run it."""
+    start = f"{introduction}: "
+    (line,) = (line for line in out.splitlines() if line.startswith(start))
+    _, *words = shlex.split(os.path.expandvars(line.removeprefix(start)))
+    return words
+
+
+def write_entries(folder: Path, *settings: str, run: str, skip: int = 0) -> None:
+    """Write the entries of the owners that do not come by a command."""
+    configuration = shared_configuration(
+        "smoke", settings=(*SETTINGS, *settings), allow_predictable=True
+    )
+    agreed = proposal_digest(configuration)
+    for client, signer in enumerate(simulated_signers(0, 8)[skip:OWNERS], start=skip):
+        signed = signed_entry(signer, run, agreed, 10 + client)
+        (folder / f"{client}.json").write_bytes(encode_entry(signed))
 
 
 @pytest.fixture(scope="module")
@@ -103,28 +143,26 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]
     entries.mkdir()
     key = ["--keystore", keys / "client-000.json", "--password-file", keys / "password.txt"]
     entry = ["--samples", 10, "--out", entries / "0.json", "--run", "fed"]
-    succeeds("register", *key, *entry, *AGREED)
-    agreed = proposal_digest(load("smoke", settings=SETTINGS))
-    for client, signer in enumerate(simulated_signers(0, 8)[1:OWNERS], start=1):
-        signed = signed_entry(signer, "fed", agreed, 10 + client)
-        (entries / f"{client}.json").write_bytes(encode_entry(signed))
-    registry = folder / "registry.json"
-    gathered = succeeds("registry", "gather", entries, "--out", registry, "--json").json
+    registered = succeeds("register", *key, *entry, *AGREED).out
+    write_entries(entries, run="fed", skip=1)
     with (
         EmbeddedChain.create(folder / "node.sqlite") as chain,
         RpcServer(chain, block_seconds=0.2) as server,
-        pytest.MonkeyPatch.context() as patch,
     ):
-        patch.setenv("CMFL_PRIVATE_KEY", TEST_KEYS[0].hex())
         node: list[object] = ["--rpc-url", server.url, "--chain-id", DEFAULT_CHAIN_ID]
-        arguments = ["--registry", registry, "--run", "fed", "--home", folder / "home", *node]
-        deployed = succeeds("deploy", *AGREED, *arguments, "--json").json
-        assert deployed["arguments"]["registry"] == gathered["registry"]
-        richest = [gathered["clients"][client]["address"] for client in (0, 1)]
-        succeeds("chain", "fund", *richest, "--amount", 1, *node)
-        patch.delenv("CMFL_PRIVATE_KEY")
-        options = [*node, "--contract", deployed["address"]]
-        yield Federation(folder, options, deployed, gathered["clients"])
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(folder)
+            patch.setenv("CMFL_PRIVATE_KEY", TEST_KEYS[0].hex())
+            patch.setenv("CMFL_RPC_URL", server.url)
+            patch.setenv("CMFL_CHAIN_ID", str(DEFAULT_CHAIN_ID))
+            gather = next_command(registered, "whoever deploys goes on with")
+            gathered = succeeds(*gather).out
+            deployed = succeeds(*next_command(gathered, "go on with")).out
+            clients = succeeds("registry", "show", "registry.json", "--json").json["clients"]
+            richest = [clients[client]["address"] for client in (0, 1)]
+            succeeds("chain", "fund", *richest, "--amount", 1, *node)
+        manifest = json.loads((folder / "cmfl-home/runs/fed/deployment.json").read_text())
+        yield Federation(folder, node, manifest, clients, (registered, gathered, deployed))
 
 
 def states(result: Any) -> dict[str, str]:
@@ -165,7 +203,11 @@ def test_a_store_between_machines_is_tried_with_a_signature(
         assert result.json["ready"] is True
         assert f"--blobs {url} --mailbox {url}" in result.json["command"]
         # A key that is not registered could put nothing, and is not even tried.
-        stranger = cmfl(*arguments, *federation.key(7), "--json")
+        stranger = cmfl(
+            *federation.join(
+                1, tmp_path, "--mailbox", url, "--json", blobs=url, key=federation.key(7)
+            )
+        )
         assert (stranger.code, states(stranger)["blobs"]) == (1, "not-looked-at")
     result = cmfl(*arguments, "--json")
     gone = {check for check, state in states(result).items() if state == "missing"}
@@ -187,13 +229,13 @@ def test_what_is_missing_is_said_in_one_table(federation: Federation, tmp_path: 
 def test_a_key_that_is_not_registered_or_is_not_there_is_named(
     federation: Federation, tmp_path: Path
 ) -> None:
-    arguments = federation.join(0, tmp_path)
-    result = cmfl(*arguments, *federation.key(7), "--json")
+    result = cmfl(*federation.join(0, tmp_path, "--json", key=federation.key(7)))
     assert result.code == 1
     assert "is none of the run's 6 registered clients" in found(result, "key")
     later = {check for check, state in states(result).items() if state == "not-looked-at"}
     assert later == {"funds", "blobs", "mailbox", "data"}
-    result = cmfl(*arguments, "--keystore", tmp_path / "none.json", "--json")
+    nowhere = ["--keystore", tmp_path / "none.json"]
+    result = cmfl(*federation.join(0, tmp_path, "--json", key=nowhere))
     assert "cannot be read" in found(result, "key")
 
 
@@ -308,7 +350,7 @@ def test_deploying_with_owners_goes_by_what_they_have_signed(
     arguments = ["deploy", "--registry", registry, "--home", tmp_path / "home"]
     assert "have signed for run fed, not for run" in refusal(*arguments, *AGREED)
     said = refusal(*arguments, "--run", "fed", *AGREED, "--set", "training.learning_rate=0.9")
-    assert "have signed for configuration 0x" in said
+    assert "have signed for settings 0x" in said
     count = ("--set", "protocol.clients=8")
     assert "the registry has 6 clients" in refusal(*arguments, "--run", "fed", *AGREED, *count)
     assert not (tmp_path / "home").exists()
@@ -324,7 +366,7 @@ def test_deploying_with_owners_goes_by_what_they_have_signed(
     out = ("--out", tmp_path / "forged.json")
     assert "is not signed by" in refusal("registry", "gather", tmp_path / "0.json", *out)
     bare = ["register", *federation.key(0), "--samples", 5, "--out", tmp_path / "x.json"]
-    assert "give the configuration that you agree to" in refusal(*bare)
+    assert "give the settings that you agree to" in refusal(*bare)
 
 
 def test_a_worker_that_is_asked_to_leave_is_waited_for(tmp_path: Path) -> None:
@@ -356,22 +398,144 @@ def test_a_worker_that_is_asked_to_leave_is_waited_for(tmp_path: Path) -> None:
         assert worker.leave.exists()
 
 
-def test_owners_play_their_run_on_samples_that_nobody_else_sees(
+def test_a_run_whose_seeds_can_be_predicted_is_refused_unless_it_is_asked_for(
+    federation: Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beacon, allowed = ["--set", "protocol.beacon=none"], "--allow-predictable-seeds"
+    entry = tmp_path / "entry.json"
+    owner = ["--samples", 10, "--out", entry, "--run", "known", *AGREED]
+    register = ["register", *federation.key(0), *owner]
+    assert 'protocol.beacon = "none"' in refusal(*register, *beacon)
+    assert not entry.exists()
+    succeeds(*register, *beacon, allowed)
+    assert entry.exists()
+    # Whoever deploys meets what the owners have signed; whoever joins, what was deployed.
+    entries, registry = tmp_path / "entries", tmp_path / "registry.json"
+    entries.mkdir()
+    short = ("protocol.commit_blocks=1", "protocol.beacon=none")
+    write_entries(entries, *short, run="known")
+    gather = ["registry", "gather", entries, "--out", registry, *AGREED, *settings_of(*short)]
+    assert 'protocol.beacon = "none"' in refusal(*gather)
+    assert not registry.exists()
+    deploy = next_command(succeeds(*gather, allowed).out, "go on with")
+    monkeypatch.setenv("CMFL_PRIVATE_KEY", TEST_KEYS[0].hex())
+    monkeypatch.chdir(tmp_path)
+    deploy += map(str, federation.node)
+    assert 'protocol.beacon = "none"' in refusal(*(word for word in deploy if word != allowed))
+    assert not (tmp_path / "cmfl-home").exists()
+    data = samples_file(tmp_path / "own.npz", 10)
+    monkeypatch.setenv("CMFL_DATA", str(data))
+    join = next_command(succeeds(*deploy).out, "each owner goes on with")
+    # A block more than the window has.
+    account = federation.clients[0]["address"]
+    succeeds("chain", "fund", account, "--amount", 1, *federation.node)
+    monkeypatch.delenv("CMFL_PRIVATE_KEY")
+    join += map(str, [*federation.key(0), "--folder", tmp_path / "worker", "--json"])
+    refused = cmfl(*(word for word in join if word != allowed))
+    assert (refused.code, states(refused)["run"]) == (1, "missing")
+    assert 'protocol.beacon = "none"' in found(refused, "run")
+    assert states(taken := cmfl(*join))["run"] == "ok"
+    assert allowed in taken.json["command"]
+    assert states(taken)["contract"] == "warning"
+    assert "round 1 has taken no commitments since block" in found(taken, "contract")
+
+
+@pytest.mark.parametrize(
+    ("newest", "rounds", "state", "said"),
+    [
+        (13, 5, State.OK, "round 3 takes commitments up to block 14"),
+        (14, 5, State.WARNING, "since block 14: who joins takes part from round 4 on"),
+        (90, 3, State.WARNING, "since block 14, and no round comes after it"),
+    ],
+)
+def test_who_joins_is_told_whether_the_open_round_takes_commitments(
+    newest: int, rounds: int, state: State, said: str
+) -> None:
+    none = Digest(bytes(32))
+    open_round = Snapshot(
+        stage=Stage.OPEN,
+        round=3,
+        opened_block=10,
+        seed=none,
+        committee=none,
+        model=none,
+        head=none,
+        registered=6,
+        registry_rest=none,
+        commitments=none,
+    )
+    came_to, sentence = readiness.window(open_round, newest, 4, rounds)
+    assert (came_to, sentence.endswith(said)) == (state, True)
+
+
+def test_two_digests_have_two_names(federation: Federation) -> None:
+    registered, gathered, deployed = federation.printed
+    (agreed,) = (line for line in registered.splitlines() if line.startswith("settings 0x"))
+    assert agreed in gathered.splitlines()
+    assert agreed in succeeds("registry", "show", federation.folder / "registry.json").out
+    assert f"run document {federation.deployed['config']}" in deployed.splitlines()
+    assert agreed.removeprefix("settings ") != federation.deployed["config"]
+    assert "configuration 0x" not in registered + gathered + deployed
+
+
+def test_too_few_owners_are_told_the_least_federation(
     federation: Federation, tmp_path: Path
 ) -> None:
-    own = tmp_path / "own"
+    entry, out = federation.folder / "entries" / "0.json", tmp_path / "registry.json"
+    gather = ["registry", "gather", entry, "--out", out]
+    least = "the least federation has 6 active clients, 3 members and 3 trainers"
+    assert least in refusal(*gather, *AGREED)
+    assert not out.exists()
+    assert f"too few for a run yet: {least}" in succeeds(*gather).out
+
+
+def test_what_gather_is_told_has_to_be_what_the_owners_have_signed(
+    federation: Federation, tmp_path: Path
+) -> None:
+    out = tmp_path / "registry.json"
+    gather = ["registry", "gather", federation.folder / "entries", "--out", out]
+    other = ["--set", "training.learning_rate=0.9"]
+    assert "have signed for settings 0x" in refusal(*gather, *AGREED, *other)
+    assert "give it" in refusal(*gather, *other)
+    assert not out.exists()
+    assert succeeds(*gather, "--json").json["command"] is None
+
+
+def test_each_key_of_a_worker_is_looked_at(federation: Federation, tmp_path: Path) -> None:
+    own = own_samples(federation, tmp_path)
+    key = federation.key(1, 5)
+    both = succeeds(*federation.join(1, tmp_path, "--data", own, "--json", key=key)).json
+    assert (both["ready"], both["clients"], both["client"]) == (True, [1, 5], 1)
+    assert both["command"].count("--keystore") == 2
+    stranger = federation.key(1, 7)
+    result = cmfl(*federation.join(1, tmp_path, "--data", own, "--json", key=stranger))
+    assert (result.code, states(result)["key"]) == (1, "missing")
+    twice = cmfl(*federation.join(1, tmp_path, "--data", own, "--json", key=federation.key(1, 1)))
+    assert "the key of client 1 is given twice" in found(twice, "key")
+
+
+def own_samples(federation: Federation, folder: Path) -> Path:
+    """Return a folder with the samples of every client."""
+    own = folder / "own"
     own.mkdir()
     for client in federation.clients:
         samples_file(own / f"{client['address'].lower()}.npz", client["samples"])
-    keys = [part for client in range(OWNERS) for part in federation.key(client)[:2]]
-    options = [*federation.options, *keys, *federation.key(0)[2:], "--poll", 0.05]
-    places = ["--blobs", federation.blobs, "--mailbox", federation.folder / "mail", "--data", own]
+    return own
+
+
+def test_owners_play_their_run_by_the_commands_that_are_printed(
+    federation: Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CMFL_DATA", str(own_samples(federation, tmp_path)))
+    join = next_command(federation.printed[-1], "each owner goes on with")
+    joined = succeeds(*join, *federation.key(*range(OWNERS))).out
     # Of its accounts two own something: one of these pays for all.
-    played = cmfl("worker", *options, *places, "--folder", tmp_path / "worker", "--json")
+    played = cmfl(*next_command(joined, "begin with"), "--poll", 0.05, "--json")
     assert played.code == 0, played
     told = json.loads(played.out)
     assert told["is_finished"]
     assert told["account"] in {client["address"] for client in federation.clients[:2]}
-    node, address = federation.options[:4], federation.deployed["address"]
-    audit = succeeds("audit", *node, "--address", address, "--blobs", federation.blobs)
+    address = federation.deployed["address"]
+    audit = succeeds("audit", *federation.node, "--address", address, "--blobs", federation.blobs)
     assert "PASSED: all ten steps hold for all 1 rounds" in audit.out

@@ -56,6 +56,37 @@ def test_a_new_key_is_its_owners_alone_and_never_overwritten(
     assert other.json["address"] != found["address"]
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("keys", "new"),
+        ("keys", "show"),
+        ("register", "--preset", "smoke", "--samples", 5, "--out", "entry.json"),
+        ("deploy", "--preset", "smoke", "--rpc-url", "http://127.0.0.1:1", "--chain-id", 1),
+        ("run", "--preset", "smoke", "--rpc-url", "http://127.0.0.1:1", "--chain-id", 1),
+        (
+            "chain",
+            "fund",
+            "0x" + "11" * 20,
+            "--amount",
+            1,
+            "--rpc-url",
+            "http://x",
+            "--chain-id",
+            1,
+        ),
+        ("doctor",),
+    ],
+)
+def test_of_two_keystores_none_is_passed_over_where_one_key_signs(
+    command: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = refusal(*command, "--keystore", "one.json", "--keystore", "other.json")
+    assert said == "--keystore is given 2 times (one.json, other.json): this command takes one key"
+    assert not [*tmp_path.iterdir()]
+
+
 def test_a_key_without_a_password_is_not_made(tmp_path: Path) -> None:
     keystore, empty = tmp_path / "me.json", tmp_path / "empty"
     empty.write_text("\n")

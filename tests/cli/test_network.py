@@ -17,7 +17,7 @@ from clients.federation.faults import FAULT_VARIABLE
 from clients.federation.kinds import ChainKind
 from clients.federation.settings import PACES, FederationSettings, suited
 from clients.federation.watching import EndedRound
-from ledger.protocol.types import ClientId, Digest
+from ledger.protocol.types import Beacon, ClientId, Digest
 from tests.cli.conftest import refusal, succeeds
 from tests.faults import times
 
@@ -60,6 +60,11 @@ def line(ended: EndedRound, minder: object) -> str:
         (["--malicious", "kind"], "--malicious kind: known are false-scores, silent"),
         (["--set", "malice.members.silent=1"], "name the fault of one worker with --malicious"),
         (["--set", "protocol.commit_blocks=0"], "commit_blocks"),
+        (["--set", "protocol.beacon=none"], 'protocol.beacon = "none"'),
+        (
+            ["--set", "protocol.beacon=none", "--allow-predictable-seeds", "--workers", "13"],
+            "--workers 13: there are 12 clients to host",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_and_nothing_is_begun(
@@ -78,6 +83,14 @@ def test_a_process_of_the_network_refuses_a_fault_that_there_is_not(
         network_process.run()
     assert ended.value.code == WRONG
     assert capsys.readouterr().err.startswith("cmfl: CMFL_WORKER_FAULT = 'lazy': known are ")
+
+
+@pytest.mark.parametrize("text", ["", "protocol = 3\n"])
+def test_a_configuration_without_its_protocol_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "run.toml"
+    path.write_text(text)
+    assert "protocol" in refusal("network", "--home", tmp_path / "home", "--config", path)
+    assert not (tmp_path / "home").exists()
 
 
 def test_a_folder_that_holds_something_is_not_written_to(tmp_path: Path) -> None:
@@ -102,6 +115,7 @@ def test_a_line_says_of_a_round_what_an_operator_wants_to_know() -> None:
 def test_times_that_are_not_given_suit_the_chain_and_given_ones_stay() -> None:
     pace = PACES[ChainKind.EMBEDDED]
     protocol = suited(plain_values("smoke"), pace).protocol
+    assert protocol.beacon is Beacon.BLOCK
     assert protocol.commit_blocks == 20, "two blocks for each of ten active clients"
     assert protocol.deadline_blocks == 20 + pace.deadline_blocks
     given = plain_values("smoke", settings=("protocol.commit_blocks=70", "protocol.beacon=none"))

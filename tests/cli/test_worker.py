@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.xdist_group("processes")
 
 SETTINGS = (
+    "protocol.beacon=block",
     "protocol.rounds=2",
     "protocol.view_seconds=2",
     "protocol.commit_blocks=5000",
@@ -58,13 +60,14 @@ SETTINGS = (
 
 @dataclass(frozen=True)
 class Served:
-    """A deployed run behind a node, and the keystores of its clients."""
+    """A deployed run behind a node, the keystores of its clients, and a run of known seeds."""
 
     home: Home
     options: list[object]
     keystores: list[Path]
     node: list[object]
     address: str
+    predictable: str
     idle: int
 
     def worker(self, folder: Path, *clients: int) -> list[object]:
@@ -83,6 +86,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     keystores = write_test_keystores(folder / "keys", keys)
     with EmbeddedChain.create(home.chain) as chain:
         _, _, manifest = prepare(home.path, "run", configuration, chain, FolderBlobs(home.blobs))
+        known = load("smoke", settings=(*SETTINGS, "protocol.beacon=none"))
+        _, _, other = prepare(home.path, "known", known, chain, FolderBlobs(home.blobs))
         ledger = CommitteeLedger(chain, manifest.address)
         opening = ledger.opening(1)
         assert opening is not None
@@ -105,8 +110,29 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
                 keystores=keystores,
                 node=node,
                 address=manifest.address,
+                predictable=other.address,
                 idle=min(set(range(12)) - set(active)),
             )
+
+
+@contextmanager
+def stopped_once_it_runs(folder: Path) -> Iterator[None]:
+    """Ask a worker of this process to end, as soon as it has said that it runs."""
+    has_ended = threading.Event()
+
+    def tell() -> None:
+        while not (folder / "status.json").exists():
+            if has_ended.wait(0.05):
+                return
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    teller = threading.Thread(target=tell)
+    teller.start()
+    try:
+        yield
+    finally:
+        has_ended.set()
+        teller.join()
 
 
 def test_refuses_what_it_cannot_take_part_with(served: Served, tmp_path: Path) -> None:
@@ -120,6 +146,19 @@ def test_refuses_what_it_cannot_take_part_with(served: Served, tmp_path: Path) -
     found = cmfl("worker", *elsewhere)
     assert found.code == 2
     assert f"there is no contract at {nobody}" in found.err
+
+
+def test_seeds_that_can_be_predicted_are_refused_unless_they_are_asked_for(
+    served: Served, tmp_path: Path
+) -> None:
+    worker = [*served.worker(tmp_path, served.idle), "--contract", served.predictable]
+    with stopped_once_it_runs(tmp_path):
+        refused = cmfl(*worker)
+    assert (refused.code, refused.out) == (2, "")
+    assert 'protocol.beacon = "none"' in refused.err
+    assert not WorkerFolder(tmp_path).journal.exists()
+    with stopped_once_it_runs(tmp_path):
+        assert cmfl(*worker, "--allow-predictable-seeds").code == 0
 
 
 class Late(RpcChain):
@@ -170,15 +209,8 @@ def test_a_port_that_is_taken_is_named(served: Served, tmp_path: Path) -> None:
 
 
 def test_ends_at_once_when_it_is_told_to(served: Served, tmp_path: Path) -> None:
-    def tell() -> None:
-        while not (tmp_path / "status.json").exists():
-            time.sleep(0.05)
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    teller = threading.Thread(target=tell)
-    teller.start()
-    result = cmfl(*served.worker(tmp_path, 0), "--metrics-port", 0, "--log-format", "json")
-    teller.join()
+    with stopped_once_it_runs(tmp_path):
+        result = cmfl(*served.worker(tmp_path, 0), "--metrics-port", 0, "--log-format", "json")
     assert result.code == 0
     events = [json.loads(line)["event"] for line in result.err.splitlines()]
     assert "ends, as it was told to" in events

@@ -19,6 +19,7 @@ from clients.engine.opening import open_engine
 from clients.joining.configured import configuration_of
 from clients.joining.parts import own_parts
 from clients.models.bound import require_bound_model
+from clients.joining.seeds import require_unpredictable
 from clients.models.registry import model_named
 from clients.runs.measured_sets import TEST
 from clients.worker.behaviour import HONEST
@@ -100,11 +101,13 @@ class Manner:
         seed: of its patience, and of nothing that matters to others.
         behaviour: how its clients act; honestly, but in tests.
         accept_rollback: go on where the chain has taken back what was final.
+        allow_predictable_seeds: take part in a run whose seeds can be predicted.
     """
 
     seed: int = 0
     behaviour: Behaviour = HONEST
     accept_rollback: bool = False
+    allow_predictable_seeds: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,11 +242,12 @@ def opened(
         its thread.
 
     Raises:
-        ConfigurationError: keys, data or model are not the run's.
+        ConfigurationError: keys, data or model are not the run's, or its seeds can be predicted.
         JournalError: the journal cannot be opened.
         BlobError: a place is none.
     """
     document = run.document
+    require_unpredictable(document.parameters.beacon, is_allowed=manner.allow_predictable_seeds)
     hosted = hosted_clients(document, signers)
     configuration = configuration_of(document, places.data, places.settings)
     data = own_parts(configuration, document, tuple(hosted), places.data)

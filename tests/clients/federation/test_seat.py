@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from clients.federation.relay import Relay
-from clients.federation.seat import Paths, Seat
+from clients.federation.seat import Meeting, Paths, Seat
+from clients.joining.seeds import ALLOW_PREDICTABLE
 from clients.worker.process.status import FORMAT
 from ledger.actors.journal import FileJournal
 from ledger.protocol.types import ClientId
@@ -61,3 +62,26 @@ def test_a_status_that_is_not_there_or_is_none_is_empty(seat: Seat) -> None:
     assert seat.status() == told
     shutil.rmtree(seat.folder)
     assert seat.status() == {}
+
+
+class Begun:
+    """Notes with what a process would begin, and begins none."""
+
+    def __init__(self) -> None:
+        self.arguments: list[object] = []
+
+    def start(self, _: str, arguments: list[object], **__: object) -> None:
+        self.arguments = arguments
+
+
+@pytest.mark.parametrize("is_allowed", [True, False])
+def test_workers_accept_predictable_seeds_where_their_network_does(
+    tmp_path: Path, is_allowed: bool
+) -> None:
+    begun = Begun()
+    paths = Paths(Relay(0), None, "blobs", "mail")
+    seat = Seat(0, (ClientId(0),), tmp_path, paths, cast("Processes", begun))
+    meeting = Meeting(1, "0x", tmp_path, tmp_path, 1, 0.1, None, is_allowed)
+    seat.settle(meeting)
+    seat.start()
+    assert (ALLOW_PREDICTABLE in begun.arguments) is is_allowed

@@ -62,7 +62,7 @@ def test_what_does_not_go_together_is_not_gathered() -> None:
         gathered([*ENTRIES, ("again", ENTRIES[0][1])])
     with pytest.raises(ConfigurationError, match=r"is for run \w+, and .* for (other|fed)"):
         gathered([*ENTRIES, ("late", entry_of(7, run="other"))])
-    with pytest.raises(ConfigurationError, match="for configuration 0x"):
+    with pytest.raises(ConfigurationError, match="for settings 0x"):
         gathered([*ENTRIES, ("late", entry_of(7, "seed=1"))])
     most = signed_entry(owner(8), "fed", proposal_digest(agreed()), 2**53 - 1)
     with pytest.raises(ConfigurationError, match=r"samples, and fewer than 2\^53 can be"):
