@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from ledger.chain.rpc.sending_node import SendingNode
     from ledger.protocol.documents.run import RunDocument
     from ledger.protocol.signing import KeySigner
+    from ledger.protocol.types import Domain
 
 T = TypeVar("T")
 
@@ -144,6 +145,7 @@ class Readiness:
         self._state: Snapshot | None = None
         self._signers: dict[ClientId, KeySigner] | None = None
         self._document: RunDocument | None = None
+        self._domain: Domain | None = None
         self._encoded: bytes | None = None
 
     @property

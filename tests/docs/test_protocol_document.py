@@ -88,7 +88,10 @@ def test_the_documents_of_the_example_can_be_read() -> None:
     assert [entry.reason for entry in record.refused] == [6]
     assert decode_vector(data("vector")).member == record.scores[0].scores.member
     assert [incident.kind for incident in decode_incidents(data("incidents")).incidents] == [4]
-    kinds = [decode_envelope(data(f"envelope-{n}"), DOMAIN).kind for n in ("1", "2", "3", "4a", "4b", "5")]
+    kinds = [
+        decode_envelope(data(f"envelope-{n}"), DOMAIN).kind
+        for n in ("1", "2", "3", "4a", "4b", "5")
+    ]
     assert kinds == [1, 2, 3, 4, 4, 5]
     assert set(kinds) == set(EnvelopeKind)
 

@@ -10,29 +10,22 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import httpx
-import pytest
-
 from clients.configuration import plain_values
-from clients.federation.federation import RUN, Federation
+from clients.federation.federation import Federation
 from clients.federation.kinds import ChainKind, StoreKind
 from clients.federation.settings import FederationSettings, Pace, suited
-from clients.keys import simulated_signers
 from ledger.actors.mailboxes.files import run_folder
-from ledger.audit.audit import audit
-from ledger.blobs.store import FolderBlobs
-from ledger.blobs.uploads import Uploads
 from ledger.chain.contract.calls import CommitCall, DecideCall, ReportCall, decode_call, encode_call
 from ledger.chain.contract.reverts import refusal
 from ledger.chain.ports import TransactionRevertedError
-from ledger.home import Home
 from ledger.protocol.documents.envelope import EnvelopeKind, decode_envelope
-from ledger.protocol.documents.record import decode_record
 from ledger.protocol.encoding import sha256
-from ledger.protocol.errors import CommitmentNotSignedError, RequestNotSignedError, Refusal
-from ledger.protocol.errors import StatementNotSignedError
+from ledger.protocol.errors import (
+    CommitmentNotSignedError,
+    Refusal,
+    StatementNotSignedError,
+)
 from ledger.protocol.ledger_state import EquivocationReport, RoundDecided, SignedStatement
-from ledger.protocol.types import ClientId
 from tests.chain.anvil import anvil_program
 
 if TYPE_CHECKING:
@@ -41,7 +34,6 @@ if TYPE_CHECKING:
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.protocol.documents.envelope import Envelope
     from ledger.protocol.types import Domain
-    from tests.processes import Forks
 
 PACE = Pace(
     block_seconds=1.0,
@@ -139,7 +131,9 @@ def replayed(signed: Signed, federation: Federation, ledger: CommitteeLedger) ->
     for client, (vote, *_) in statements.items():
         first = SignedStatement(vote.vote, vote.signature)
         other = SignedStatement(
-            type(vote.vote)(**{f: getattr(vote.vote, f) for f in vote.vote.__slots__} | {"result": sha256(b"")}),
+            type(vote.vote)(
+                **{f: getattr(vote.vote, f) for f in vote.vote.__slots__} | {"result": sha256(b"")}
+            ),
             vote.signature,
         )
         report = encode_call(ReportCall(EquivocationReport(client, first, other)))

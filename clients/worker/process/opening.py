@@ -18,8 +18,8 @@ import torch
 from clients.engine.opening import open_engine
 from clients.joining.configured import configuration_of
 from clients.joining.parts import own_parts
-from clients.models.bound import require_bound_model
 from clients.joining.seeds import require_unpredictable
+from clients.models.bound import require_bound_model
 from clients.models.registry import model_named
 from clients.runs.measured_sets import TEST
 from clients.worker.behaviour import HONEST
