@@ -26,6 +26,7 @@ from api.http.kept import KeptAnswers
 from api.http.observed import Metrics, Observed
 from api.http.problems import (
     CHAIN_DAMAGED,
+    CHAIN_MOVED,
     CHAIN_NOT_SERVED,
     CHAIN_UNREACHABLE,
     CURSOR_INVALID,
@@ -54,7 +55,13 @@ from api.routes import (
 )
 from api.schemas.problems import MAX_SHOWN, FieldError
 from api.verifications.verifications import Verifications
-from ledger.chain.ports import ChainDamagedError, ChainUnreachableError, NotServedError
+from ledger.chain.ports import (
+    ChainDamagedError,
+    ChainMovedError,
+    ChainUnreachableError,
+    IncompleteLogsError,
+    NotServedError,
+)
 from ledger.history.cursors import CursorError
 from ledger.history.now import Histories
 from ledger.index.beside import IndexBeside
@@ -198,7 +205,10 @@ def _add_errors(app: FastAPI, settings: Settings) -> None:
     async def unreadable(request: Request, error: ChainError) -> Response:
         _log.warning("%s: %s", request.url.path, error)
         if settings.rpc_url is not None:  # its address is nobody's business
-            return problem(request, _kind(error), "the node does not answer as it should")
+            detail = "the node does not answer as it should"
+            if isinstance(error, IncompleteLogsError):
+                detail = "the node's logs do not add up to what the contract says"
+            return problem(request, _kind(error), detail)
         return problem(request, _kind(error), str(error).replace(f"{settings.home}/", ""))
 
     @app.exception_handler(HTTPException)
@@ -237,6 +247,8 @@ def _kind(error: ChainError) -> Kind:
             return CHAIN_DAMAGED
         case ChainUnreachableError():
             return CHAIN_UNREACHABLE
+        case ChainMovedError():
+            return CHAIN_MOVED
         case NotServedError():
             return CHAIN_NOT_SERVED
         case _:

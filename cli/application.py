@@ -44,12 +44,13 @@ from cli import (
     watch,
     worker,
 )
-from cli.codes import FAULT, INTERRUPTED, WRONG, InterruptedCommand
+from cli.codes import FAULT, INCOMPLETE, INTERRUPTED, WRONG, InterruptedCommand
 from cli.console import complain, print_line
 from cli.demo.command import demo
 from cli.log import shown_as_lines
 from cli.streams import unprinted
 from cli.verbosity import Verbosity
+from ledger.chain.ports import IncompleteLogsError
 from ledger.protocol.errors import CmflError
 
 if TYPE_CHECKING:
@@ -186,6 +187,8 @@ def _explained(error: Exception) -> tuple[int, str]:
     """Return the exit code for an error and what it means; only here the one becomes the other."""
     code, message = WRONG, str(error)
     match error:
+        case IncompleteLogsError():
+            code = INCOMPLETE
         case CmflError():
             pass
         case InterruptedCommand():

@@ -63,7 +63,7 @@ def list_blobs(
     where = Where(home, run, contract, rpc_url, chain_id, blobs_at)
     published = where.published()
     with where.reader() as chain:
-        named = blobs_of_round(where.ledger(chain), published, round_number)
+        named = blobs_of_round(where.complete_ledger(chain), published, round_number)
     if named is None:
         raise ConfigurationError(f"round {round_number} has no decision, and so names no blobs")
     rows = [
@@ -106,7 +106,7 @@ def prune(
     where = Where(home, run, contract, rpc_url, chain_id, blobs_at)
     store = _store(where)
     with where.reader() as chain:
-        ledger = where.ledger(chain)
+        ledger = where.complete_ledger(chain)
         spared = _named_by_others(where, chain, ledger.address, store)
         final = FinalLedger.of(ledger)
         # What a reorganisation may need again stays, and so does what is needed at the head.
@@ -154,7 +154,7 @@ def copy(
     source, target = where.published(), store_at(to)
     with where.reader() as chain:
         # A round without incidents names none by zeros.
-        named = sorted(named_by(where.ledger(chain), source) - {NO_DIGEST})
+        named = sorted(named_by(where.complete_ledger(chain), source) - {NO_DIGEST})
     copied, missing = 0, 0
     for digest in named:
         try:
@@ -298,6 +298,7 @@ def _named_by_others(
         ConfigurationError: one of them is on another chain, so that nobody can tell.
     """
     from ledger.actors.removal import named_by
+    from ledger.chain.contract.complete_log import complete
     from ledger.chain.contract.deployment import connect
     from ledger.chain.contract.manifest import read_run_manifest
     from ledger.home import Home
@@ -312,5 +313,5 @@ def _named_by_others(
                 f"run {paths.name!r} of {where.home} is on another chain, and old payloads may be "
                 f"its own too"
             )
-        named |= named_by(connect(chain, manifest), blobs)
+        named |= named_by(complete(connect(chain, manifest)), blobs)
     return named

@@ -9,7 +9,7 @@ WRONG = 2
 """The command or its input is wrong, or the machine or a node refuses."""
 
 INCOMPLETE = 3
-"""An audit found nothing that contradicts, but could not check everything."""
+"""Nothing contradicts, but something could not be checked: a node leaves logs out, for one."""
 
 FAULT = 70
 """A fault of ours."""

@@ -56,7 +56,7 @@ def export(
 
     where = Where(home, run, address, rpc_url, chain_id, blobs)
     with where.reader() as chain:
-        ledger = where.ledger(chain)
+        ledger = where.complete_ledger(chain)
         configuration = ledger.deployment().config
         number, model, head = _named(ledger, round_number)
     published = where.published()

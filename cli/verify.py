@@ -245,13 +245,9 @@ def _require_no_service(where: Where, option: str) -> None:
 
 @contextmanager
 def opened_ledger(where: Where) -> Iterator[CommitteeLedger]:
-    """Open the contract on one view of its chain."""
-    from ledger.chain.contract.committee_ledger import CommitteeLedger
-
-    with where.reader() as chain:
-        found = where.ledger(chain)
-        with chain.snapshot() as view:
-            yield CommitteeLedger(view, found.address, found.from_block)
+    """Open the contract as of one block, with all of its events up to there."""
+    with where.reader() as chain, chain.snapshot() as view:
+        yield where.complete_ledger(view)
 
 
 def _made(

@@ -228,9 +228,27 @@ class Where:
         Raises:
             ConfigurationError: it cannot be told which contract is meant.
         """
+        from ledger.chain.contract.complete_log import complete
         from ledger.history.recorded import RecordedHistory
 
-        return RecordedHistory.of(self.ledger(chain), self.blobs())
+        ledger = self.ledger(chain)
+        # A home's own file has no node between it and its reader.
+        ledger = ledger if chain.node is None else complete(ledger)
+        return RecordedHistory.of(ledger, self.blobs())
+
+    def complete_ledger(self, chain: ChainReader) -> CommitteeLedger:
+        """Return the contract as of the chain's newest block, with all of its events up to there.
+
+        Args:
+            chain: where it is.
+
+        Raises:
+            IncompleteLogsError: the chain's logs do not lead to the contract's own state.
+            ConfigurationError: it cannot be told which contract is meant.
+        """
+        from ledger.chain.contract.complete_log import complete
+
+        return complete(self.ledger(chain))
 
     def ledger(self, chain: ChainReader) -> CommitteeLedger:
         """Return the contract: the address's, the named run's, or the only one of the home.

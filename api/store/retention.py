@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ledger.actors.mailboxes.folder import FolderMailbox
 from ledger.actors.named import BlobUse, blobs_of_round
 from ledger.actors.removal import OldPayloads
-from ledger.chain.contract.final_ledger import FinalLedger
+from ledger.chain.contract.complete_log import CompleteLog
 from ledger.protocol.ledger_state import Stage
 from ledger.protocol.types import Digest
 
@@ -23,9 +23,9 @@ Others = Callable[[], Collection[Digest]]
 _TOLD_BY_RECORD = {BlobUse.PAYLOAD, BlobUse.VECTOR}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Kept:
-    """A run's chain and blobs."""
+    """A run's chain, as of the newest final block that was looked at, and blobs."""
 
     ledger: CommitteeLedger
     blobs: FolderBlobs
@@ -52,7 +52,9 @@ class Retention:
         rounds: int,
         others: Others = frozenset,
     ) -> None:
-        self._run = _Kept(FinalLedger.of(ledger), blobs)
+        self._ledger = ledger
+        self._log = CompleteLog()
+        self._run = _Kept(ledger, blobs)
         self._mailbox = FolderMailbox(blobs.folder)
         self._domain = ledger.domain()
         self._charges = charges
@@ -66,10 +68,13 @@ class Retention:
         """Remove what is old by now.
 
         Raises:
+            IncompleteLogsError: the chain's logs do not lead to the contract's own state.
             ChainError: the chain cannot be read.
             BlobError: a blob cannot be removed.
             OSError: mail or charges cannot be removed.
         """
+        chain = self._ledger.chain
+        self._run.ledger = self._log.up_to(self._ledger, chain.block(chain.finalized()))
         state = self._run.ledger.state()
         ended = state.round - 1 if state.stage is Stage.OPEN else state.round
         if ended <= self._ended:

@@ -6,6 +6,7 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ledger.chain.contract.complete_log import CompleteLog
 from ledger.protocol.errors import ChainError
 from ledger.protocol.inputs import registry_with_bans
 
@@ -50,8 +51,7 @@ class Standings:
         self._ledger = ledger
         self._clock = clock
         self._lock = threading.Lock()
-        self._clients = 0
-        self._registered: tuple[RegisteredClient, ...] = ()
+        self._log = CompleteLog()
         self._found: tuple[float, Standing] | None = None
         self._failed: tuple[float, str] | None = None
 
@@ -100,8 +100,5 @@ class Standings:
 
     def _read(self) -> Standing:
         number = self._ledger.state().round
-        if not self._clients or len(self._registered) < self._clients:
-            self._clients = self._ledger.deployment().clients
-            self._registered = self._ledger.registry()
-        bans = [ban for ban in self._ledger.bans() if ban.client < len(self._registered)]
-        return Standing(number, registry_with_bans(self._registered, bans))
+        ledger = self._log.up_to(self._ledger)
+        return Standing(number, registry_with_bans(ledger.registry(), ledger.bans()))

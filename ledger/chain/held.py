@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 class HeldChain:
     """The part of a `ChainReader` that has nothing to open and nothing to give back."""
 
+    @property
+    def node(self) -> str | None:
+        """None: no node is asked."""
+        return None
+
     @contextmanager
     def snapshot(self) -> Iterator[Self]:
         """Yield this chain, which moves only when it is told to."""

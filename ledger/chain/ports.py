@@ -48,6 +48,31 @@ class ChainUnreachableError(NotServedError):
     """The node does not answer; the message names its address without credentials."""
 
 
+class ChainMovedError(NotServedError):
+    """The chain was reorganised while it was read: who asks again is told of another block."""
+
+    def __init__(self, node: str | None, block_number: int) -> None:
+        super().__init__(
+            f"{node or 'the chain'}: block {block_number} became another one while it was read: "
+            "ask again"
+        )
+
+
+class IncompleteLogsError(NotServedError):
+    """The logs do not add up to what the contract says: some are left out, or are of another state.
+
+    Attributes:
+        node: the node's address without credentials; None where a file or memory is read.
+    """
+
+    def __init__(self, node: str | None, fact: str) -> None:
+        self.node = node
+        place, cause = "the chain", "its logs are damaged"
+        if node is not None:
+            place, cause = node, "the node leaves logs out, or answers from two states"
+        super().__init__(f"{place}: {fact}: {cause}, and nothing follows from it")
+
+
 class ChainRolledBackError(ChainError):
     """The chain lacks a block that its home has acknowledged: a backup, or a damaged file."""
 
@@ -191,6 +216,10 @@ class ChainReader(Protocol):
     @property
     def genesis_hash(self) -> bytes:
         """The hash of block 0, which tells two chains with one id apart."""
+
+    @property
+    def node(self) -> str | None:
+        """The address of the node that answers, without credentials; None where none is asked."""
 
     def head(self) -> Block:
         """Return the newest block.

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from ledger.chain.addresses import to_canonical
+from ledger.chain.contract.complete_log import CompleteLog
 from ledger.chain.contract.deployment import connect
 from ledger.chain.contract.manifest import read_manifest, read_run_manifest
 from ledger.chain.contract.possible import require_possible_sizes
@@ -52,6 +53,7 @@ class Served:
     fixed: Deployment
     folder: RunPaths | None = None
     _kept: Kept = field(default_factory=Kept, repr=False)
+    _log: CompleteLog = field(default_factory=CompleteLog, repr=False)
     _finished: Snapshot | None = field(default=None, repr=False)
 
     def history(self, blobs: BlobReader, block: Block, final_block: int) -> RecordedHistory:
@@ -61,10 +63,30 @@ class Served:
             blobs: where its documents are.
             block: as of which block.
             final_block: up to which block nothing can change.
+
+        Raises:
+            IncompleteLogsError: a node's logs do not lead to the contract's own state.
+            ChainMovedError: the chain does not hold that block any more.
         """
+        ledger = self.ledger
+        # A home's own file has no node between it and its reader.
+        ledger = ledger if ledger.chain.node is None else self.complete(ledger, block)
         return RecordedHistory(
-            self.ledger, self.fixed, blobs, block.number, final_block, self._kept, block.hash
+            ledger, self.fixed, blobs, block.number, final_block, self._kept, block.hash
         )
+
+    def complete(self, ledger: CommitteeLedger, block: Block) -> CommitteeLedger:
+        """Return the contract as of one block, with all of its events up to there.
+
+        Args:
+            ledger: the contract on any view of its chain.
+            block: as of which.
+
+        Raises:
+            IncompleteLogsError: the logs do not lead to the contract's own state.
+            ChainMovedError: the chain does not hold that block any more.
+        """
+        return self._log.up_to(ledger, block)
 
     def state(self, block_number: int, final_block: int) -> Snapshot:
         """Return the contract's storage.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ledger.chain.contract.committee_ledger import RoundOpening
-from ledger.chain.ports import NotServedError
+from ledger.chain.ports import IncompleteLogsError
 from ledger.history.round import Course, Round
 from ledger.protocol.closing import MinedCommitment
 from ledger.protocol.inputs import registry_with_bans
@@ -78,7 +78,7 @@ class Past:
             number: t.
 
         Raises:
-            NotServedError: the logs are not whole.
+            NotServedError: the logs hold what the contract cannot have recorded.
         """
         opening = self.ledger.opening(number, self.to_block)
         if opening is None or not self.has_begun(opening):
@@ -94,12 +94,13 @@ class Past:
             last: its last round, one that has opened.
 
         Raises:
-            NotServedError: the logs do not hold all of them.
+            IncompleteLogsError: the logs do not hold all of them.
         """
         opening = self.ledger.opening(first, self.to_block)
         if opening is None:
-            raise NotServedError(
-                f"round {last} is said to have opened, but no log opens round {first}"
+            raise IncompleteLogsError(
+                self.ledger.node,
+                f"round {last} is said to have opened, but no log opens round {first}",
             )
         ends = self._ends(first, last)
         registry = self.registry()
@@ -110,9 +111,10 @@ class Past:
             following = None if ended is None else RoundOpening.of(ended)
             if following is None:
                 if number < last:
-                    raise NotServedError(
+                    raise IncompleteLogsError(
+                        self.ledger.node,
                         f"round {last} is said to have opened, but round {number} has no end in "
-                        "the logs"
+                        "the logs",
                     )
                 break
             opening = following

@@ -141,10 +141,11 @@ class Now:
 
     @contextmanager
     def still(self, served: Served) -> Iterator[CommitteeLedger]:
-        """Open a deployment's contract on one view of the chain, which stays as it is."""
+        """Open a deployment's contract as of this moment, with all of its events up to now."""
         with self.chain.snapshot() as view:
             ledger = served.ledger
-            yield CommitteeLedger(view, ledger.address, ledger.from_block, served.fixed)
+            ledger = CommitteeLedger(view, ledger.address, ledger.from_block, served.fixed)
+            yield served.complete(ledger, self.block)
 
     def state(self, served: Served) -> Snapshot:
         """Return the storage of a deployment's contract at this moment."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ledger.chain.contract.calls import DecideCall, ReportCall
-from ledger.chain.ports import NotServedError
+from ledger.chain.ports import IncompleteLogsError, NotServedError
 from ledger.history.digests import (
     KnownDigests,
     digests_of_deployment,
@@ -194,7 +194,7 @@ class RecordedHistory:
         """Return the clients registered so far, with the bans that the chain holds.
 
         Raises:
-            NotServedError: the logs hold fewer than the contract says.
+            IncompleteLogsError: the logs hold fewer than the contract says.
         """
         registered = self.fixed.clients
         if self.ledger.opening(1, self.to_block) is None:
@@ -295,13 +295,13 @@ class RecordedHistory:
         """Return the first clients as they were registered.
 
         Raises:
-            NotServedError: the logs hold fewer.
+            IncompleteLogsError: the logs hold fewer.
         """
         found = self.kept.registry or self.ledger.registry()
         if len(found) < wanted:
-            raise NotServedError(
-                f"the logs hold the registration of {len(found)} clients, not of {wanted}: they "
-                "are not whole"
+            raise IncompleteLogsError(
+                self.ledger.node,
+                f"the logs hold the registration of {len(found)} clients, not of {wanted}",
             )
         if len(found) == self.fixed.clients:
             self.kept.registry = found

@@ -87,12 +87,12 @@ class IndexedHistory:
         return int(self.row["block"])
 
     def stands_at(self, block: Block) -> bool:
-        """Say whether it tells of this very block, and the contract has not contradicted it.
+        """Say whether it tells of this very block, and the contract's own storage agrees.
 
         Args:
             block: of the chain; after a fork another block has its number.
         """
-        if block.number != self.block or self.row["compared"] == Compared.DIFFERENT:
+        if block.number != self.block or self.row["compared"] != Compared.EQUAL:
             return False
         return bool(self.row["hash"] == block.hash)
 

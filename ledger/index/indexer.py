@@ -15,7 +15,7 @@ from sqlalchemy import insert, select
 from ledger.chain.addresses import to_canonical
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.contract.possible import require_possible_sizes
-from ledger.chain.ports import NotServedError
+from ledger.chain.ports import ChainMovedError, IncompleteLogsError, NotServedError
 from ledger.history.digests import digests_of_deployment, digests_of_events
 from ledger.index.codes import Compared
 from ledger.index.comparison import LARGEST, compared
@@ -128,26 +128,29 @@ class Indexer:
         """Read and write the next range, which goes on from a block that must stay the same.
 
         Raises:
-            NotServedError: the logs are not whole, or the chain moved while they were read.
+            IncompleteLogsError: the logs do not lead to the contract's own storage.
+            ChainMovedError: the chain moved while they were read.
         """
         standing = self._standing(row)
         if standing is None:
             return Progress(row["block"], head.number, row["newest"])
+        standing.node = chain.node
         ledger = CommitteeLedger(chain, self.ledger.address, self.ledger.from_block)
         last = chain.block(min(head.number, row["block"] + self._blocks))
         events = ledger.events(row["block"] + 1, last.number)
         for number, known in (before | {last.number: last.hash}).items():
             if chain.block(number).hash != known:
-                raise NotServedError(f"block {number} became another one while the logs were read")
+                raise ChainMovedError(chain.node, number)
         found = Gathered(standing)
         for recorded in events:
             found.take(recorded)
         answer = compared(ledger, standing, last.number) if last == head else Compared.NOT_YET
         if answer is Compared.DIFFERENT:
             self._note_difference(row)
-            raise NotServedError(
+            raise IncompleteLogsError(
+                chain.node,
                 f"after block {last.number} the contract's storage does not agree with the events "
-                "up to it: the logs are not whole"
+                "up to it",
             )
         blocks = {last.number: last.hash}
         blocks |= {one.block_number: one.block_hash for one in events if one.block_number > final}

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ledger.chain.contract.committee_ledger import RoundOpening
+from ledger.chain.contract.folded_state import head_after_end
 from ledger.chain.contract.possible import require_possible_event
-from ledger.chain.ports import NotServedError
+from ledger.chain.ports import IncompleteLogsError
 from ledger.history.folding import folded
 from ledger.history.round import Round
 from ledger.protocol import encoding
@@ -104,6 +105,7 @@ class Standing:
         current: the newest round that has opened; None before the first.
         seed: of the round that the contract counts.
         commitments: running digest of the open round's.
+        node: that the events are asked of; None for a file.
     """
 
     fixed: Deployment
@@ -113,6 +115,7 @@ class Standing:
     current: Events | None = None
     seed: Digest = NO_DIGEST
     commitments: Digest = NO_DIGEST
+    node: str | None = None
 
     @staticmethod
     def at_deployment(fixed: Deployment) -> Standing:
@@ -156,7 +159,7 @@ class Standing:
             recorded: the next of the contract's events, and where the chain holds it.
 
         Raises:
-            NotServedError: it does not follow from those before it.
+            IncompleteLogsError: it does not follow from those before it.
         """
         require_possible_event(recorded, self.fixed)
         event = recorded.event
@@ -194,12 +197,7 @@ class Standing:
 
     def _head_after(self, event: RoundDecided | RoundAbandoned) -> Digest:
         before = encoding.Before(self.head, self.number, self.seed, self.commitments)
-        following = encoding.set_digest(event.next_committee)
-        if isinstance(event, RoundAbandoned):
-            return encoding.head_after_abandoned(before, following)
-        votes = encoding.votes_digest(event.views, event.signers, event.incidents)
-        accepted = encoding.set_digest(event.accepted)
-        return encoding.head_after_decision(before, accepted, following, event.result(), votes)
+        return head_after_end(before, event)
 
     def _open(self, recorded: Recorded) -> None:
         opening = RoundOpening.of(recorded)
@@ -228,10 +226,10 @@ class Standing:
 
     def _require(self, recorded: Recorded, name: str, found: object, true: object) -> None:
         if found != true:
-            raise NotServedError(
+            raise IncompleteLogsError(
+                self.node,
                 f"block {recorded.block_number} is said to hold a {type(recorded.event).__name__} "
-                f"with {name} {_shown(found)}, where {_shown(true)} follows from the events before "
-                "it: the logs are not whole"
+                f"with {name} {_shown(found)}, where {_shown(true)} follows from the events before",
             )
 
 

@@ -39,6 +39,7 @@ class ForgedChain(PassedOn):
         code_of: changes the contract's code.
         id_of: changes the chain's id.
         most_calls: reads that are answered before the node goes away.
+        shown: the address of the node that it is; None for a file.
     """
 
     chain: ChainReader
@@ -49,6 +50,11 @@ class ForgedChain(PassedOn):
     code_of: Callable[[bytes], bytes] = unchanged
     id_of: Callable[[int], int] = unchanged
     most_calls: int = 1_000_000
+    shown: str | None = None
+
+    @property
+    def node(self) -> str | None:
+        return self.shown
 
     @property
     def true(self) -> ChainReader:

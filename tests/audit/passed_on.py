@@ -16,7 +16,10 @@ T = TypeVar("T")
 
 
 class PassedOn(HeldChain, ABC):
-    """A `ChainReader` whose answers are other chains'; those stay open when it is closed."""
+    """A `ChainReader` whose answers are other chains'; those stay open when it is closed.
+
+    It is taken for a file, which has no node in front of it, unless it says otherwise.
+    """
 
     @property
     @abstractmethod

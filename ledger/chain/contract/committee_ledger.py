@@ -12,7 +12,7 @@ from ledger.chain.contract.events import Recorded, decode_log
 from ledger.chain.contract.possible import require_possible_event
 from ledger.chain.contract.reverts import refusal
 from ledger.chain.finality.rule import final_number
-from ledger.chain.ports import NotServedError, TransactionRevertedError
+from ledger.chain.ports import IncompleteLogsError, NotServedError, TransactionRevertedError
 from ledger.protocol import encoding, ledger_state
 from ledger.protocol.closing import MinedCommitment
 from ledger.protocol.errors import ChainError
@@ -53,6 +53,27 @@ class Snapshot:
     registered: int
     registry_rest: Digest
     commitments: Digest
+
+    @staticmethod
+    def of(state: ledger_state.LedgerState) -> Snapshot:
+        """Return a state of the executable specification as the contract shows it.
+
+        Args:
+            state: with the committee itself.
+        """
+        registering = state.stage is ledger_state.Stage.REGISTERING
+        return Snapshot(
+            stage=state.stage,
+            round=state.round,
+            opened_block=state.opened_block,
+            seed=state.seed,
+            committee=NO_DIGEST if registering else encoding.set_digest(state.committee),
+            model=state.model,
+            head=state.head,
+            registered=len(state.registry),
+            registry_rest=state.registry_rest,
+            commitments=state.commitments,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +243,11 @@ class CommitteeLedger(LedgerStorage):
         self.from_block = from_block
         self._known = fixed
 
+    @property
+    def node(self) -> str | None:
+        """The address of the node that is asked, without credentials; None where none is."""
+        return self.chain.node
+
     def deployment(self) -> ledger_state.Deployment:
         """Return what was fixed at deployment: what was known of it, or what the contract says."""
         return super().deployment() if self._known is None else self._known
@@ -263,15 +289,16 @@ class CommitteeLedger(LedgerStorage):
         """Return the clients registered so far, without bans, from the events.
 
         Raises:
-            NotServedError: an event between two others is missing, or comes twice.
+            IncompleteLogsError: an event between two others is missing, or comes twice.
         """
         words: list[int] = []
         for recorded in self._logs(["ClientsRegistered"]):
             if isinstance(recorded.event, ledger_state.ClientsRegistered):
                 if recorded.event.first != len(words):
-                    raise NotServedError(
+                    raise IncompleteLogsError(
+                        self.chain.node,
                         f"after client {len(words) - 1} the logs go on with client "
-                        f"{recorded.event.first}: they are not whole"
+                        f"{recorded.event.first}",
                     )
                 words += recorded.event.words
         return tuple(encoding.registered_client(word) for word in words)
@@ -280,13 +307,14 @@ class CommitteeLedger(LedgerStorage):
         """Return all K clients of a ledger that has opened, without bans, from the events.
 
         Raises:
-            NotServedError: the logs do not hold all of them.
+            IncompleteLogsError: the logs do not hold all of them.
         """
         found = self.registry()
         if len(found) < self._fixed.clients:
-            raise NotServedError(
+            raise IncompleteLogsError(
+                self.chain.node,
                 f"the logs hold the registration of {len(found)} clients, not of all "
-                f"{self._fixed.clients}: they are not whole"
+                f"{self._fixed.clients}",
             )
         return found
 
@@ -351,7 +379,7 @@ class CommitteeLedger(LedgerStorage):
         Raises:
             NotServedError: the node lacks blocks that it had before, or tells of what cannot be.
         """
-        return self._possible(self.chain.logs(self.address, [], from_block, to_block))
+        return self.possible(self.chain.logs(self.address, [], from_block, to_block))
 
     def round_events(self, round_number: int, to_block: int | None = None) -> list[Recorded]:
         """Return all that the chain holds of one round, in the chain's order.
@@ -377,7 +405,7 @@ class CommitteeLedger(LedgerStorage):
         logs = self.chain.logs(
             self.address, names, self.from_block, last, limit, descending=descending
         )
-        return self._possible(logs)
+        return self.possible(logs)
 
     def call_of(self, transaction_hash: bytes) -> calls.Call | None:
         """Return what a transaction asked of the contract; None if it was not sent to it.
@@ -418,9 +446,17 @@ class CommitteeLedger(LedgerStorage):
             topics.append(round_number.to_bytes(32))
         last = self._last(to_block)
         logs = self.chain.logs(self.address, topics, self.from_block, last)
-        return self._possible(logs)
+        return self.possible(logs)
 
-    def _possible(self, logs: Iterable[Log]) -> list[Recorded]:
+    def possible(self, logs: Iterable[Log]) -> list[Recorded]:
+        """Return logs as the events that they hold.
+
+        Args:
+            logs: of the contract.
+
+        Raises:
+            NotServedError: one of them is none that a contract of these sizes can log.
+        """
         found = [decode_log(log) for log in logs]
         for recorded in found:
             require_possible_event(recorded, self._fixed)

@@ -48,6 +48,11 @@ class BlockReader:
             integrity.verify_head(self._database, self.genesis_hash)
             self._chain = evm.chain_class(self.chain_id)(self._database)
 
+    @property
+    def node(self) -> str | None:
+        """None: a file is read, and no node is asked."""
+        return None
+
     def verify_identity(self, chain_id: int | None, genesis_hash: bytes | None) -> None:
         """Accept the chain if it is the expected one.
 

@@ -20,7 +20,6 @@ from ledger.protocol.ledger_state import (
     LedgerOpened,
     RoundAbandoned,
     RoundDecided,
-    Stage,
     UpdatesCommitted,
 )
 from ledger.protocol.types import NO_DIGEST
@@ -58,13 +57,18 @@ class MemoryHistory:
         self._deployment = state.deployment
         self._height = DEPLOYMENT_BLOCK
         self._changed_in = [DEPLOYMENT_BLOCK]
-        self._snapshots = [_snapshot(state)]
+        self._snapshots = [Snapshot.of(state)]
         self._registered: tuple[RegisteredClient, ...] = ()
         self._openings: dict[int, Recorded] = {}
         self._ends: list[Recorded] = []
         self._bans: list[Recorded] = []
         self._rounds: defaultdict[int, list[Recorded]] = defaultdict(list)
         self._recorded: list[Recorded] = []
+
+    @property
+    def node(self) -> str | None:
+        """None: no node is asked."""
+        return None
 
     def newest_block(self) -> Block:
         """Return the newest block."""
@@ -188,7 +192,7 @@ class MemoryHistory:
     def _remember(self, state: LedgerState, events: Sequence[Event]) -> None:
         """Take down what the newest block's transaction came to."""
         self._changed_in.append(self._height)
-        self._snapshots.append(_snapshot(state))
+        self._snapshots.append(Snapshot.of(state))
         place = self._hash(self._height)
         for index, event in enumerate(events):
             # There is no transaction to look up: its block is as good a name.
@@ -225,20 +229,3 @@ class MemoryHistory:
             return NO_DIGEST
         where = self.domain.chain_id.to_bytes(32) + self.domain.contract
         return encoding.keccak256(where + encoding.u64(number))
-
-
-def _snapshot(state: LedgerState) -> Snapshot:
-    """Return a state as the contract shows it."""
-    registering = state.stage is Stage.REGISTERING
-    return Snapshot(
-        stage=state.stage,
-        round=state.round,
-        opened_block=state.opened_block,
-        seed=state.seed,
-        committee=NO_DIGEST if registering else encoding.set_digest(state.committee),
-        model=state.model,
-        head=state.head,
-        registered=len(state.registry),
-        registry_rest=state.registry_rest,
-        commitments=state.commitments,
-    )

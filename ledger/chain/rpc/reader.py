@@ -146,6 +146,11 @@ class RpcReader:
                 f"expected 0x{genesis_hash.hex()}"
             )
 
+    @property
+    def node(self) -> str | None:
+        """The node's address without credentials."""
+        return self._node.shown_url
+
     @functools.cached_property
     def web3(self) -> Web3:
         """This node behind web3's own interface, over the same connection and limits."""

@@ -4,30 +4,35 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 from api.store.serve import serving_alone
 from api.store.standing import FRESH_SECONDS, STALE_SECONDS, Standings
+from ledger.chain.contract import abi
 from ledger.chain.contract.committee_ledger import CommitteeLedger, Snapshot
 from ledger.protocol.errors import ChainError, ConfigurationError
 from tests.actors.support import PARAMETERS, signers
+from tests.api.store.conftest import contract_in
+from tests.audit.forged_chain import forged
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ledger.chain.ports import Log
     from tests.api.store.conftest import Contract
 
 
 class CountingLedger(CommitteeLedger):
-    """The contract behind a node that is away at times."""
+    """The contract behind a node that is away at times; counts who asks for the newest state."""
 
     is_away = False
     asked = 0
 
     def state(self, block_number: int | None = None) -> Snapshot:
-        self.asked += 1
+        self.asked += block_number is None
         if self.is_away:
             raise ChainError("the node is away")
         return super().state(block_number)
@@ -91,6 +96,23 @@ def test_a_silent_node_holds_one_thread_and_not_all(contract: Contract) -> None:
         assert asked.result(10) == first
     now += FRESH_SECONDS
     assert standings.now() == first
+
+
+def test_a_node_that_leaves_an_event_out_says_of_nobody_who_may_write(tmp_path: Path) -> None:
+    """Without its ban a banned client could write; without its registration nobody could."""
+    with contract_in(tmp_path) as contract:
+        banned = contract.run.chain_view().participants().trainers[0]
+        contract.run.ban(banned)
+        for event in ("ClientsRegistered", "LedgerOpened", "ClientBanned"):
+            lacking = forged(contract.ledger, logs_of=partial(_without, abi.topic(event)))
+            with pytest.raises(ChainError, match="the logs"):
+                Standings(lacking, lambda: 0.0).now()
+        standing = Standings(contract.ledger, lambda: 0.0).now()
+        assert [i for i, one in enumerate(standing.registry) if one.banned_in] == [banned]
+
+
+def _without(topic: bytes, logs: list[Log]) -> list[Log]:
+    return [log for log in logs if log.topics[0] != topic]
 
 
 def test_a_folder_has_one_store(tmp_path: Path) -> None:
