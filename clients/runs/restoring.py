@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 from clients.runs.folder import line_of
 from ledger.bounded_json import parse_json
 from ledger.chain.ports import ChainRolledBackError
+from ledger.chain.round_ledger import ends_after
 from ledger.protocol.encoding import vector_from_bytes
-from ledger.protocol.errors import BlobError, ChainError, EncodingError
-from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided, Stage
+from ledger.protocol.errors import BlobError, EncodingError
+from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,10 +64,10 @@ def restore_metrics(
 
     Raises:
         ChainRolledBackError: the rows know a round that the chain lacks, or has with another head.
-        ChainError: the chain's log lacks a round that the contract has ended.
+        IncompleteLogsError: the chain's log lacks a round that the contract has ended.
         OSError: the metrics cannot be read or written.
     """
-    ends = _ends(ledger)
+    ends = ends_after(ledger, 0)
     lines = folder.metrics_lines()
     rows = _sorted_out(lines, ends)
     if rows.strange:
@@ -86,24 +87,6 @@ def restore_metrics(
     if found != lines:
         folder.write_metrics(found)
     return tuple(missing)
-
-
-def _ends(ledger: RoundHistory) -> list[End]:
-    """Return the end of each round, oldest first.
-
-    Raises:
-        ChainError: the log lacks one.
-    """
-    ends = [
-        recorded.event
-        for recorded in ledger.outcomes(limit=2**31, descending=False)
-        if isinstance(recorded.event, RoundDecided | RoundAbandoned)
-    ]
-    state = ledger.state()
-    last = state.round if state.stage is Stage.FINISHED else state.round - 1
-    if [event.round for event in ends] != list(range(1, last + 1)):
-        raise ChainError(f"the chain's log does not have each of the {last} rounds that ended")
-    return ends
 
 
 def _sorted_out(lines: Sequence[bytes], ends: Sequence[End]) -> Rows:

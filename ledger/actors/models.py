@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ledger.chain.round_ledger import ends_after
 from ledger.protocol.encoding import vector_from_bytes
 from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.rules.reference.travel import travelled
@@ -104,13 +105,12 @@ def model_of_round(ledger: RoundHistory, round_number: int) -> Digest:
         ledger: the contract.
         round_number: s, which has begun.
     """
-    needed = ledger.state().round - round_number + 1
+    first = round_number - 2
     while round_number > 1:
-        ends = ledger.outcomes(needed)
-        for event in (recorded.event for recorded in ends):
+        for event in reversed(ends_after(ledger, max(0, first))):
             if isinstance(event, RoundDecided) and event.round < round_number:
                 return event.model
-        if len(ends) < needed:
+        if first <= 0:
             break
-        needed *= 2  # the rounds just before it were abandoned
+        first -= round_number - first  # the rounds just before it were abandoned
     return ledger.deployment().model

@@ -10,12 +10,10 @@ from ledger.actors.models import Models
 from ledger.actors.published import Published
 from ledger.actors.view import ChainView, opened_view
 from ledger.chain.finality.lineage import Lineage
-from ledger.chain.ports import NotServedError
 from ledger.protocol.documents.envelope import EnvelopeKind
-from ledger.protocol.encoding import registry_word
 from ledger.protocol.errors import BlobError, BlobUnreachableError
 from ledger.protocol.inputs import registry_with_bans
-from ledger.protocol.ledger_state import Stage, registry_batches
+from ledger.protocol.ledger_state import Stage
 from ledger.protocol.payload import Payload
 
 if TYPE_CHECKING:
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
     from ledger.chain.ports import Block
     from ledger.protocol.documents.envelope import Envelope
     from ledger.protocol.inputs import Inputs
-    from ledger.protocol.ledger_state import ClientBanned
     from ledger.protocol.types import ClientId, Digest, RegisteredClient
 
 OVERSIZED_BYTES = 1 << 20
@@ -105,11 +102,13 @@ class Observer:
         self.final, found = followed.state, followed.open_round
         if found is None:
             return None
+        # Nobody joins once a round has opened.
+        self._registered = self._registered or followed.folded.registry
         return ChainView(
             parameters=self._around.parameters,
             layout=self._around.layout,
             domain=self._around.domain,
-            registry=self._registry(found.bans),
+            registry=registry_with_bans(self._registered, found.bans),
             round=found.opening.round,
             seed=found.opening.seed,
             committee=found.opening.committee,
@@ -220,26 +219,6 @@ class Observer:
         about = (view.inputs.domain, view.inputs.round, kind)
         while came := self._around.mailbox.listed(*about, len(found)):
             found += came
-        return found
-
-    def _registry(self, bans: tuple[ClientBanned, ...]) -> tuple[RegisteredClient, ...]:
-        self._registered = self._registered or self._whole_registry()
-        return registry_with_bans(self._registered, bans)
-
-    def _whole_registry(self) -> tuple[RegisteredClient, ...]:
-        """Return all clients as registered, if they are those that the contract was deployed for.
-
-        Raises:
-            NotServedError: they are not: the node's logs are not whole, or of another branch.
-        """
-        ledger = self._around.ledger
-        found = ledger.registry()
-        digest, _ = registry_batches([registry_word(client) for client in found])
-        if digest != (expected := ledger.deployment().registry):
-            raise NotServedError(
-                f"the logs register {len(found)} clients with digest 0x{digest.hex()}, and the "
-                f"contract was deployed for those with 0x{expected.hex()}: they are not whole"
-            )
         return found
 
     def _fetched(self, announced: Mapping[ClientId, Digest]) -> dict[ClientId, Payload]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from ledger.chain.round_ledger import ends_after
 from ledger.protocol.documents.incidents import decode_incidents
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.errors import BlobError, EncodingError
@@ -141,10 +142,8 @@ def named_by(ledger: RoundHistory, blobs: BlobReader) -> set[Digest]:
 
 def _decided(ledger: RoundHistory, after_round: int) -> list[RoundDecided]:
     """Return the decisions after a round, oldest first."""
-    ended = ledger.state().round - after_round
-    found = ledger.outcomes(limit=max(1, ended), descending=True)
-    events = [one.event for one in found if isinstance(one.event, RoundDecided)]
-    return [event for event in reversed(events) if event.round > after_round]
+    ends = ends_after(ledger, after_round)
+    return [event for event in ends if isinstance(event, RoundDecided)]
 
 
 def _record(event: RoundDecided, blobs: BlobReader) -> RoundRecord | None:

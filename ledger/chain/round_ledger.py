@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from ledger.chain.ports import IncompleteLogsError
+from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided, Stage
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -39,6 +42,10 @@ class RoundHistory(Protocol):
     def from_block(self) -> int:
         """The block in which it was deployed; nothing in it is older."""
 
+    @property
+    def node(self) -> str | None:
+        """The address of the node that tells it, without credentials; None where none does."""
+
     def deployment(self) -> Deployment:
         """Return what was fixed at deployment."""
 
@@ -69,6 +76,36 @@ class RoundHistory(Protocol):
         self, limit: int, *, descending: bool = True, to_block: int | None = None
     ) -> list[Recorded]:
         """Return so many of the last or the first decisions and abandonments up to a block."""
+
+
+MOST_AT_ONCE = 4
+"""Rounds that may end between two questions to a node."""
+
+
+def ends_after(ledger: RoundHistory, round_number: int) -> list[RoundDecided | RoundAbandoned]:
+    """Return how every round after one ended, up to the last that has, oldest first.
+
+    Args:
+        ledger: the run's ledger.
+        round_number: t; 0 for all rounds.
+
+    Raises:
+        IncompleteLogsError: a round has ended by the ledger's own word, and its end is not told.
+        ChainError: the chain behind it is unreachable.
+    """
+    state = ledger.state()
+    last = state.round if state.stage is Stage.FINISHED else state.round - 1
+    ends: dict[int, RoundDecided | RoundAbandoned] = {}
+    if last > round_number:
+        for recorded in ledger.outcomes(last - round_number + MOST_AT_ONCE):
+            if isinstance(recorded.event, RoundDecided | RoundAbandoned):
+                ends[recorded.event.round] = recorded.event
+    missing = next((n for n in range(round_number + 1, last + 1) if n not in ends), None)
+    if missing is not None:
+        raise IncompleteLogsError(
+            ledger.node, f"round {missing} of {last} that ended has no end in the logs"
+        )
+    return [ends[number] for number in range(round_number + 1, last + 1)]
 
 
 class RoundLedger(RoundHistory, Protocol):

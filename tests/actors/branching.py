@@ -26,13 +26,10 @@ from ledger.protocol.types import (
 from tests.actors.support import DOMAIN, LAYOUT, PARAMETERS, registry_of, signers
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ledger.chain.contract.committee_ledger import RoundOpening, Snapshot
+    from ledger.chain.contract.committee_ledger import Snapshot
     from ledger.chain.contract.events import Recorded
     from ledger.chain.ports import Block
-    from ledger.protocol.closing import MinedCommitment
-    from ledger.protocol.ledger_state import ClientBanned, Deployment
+    from ledger.protocol.ledger_state import Deployment
     from ledger.protocol.types import Digest
 
 SHORT = replace(PARAMETERS, deadline_blocks=8, rounds=40)
@@ -112,13 +109,20 @@ class Node:
     Attributes:
         ledger: that it tells of.
         last_log: the block after which it has no logs; None for none.
+        hidden: the block whose logs it leaves out; None for none.
         asked: the names of what it was asked.
     """
 
     def __init__(self, ledger: BranchingLedger) -> None:
         self.ledger = ledger
         self.last_log: int | None = None
+        self.hidden: int | None = None
         self.asked: list[str] = []
+        self.node = "http://node"
+
+    @property
+    def from_block(self) -> int:
+        return self.ledger.from_block
 
     def newest_block(self) -> Block:
         return self.ledger.newest_block()
@@ -135,34 +139,13 @@ class Node:
         self.asked.append("deployment")
         return self.ledger.deployment()
 
-    def opening(self, round_number: int, to_block: int | None = None) -> RoundOpening | None:
-        self.asked.append("opening")
-        return self.ledger.opening(round_number, self._logged(to_block))
-
-    def outcomes(
-        self, limit: int, *, descending: bool = True, to_block: int | None = None
-    ) -> list[Recorded]:
-        self.asked.append("outcomes")
-        last = self._logged(to_block)
-        return self.ledger.outcomes(limit, descending=descending, to_block=last)
-
-    def bans(self, to_block: int | None = None) -> Sequence[ClientBanned]:
-        self.asked.append("bans")
-        return self.ledger.bans(self._logged(to_block))
-
-    def commitments(
-        self, round_number: int, to_block: int | None = None
-    ) -> Sequence[MinedCommitment]:
-        self.asked.append("commitments")
-        return self.ledger.commitments(round_number, self._logged(to_block))
-
     def recorded_in(self, from_block: int, to_block: int) -> list[Recorded]:
         self.asked.append("recorded_in")
-        return self.ledger.recorded_in(from_block, self._logged(to_block))
+        found = self.ledger.recorded_in(from_block, self._logged(to_block))
+        return [recorded for recorded in found if recorded.block_number != self.hidden]
 
-    def _logged(self, to_block: int | None) -> int:
-        last = self.ledger.newest_block().number if to_block is None else to_block
-        return last if self.last_log is None else min(last, self.last_log)
+    def _logged(self, to_block: int) -> int:
+        return to_block if self.last_log is None else min(to_block, self.last_log)
 
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(f"{name} is not asked for by whoever follows")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ledger.actors.following import Followed, Following
 from ledger.chain.finality.lineage import Lineage
-from ledger.chain.ports import NotServedError
+from ledger.chain.ports import IncompleteLogsError, NotServedError
 from ledger.protocol.errors import Refusal
 from ledger.protocol.ledger_state import Stage
 from tests.actors.branching import SHORT, BranchingLedger, Node
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ledger.chain.round_ledger import RoundHistory
 
 
-AFRESH = ["opening", "deployment", "bans", "commitments"]
+AFRESH = ["deployment", "recorded_in"]
 
 
 class Reader:
@@ -121,7 +121,7 @@ def test_a_node_that_has_the_state_and_not_yet_the_log_is_not_believed(
     reader.node.last_log = before
     # Neither by who reads on, nor, the second time, by who reads everything.
     for _ in range(2):
-        with pytest.raises(NotServedError, match="not whole"):
+        with pytest.raises(IncompleteLogsError):
             reader.read()
     reader.node.last_log = None
     assert reader.read() == reader.afresh()
@@ -137,12 +137,33 @@ def test_a_newcomer_misses_a_ban_that_the_logs_lack(
     reader.node.last_log = ledger.newest_block().number
     ledger.ban(5)
     reader.restart()
-    with pytest.raises(NotServedError, match="not whole"):
+    with pytest.raises(IncompleteLogsError) as refused:
         reader.read()
+    assert refused.value.node == "http://node"
     reader.node.last_log = None
     found = reader.read().open_round
     assert found is not None
     assert [ban.client for ban in found.bans] == [3, 5]
+
+
+@pytest.mark.parametrize("what", ["commitment", "ban", "end"])
+@pytest.mark.parametrize("rounds", [0, 1, 2])
+def test_a_newcomer_believes_no_log_that_lacks_one_event_of_an_earlier_round(
+    ledger: BranchingLedger, reader: Reader, what: str, rounds: int
+) -> None:
+    """The head that a round opened with commits to it, but only together with all the rest."""
+    {"commitment": lambda: ledger.commit(3, 1), "ban": lambda: ledger.ban(3)}.get(
+        what, ledger.end_round
+    )()
+    hidden = ledger.newest_block().number
+    for _ in range(rounds):
+        ledger.end_round()
+    reader.restart()
+    reader.node.hidden = hidden
+    with pytest.raises(IncompleteLogsError):
+        reader.read()
+    reader.node.hidden = None
+    assert reader.read() == reader.afresh()
 
 
 @pytest.mark.parametrize("what", ["commitment", "ban"])

@@ -12,19 +12,21 @@ from ledger.actors.observer import OVERSIZED_BYTES, Observer
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.chain.embedded.machine.accounts import TEST_KEYS
-from ledger.chain.ports import NotServedError
+from ledger.chain.ports import IncompleteLogsError
 from ledger.chain.rpc.chain import RpcChain
 from ledger.chain.rpc.served.methods import RpcMethods
 from ledger.chain.rpc.served.server import RpcServer
 from ledger.protocol.documents.envelope import Envelope, EnvelopeKind, PublishedPayload
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, BlobUnreachableError, EncodingError
+from ledger.protocol.ledger_state import ClientsRegistered, LedgerOpened
 from ledger.protocol.types import ClientId, Digest
 from tests.actors.support import initial_model
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ledger.chain.contract.events import Recorded
     from ledger.protocol.types import Domain
     from tests.actors.deployed import Deployed
 
@@ -265,21 +267,19 @@ def test_a_model_of_another_size_is_an_error(deployed: Deployed) -> None:
         Observer(replace(deployed.around, parameters=parameters)).model()
 
 
-def test_a_log_that_lacks_the_opening_is_an_error(
-    deployed: Deployed, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("kind", [ClientsRegistered, LedgerOpened])
+def test_a_log_that_lacks_a_registration_or_the_opening_is_not_believed_and_not_kept(
+    deployed: Deployed, monkeypatch: pytest.MonkeyPatch, kind: type
 ) -> None:
-    monkeypatch.setattr(deployed.around.ledger, "opening", lambda *_: None)
-    with pytest.raises(NotServedError, match="round 1 opened"):
-        deployed.observer.chain()
+    ledger = deployed.around.ledger
+    whole = ledger.registry()
 
+    def lacking(first: int, last: int) -> list[Recorded]:
+        recorded = type(ledger).recorded_in(ledger, first, last)
+        return [one for one in recorded if not isinstance(one.event, kind)]
 
-def test_a_registry_of_which_the_logs_lack_a_part_is_not_believed_and_not_kept(
-    deployed: Deployed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = deployed.around.ledger.registry()
-    for told in (whole[:-1], (whole[1], whole[0], *whole[2:])):
-        with monkeypatch.context() as lagging:
-            lagging.setattr(deployed.around.ledger, "registry", lambda found=told: found)
-            with pytest.raises(NotServedError, match="not whole"):
-                deployed.observer.chain()
+    with monkeypatch.context() as lagging:
+        lagging.setattr(ledger, "recorded_in", lacking)
+        with pytest.raises(IncompleteLogsError):
+            deployed.observer.chain()
     assert deployed.chain_view().registry == whole
