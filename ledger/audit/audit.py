@@ -37,6 +37,7 @@ from ledger.audit.report import REPORT_VERSION, AuditReport, KeptHeadFound
 from ledger.audit.run import RunReader, unreadable
 from ledger.audit.sentences import hexed
 from ledger.audit.steps.order import said_by_steps
+from ledger.audit.unconfirmed import SaidByStep, Unconfirmed, rests_on_all_logs
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.distances.fast import fast_distances, usable_cores
 from ledger.protocol.encoding import commitment_of
@@ -46,10 +47,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
+    from ledger.audit.codes import Step
     from ledger.audit.earlier import EarlierAudit
     from ledger.audit.execution.pool import Seen, Told
     from ledger.audit.execution.tasks import MissingPayload
     from ledger.audit.observations import KeptHead, Observation
+    from ledger.audit.report import Said
     from ledger.blobs.store import BlobReader
     from ledger.chain.ports import ChainReader
     from ledger.protocol.types import Digest
@@ -109,6 +112,7 @@ class _Audit:
         self._reader: RunReader | None = None
         self._missing: list[MissingPayload] = []
         self._has_stayed = False
+        self._unconfirmed = Unconfirmed()
 
     def read(self) -> None:
         """Read all, as far as the chain serves it, and let every step judge it."""
@@ -116,6 +120,7 @@ class _Audit:
             with self._ledger.chain.snapshot() as chain:
                 self._read(chain, Anchor.read(chain))
         except ChainError as error:
+            self._write(self._unconfirmed.rest(self._complete_to))
             for seen in unreadable(error):
                 self._judge(seen)
 
@@ -158,6 +163,7 @@ class _Audit:
         with self._checking(models) as checked:
             for seen in checked(reader.observe()):
                 self._take(seen, anchor)
+        self._write(self._unconfirmed.rest(self._complete_to))
         for appeared in self._appeared() if reader.is_whole else ():
             self._judge(appeared, is_final=anchor.is_final(appeared.block))
         for changed in anchor.changes(chain):
@@ -179,19 +185,42 @@ class _Audit:
     def _take(self, seen: Told, anchor: Anchor) -> None:
         match seen:
             case CheckedRound():
-                is_final = anchor.is_final(seen.block)
                 for step, said in seen.said:
-                    self._log.take(step, said, is_final=is_final)
+                    self._hold(step, said, seen, anchor, rests_on_all_logs=True)
                 self._log.counts[Count.BLOBS] += seen.blobs_read
                 self._log.counts[Count.BYTES] += seen.bytes_read
                 self._archive.named.update(seen.named)
                 self._missing += seen.missing
             case Milestone(done, total):
+                self._write(self._unconfirmed.confirmed(self._complete_to))
                 if self._conduct.progress is not None:
                     self._conduct.progress(self._log.progress(done, total))
                 self._conduct.go_on()
             case _:
-                self._judge(seen, is_final=anchor.is_final(seen.block))
+                rests = rests_on_all_logs(seen)
+                for step, said in said_by_steps(seen):
+                    self._hold(step, said, seen, anchor, rests_on_all_logs=rests)
+
+    def _hold(
+        self,
+        step: Step,
+        said: Said,
+        seen: Observation | CheckedRound,
+        anchor: Anchor,
+        *,
+        rests_on_all_logs: bool,
+    ) -> None:
+        """Hold what a step says until it is certain that no log is missing before it."""
+        is_final = anchor.is_final(seen.block)
+        self._unconfirmed.hold(SaidByStep(step, said, seen.block, is_final, rests_on_all_logs))
+
+    def _write(self, held: Iterator[SaidByStep]) -> None:
+        for one in held:
+            self._log.take(one.step, one.said, is_final=one.is_final)
+
+    @property
+    def _complete_to(self) -> int:
+        return -1 if self._reader is None else self._reader.complete_to
 
     def _judge(self, seen: Observation, *, is_final: bool = True) -> None:
         """Let every step say what it makes of an observation."""

@@ -125,6 +125,7 @@ class Need(StrEnum):
     BLOCK = "block"
     HEAD_BLOCK = "head block"
     REORGANISED = "reorganised"
+    LOGS = "logs"
     FINALITY = "finality"
     KEPT_HEAD = "kept head"
     PARAMETERS = "parameters"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from ledger.audit.codes import Fact, Need
@@ -23,7 +24,12 @@ from ledger.audit.replay.transactions import ReadingEndedError
 from ledger.audit.sentences import hexed
 from ledger.audit.start import must_answer, read_start
 from ledger.chain.contract.committee_ledger import Snapshot
-from ledger.chain.ports import ChainDamagedError, ChainUnreachableError, NotServedError
+from ledger.chain.ports import (
+    ChainDamagedError,
+    ChainUnreachableError,
+    IncompleteLogsError,
+    NotServedError,
+)
 from ledger.protocol import rounds
 from ledger.protocol.errors import ChainError, Refusal
 from ledger.protocol.ledger_state import ClientBanned, RoundAbandoned, RoundDecided, Stage
@@ -39,8 +45,8 @@ if TYPE_CHECKING:
     from ledger.audit.execution.pool import Seen
     from ledger.audit.finality import Anchor
     from ledger.audit.observations import Observation
+    from ledger.audit.replay.replay import Reached
     from ledger.chain.contract.committee_ledger import CommitteeLedger
-    from ledger.protocol.ledger_state import LedgerState
 
 _MOVING_THE_HEAD = (RoundDecided, RoundAbandoned, ClientBanned)
 
@@ -96,6 +102,7 @@ class RunReader:
         open_commitments: commitments of the round that has not ended.
         standing: what was deployed, and where it stands, as plain data.
         kept: where the run has the head that the auditor kept; None if it was not found.
+        complete_to: the block up to which no log is missing; of a file, none ever is.
     """
 
     def __init__(
@@ -115,6 +122,9 @@ class RunReader:
         self.open_commitments = 0
         self.standing: dict[str, Any] = {}
         self.kept: KeptHead | None = None
+        # A file that lacks a log contradicts itself; nobody stands between it and its reader.
+        self._node = ledger.chain.node
+        self.complete_to = sys.maxsize if self._node is None else -1
         self._ledger = ledger
         self._archive = archive
         self._models = models
@@ -123,7 +133,7 @@ class RunReader:
         self._earlier = brought.earlier
         self._earlier_block = -1 if brought.earlier is None else brought.earlier.block
         self._conduct = conduct
-        self._settled: LedgerState | None = None
+        self._settled: Reached | None = None
         self._stood_by = ledger.from_block
         self._left_off = Digest(bytes(32))
 
@@ -184,7 +194,7 @@ class RunReader:
             yield Unserved(start.block, Need.PARAMETERS, detail=config)
         reader = RoundReader(start)
         replay = Replay(self._ledger, rounds.deployed(start.deployment, start.domain))
-        self._settled = replay.state
+        self._settled = replay.reached()
         try:
             yield from self._replayed(replay, reader)
         except ReadingEndedError as ended:
@@ -202,12 +212,13 @@ class RunReader:
         """Yield what the transactions did, and where the contract says that they lead."""
         head, final = self._anchor.head.number, self._anchor.final_number
         stands = self._state(head)
-        believes_registry, is_trusted = False, self._earlier is not None
+        is_trusted = self._earlier is not None
         self._left_off = replay.state.head
         self._note(KeptHead(self._stood_by, replay.state.head, 0))
         for seen in replay.observe(head):
+            self.complete_to = max(self.complete_to, replay.complete_to)
             if seen.block <= final:
-                self._settled, believes_registry = replay.state, replay.believes_registry
+                self._settled = replay.reached()
             is_trusted = is_trusted and seen.block <= self._earlier_block
             if is_trusted:
                 self._left_off = replay.state.head
@@ -222,14 +233,26 @@ class RunReader:
                 self._note(KeptHead(seen.block, event.head, event.round, type(event)))
             yield seen
         if isinstance(stands, Snapshot):
-            yield StateRead(head, stands, replay.state, replay.believes_registry)
+            yield from self._held_against(head, stands, replay.reached())
         else:
             yield stands
         if self._stood_by <= final < head:
             # The newest state may be another branch's: what contradicts only there proves nothing.
             stood = self._state(final)
             if isinstance(stood, Snapshot):
-                yield StateRead(final, stood, self._settled or replay.state, believes_registry)
+                yield from self._held_against(final, stood, self._settled or replay.reached())
+
+    def _held_against(
+        self, number: int, stands: Snapshot, reached: Reached
+    ) -> Iterator[StateRead | Unserved]:
+        """Yield where the contract says that it stands, and whether all logs up to there came."""
+        difference = reached.difference(stands)
+        if difference is None:
+            self.complete_to = max(self.complete_to, number)
+        elif self._node is not None:
+            told = IncompleteLogsError(self._node, f"up to block {number} {difference}")
+            yield Unserved(number, Need.LOGS, detail=str(told))
+        yield StateRead(number, stands, reached.state, reached.believes_registry)
 
     def _where_earlier_ended(self, earlier: EarlierAudit) -> Iterator[Observation]:
         """Yield how block and head differ from those that an earlier audit has ended with.
@@ -260,7 +283,7 @@ class RunReader:
             recorded, true = hexed(earlier.head), hexed(self._left_off)
             yield Disagreement(number, Fact.EARLIER_HEAD, subject, recorded, true)
         self.is_found = (block.hash, self._left_off) == (earlier.block_hash, earlier.head)
-        if self.is_found and self.trusted != earlier.rounds:
+        if self.is_found and self.trusted != earlier.rounds and number <= self.complete_to:
             raise EarlierReportError(
                 f"the earlier report says that {earlier.rounds} rounds had ended by the head "
                 f"{hexed(earlier.head)}; {self.trusted} had: it was changed, or is no report"
@@ -299,7 +322,9 @@ class RunReader:
         """Return the newest head that cannot be taken back; empty if nobody can say."""
         if self._settled is None or self._anchor.final_number < self._stood_by:
             return ""
-        return hexed(self._settled.head)
+        if self._node is not None and not self._settled.is_confirmed:
+            return ""
+        return hexed(self._settled.state.head)
 
     def _note(self, passed: KeptHead) -> None:
         if passed.head == self._wanted and self.kept is None:

@@ -165,6 +165,10 @@ _NEEDS: dict[Need, str] = {
     Need.BLOCK: "a block cannot be had: {detail}",
     Need.HEAD_BLOCK: "whether the chain stayed as it was during the audit: {detail}",
     Need.REORGANISED: "the node's chain was reorganised during the audit: audit again",
+    Need.LOGS: (
+        "the node's logs do not add up to what the contract says, so that nothing follows from "
+        "them: {detail}"
+    ),
     Need.FINALITY: (
         "what looks like a contradiction ({detail}) rests on a block that may still be taken "
         "back: audit again when it is final"

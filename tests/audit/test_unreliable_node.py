@@ -134,13 +134,6 @@ def a_wrong_log(branches: Branches) -> Callable[[str, Any], Any]:
     return lambda call, answer: list(map(wrong, answer)) if call == "logs" else answer
 
 
-def a_hidden_log(branches: Branches) -> Callable[[str, Any], Any]:
-    place = branches.final
-    return lambda call, answer: (
-        [log for log in answer if log.block_number != place] if call == "logs" else answer
-    )
-
-
 def a_wrong_transaction(branches: Branches) -> Callable[[str, Any], Any]:
     def wrong(transaction: Transaction) -> Transaction:
         is_meant = transaction.block_number == branches.final
@@ -167,7 +160,6 @@ def wrong_answers(_branches: Branches) -> Callable[[str, Any], Any]:
 
 LIES = {
     "a wrong log": a_wrong_log,
-    "a hidden log": a_hidden_log,
     "a wrong transaction": a_wrong_transaction,
     "a wrong block": a_wrong_block,
     "wrong code": wrong_code,
@@ -181,6 +173,31 @@ def test_a_tampered_run_fails_through_a_node_that_does_its_work(
 ) -> None:
     report = branches.audited(replace(branches.node(), lie=LIES[name](branches)))
     assert report.outcome is Outcome.FAILED, readable(report)
+
+
+@pytest.mark.parametrize("is_manifest_there", [True, False])
+def test_a_log_that_a_node_leaves_out_contradicts_nothing_and_is_named(
+    branches: Branches, *, is_manifest_there: bool
+) -> None:
+    """Neither in a block that is final nor in one that may be taken back."""
+    run = branches.one
+    logs = run.chain.logs(run.ledger.address, [], 0, run.chain.head().number)
+    for hidden in logs:
+
+        def lie(call: str, answer: Any, hidden: Log = hidden) -> Any:
+            return [log for log in answer if log != hidden] if call == "logs" else answer
+
+        for final in (branches.final, run.chain.head().number):
+            node = replace(branches.node(), lie=lie, final=final)
+            report = (
+                branches.audited(node) if is_manifest_there else audited_by_address(branches, node)
+            )
+            assert report.outcome is Outcome.INCOMPLETE, readable(report)
+            if hidden.block_number > final:
+                continue
+            for step in report.steps:
+                assert Need.LOGS in {missing.need for missing in step.missing}, readable(report)
+            assert "http://unreliable" in str(readable(report))
 
 
 def audited_by_address(branches: Branches, node: UnreliableNode) -> AuditReport:

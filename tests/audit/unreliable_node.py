@@ -51,6 +51,10 @@ class UnreliableNode(PassedOn):
     branch: int = 0
 
     @property
+    def node(self) -> str | None:
+        return "http://unreliable"
+
+    @property
     def true(self) -> ChainReader:
         return self.branches[0]
 

@@ -28,7 +28,11 @@ from ledger.audit.replay.round import ReplayedRound
 from ledger.audit.replay.transactions import TransactionReader
 from ledger.audit.sentences import hexed
 from ledger.chain.contract.calls import AbandonCall, RegisterCall
+from ledger.chain.contract.committee_ledger import Snapshot
 from ledger.chain.contract.events import decode_log
+from ledger.chain.contract.folded_state import FoldedState
+from ledger.chain.contract.possible import require_possible_event
+from ledger.chain.ports import ChainUnreachableError, IncompleteLogsError
 from ledger.protocol.closing import MinedCommitment
 from ledger.protocol.errors import ChainError, Refusal
 from ledger.protocol.ledger_state import (
@@ -48,6 +52,7 @@ if TYPE_CHECKING:
     from ledger.chain.contract.calls import Call
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.protocol.ledger_state import Event, LedgerState
+    from ledger.protocol.types import Digest
 
 _ONLY_IN_CALL_DATA = (UpdatesCommitted, ClientBanned, RoundDecided, RoundAbandoned)
 """Events that rest on what only their call data say; of the others the rest is public."""
@@ -63,6 +68,35 @@ class _OpenRound:
     commitments: list[MinedCommitment] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """Where the transactions up to some block lead to.
+
+    Attributes:
+        state: the contract's state after them.
+        believes_registry: whether clients were registered by a transaction that cannot be read.
+        folded: the state that the recorded events alone lead to.
+        is_from_calls: whether call data gave all of `state`, and no event had to be believed.
+        is_confirmed: whether the newest recorded head follows from all that is recorded before.
+    """
+
+    state: LedgerState
+    believes_registry: bool
+    folded: FoldedState
+    is_from_calls: bool
+    is_confirmed: bool
+
+    def difference(self, snapshot: Snapshot) -> str | None:
+        """Return what tells that a log is missing; None where it is certain that none is.
+
+        Args:
+            snapshot: as the contract answers after the last of these blocks.
+        """
+        if self.is_from_calls and Snapshot.of(self.state) == snapshot:
+            return None
+        return self.folded.difference(snapshot)
+
+
 class Replay:
     """The contract's transactions in order.
 
@@ -70,12 +104,19 @@ class Replay:
         state: the contract's state after all that has been replayed.
         believes_registry: whether clients were registered by a transaction that cannot be read.
         applied: transactions that the specification accepts.
+        complete_to: the newest block by which a recorded head follows from all that is recorded
+            before it, in events or in call data: no log up to there is missing.
     """
 
     def __init__(self, ledger: CommitteeLedger, state: LedgerState) -> None:
         self.state = state
+        self.complete_to = ledger.from_block
+        self._folded = FoldedState.at_deployment(state.deployment)
+        self._is_confirmed = True
+        self._is_from_calls = True
         self.believes_registry = False
         self.applied = 0
+        self._ledger = ledger
         self._transactions = TransactionReader(ledger)
         self._open = _OpenRound()
 
@@ -99,11 +140,17 @@ class Replay:
             yield from transaction.found
             yield from self._replay(transaction)
 
+    def reached(self) -> Reached:
+        """Return where all that has been replayed leads to."""
+        places = self.state, self.believes_registry, self._folded
+        return Reached(*places, self._is_from_calls, self._is_confirmed)
+
     def open_commitments(self) -> int:
         """Return how many commitments the round holds that has not ended."""
         return len(self._open.commitments)
 
     def _replay(self, transaction: RecordedTransaction) -> Iterator[Replayed]:
+        heads = self._fold(transaction)
         before, block = self.state, transaction.block
         call = transaction.call or _evident_call(transaction)
         if call is None or block is None or not self._can_apply(call):
@@ -117,9 +164,54 @@ class Replay:
             yield from self._adopt(transaction, call)
             return
         self.applied += 1
-        yield from compare_events(events, transaction, at)
+        if self._is_from_calls and self.state.head in heads:
+            self.complete_to, self._is_confirmed = transaction.block_number, True
+        if len(transaction.logs) < len(events) and (told := self._left_out(transaction)):
+            yield Unserved(transaction.block_number, Need.LOGS, at, told)
+        else:
+            yield from compare_events(events, transaction, at)
         for event in events:
             yield from self._follow(before, event, transaction, call)
+
+    def _fold(self, transaction: RecordedTransaction) -> set[Digest]:
+        """Go on with the recorded events; return the heads that they say."""
+        heads: set[Digest] = set()
+        for log in transaction.logs:
+            try:
+                recorded = decode_log(log)
+                require_possible_event(recorded, self.state.deployment)
+            except ChainError:
+                continue  # it is said to be malformed where it is compared
+            self._folded = self._folded.after([recorded])
+            event = recorded.event
+            if isinstance(event, RoundDecided | RoundAbandoned | ClientBanned):
+                heads.add(event.head)
+                self._is_confirmed = event.head == self._folded.snapshot.head
+                if self._is_confirmed:
+                    self.complete_to = transaction.block_number
+        return heads
+
+    def _left_out(self, transaction: RecordedTransaction) -> str:
+        """Return what a node leaves out of a transaction's logs; empty if its receipt agrees.
+
+        Raises:
+            ChainUnreachableError: the node went away.
+        """
+        ledger = self._ledger
+        if ledger.chain.node is None:
+            return ""
+        fact = f"transaction {hexed(transaction.hash)} has {len(transaction.logs)} logs"
+        try:
+            receipt = ledger.chain.receipt(transaction.hash)
+        except ChainUnreachableError:
+            raise
+        except ChainError as error:
+            return str(IncompleteLogsError(ledger.chain.node, f"{fact}, its receipt: {error}"))
+        logs = () if receipt is None else receipt.logs
+        count = sum(log.address == ledger.address for log in logs)
+        if receipt is not None and count == len(transaction.logs):
+            return ""
+        return str(IncompleteLogsError(ledger.chain.node, f"{fact}, and its receipt {count}"))
 
     def _can_apply(self, call: Call) -> bool:
         """Say whether the state is one that the specification can start from."""
@@ -129,6 +221,7 @@ class Replay:
 
     def _adopt(self, transaction: RecordedTransaction, call: Call | None) -> Iterator[Replayed]:
         """Go on with what the logs say, since their transaction says nothing."""
+        self._is_from_calls = False
         number = transaction.block_number
         for log in transaction.logs:
             at = self.state.round or None

@@ -114,6 +114,7 @@ _LEFT_OPEN: dict[Need, tuple[Step, ...]] = {
     Need.DEPLOYMENT: tuple(Step),
     Need.CHAIN: tuple(Step),
     Need.REORGANISED: tuple(Step),
+    Need.LOGS: tuple(Step),
     Need.CODE: (Step.DEPLOYMENT,),
     Need.PARAMETERS: _RESTING_ON_PARAMETERS,
     Need.CALL_DATA: (Step.CERTIFICATES,),
