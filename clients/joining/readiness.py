@@ -34,7 +34,6 @@ from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.encoding import vector_from_bytes
 from ledger.protocol.errors import CmflError, ConfigurationError
 from ledger.protocol.ledger_state import Stage
-from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from ledger.chain.rpc.sending_node import SendingNode
     from ledger.protocol.documents.run import RunDocument
     from ledger.protocol.signing import KeySigner
-    from ledger.protocol.types import Domain
+    from ledger.protocol.types import ClientId, Domain
 
 T = TypeVar("T")
 

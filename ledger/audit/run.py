@@ -246,10 +246,10 @@ class RunReader:
         self, number: int, stands: Snapshot, reached: Reached
     ) -> Iterator[StateRead | Unserved]:
         """Yield where the contract says that it stands, and whether all logs up to there came."""
-        difference = reached.difference(stands)
+        difference = None if self._node is None else reached.difference(stands)
         if difference is None:
             self.complete_to = max(self.complete_to, number)
-        elif self._node is not None:
+        else:
             told = IncompleteLogsError(self._node, f"up to block {number} {difference}")
             yield Unserved(number, Need.LOGS, detail=str(told))
         yield StateRead(number, stands, reached.state, reached.believes_registry)

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from api.settings import Settings
 from ledger.chain.embedded.reader import EmbeddedReader
 from tests.api.conftest import deployments, refused, rounds_that_are, serving
-from tests.chain.rpc.lying_node import Lie, LyingNode, lies
+from tests.chain.rpc.lying_node import EVENTS, Lie, LyingNode, lies
 from tests.faults import times
 
 if TYPE_CHECKING:
@@ -62,6 +62,27 @@ def test_whatever_a_node_says_nothing_is_a_fault_of_the_service(
         for path in paths(root):
             answer = client.get(path)
             assert answer.status_code in SOUND, (told, path, answer.text)
+
+
+@pytest.mark.parametrize("which", [None, 0])
+@pytest.mark.parametrize("event", EVENTS)
+def test_a_node_that_leaves_logs_out_is_answered_for_nowhere(
+    chosen: Settings, node: LyingNode, root: str, event: str, which: int | None
+) -> None:
+    """Neither is a decided round open, nor a banned client none, nor a proof made of it."""
+    node.lies = []
+    asked = ["/rounds", "/rounds/1", "/clients", "/clients/3/rounds", "/rounds/1/proof/6"]
+    asked += ["/rounds/1/proof/6?whole=true", f"/digests/0x{'00' * 32}"]
+    with serving(chosen) as client:
+        deployments(client)
+        for path in asked:
+            assert client.get(f"{root}{path}").status_code == 200, path
+    with serving(chosen) as client:
+        deployments(client)
+        node.lies = [Lie(event, "hide", which)]
+        for path in asked:
+            told = refused(client.get(f"{root}{path}"), 502, "chain-not-served")
+            assert told["detail"] == "the node's logs do not add up to what the contract says"
 
 
 @pytest.mark.parametrize(

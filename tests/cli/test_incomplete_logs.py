@@ -118,3 +118,15 @@ def test_no_payload_is_removed_on_the_word_of_a_node_that_leaves_logs_out(
     result = cmfl("blobs", "prune", "--keep-rounds", 1, *seen.options)
     assert result.code == 3, result
     assert sorted(seen.blobs.rglob("*")) == before
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_an_index_goes_on_only_where_no_log_is_left_out(
+    seen: Seen, tmp_path: Path, event: str
+) -> None:
+    build = ("index", "build", *seen.options, "--index", tmp_path / "index.sqlite")
+    seen.node.lies = [Lie(event, "hide", 0)]
+    result = cmfl(*build)
+    assert (result.code, seen.node.url in result.err) == (3, True), result
+    seen.node.lies = []
+    succeeds(*build)

@@ -12,7 +12,7 @@ import threading
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -26,11 +26,12 @@ from clients.worker.process.folder import WorkerFolder
 from clients.worker.process.opening import Places, deployed
 from ledger.blobs.store import FolderBlobs
 from ledger.chain.addresses import checksum
+from ledger.chain.contract import abi
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.chain.embedded.machine.accounts import TEST_KEYS
 from ledger.chain.embedded.reader import EmbeddedReader
-from ledger.chain.ports import NotServedError
+from ledger.chain.ports import IncompleteLogsError, NotServedError
 from ledger.chain.rpc.chain import RpcChain
 from ledger.chain.rpc.served.server import RpcServer
 from ledger.home import Home
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from ledger.chain.ports import Log
     from tests.processes import Forked, Forks
 
 pytestmark = pytest.mark.xdist_group("processes")
@@ -182,6 +184,26 @@ def test_a_contract_that_is_not_final_yet_is_waited_for_and_what_helps_is_said(
         pytest.raises(NotServedError, match=f"not opened by block 0, the newest final.*{says}"),
     ):
         deployed(node, places)
+
+
+class Forgetful(RpcChain):
+    """A node that has lost the log of the first round's opening."""
+
+    def logs(self, *asked: Any, **how: Any) -> list[Log]:
+        lost = abi.topic("LedgerOpened")
+        return [log for log in super().logs(*asked, **how) if log.topics[0] != lost]
+
+
+def test_a_node_that_leaves_the_opening_out_is_named_and_waited_for(served: Served) -> None:
+    """The contract itself says that its first round has opened."""
+    places = Places(served.address, str(served.home.blobs), "no-mail")
+    url, chain_id = str(served.node[1]), int(str(served.node[3]))
+    with (
+        Forgetful(url, TEST_KEYS[0], chain_id=chain_id) as node,
+        pytest.raises(IncompleteLogsError) as refused,
+    ):
+        deployed(node, places)
+    assert refused.value.node == url
 
 
 def test_refuses_a_key_that_is_of_no_client(

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from clients.configuration import plain_values
-from clients.federation.federation import Federation
 from clients.federation.kinds import ChainKind, StoreKind
 from clients.federation.settings import FederationSettings, Pace, suited
 from ledger.actors.mailboxes.files import run_folder
@@ -31,6 +30,7 @@ from tests.chain.anvil import anvil_program
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from clients.federation.federation import Federation
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.protocol.documents.envelope import Envelope
     from ledger.protocol.types import Domain

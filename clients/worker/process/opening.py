@@ -46,9 +46,9 @@ from ledger.chain.contract.deployment import (
 )
 from ledger.chain.finality.acted_on import ActedOn
 from ledger.chain.finality.rule import final_number
-from ledger.chain.ports import NotServedError
+from ledger.chain.ports import IncompleteLogsError, NotServedError
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
-from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.errors import ChainError, ConfigurationError
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
@@ -163,6 +163,7 @@ def _opened_ledger(chain: ChainWriter, places: Places) -> LedgerWriter:
     """Return the contract with the block that its events begin with.
 
     Raises:
+        IncompleteLogsError: the node has no log of the first round, which has opened.
         NotServedError: its first round has not opened by the last final block.
     """
     newest = chain.head()
@@ -175,12 +176,22 @@ def _opened_ledger(chain: ChainWriter, places: Places) -> LedgerWriter:
             return ledger
     ledger = LedgerWriter(chain, places.contract)
     if ledger.opening(1, final) is None:
+        if _has_opened(ledger, final):
+            raise IncompleteLogsError(chain.node, f"no log up to block {final} opens round 1")
         raise NotServedError(_not_final_yet(places, newest.number, final))
     _log.warning(
         "the node does not keep old states, so that nobody can tell when the contract was made: "
         "its events are looked for from block 0"
     )
     return ledger
+
+
+def _has_opened(ledger: LedgerWriter, block: int) -> bool:
+    """Say whether the contract itself says that a round has opened by a block."""
+    try:
+        return ledger.state(block).round > 0
+    except ChainError:
+        return False  # it is not there by then, or nobody can say
 
 
 def _not_final_yet(places: Places, newest: int, final: int) -> str:

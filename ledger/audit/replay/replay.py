@@ -75,7 +75,7 @@ class Reached:
     Attributes:
         state: the contract's state after them.
         believes_registry: whether clients were registered by a transaction that cannot be read.
-        folded: the state that the recorded events alone lead to.
+        folded: the state that the recorded events of a node alone lead to.
         is_from_calls: whether call data gave all of `state`, and no event had to be believed.
         is_confirmed: whether the newest recorded head follows from all that is recorded before.
     """
@@ -117,6 +117,7 @@ class Replay:
         self.believes_registry = False
         self.applied = 0
         self._ledger = ledger
+        self._is_of_node = ledger.chain.node is not None
         self._transactions = TransactionReader(ledger)
         self._open = _OpenRound()
 
@@ -174,9 +175,9 @@ class Replay:
             yield from self._follow(before, event, transaction, call)
 
     def _fold(self, transaction: RecordedTransaction) -> set[Digest]:
-        """Go on with the recorded events; return the heads that they say."""
+        """Go on with the recorded events of a node; return the heads that they say."""
         heads: set[Digest] = set()
-        for log in transaction.logs:
+        for log in transaction.logs if self._is_of_node else ():
             try:
                 recorded = decode_log(log)
                 require_possible_event(recorded, self.state.deployment)
@@ -198,7 +199,7 @@ class Replay:
             ChainUnreachableError: the node went away.
         """
         ledger = self._ledger
-        if ledger.chain.node is None:
+        if not self._is_of_node:
             return ""
         fact = f"transaction {hexed(transaction.hash)} has {len(transaction.logs)} logs"
         try:

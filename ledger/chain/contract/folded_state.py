@@ -19,6 +19,7 @@ from ledger.protocol import encoding
 from ledger.protocol.ledger_state import (
     ClientBanned,
     ClientsRegistered,
+    LedgerDeployed,
     LedgerOpened,
     RoundAbandoned,
     RoundDecided,
@@ -119,11 +120,13 @@ class FoldedState:
     def _after(self, recorded: Recorded) -> FoldedState:
         before, event = self.snapshot, recorded.event
         match event:
+            case LedgerDeployed():
+                return self
             case ClientsRegistered(_, words):
                 after = replace(before, registered=before.registered + len(words))
                 return replace(self, snapshot=after, batches=(*self.batches, words))
             case LedgerOpened(_, seed, committee, model):
-                opened = replace(before, round=1, seed=seed, model=model)
+                opened = replace(before, round=before.round + 1, seed=seed, model=model)
                 is_short = len(committee) < self.fixed.members
                 after = _opened(opened, recorded, is_over=is_short)
             case UpdatesCommitted(_, clients, commitments):
