@@ -19,6 +19,7 @@ from ledger.protocol.documents.envelope import (
     PublishedScores,
     Reply,
 )
+from ledger.protocol.documents.vector import MAX_VECTOR_BYTES
 from ledger.protocol.encoding import aggregation_result, commitment_of, sha256
 from ledger.protocol.inputs import Evidence, Inputs, Participants, ground_of, participants_of
 from ledger.protocol.judgement import usable_clients
@@ -305,6 +306,8 @@ class _Growing:
     def _take_scores(self, published: PublishedScores) -> None:
         signed = published.signed
         scores = signed.scores
+        if len(published.vector) > MAX_VECTOR_BYTES:
+            return
         about = (scores.round, scores.base)
         if scores.member not in self._members or about != (
             self._inputs.round,

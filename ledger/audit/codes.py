@@ -96,6 +96,7 @@ class Fact(StrEnum):
     UPDATE_USABLE = "update usable"
     NO_MEMBER = "no member"
     CLAIM_NOT_SIGNED = "claim not signed"
+    VECTOR_TOO_LONG = "vector too long"
     SCORES_COUNTED = "scores counted"
     SCORES_REFUSED = "scores refused"
     TOO_FEW_SCORES = "too few scores"

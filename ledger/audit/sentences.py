@@ -129,6 +129,10 @@ _CONTRADICTIONS: dict[Fact, tuple[str, str]] = {
         "it is no member, or its seat is empty",
     ),
     Fact.CLAIM_NOT_SIGNED: ("it claims a score vector", "the claim is not signed by it"),
+    Fact.VECTOR_TOO_LONG: (
+        "its score vector counts or is refused",
+        "that is over {true} bytes long, and no such vector is recorded at all",
+    ),
     Fact.SCORES_COUNTED: ("its scores count", "{true}"),
     Fact.SCORES_REFUSED: ("its scores do not count: {recorded}", "that does not hold"),
     Fact.TOO_FEW_SCORES: (

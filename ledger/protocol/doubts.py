@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ledger.protocol import encoding
 from ledger.protocol.consensus import majority
+from ledger.protocol.documents.vector import MAX_VECTOR_BYTES
 from ledger.protocol.scores import COUNTED_TO, REFUSED_FROM, fault_of, parse_vector
 from ledger.protocol.signing import is_signed_by
 from ledger.protocol.types import DropoutReason, RefusalReason
@@ -48,6 +49,7 @@ class Objection(IntEnum):
     TOO_FEW_TRAINERS = 17
     MODEL_UNKNOWN = 18
     MODEL_NOT_FINITE = 19
+    VECTOR_TOO_LONG = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +193,16 @@ def doubt_claim(inputs: Inputs, signed: SignedScores) -> list[Doubt]:
     return []
 
 
+def _doubt_length(signed: SignedScores, evidence: Evidence) -> list[Doubt]:
+    """Return the doubts about a vector before it is read: it is held, and not over the limit."""
+    data = evidence.vectors.get(signed.scores.digest)
+    if data is None:
+        return [Doubt(Objection.VECTOR_MISSING, (signed.scores.member,))]
+    if len(data) > MAX_VECTOR_BYTES:
+        return [Doubt(Objection.VECTOR_TOO_LONG, (signed.scores.member,))]
+    return []
+
+
 def _opens(commitments: Mapping[ClientId, Digest], client: ClientId, payload: Digest) -> bool:
     return commitments.get(client) == encoding.commitment_of(client, payload)
 
@@ -214,10 +226,10 @@ def _doubt_counted(
     table: DistanceTable | None,
 ) -> list[Doubt]:
     member = signed.scores.member
-    data = evidence.vectors.get(signed.scores.digest)
-    if data is None:
-        return [Doubt(Objection.VECTOR_MISSING, (member,))]
-    fault = fault_of(inputs, record.clients, signed.scores, parse_vector(data), table, COUNTED_TO)
+    if doubts := _doubt_length(signed, evidence):
+        return doubts
+    vector = parse_vector(evidence.vectors[signed.scores.digest])
+    fault = fault_of(inputs, record.clients, signed.scores, vector, table, COUNTED_TO)
     if fault is None:
         return []
     named = (member,) if fault.client is None else (member, fault.client)
@@ -232,10 +244,9 @@ def _doubt_refused(
     table: DistanceTable | None,
 ) -> list[Doubt]:
     scores = entry.signed.scores
-    data = evidence.vectors.get(scores.digest)
-    if data is None:
-        return [Doubt(Objection.VECTOR_MISSING, (scores.member,))]
-    vector = parse_vector(data)
+    if doubts := _doubt_length(entry.signed, evidence):
+        return doubts
+    vector = parse_vector(evidence.vectors[scores.digest])
     found = fault_of(inputs, record.clients, scores, vector, table, REFUSED_FROM)
     if table is None and _needs_updates(inputs, entry.reason, found):
         return []

@@ -28,7 +28,7 @@ from ledger.protocol.documents.record import (
     UsableUpdate,
     encode_record,
 )
-from ledger.protocol.documents.vector import ScoreVector
+from ledger.protocol.documents.vector import MAX_VECTOR_BYTES, ScoreVector
 from ledger.protocol.doubts import (
     Doubt,
     Objection,
@@ -181,7 +181,8 @@ def compose_record(
     Args:
         inputs: what the chain has closed.
         evidence: payloads and vectors that it holds.
-        claims: signed vectors that it holds; those for another set are passed over.
+        claims: signed vectors that it holds; those for another set, and those over
+            `MAX_VECTOR_BYTES`, are passed over.
         distances: how true distances are computed.
 
     Raises:
@@ -204,6 +205,7 @@ def compose_record(
         if (signed.scores.round, signed.scores.base, signed.scores.clients)
         == (inputs.round, base, wanted)
         and signed.scores.digest in evidence.vectors
+        and len(evidence.vectors[signed.scores.digest]) <= MAX_VECTOR_BYTES
         and not doubt_claim(inputs, signed)
     }
     vectors = {client: evidence.updates[client] for client in clients}

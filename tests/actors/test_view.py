@@ -21,7 +21,7 @@ from ledger.protocol.documents.envelope import (
     decode_envelope,
     encode_envelope,
 )
-from ledger.protocol.documents.vector import encode_vector
+from ledger.protocol.documents.vector import MAX_VECTOR_BYTES, encode_vector
 from ledger.protocol.encoding import aggregation_result, commitment_of, set_digest, sha256
 from ledger.protocol.ledger_state import StatementKind
 from ledger.protocol.parameters import MAX_MEMBERS
@@ -277,6 +277,15 @@ def test_two_vectors_for_one_set_prove_an_equivocation(network: Network, empty: 
     (report,) = view.equivocations()
     assert report.kind is StatementKind.SCORES
     assert report.client == scores_of(network).signed.scores.member
+
+
+def test_a_vector_over_the_limit_is_passed_over(network: Network, empty: RoundView) -> None:
+    scores = scores_of(network).signed.scores
+    for size, is_taken in ((MAX_VECTOR_BYTES, True), (MAX_VECTOR_BYTES + 1, False)):
+        data = bytes(size)
+        body = published(scores.member, replace(scores, digest=sha256(data)), data)
+        view = empty.with_envelopes([Envelope(DOMAIN, 1, scores.member, body)])
+        assert bool(view.claims) == bool(view.evidence.vectors) == is_taken
 
 
 def test_one_vector_signed_for_two_sets_stays_while_one_of_them_has_it(

@@ -16,6 +16,7 @@ from ledger.protocol.documents.record import (
     decode_record,
     encode_record,
 )
+from ledger.protocol.documents.vector import MAX_VECTOR_BYTES
 from ledger.protocol.encoding import (
     commitment_of,
     float_bits,
@@ -191,6 +192,28 @@ def garbage_refused(record: RoundRecord, run: Run) -> RoundRecord:
     garbage = run.claim(b"no vector", record.scores[0].scores.member)
     entry = RefusedScores(garbage, RefusalReason.NOT_A_VECTOR)
     return replace(record, scores=record.scores[1:], refused=(entry,))
+
+
+def too_long_counted(record: RoundRecord, run: Run) -> RoundRecord:
+    """Count a signed blob that is longer than any score vector."""
+    longest = run.claim(bytes(MAX_VECTOR_BYTES + 1), record.scores[0].scores.member)
+    return replace(record, scores=(longest, *record.scores[1:]))
+
+
+def too_long_refused(record: RoundRecord, run: Run) -> RoundRecord:
+    """Refuse, as no vector, a signed blob that is longer than any score vector."""
+    longest = run.claim(bytes(MAX_VECTOR_BYTES + 1), record.scores[0].scores.member)
+    entry = RefusedScores(longest, RefusalReason.NOT_A_VECTOR)
+    return replace(record, scores=record.scores[1:], refused=(entry,))
+
+
+def two_of_which_one_is_too_long(record: RoundRecord, run: Run) -> RoundRecord:
+    """Refuse both of a member's vectors, one of which is longer than any."""
+    true = record.scores[0]
+    longest = run.claim(bytes(MAX_VECTOR_BYTES + 1), true.scores.member)
+    both = sorted((true, longest), key=lambda signed: signed.scores.digest)
+    entries = tuple(RefusedScores(signed, RefusalReason.TWO_VECTORS) for signed in both)
+    return replace(record, scores=record.scores[1:], refused=entries)
 
 
 def refuses(reason: RefusalReason) -> Callable[[RoundRecord, Run], RoundRecord]:

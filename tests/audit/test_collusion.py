@@ -102,6 +102,20 @@ CASES = {
     "a blob that is no score vector counted": counted(
         RefusalReason.NOT_A_VECTOR, bound(dev.garbage_scores)
     ),
+    "a vector over the limit counted": Case(
+        bound(dev.too_long_counted),
+        DISTANCES,
+        Fact.VECTOR_TOO_LONG,
+        dev.first_member,
+        "over 100000 bytes",
+    ),
+    "a vector over the limit refused as no vector": Case(
+        Deviation(record=dev.too_long_refused),
+        DISTANCES,
+        Fact.VECTOR_TOO_LONG,
+        dev.first_member,
+        "over 100000 bytes",
+    ),
     "scores that are not signed": Case(
         Deviation(record=dev.unsigned_scores), DISTANCES, Fact.CLAIM_NOT_SIGNED, dev.first_member
     ),
@@ -268,6 +282,28 @@ def test_scores_that_were_rightly_refused_are_kept_as_evidence(tmp_path: Path) -
     finding = one(report, FindingKind.REFUSED_SCORES)
     assert (finding.clients, finding.reason) == ((member,), RefusalReason.NOT_A_VECTOR)
     assert (finding.proven, len(finding.evidence)) == (True, 2)
+
+
+def test_a_refused_vector_over_the_limit_fails_no_other_step(tmp_path: Path) -> None:
+    run = Run.opened(tmp_path)
+    with run.chain:
+        run.play(Deviation(record=dev.too_long_refused))
+        report = audit(run.ledger, run.blobs)
+    unsound = {s.number: s.outcome for s in report.steps if s.outcome is not StepOutcome.PASSED}
+    assert unsound == {Step.DISTANCES: StepOutcome.FAILED}, readable(report)
+    assert not report.findings, "whoever was left out is the contradiction's"
+
+
+def test_two_signatures_prove_two_vectors_of_any_length(tmp_path: Path) -> None:
+    """Members reply to such a record: they need not have the vectors, so no audit may fail it."""
+    run = Run.opened(tmp_path)
+    with run.chain:
+        member = dev.first_member(run)
+        run.play(Deviation(record=dev.two_of_which_one_is_too_long))
+        report = audit(run.ledger, run.blobs)
+    assert report.outcome is Outcome.PASSED, readable(report)
+    finding = one(report, FindingKind.TWO_VECTORS)
+    assert (finding.clients, finding.proven) == ((member,), True)
 
 
 def test_a_refusal_in_the_zone_of_doubt_names_nobody_as_proven(tmp_path: Path) -> None:

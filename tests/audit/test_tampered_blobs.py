@@ -225,6 +225,22 @@ def test_a_missing_vector_leaves_what_follows_from_it_open(honest: Run) -> None:
     assert lacking(report) == {Step.BLOBS, Step.DISTANCES, Step.MEANS, Step.RANKING}
 
 
+def test_a_missing_refused_vector_leaves_only_its_refusal_open(honest: Run) -> None:
+    alone, *pair = refused_vectors(honest)
+    report = with_blob(honest, alone, None)
+    assert lacking(report) == {Step.BLOBS, Step.DISTANCES}, readable(report)
+    for digest in pair:  # two signatures prove what the two vectors need not
+        assert lacking(with_blob(honest, digest, None)) == {Step.BLOBS}
+
+
+def test_a_missing_malformed_payload_leaves_only_its_dropout_open(honest: Run) -> None:
+    [payload] = kinds(honest)["malformed payload"]
+    report = with_blob(honest, payload, None)
+    assert lacking(report) == {Step.BLOBS, Step.COMPLETENESS}, readable(report)
+    [missing] = report.step(Step.COMPLETENESS).missing
+    assert missing.need is Need.UPDATES
+
+
 def test_a_missing_model_is_recomputed_where_its_parts_are_there(honest: Run) -> None:
     assert lacking(with_blob(honest, kinds(honest)[BlobKind.MODEL][1], None)) == {Step.BLOBS}
 
@@ -259,6 +275,13 @@ def test_a_later_model_of_another_size_is_named(tmp_path: Path) -> None:
         report = audit(run.ledger, run.blobs)
     assert failing(report) == {Step.MODEL}, readable(report)
     assert report.step(Step.MODEL).contradictions == 2
+
+
+def refused_vectors(run: Run) -> list[Digest]:
+    """Return the vector that is refused as false, and the two of one member."""
+    found = kinds(run)["refused score vector"]
+    assert len(found) == 3
+    return found
 
 
 def payload_of(run: Run, round_number: int, client: ClientId) -> Digest:

@@ -12,7 +12,7 @@ import pytest
 
 from ledger.protocol import encoding
 from ledger.protocol.documents.record import Dropout, RefusedScores, RoundRecord, UsableUpdate
-from ledger.protocol.documents.vector import encode_vector
+from ledger.protocol.documents.vector import MAX_VECTOR_BYTES, encode_vector
 from ledger.protocol.doubts import (
     Doubt,
     Objection,
@@ -311,6 +311,45 @@ def test_any_false_distance_may_be_the_one_that_is_named_but_no_true_one() -> No
     for named in (3, 5, 0, 1, 99):
         doubts = judged(told, refusing(told, reason, named))
         assert doubts == [raises(Objection.REFUSAL_UNFOUNDED, 1, reason=reason)]
+
+
+TOO_LONG = bytes(MAX_VECTOR_BYTES + 1)
+
+
+def test_a_vector_over_the_limit_is_not_recorded_at_all() -> None:
+    told = told_with(lambda _: TOO_LONG)
+    record = told.compose()
+    assert [signed.scores.member for signed in record.scores] == [0, 2]
+    assert not record.refused
+    assert judged(told, record) == []
+    too_long = [raises(Objection.VECTOR_TOO_LONG, 1)]
+    assert judged(told, counting(told)) == too_long
+    for reason in RefusalReason:
+        if reason is not RefusalReason.TWO_VECTORS:
+            assert judged(told, refusing(told, reason)) == too_long
+
+
+def test_the_longest_vector_that_is_taken_is_refused_as_none() -> None:
+    told = told_with(lambda _: TOO_LONG[1:])
+    assert told.compose() == refusing(told, RefusalReason.NOT_A_VECTOR)
+    assert judged(told, told.compose()) == []
+
+
+def test_beside_a_vector_over_the_limit_the_other_one_counts() -> None:
+    told = small_round(VALUES).scored().publish(1, TOO_LONG)
+    assert [signed.scores.member for signed in told.compose().scores] == [0, 1, 2]
+    assert not told.compose().refused
+
+
+def test_two_signed_vectors_are_two_whatever_they_are() -> None:
+    told = small_round(VALUES).scored().publish(1, TOO_LONG)
+    both = sorted(
+        (signed for signed in told.claims if signed.scores.member == 1),
+        key=lambda signed: signed.scores.digest,
+    )
+    entries = tuple(RefusedScores(signed, RefusalReason.TWO_VECTORS) for signed in both)
+    scores = tuple(s for s in told.compose().scores if s.scores.member != 1)
+    assert judged(told, replace(told.compose(), scores=scores, refused=entries)) == []
 
 
 TWICE = small_round(VALUES).scored().publish(1, b"another").publish(1, b"a third")

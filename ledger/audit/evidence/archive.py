@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from ledger.audit.codes import BlobKind
 from ledger.blobs.store import MAX_BLOB_BYTES, HashingReader
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
-from ledger.protocol.documents.vector import MAX_VECTOR_BYTES
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, BlobMissingError, BlobUnreachableError
 from ledger.protocol.payload import Payload
@@ -26,7 +25,8 @@ _LIMITS = {
     BlobKind.INCIDENTS: MAX_DOCUMENT_BYTES,
     # Malformed ones are evidence too, and may have any size that a store gives.
     BlobKind.PAYLOAD: MAX_BLOB_BYTES,
-    BlobKind.VECTOR: MAX_VECTOR_BYTES,
+    # Whoever signed a longer one than members take has signed it all the same.
+    BlobKind.VECTOR: MAX_BLOB_BYTES,
     BlobKind.MODEL: MAX_BLOB_BYTES,
 }
 

@@ -12,6 +12,7 @@ from ledger.audit.codes import BlobKind
 from ledger.audit.evidence.archive import Lost
 from ledger.protocol.closing import closing_of
 from ledger.protocol.documents.record import decode_record
+from ledger.protocol.documents.vector import MAX_VECTOR_BYTES
 from ledger.protocol.doubts import Doubt, Objection, judge_claims, judge_scores, judge_updates
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.inputs import Evidence, participants_of
@@ -23,7 +24,7 @@ from ledger.protocol.scores import COUNTED_TO, DistanceTable
 from ledger.protocol.types import RefusalReason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -36,8 +37,11 @@ if TYPE_CHECKING:
     from ledger.protocol.ledger_state import RoundDecided
     from ledger.protocol.types import ClientId, Digest
 
-_UNRANKABLE = {Objection.TOO_FEW_SCORES, Objection.TOO_FEW_TRAINERS, Objection.VECTOR_MISSING}
+_UNRANKABLE = {Objection.TOO_FEW_SCORES, Objection.TOO_FEW_TRAINERS}
 """Objections after which the counted vectors make no ranking."""
+
+_UNREAD = {Objection.VECTOR_MISSING, Objection.VECTOR_TOO_LONG}
+"""Objections after which a vector is not read; only of a counted one it is missed in a ranking."""
 
 
 @dataclass(frozen=True)
@@ -111,14 +115,24 @@ class RoundEvidence:
     @cached_property
     def ranking(self) -> Ranking | None:
         """What the counted vectors make; None if they cannot be put together."""
-        if self.record is None or any(map(_prevents_ranking, self.doubts_of_scores)):
+        if self.record is None:
+            return None
+        counted = {signed.scores.member for signed in self.record.scores}
+        if any(_prevents_ranking(doubt, counted) for doubt in self.doubts_of_scores):
             return None
         vectors = counted_vectors(self.record, self.evidence)
         return rank_trainers(self.inputs.parameters, vectors)
 
 
-def _prevents_ranking(doubt: Doubt) -> bool:
-    """Say whether vectors with such a doubt cannot be put together; false ones still can."""
+def _prevents_ranking(doubt: Doubt, counted: Collection[ClientId]) -> bool:
+    """Say whether vectors with such a doubt cannot be put together; false ones still can.
+
+    Args:
+        doubt: about the scores.
+        counted: the members whose vectors count; no refused vector enters a ranking.
+    """
+    if doubt.objection in _UNREAD:
+        return doubt.clients[0] in counted
     if doubt.objection is Objection.SCORES_DO_NOT_COUNT:
         return doubt.reason is not RefusalReason.FALSE_DISTANCE
     return doubt.objection in _UNRANKABLE
@@ -210,7 +224,7 @@ def gather(
             if isinstance(data, Lost):
                 lost.append(data)
             else:
-                vectors[digest] = data
+                vectors[digest] = data[: MAX_VECTOR_BYTES + 1]  # enough to see that it is longer
     stand_in = np.broadcast_to(np.float32(0), inputs.parameters.dimension)
     evidence = Evidence(stand_in, payloads, vectors, travel=travel)
     return RoundEvidence(event, inputs, record, malformed, tuple(lost), evidence, distances)

@@ -35,6 +35,8 @@ TITLE = "each member's distances"
 
 _NEED_UPDATES = {RefusalReason.FALSE_DISTANCE, RefusalReason.NO_USABLE_UPDATE}
 
+_UNFOUNDED = {Objection.REFUSAL_UNFOUNDED, Objection.VECTOR_TOO_LONG}
+
 _KINDS = {
     RefusalReason.FALSE_DISTANCE: FindingKind.FALSE_SCORES,
     RefusalReason.TWO_VECTORS: FindingKind.TWO_VECTORS,
@@ -62,9 +64,7 @@ def check(seen: Observation) -> Iterator[Said]:
 
 def _refused(found: RoundEvidence, record: RoundRecord) -> Iterator[Said]:
     """Yield the evidence of scores that were left out, unless they were so wrongly."""
-    unfounded = {
-        doubt.clients[0] for doubt in found.doubts if doubt.objection is Objection.REFUSAL_UNFOUNDED
-    }
+    unfounded = {doubt.clients[0] for doubt in found.doubts if doubt.objection in _UNFOUNDED}
     for member, group in groupby(record.refused, key=lambda entry: entry.signed.scores.member):
         if member not in unfounded:
             yield from _left_out(found, tuple(group))

@@ -8,6 +8,7 @@ from ledger.audit.codes import Fact, Need, Step
 from ledger.audit.report import Contradiction, Missing
 from ledger.audit.sentences import why
 from ledger.protocol.consensus import majority
+from ledger.protocol.documents.vector import MAX_VECTOR_BYTES
 from ledger.protocol.doubts import Objection
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ CONTRADICTED: dict[Objection, tuple[Step, Fact]] = {
     Objection.UPDATE_USABLE: (Step.COMPLETENESS, Fact.UPDATE_USABLE),
     Objection.NO_MEMBER: (Step.DISTANCES, Fact.NO_MEMBER),
     Objection.CLAIM_NOT_SIGNED: (Step.DISTANCES, Fact.CLAIM_NOT_SIGNED),
+    Objection.VECTOR_TOO_LONG: (Step.DISTANCES, Fact.VECTOR_TOO_LONG),
     Objection.SCORES_DO_NOT_COUNT: (Step.DISTANCES, Fact.SCORES_COUNTED),
     Objection.REFUSAL_UNFOUNDED: (Step.DISTANCES, Fact.SCORES_REFUSED),
     Objection.TOO_FEW_SCORES: (Step.DISTANCES, Fact.TOO_FEW_SCORES),
@@ -51,13 +53,23 @@ def objected(step: Step, found: RoundEvidence) -> Iterator[Contradiction | Missi
     at = found.event.round
     for doubt in found.doubts:
         if doubt.objection in UNCHECKED:
-            own, need = UNCHECKED[doubt.objection]
+            own, need = _left_open(doubt, found)
             if own is step:
                 yield Missing(need, at, doubt.clients)
             continue
         own, fact = CONTRADICTED[doubt.objection]
         if own is step:
             yield Contradiction(fact, at, _named(doubt), "", *_values(doubt, found))
+
+
+def _left_open(doubt: Doubt, found: RoundEvidence) -> tuple[Step, Need]:
+    """Return the step that a doubt leaves open, and for want of what."""
+    step, need = UNCHECKED[doubt.objection]
+    counted = () if found.record is None else found.record.clients
+    if doubt.objection is Objection.UPDATE_MISSING and doubt.clients[0] not in counted:
+        # No distance is taken of a malformed payload: whether it is one is left open.
+        return Step.COMPLETENESS, need
+    return step, need
 
 
 def _named(doubt: Doubt) -> tuple[ClientId, ...]:
@@ -74,6 +86,8 @@ def _values(doubt: Doubt, found: RoundEvidence) -> tuple[str, str]:
             return "", why(doubt.reason, doubt.clients[1:])
         case Objection.REFUSAL_UNFOUNDED:
             return why(doubt.reason), ""
+        case Objection.VECTOR_TOO_LONG:
+            return "", str(MAX_VECTOR_BYTES)
         case Objection.TOO_FEW_SCORES:
             counted = 0 if found.record is None else len(found.record.scores)
             return str(counted), str(majority(found.inputs.parameters.members))
