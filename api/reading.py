@@ -17,7 +17,7 @@ from api.http.problems import (
     ProblemError,
 )
 from api.schemas.problems import FieldError
-from ledger.chain.addresses import checksum, to_canonical
+from ledger.chain.addresses import eip55
 from ledger.history.facts.words import hexed
 from ledger.protocol.errors import ChainError
 
@@ -98,11 +98,11 @@ class Reading:
             ProblemError: it is no address, or none that is served.
         """
         try:
-            name = checksum(to_canonical(address))
+            name = eip55(address)
         except ChainError as error:
             errors = [FieldError(place="path", name="address", detail=str(error))]
             raise ProblemError(REQUEST_INVALID, f"path address: {error}", errors) from error
-        served = self.now.find(address)
+        served = self.now.find(name)
         if served is None:
             raise ProblemError(DEPLOYMENT_NOT_FOUND, f"no deployment at {name} is served")
         return served

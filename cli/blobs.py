@@ -19,6 +19,7 @@ from cli.options import (
     HomeFolder,
     RpcUrl,
     RunName,
+    contract_address,
 )
 from cli.service_options import MEBIBYTE, LogRequests
 from cli.where import Where
@@ -36,7 +37,12 @@ app = typer.Typer(
 
 Contract = Annotated[
     str | None,
-    typer.Option("--contract", "--address", help="The contract, where there is no manifest."),
+    typer.Option(
+        "--contract",
+        "--address",
+        help="The contract, where there is no manifest.",
+        callback=contract_address,
+    ),
 ]
 KeepRounds = Annotated[
     int, typer.Option("--keep-rounds", min=1, max=2**31 - 1, help="Newest rounds that stay whole.")

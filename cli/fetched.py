@@ -113,13 +113,10 @@ def _require_meant(where: Where, ground: RoundGround) -> None:
 
     Raises:
         ServiceError: it is.
-        ChainError: the named address is none.
     """
-    from ledger.chain.addresses import checksum, to_canonical
+    from ledger.chain.addresses import checksum
 
-    if where.address is not None and checksum(to_canonical(where.address)) != checksum(
-        ground.contract
-    ):
+    if where.address not in {None, checksum(ground.contract)}:
         raise ServiceError(
             f"what was sent is of contract {checksum(ground.contract)}, not of {where.address}"
         )

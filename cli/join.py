@@ -19,7 +19,13 @@ from cli.next_command import (
     quoted_place,
     quoted_url,
 )
-from cli.options import KEY_VARIABLE, URL_VARIABLE, AllowPredictableSeeds, Settings
+from cli.options import (
+    KEY_VARIABLE,
+    URL_VARIABLE,
+    AllowPredictableSeeds,
+    Settings,
+    contract_address,
+)
 from cli.sender import private_keys
 
 if TYPE_CHECKING:
@@ -52,7 +58,12 @@ def join(
     ],
     contract: Annotated[
         str,
-        typer.Option("--contract", help="Address of the run's contract.", envvar="CMFL_CONTRACT"),
+        typer.Option(
+            "--contract",
+            help="Address of the run's contract.",
+            envvar="CMFL_CONTRACT",
+            callback=contract_address,
+        ),
     ],
     blobs: Annotated[
         str,

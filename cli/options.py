@@ -15,7 +15,7 @@ from typing import Annotated, TypeVar
 import typer
 
 from ledger.protocol import digest_forms
-from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.errors import ChainError, ConfigurationError
 
 KEY_VARIABLE = "CMFL_PRIVATE_KEY"
 URL_VARIABLE = "CMFL_RPC_URL"
@@ -115,6 +115,25 @@ def _head(value: str | None) -> str | None:
     return value
 
 
+def contract_address(value: str | None) -> str | None:
+    """Return a typed address as EIP-55 text, so that inside there is one form only.
+
+    Args:
+        value: of an option; None if it is not given.
+
+    Raises:
+        typer.BadParameter: it is no address, or its checksum is wrong.
+    """
+    if value is None:
+        return None
+    from ledger.chain.addresses import eip55
+
+    try:
+        return eip55(value)
+    except ChainError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
 HomeFolder = Annotated[
     Path,
     typer.Option(
@@ -188,7 +207,10 @@ Settings = Annotated[
     ),
 ]
 Address = Annotated[
-    str | None, typer.Option("--address", help="The contract, where there is no manifest.")
+    str | None,
+    typer.Option(
+        "--address", help="The contract, where there is no manifest.", callback=contract_address
+    ),
 ]
 RpcUrl = Annotated[
     str | None,

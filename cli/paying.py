@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 MOST_RECIPIENTS = 1_000
 # A plain account takes 21,000; one with code of its own (EIP-7702) may do something on receipt.
 GAS = 50_000
+NOBODY = f"0x{0:040}"
 _POLL_SECONDS = 0.05
 _AT_ONCE = 16  # so many of one account geth keeps waiting in any case
 
@@ -54,21 +55,21 @@ def recipients(addresses: Sequence[str]) -> list[str]:
     Raises:
         ConfigurationError: one of them is none, comes twice, or can be nobody's; or too many.
     """
-    from ledger.chain.addresses import checksum, to_canonical
+    from ledger.chain.addresses import eip55
 
     if len(addresses) > MOST_RECIPIENTS:
         raise ConfigurationError(f"{len(addresses)} accounts: at most {MOST_RECIPIENTS} at once")
     found: list[str] = []
     for address in addresses:
         try:
-            canonical = to_canonical(address)
+            account = eip55(address)
         except ChainError as error:
             raise ConfigurationError(str(error)) from None
-        if not any(canonical):
+        if account == NOBODY:
             raise ConfigurationError(f"{address}: what goes to the zero address is nobody's")
-        if checksum(canonical) in found:
+        if account in found:
             raise ConfigurationError(f"{address} is given twice")
-        found.append(checksum(canonical))
+        found.append(account)
     return found
 
 

@@ -236,10 +236,10 @@ def keystore_address(content: dict[str, Any]) -> str | None:
     Args:
         content: of the keystore.
     """
-    from ledger.chain.addresses import checksum, to_canonical
+    from ledger.chain.addresses import eip55
 
     try:
-        return checksum(to_canonical(f"0x{str(content.get('address')).removeprefix('0x')}"))
+        return eip55(str(content.get("address")))
     except ChainError:
         return None
 

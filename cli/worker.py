@@ -18,7 +18,14 @@ import typer
 
 from cli import verbosity
 from cli.console import AsJson, print_json, print_line
-from cli.options import KEY_VARIABLE, URL_VARIABLE, AllowPredictableSeeds, MaxFee, MaxTip
+from cli.options import (
+    KEY_VARIABLE,
+    URL_VARIABLE,
+    AllowPredictableSeeds,
+    MaxFee,
+    MaxTip,
+    contract_address,
+)
 from cli.sender import Sender, private_keys
 from cli.verbosity import Verbosity
 from ledger.protocol.errors import ChainError, ConfigurationError
@@ -60,7 +67,13 @@ def worker(
         ),
     ] = None,
     contract: Annotated[
-        str | None, typer.Option("--contract", help="The run's contract.", envvar="CMFL_CONTRACT")
+        str | None,
+        typer.Option(
+            "--contract",
+            help="The run's contract.",
+            envvar="CMFL_CONTRACT",
+            callback=contract_address,
+        ),
     ] = None,
     blobs: Annotated[
         str | None,
@@ -152,7 +165,7 @@ def worker(
             raise ConfigurationError(f"{name} must be given: cmfl worker --help says what it is")
     settings = (f"machine.device={device}", *(setting or ()))
     places = Places(
-        contract=_checked_address(contract or ""),
+        contract=contract or "",
         blobs=blobs or "",
         mailbox=mailbox or blobs or "",
         data=data,
@@ -278,12 +291,6 @@ def _logged(style: str) -> Iterator[None]:
     level = levels.get(verbosity.chosen(), logging.DEBUG)
     with logged(sys.stderr, LogFormat(style), level):
         yield
-
-
-def _checked_address(text: str) -> str:
-    from ledger.chain.addresses import checksum, to_canonical
-
-    return checksum(to_canonical(text))
 
 
 def _print_status(own: WorkerFolder, *, json: bool) -> None:

@@ -8,7 +8,7 @@ from api.client.connection import TIMEOUT_SECONDS, Connection
 from api.client.deployment import RemoteDeployment
 from api.schemas.deployments import DeploymentsAnswer
 from api.schemas.service import ChainsAnswer, StatusAnswer
-from ledger.chain.addresses import checksum, to_canonical
+from ledger.chain.addresses import eip55
 from ledger.history.paths import CHAIN_NAME
 from ledger.protocol.errors import ServiceError
 
@@ -87,7 +87,7 @@ class Service:
         Raises:
             ChainError: it is no address.
         """
-        return RemoteDeployment(self.connection, _path(chain), checksum(to_canonical(address)))
+        return RemoteDeployment(self.connection, _path(chain), eip55(address))
 
 
 def _path(chain: str) -> str:

@@ -57,7 +57,7 @@ Address = Annotated[
     str,
     Path(
         description="of the contract, EIP-55, or in one case",
-        pattern=r"^0x[0-9a-fA-F]{40}$",
+        pattern=r"^0[xX][0-9a-fA-F]{40}$",
         max_length=42,
         examples=["0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"],
     ),

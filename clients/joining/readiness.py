@@ -20,7 +20,7 @@ from clients.worker.process.opening import hosted_clients
 from ledger.blobs.location import store_at
 from ledger.blobs.places import places_of
 from ledger.blobs.uploads import Uploads
-from ledger.chain.addresses import checksum, to_canonical
+from ledger.chain.addresses import checksum, eip55, to_canonical
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.contract.deployment import (
     deployed_document,
@@ -181,7 +181,7 @@ class Readiness:
         return State.OK, said
 
     def _look_at_contract(self) -> tuple[State, str]:
-        address = checksum(to_canonical(self._asked.contract))
+        address = eip55(self._asked.contract)
         require_code(_needed(self._node), address)
         ledger = CommitteeLedger(_needed(self._node), address)
         self._state, self._ledger = ledger.state(), ledger

@@ -1,23 +1,22 @@
-"""Addresses: EIP-55 text outside, 20 bytes inside the chain room."""
+"""Addresses: 20 bytes inside the chain room; outside one text, EIP-55, whatever was typed.
+
+Every address that comes from outside passes `eip55` or `to_canonical` once, so that equal addresses
+are equal texts from there on.
+"""
 
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+import re
 
 import rlp  # type: ignore[import-untyped]
-from eth_utils.address import (
-    is_address,
-    is_checksum_address,
-    to_canonical_address,
-    to_checksum_address,
-)
+from eth_typing import Address
+from eth_utils.address import to_checksum_address
 
 from ledger.protocol.errors import ChainError
 from ledger.protocol.keccak import keccak
 
-if TYPE_CHECKING:
-    from eth_typing import Address
+_TYPED = re.compile("(0[xX])?([0-9a-fA-F]{40})")
 
 
 @functools.lru_cache(maxsize=1024)
@@ -25,7 +24,7 @@ def to_canonical(address: str) -> Address:
     """Return an address as 20 bytes.
 
     Args:
-        address: EIP-55, or hex in one case.
+        address: 40 hex digits in one case, or EIP-55; with 0x or 0X before them, or nothing.
 
     Returns:
         The 20 bytes.
@@ -33,11 +32,30 @@ def to_canonical(address: str) -> Address:
     Raises:
         ChainError: it is no address, or its checksum is wrong.
     """
-    digits = address.removeprefix("0x")
-    mixed = digits not in {digits.lower(), digits.upper()}
-    if not is_address(address) or (mixed and not is_checksum_address(address)):
-        raise ChainError(f"{address[:60]!r} is not an address, or its checksum is wrong")
-    return to_canonical_address(address)
+    typed = _TYPED.fullmatch(address)
+    if typed is None:
+        raise ChainError(f"{address[:60]!r} is not an address: 0x and 40 hex digits")
+    digits = typed[2]
+    canonical = Address(bytes.fromhex(digits))
+    is_mixed = digits not in {digits.lower(), digits.upper()}
+    if is_mixed and f"0x{digits}" != checksum(canonical):
+        raise ChainError(
+            f"{address!r} is not an address: its checksum is wrong (EIP-55; in lower case it is "
+            f"taken without one)"
+        )
+    return canonical
+
+
+def eip55(address: str) -> str:
+    """Return an address as EIP-55 text, in whichever case it was written.
+
+    Args:
+        address: as `to_canonical` takes it.
+
+    Raises:
+        ChainError: it is no address, or its checksum is wrong.
+    """
+    return checksum(to_canonical(address))
 
 
 @functools.lru_cache(maxsize=1024)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ledger.chain.addresses import to_canonical
+from ledger.chain.addresses import eip55, to_canonical
 from ledger.chain.contract import abi, calls
 from ledger.chain.contract.events import Recorded, decode_log
 from ledger.chain.contract.possible import require_possible_event
@@ -114,12 +114,12 @@ class LedgerStorage:
 
     Attributes:
         chain: where it lives.
-        address: EIP-55.
+        address: EIP-55, in whichever case it was given.
     """
 
     def __init__(self, chain: ChainReader, address: str) -> None:
         self.chain = chain
-        self.address = address
+        self.address = eip55(address)
 
     def deployment(self) -> ledger_state.Deployment:
         """Return what was fixed at deployment.
@@ -235,7 +235,7 @@ class CommitteeLedger(LedgerStorage):
 
         Args:
             chain: where it lives.
-            address: EIP-55.
+            address: of it.
             from_block: the block that created it.
             fixed: what this contract is known to have fixed at deployment; None to ask for it.
         """

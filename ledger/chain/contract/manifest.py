@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ledger.bounded_json import parse_json
 from ledger.bounded_toml import MAX_TOML_BYTES, parse_toml
-from ledger.chain.addresses import to_canonical
+from ledger.chain.addresses import eip55, to_canonical
 from ledger.home import DISK, Disk, RunPaths, read_file
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ChainError, ConfigurationError
@@ -186,10 +186,9 @@ def read_manifest(path: Path) -> Manifest:
     kinds: dict[str, type] = {field.name: str for field in fields(Manifest)}
     kinds |= {"format": int, "chain_id": int, "block": int, "sources": dict, "arguments": dict}
     value = read_fields(path, "manifest", MANIFEST_FORMAT, kinds)
-    to_canonical(value["address"])
     if not _SALT.fullmatch(value["salt"]):
         raise ChainError(f"manifest {path}: salt {value['salt']!r:.80} is not 0x and 64 hex digits")
-    return Manifest(**value)
+    return Manifest(**value | {"address": eip55(value["address"])})
 
 
 def read_fields(path: Path, what: str, version: int, kinds: Mapping[str, type]) -> dict[str, Any]:
