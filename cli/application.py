@@ -1,8 +1,9 @@
 """The command-line application and its exit codes.
 
 0 all is well (an audit: everything was checked and is true), 1 a check failed (an audit: the record
-contradicts itself), 2 the command or its input is wrong (one line says what), 3 an audit found
-nothing wrong but could not check everything, 70 a fault of ours, 130 interrupted.
+contradicts itself), 2 the command or its input is wrong, or the machine has too little memory (one
+line says what), 3 an audit found nothing wrong but could not check everything, 70 a fault of ours,
+130 interrupted.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+import traceback
 from functools import cache
 from typing import TYPE_CHECKING, Annotated
 
@@ -47,6 +49,7 @@ from cli import (
 from cli.codes import FAULT, INCOMPLETE, INTERRUPTED, WRONG, InterruptedCommand
 from cli.console import complain, print_line
 from cli.demo.command import demo
+from cli.limits import limit_in_words, too_little_memory
 from cli.log import shown_as_lines
 from cli.streams import unprinted
 from cli.verbosity import Verbosity
@@ -163,11 +166,11 @@ def _carried_out(behaviour: Behaviour | None) -> int:
     try:
         # Not Typer's own ending, which adds two lines of usage to every wrong option.
         verdict = _command_line()(standalone_mode=False, obj=behaviour)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - each has its exit code and its sentence
         code, message = _explained(error)
         is_told = os.environ.get("CMFL_DEBUG") or verbosity.chosen() is Verbosity.VERBOSE
         if code == FAULT and is_told:
-            raise
+            traceback.print_exception(error)  # not raised: Python would end with 1
         if message:
             complain(message)
         return code
@@ -181,6 +184,10 @@ def _carried_out(behaviour: Behaviour | None) -> int:
         complain(f"standard output: {lost.strerror}: not everything was printed")
         return WRONG if verdict is None else verdict
     return verdict or 0
+
+
+def _is_for_memory(error: MemoryError | ImportError) -> bool:
+    return isinstance(error, MemoryError) or "failed to map segment" in str(error)
 
 
 def _explained(error: Exception) -> tuple[int, str]:
@@ -200,6 +207,9 @@ def _explained(error: Exception) -> tuple[int, str]:
         case ModuleNotFoundError(name=str(name)) if name.partition(".")[0] in EXTRAS:
             extra = EXTRAS[name.partition(".")[0]]
             message = f"this needs the extra [{extra}]: pip install -c constraints.txt '.[{extra}]'"
+        # Of the second kind most likely torch, for which there was no room.
+        case MemoryError() | ImportError() if _is_for_memory(error):
+            message = too_little_memory(error)
         case FileExistsError():
             place = f"{error.filename}: " if error.filename else ""
             message = f"{place}there is a file where a folder belongs"
@@ -209,7 +219,8 @@ def _explained(error: Exception) -> tuple[int, str]:
             message = f"{place}{error.strerror or error}"
         case _:
             what = f"a fault of ours, {type(error).__name__}: {error}"
-            code, message = FAULT, f"{what} (CMFL_DEBUG=1 shows where)"
+            limit = f"; {limit_in_words()}" if limit_in_words() else ""
+            code, message = FAULT, f"{what} (CMFL_DEBUG=1 shows where{limit})"
     return code, message
 
 

@@ -1,15 +1,17 @@
 """The process `cmfl`: everything else is imported inside the guard that `run` puts up first.
 
-Not even `typing` comes before it: that alone takes longer than all that Python does until here.
+Exit code 1 is a verdict, so no other end of the process may have it: what nobody has caught, an
+import that finds no memory or no file descriptor among it, is one sentence and another code.
+Not even `typing` comes before the guard: that alone takes longer than all that Python does until
+here.
 """
 
 from __future__ import annotations
 
 import os
-import signal
 import sys
 
-from cli.codes import INTERRUPTED
+from cli.codes import FAULT, INTERRUPTED, WRONG
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
 _IMPORTING = "<frozen importlib._bootstrap>"
 _SHOW_CURSOR = "\x1b[?25h"
+_LONGEST = 500
 
 
 def run(behaviour: Behaviour | None = None) -> NoReturn:
@@ -30,17 +33,22 @@ def run(behaviour: Behaviour | None = None) -> NoReturn:
     """
     code = INTERRUPTED
     try:
-        signal.signal(signal.SIGINT, _interrupt)
-        from cli import streams
+        import signal
 
+        signal.signal(signal.SIGINT, _interrupt)
+        from cli import limits, streams
+
+        limits.require_memory()
         streams.take_over()
         from cli.application import main
 
         code = main(behaviour)
+        # What Python does from here on is its own: another Ctrl-C ends it without a word.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     except KeyboardInterrupt:
         _end_at_once()
-    # What Python does from here on is its own: another Ctrl-C ends it without a word.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    except Exception as error:  # noqa: BLE001 - Python would end with 1, which is a verdict
+        _end_for(error)
     sys.exit(code)
 
 
@@ -63,6 +71,28 @@ def _end_at_once() -> NoReturn:
         os.write(2, f"{shown}cmfl: interrupted\n".encode())
     finally:
         os._exit(INTERRUPTED)
+
+
+def _end_for(error: Exception) -> NoReturn:
+    """End the process with one sentence, though nothing more may be loaded or allocated."""
+    code = WRONG if isinstance(error, (MemoryError, OSError)) else FAULT
+    try:
+        sentence = " ".join(_explained(error).split())[:_LONGEST]
+        os.write(2, f"cmfl: {sentence}\n".encode(errors="backslashreplace"))
+    finally:
+        os._exit(code)
+
+
+def _explained(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return f"cannot begin: {error}"
+    if not isinstance(error, MemoryError):
+        return f"cannot begin: {type(error).__name__}: {error}"
+    try:
+        from cli.limits import too_little_memory
+    except (MemoryError, ImportError, OSError):
+        return "not enough memory"
+    return too_little_memory(error)
 
 
 if __name__ == "__main__":

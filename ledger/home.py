@@ -347,7 +347,12 @@ def read_file(path: Path, limit: int) -> bytes:
         OSError: there is no file, or it cannot be read; `filename` is the path.
     """
     with _naming(path), open_file(path) as file:
-        return file.read(limit + 1)
+        # No more is asked for than there is: Python sets aside all that it is asked for.
+        size = os.fstat(file.fileno()).st_size
+        data = file.read(min(size, limit) + 1)
+        if size < len(data) <= limit:  # it has grown meanwhile
+            data += file.read(limit + 1 - len(data))
+        return data
 
 
 @contextmanager

@@ -120,6 +120,22 @@ def test_a_file_is_read_up_to_its_bound(tmp_path: Path) -> None:
     assert read_file(path, 2) == b"123"
 
 
+def test_a_file_that_grows_as_it_is_read_is_read_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"12345")
+    true = os.fstat
+
+    def earlier(descriptor: int) -> os.stat_result:
+        return os.stat_result(
+            [2 if at == stat.ST_SIZE else v for at, v in enumerate(true(descriptor))]
+        )
+
+    monkeypatch.setattr(os, "fstat", earlier)
+    assert [read_file(path, limit) for limit in (1, 2, 3, 9)] == [b"12", b"123", b"1234", b"12345"]
+
+
 @pytest.mark.parametrize("kind", ["pipe", "folder", "device"])
 def test_what_is_no_file_is_refused_at_once(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "it"

@@ -20,7 +20,7 @@ from clients.worker.process.opening import hosted_clients
 from ledger.blobs.location import store_at
 from ledger.blobs.places import places_of
 from ledger.blobs.uploads import Uploads
-from ledger.chain.addresses import checksum, eip55, to_canonical
+from ledger.chain.addresses import checksum, eip55
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.contract.deployment import (
     deployed_document,
