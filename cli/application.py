@@ -186,10 +186,6 @@ def _carried_out(behaviour: Behaviour | None) -> int:
     return verdict or 0
 
 
-def _is_for_memory(error: MemoryError | ImportError) -> bool:
-    return isinstance(error, MemoryError) or "failed to map segment" in str(error)
-
-
 def _explained(error: Exception) -> tuple[int, str]:
     """Return the exit code for an error and what it means; only here the one becomes the other."""
     code, message = WRONG, str(error)
@@ -222,6 +218,10 @@ def _explained(error: Exception) -> tuple[int, str]:
             limit = f"; {limit_in_words()}" if limit_in_words() else ""
             code, message = FAULT, f"{what} (CMFL_DEBUG=1 shows where{limit})"
     return code, message
+
+
+def _is_for_memory(error: MemoryError | ImportError) -> bool:
+    return isinstance(error, MemoryError) or "failed to map segment" in str(error)
 
 
 def _said_of_usage(error: TyperException) -> str:

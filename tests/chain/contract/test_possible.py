@@ -155,6 +155,8 @@ def test_sizes_that_the_constructor_refuses_are_the_nodes_word(changes: dict[str
 class ToldChain:
     """A node that answers with what a test has written down."""
 
+    node = "http://node"
+
     def __init__(self, events: Sequence[Event] = (), **answers: Sequence[object]) -> None:
         self._events = events
         self._answers = {"deployment": values(FIXED), **answers}
