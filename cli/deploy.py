@@ -39,8 +39,8 @@ from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from clients.configuration import Configuration
+    from clients.joining.owners import Owners
     from ledger.chain.contract.manifest import Manifest
-    from ledger.protocol.types import RegisteredClient
 
 
 def deploy(
@@ -74,7 +74,7 @@ def deploy(
     from clients.runs.preparing import prepare
 
     name, settings = one_name(name, old_name), tuple(setting or ())
-    owners: tuple[RegisteredClient, ...] | None = None
+    owners: Owners | None = None
     if registry is None:
         if allow_predictable_seeds:
             raise ConfigurationError(f"{ALLOW_PREDICTABLE} has no effect without --registry")
@@ -109,7 +109,7 @@ def _show_dry_run(
     where: Where,
     name: str,
     configuration: Configuration,
-    owners: tuple[RegisteredClient, ...] | None,
+    owners: Owners | None,
     sender: Sender,
     *,
     json: bool,

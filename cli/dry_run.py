@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from cli.sender import Sender
     from cli.where import Where
     from clients.configuration import Configuration
+    from clients.joining.owners import Owners
     from ledger.chain.rpc.fees import Fees
     from ledger.chain.rpc.reader import RpcSettings
     from ledger.chain.rpc.sending_node import SendingNode
     from ledger.home import RunPaths
     from ledger.protocol.documents.run import RunDocument
-    from ledger.protocol.types import RegisteredClient
 
 _GWEI = 10**9
 _ONE_TRANSACTION_A_BLOCK = "cmfl-ledger/"
@@ -135,7 +135,7 @@ def dry_run(
     where: Where,
     name: str,
     configuration: Configuration,
-    owners: tuple[RegisteredClient, ...] | None,
+    owners: Owners | None,
     sender: Sender,
 ) -> DryRun:
     """Return what deploying a run would send and cost.

@@ -21,8 +21,8 @@ from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from clients.configuration import Configuration
+    from clients.joining.owners import Owners
     from clients.joining.registration import Registry
-    from ledger.protocol.types import RegisteredClient
 
 RegistryFile = Annotated[
     Path | None,
@@ -39,10 +39,18 @@ app = typer.Typer(help="The owners of a run that is to be deployed.", no_args_is
 
 def register(
     keystore: KeyFile,
-    samples: Annotated[
-        int, typer.Option(min=1, max=2**53 - 1, help="How many training samples you have.")
-    ],
     out: Annotated[Path, typer.Option("--out", help="The entry to write.")],
+    samples: Annotated[
+        int | None,
+        typer.Option(min=1, max=2**53 - 1, help="How many training samples you have."),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            "--data",
+            help="The file of your own samples: they are counted, and their digest is registered.",
+        ),
+    ] = None,
     password_file: KeyPassword = None,
     run: RunToMake = DEFAULT_RUN,
     preset: Preset = None,
@@ -53,9 +61,12 @@ def register(
 ) -> None:
     """Write a signed entry: your address, your samples, and the settings you agree to.
 
-    Give it to whoever deploys the run, with the same settings. Nothing in it is secret. The beacon
+    Give it to whoever deploys the run, with the same settings. Nothing in it is secret: with --data
+    it has a digest of your samples, behind a salt that only your key gives. By it your worker
+    refuses other samples, and you can show later what you have trained on. The beacon
     is a block's hash unless the settings say another.
     """
+    from clients.joining.owners import disclosed
     from clients.joining.registration import encode_entry, proposal_digest, signed_entry
     from clients.joining.seeds import shared_configuration
     from ledger.chain.addresses import checksum
@@ -66,18 +77,18 @@ def register(
     path = only_keystore(keystore)
     _require_new(out)
     settings, allowed = tuple(setting or ()), allow_predictable_seeds
-    agreed = proposal_digest(
-        shared_configuration(preset, config, settings, allow_predictable=allowed)
-    )
+    configuration = shared_configuration(preset, config, settings, allow_predictable=allowed)
+    agreed = proposal_digest(configuration)
     signer = KeySigner(keystore_key(path, password_file))
-    entry = signed_entry(signer, run, agreed, samples)
+    count, digest = disclosed(configuration, samples, data, signer)
+    entry = signed_entry(signer, run, agreed, count, digest)
     _write(out, encode_entry(entry))
     address = checksum(signer.address)
     if json:
-        about = {"run": run, "client": address, "samples": samples}
+        about = {"run": run, "client": address, "samples": count, "data": digest}
         print_json(about | {"configuration": agreed, "entry": str(out)})
         return
-    print_line(f"{out}: {address} registers for run {run} with {samples} samples")
+    print_line(f"{out}: {address} registers for run {run} with {count} samples")
     print_line(f"settings 0x{agreed.hex()}")
     words = ["registry", "gather", out.parent, "--out", DEFAULT_REGISTRY]
     words += _settings_words(preset, config, settings, allowed)
@@ -152,9 +163,7 @@ def show(
     print_line(f"settings 0x{registry.configuration.hex()}")
 
 
-def agreed_owners(
-    file: Path, run: str, configuration: Configuration
-) -> tuple[RegisteredClient, ...]:
+def agreed_owners(file: Path, run: str, configuration: Configuration) -> Owners:
     """Return the clients of a registry, who have agreed to this run and its settings.
 
     Args:
@@ -173,7 +182,7 @@ def agreed_owners(
             f"--registry {file}: its owners have signed for run {registry.run}, not for {run}"
         )
     _require_signed(f"--registry {file}", registry, configuration)
-    return registry.clients
+    return registry.owners
 
 
 def _require_signed(where: str, registry: Registry, configuration: Configuration) -> None:

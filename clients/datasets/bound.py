@@ -10,7 +10,7 @@ import numpy as np
 from clients.datasets.registry import data_digest
 from ledger.protocol.bound_inputs import NamedArray, data_root, samples_digest, simulated_salt
 from ledger.protocol.errors import ConfigurationError
-from ledger.protocol.types import ClientId
+from ledger.protocol.types import NO_DIGEST, ClientId, Digest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from clients.datasets.federated import FederatedData, Samples
     from clients.datasets.registry import DataChoice
     from ledger.protocol.documents.run import RunDocument
-    from ledger.protocol.types import Digest
+
+_DIGESTS = "digests"
+"""Of each owner's samples, 32 bytes each, in the run document where only the owner has them."""
 
 
 def samples_digest_of(samples: Samples, salt: bytes) -> Digest:
@@ -54,15 +56,44 @@ def require_bound_files(document: RunDocument, choice: DataChoice) -> None:
     Raises:
         ConfigurationError: names the file's digests, or the setting.
     """
-    bound, here = document.experiment.get("data"), data_digest(choice)
+    recorded, here = document.experiment.get("data"), data_digest(choice)
+    told = recorded.items() if isinstance(recorded, dict) else ()
+    bound = {name: value for name, value in told if name != _DIGESTS}
     if here == bound:
         return
     where = choice.path or choice.name
-    subject, was, now = _first_difference(bound if isinstance(bound, dict) else {}, here)
+    subject, was, now = _first_difference(bound, here)
     raise ConfigurationError(
         f"the data {where} are not those that the run was deployed with: {subject} was {was}, and "
         f"is {now}"
     )
+
+
+def require_bound_own(
+    document: RunDocument, client: ClientId, samples: Samples, salt: bytes
+) -> None:
+    """Refuse other samples of an owner's own than it has registered; if it disclosed their digest.
+
+    Args:
+        document: of the run, whose data are each owner's own.
+        client: whose samples they are.
+        samples: as they are here.
+        salt: the owner's.
+
+    Raises:
+        ConfigurationError: names both digests, or says that the document contradicts itself.
+    """
+    told = document.experiment.get("data", {}).get(_DIGESTS, b"")
+    digests = [Digest(told[at : at + 32]) for at in range(0, len(told), 32)]
+    counts = [registered.samples for registered in document.registry]
+    if len(digests) != len(counts) or data_root(counts, digests) != document.data_root:
+        raise ConfigurationError("the run document's data_root is not that of its data digests")
+    here, bound = samples_digest_of(samples, salt), digests[client]
+    if bound not in {NO_DIGEST, here}:
+        raise ConfigurationError(
+            f"client {client}: the training samples are not those that were registered: their "
+            f"digest was 0x{bound.hex()}, and is 0x{here.hex()}"
+        )
 
 
 def require_bound_samples(

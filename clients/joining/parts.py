@@ -14,6 +14,7 @@ import numpy as np
 from clients.chance import named_stream
 from clients.datasets.bound import (
     require_bound_files,
+    require_bound_own,
     require_bound_samples,
     simulated_digests,
 )
@@ -25,7 +26,7 @@ from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from clients.configuration import Configuration
@@ -59,6 +60,7 @@ def own_parts(
     document: RunDocument,
     clients: Sequence[ClientId],
     data_path: Path | None = None,
+    salts: Mapping[ClientId, bytes] | None = None,
 ) -> FederatedData:
     """Return a run's data as far as one worker has to do with them; it is read once for all.
 
@@ -68,6 +70,8 @@ def own_parts(
         clients: that this worker hosts.
         data_path: where the files lie here: of the data set, or, with `own`, the one client's file
             or a folder with a file `0xADDRESS.npz` (or `.safetensors`), in small letters, of each.
+        salts: of the same clients, by which their `own` samples are compared with the digests that
+            they have registered; None where no key is at hand.
 
     Returns:
         Training samples of client i at index i; with `own` those of others are empty, and the test
@@ -89,6 +93,8 @@ def own_parts(
                 f"client {client} has {held} training samples here, and is registered with "
                 f"{registered}"
             )
+        if salts is not None and data.name == OWN.name:
+            require_bound_own(document, client, data.train[client], salts[client])
     return data
 
 

@@ -33,6 +33,7 @@ from ledger.chain.rpc.reader import RpcSettings
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.encoding import vector_from_bytes
 from ledger.protocol.errors import CmflError, ConfigurationError
+from ledger.protocol.joining import data_salt
 from ledger.protocol.ledger_state import Stage
 
 if TYPE_CHECKING:
@@ -288,9 +289,10 @@ class Readiness:
         return State.OK, "; ".join(found)
 
     def _look_at_data(self) -> tuple[State, str]:
-        document, clients = _needed(self._document), tuple(sorted(_needed(self._signers)))
+        document, signers = _needed(self._document), _needed(self._signers)
+        clients, salts = tuple(sorted(signers)), {c: data_salt(s) for c, s in signers.items()}
         configuration = configuration_of(document, self._asked.data, self._asked.settings)
-        held = own_parts(configuration, document, clients, self._asked.data)
+        held = own_parts(configuration, document, clients, self._asked.data, salts)
         counts = ", ".join(str(len(held.train[client].y)) for client in clients)
         said = f"{counts} samples of {held.name!r}, as registered"
         return State.OK, f"{said}, {len(held.test.y)} for the test"

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from clients.datasets.registry import stripped
+from clients.joining.owners import Owners
+from clients.models.registry import bound_paths
 from ledger.bounded_json import parse_json
 from ledger.chain.addresses import checksum, to_canonical
 from ledger.home import RUN_NAME, read_text
@@ -25,7 +27,7 @@ from ledger.protocol.joining import (
     registration_digest,
     registry_digest_of,
 )
-from ledger.protocol.types import Address, Digest, RegisteredClient
+from ledger.protocol.types import NO_DIGEST, Address, Digest, RegisteredClient
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,12 +36,12 @@ if TYPE_CHECKING:
     from clients.configuration import Configuration
     from ledger.protocol.signing import Signer
 
-VERSION = 1
+VERSION = 2
 MAX_ENTRY_BYTES = 10_000
 MAX_REGISTRY_BYTES = 32 * 2**20
-_ENTRY = {"version", "run", "configuration", "client", "samples", "signature"}
+_ENTRY = {"version", "run", "configuration", "client", "samples", "data", "signature"}
 _REGISTRY = {"version", "run", "configuration", "registry", "clients"}
-_CLIENT = {"client", "samples", "signature"}
+_CLIENT = {"client", "samples", "data", "signature"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,11 @@ class Registry:
         return tuple(RegisteredClient(one.client, one.samples) for one in signed)
 
     @property
+    def owners(self) -> Owners:
+        """The clients, and what they disclose of their samples."""
+        return Owners(self.clients, tuple(entry.registration.data for entry in self.entries))
+
+    @property
     def digest(self) -> Digest:
         """The digest by which the contract knows them."""
         return registry_digest_of(self.clients)
@@ -93,11 +100,14 @@ def proposal_digest(configuration: Configuration) -> Digest:
         "options": dict(choice.options),
         "partition": dict(choice.partition),
     }
+    recorded["model"] |= bound_paths(configuration.model.name, configuration.model.options)
     agreed = {"protocol": protocol, "experiment": recorded}
     return sha256(canonical.encode(_without_none(agreed)))
 
 
-def signed_entry(signer: Signer, run: str, configuration: Digest, samples: int) -> Entry:
+def signed_entry(
+    signer: Signer, run: str, configuration: Digest, samples: int, data: Digest = NO_DIGEST
+) -> Entry:
     """Return an owner's signed entry.
 
     Args:
@@ -105,11 +115,12 @@ def signed_entry(signer: Signer, run: str, configuration: Digest, samples: int) 
         run: name of the run.
         configuration: digest of the proposal.
         samples: how many it trains on.
+        data: their digest behind the owner's salt; zeros to disclose none.
 
     Raises:
         ConfigurationError: a name or a number that cannot be.
     """
-    registration = Registration(run, configuration, signer.address, samples)
+    registration = Registration(run, configuration, signer.address, samples, data)
     _require_possible(registration, "the entry")
     return Entry(registration, signer.sign(registration_digest(registration)))
 
@@ -246,7 +257,8 @@ def _entry(value: dict[str, Any], run: object, configuration: Digest, where: str
     samples = value["samples"]
     if type(run) is not str or type(samples) is not int:
         raise ConfigurationError(f"{where}: run must be a name, and samples a whole number")
-    registration = Registration(run, configuration, client, samples)
+    data = _digest(value["data"], f"{where}: data")
+    registration = Registration(run, configuration, client, samples, data)
     _require_possible(registration, where)
     signature = _octets(value["signature"], 65, f"{where}: signature")
     try:
@@ -291,6 +303,7 @@ def _client_of(entry: Entry) -> dict[str, Any]:
     return {
         "client": checksum(about.client),
         "samples": about.samples,
+        "data": _shown(about.data),
         "signature": _shown(entry.signature),
     }
 

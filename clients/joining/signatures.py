@@ -34,6 +34,10 @@ _LETS = {
         "register the address with this many samples in a run of this configuration; whoever "
         "deploys it decides whether to"
     ),
+    "DataSalt": (
+        "guess small data behind the digest that the client has registered: it is made and used on "
+        "this machine and sent to nobody"
+    ),
     "Challenge": "believe that the signer has the key; nothing else, and it is never kept",
 }
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from clients.models.alexnet import alexnet
+from clients.models.bound import option_files
 from clients.models.cnn import cnn
 from clients.models.leaf_cnn import leaf_cnn
 from clients.models.model import Model, ModuleFactory, model_of
@@ -48,6 +49,23 @@ def model_named(name: str, form: DataForm, options: Mapping[str, Option] | None 
     verify_name(name)
     factory = MODELS[name] if name in MODELS else user_module(name)
     return model_of(factory, form, options)
+
+
+def bound_paths(name: str, options: Mapping[str, Option]) -> dict[str, Any]:
+    """Return what is recorded of a model whose name or options are paths: no path, but digests.
+
+    Args:
+        name: of a model; one of `MODELS` records nothing.
+        options: its settings.
+
+    Raises:
+        ConfigurationError: a file cannot be read.
+    """
+    if name in MODELS:
+        return {}
+    factory = user_module(name)
+    said = {"name": factory.name, "options": {**options, **option_files(options)}}
+    return said | factory.recorded()
 
 
 def verify_name(name: str) -> None:

@@ -13,7 +13,7 @@ from clients.chance import named_stream
 from clients.datasets.bound import simulated_digests
 from clients.datasets.own import OWN
 from clients.datasets.registry import data_digest, load_dataset
-from clients.joining.owners import data_of_owners
+from clients.joining.owners import Owners, data_of_owners
 from clients.keys import simulated_signers
 from clients.models.checking import check_model
 from clients.models.registry import model_named
@@ -86,15 +86,12 @@ class Population:
         return self.malicious or frozenset(c for c, fault in members if fault in FAVOURS)
 
 
-def populate(
-    configuration: Configuration, owners: tuple[RegisteredClient, ...] | None = None
-) -> Population:
+def populate(configuration: Configuration, owners: Owners | None = None) -> Population:
     """Return the clients of a run; the same for the same arguments.
 
     Args:
         configuration: of the run.
-        owners: addresses and samples of those who have keys of their own, by ascending address;
-            None for simulated clients.
+        owners: those who have keys of their own; None for simulated clients.
 
     Returns:
         Keys, data, model and faults, each from its own named stream of the run's seed.
@@ -110,7 +107,7 @@ def populate(
         signers = simulated_signers(seed, clients)
         registry = _simulated(signers, clean)
     else:
-        clean, signers, registry = data_of_owners(configuration, owners), (), owners
+        clean, signers, registry = data_of_owners(configuration, owners.clients), (), owners.clients
     model = model_named(configuration.model.name, clean.form, configuration.model.options)
     check_model(model, clean)
     attackers = malicious_clients(clients, malice.malicious_rate, named_stream(seed, "malicious"))
@@ -139,7 +136,7 @@ def populate(
         data=data,
         clean=clean,
         model=model,
-        data_digests=_data_digests(clean, configuration),
+        data_digests=_data_digests(clean, configuration, owners),
         initial=model.initial(named_stream(seed, "model")),
         malicious=malicious,
         attack=None if data_attack else malice.attack,
@@ -162,6 +159,9 @@ def run_document(configuration: Configuration, population: Population) -> RunDoc
     """
     recorded = configuration.recorded()
     recorded["data"] = data_digest(configuration.data.choice())
+    if configuration.data.name == OWN.name:
+        # Nobody else can compute them: each owner finds its own here.
+        recorded["data"]["digests"] = b"".join(population.data_digests)
     recorded["model"] = population.model.recorded()
     counts = [client.samples for client in population.registry]
     return RunDocument(
@@ -176,10 +176,12 @@ def run_document(configuration: Configuration, population: Population) -> RunDoc
     )
 
 
-def _data_digests(clean: FederatedData, configuration: Configuration) -> tuple[Digest, ...]:
-    """Return the digest of each client's training samples, zeros where only its owner has them."""
+def _data_digests(
+    clean: FederatedData, configuration: Configuration, owners: Owners | None
+) -> tuple[Digest, ...]:
+    """Return the digest of each client's training samples, zeros where its owner discloses none."""
     if clean.name == OWN.name:
-        return (NO_DIGEST,) * clean.clients
+        return (NO_DIGEST,) * clean.clients if owners is None else owners.data
     return simulated_digests(clean, configuration.seed)
 
 

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from clients.configuration import Configuration
     from clients.datasets.federated import Samples
     from clients.engine.port import Engine
+    from clients.joining.owners import Owners
     from ledger.blobs.store import BlobReader, BlobStore
     from ledger.chain.contract.manifest import Manifest
     from ledger.chain.ports import ChainWriter
     from ledger.home import Disk
-    from ledger.protocol.types import RegisteredClient
 
     Watched = Callable[[Engine], Engine]
 
@@ -118,7 +118,7 @@ def prepare(  # noqa: PLR0913, PLR0917 - where to, what, and whose
     chain: ChainWriter,
     blobs: BlobStore,
     disk: Disk = DISK,
-    owners: tuple[RegisteredClient, ...] | None = None,
+    owners: Owners | None = None,
 ) -> tuple[Configuration, Population, Manifest]:
     """Publish a run's configuration and first model, and deploy its contract.
 
@@ -129,8 +129,7 @@ def prepare(  # noqa: PLR0913, PLR0917 - where to, what, and whose
         chain: where the contract goes.
         blobs: where configuration and model go.
         disk: that the run's files are written on.
-        owners: who takes part with keys of their own, by ascending address; None for simulated
-            clients.
+        owners: who takes part with keys of their own; None for simulated clients.
 
     Returns:
         The configuration with its training path settled, the clients, and what was deployed where.

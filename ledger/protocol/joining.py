@@ -12,16 +12,19 @@ from typing import TYPE_CHECKING
 from ledger.protocol.encoding import keccak256, registry_word, words
 from ledger.protocol.ledger_state import registry_batches
 from ledger.protocol.signing import NAME, VERSION, recover
+from ledger.protocol.types import NO_DIGEST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ledger.protocol.signing import Signer
     from ledger.protocol.types import Address, Digest, RegisteredClient
 
 DOMAIN_FIELDS = "string name,string version"
 TYPES = {
-    "Registration": "string run,bytes32 configuration,address client,uint64 samples",
+    "Registration": ("string run,bytes32 configuration,address client,uint64 samples,bytes32 data"),
     "Challenge": "bytes32 nonce",
+    "DataSalt": "address client",
 }
 TYPE_HASHES = {name: keccak256(f"{name}({fields})".encode()) for name, fields in TYPES.items()}
 
@@ -35,12 +38,15 @@ class Registration:
         configuration: digest of the proposed configuration.
         client: address of its key.
         samples: n_k, how many it trains on.
+        data: digest of these samples, `bound_inputs.samples_digest` behind the client's own salt;
+            zeros where it discloses none.
     """
 
     run: str
     configuration: Digest
     client: Address
     samples: int
+    data: Digest = NO_DIGEST
 
 
 def registration_digest(registration: Registration) -> Digest:
@@ -48,12 +54,26 @@ def registration_digest(registration: Registration) -> Digest:
     client = int.from_bytes(registration.client)
     name, about = keccak256(registration.run.encode()), registration.configuration
     fields = (TYPE_HASHES["Registration"], name, about, client, registration.samples)
-    return _typed(keccak256(words(*fields)))
+    return _typed(keccak256(words(*fields, registration.data)))
 
 
 def challenge_digest(nonce: bytes) -> Digest:
     """Return the EIP-712 digest that proves a key to whoever has drawn a nonce of 32 bytes."""
     return _typed(keccak256(words(TYPE_HASHES["Challenge"], nonce)))
+
+
+def data_salt(signer: Signer) -> bytes:
+    """Return the secret salt behind which a client's samples are hashed.
+
+    It is the digest of a signature that never leaves the owner's machine: nobody else can try
+    guesses of small data, and there is no file of it to lose.
+
+    Args:
+        signer: of its key; the same signature each time (RFC 6979).
+    """
+    client = int.from_bytes(signer.address)
+    digest = _typed(keccak256(words(TYPE_HASHES["DataSalt"], client)))
+    return keccak256(signer.sign(digest))
 
 
 def is_registered_by_owner(registration: Registration, signature: bytes) -> bool:

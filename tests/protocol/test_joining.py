@@ -13,6 +13,7 @@ from ledger.protocol.joining import (
     TYPES,
     Registration,
     challenge_digest,
+    data_salt,
     is_registered_by_owner,
     registration_digest,
     registry_digest_of,
@@ -45,16 +46,19 @@ def typed(name: str, message: dict[str, object]) -> bytes:
     run=st.text(st.characters(codec="ascii"), max_size=64),
     configuration=st.binary(min_size=32, max_size=32),
     samples=st.integers(0, 2**64 - 1),
+    data=st.binary(min_size=32, max_size=32),
 )
 def test_a_registration_has_the_digest_of_other_tools(
-    run: str, configuration: bytes, samples: int
+    run: str, configuration: bytes, samples: int, data: bytes
 ) -> None:
-    registration = Registration(run, Digest(configuration), SIGNER.address, samples)
+    about = Digest(configuration), SIGNER.address, samples, Digest(data)
+    registration = Registration(run, *about)
     message = {
         "run": run,
         "configuration": configuration,
         "client": f"0x{SIGNER.address.hex()}",
         "samples": samples,
+        "data": data,
     }
     assert registration_digest(registration) == typed("Registration", message)
 
@@ -86,3 +90,10 @@ def test_the_registry_digest_is_that_of_one_batch_by_pencil() -> None:
     abi = (64).to_bytes(32) + bytes(32) + (2).to_bytes(32)
     abi += b"".join(word.to_bytes(32) for word in words)
     assert registry_digest_of(clients) == keccak256(abi)
+
+
+def test_a_salt_is_a_digest_of_a_signature_that_only_its_key_makes() -> None:
+    digest = typed("DataSalt", {"client": f"0x{SIGNER.address.hex()}"})
+    assert data_salt(SIGNER) == keccak256(SIGNER.sign(Digest(digest)))
+    other = KeySigner((7).to_bytes(32))
+    assert data_salt(SIGNER) == data_salt(SIGNER) != data_salt(other)

@@ -49,6 +49,7 @@ from ledger.chain.finality.rule import final_number
 from ledger.chain.ports import IncompleteLogsError, NotServedError
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.errors import ChainError, ConfigurationError
+from ledger.protocol.joining import data_salt
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
@@ -261,7 +262,8 @@ def opened(
     require_unpredictable(document.parameters.beacon, is_allowed=manner.allow_predictable_seeds)
     hosted = hosted_clients(document, signers)
     configuration = configuration_of(document, places.data, places.settings)
-    data = own_parts(configuration, document, tuple(hosted), places.data)
+    salts = {client: data_salt(signer) for client, signer in hosted.items()}
+    data = own_parts(configuration, document, tuple(hosted), places.data, salts)
     model = _model(configuration, data, document)
     counts = Counts()
     (first, signer), *rest = sorted(hosted.items())

@@ -51,13 +51,13 @@ def registry_of(owners: int = OWNERS) -> Registry:
 
 
 def document_of(registry: Registry) -> RunDocument:
-    population = populate(agreed(), registry.clients)
+    population = populate(agreed(), registry.owners)
     return run_document(settled(agreed(), population), population)
 
 
-def samples_file(path: Path, rows: int) -> Path:
+def samples_file(path: Path, rows: int, seed: int | None = None) -> Path:
     """Write samples of the agreed form, and two for the test."""
-    rng = np.random.default_rng(rows)
+    rng = np.random.default_rng(rows if seed is None else seed)
     x = rng.random((rows + 2, 1, 2, 2), dtype=np.float32)
     y = rng.integers(3, size=rows + 2)
     np.savez(path, allow_pickle=True, x=x[:rows], y=y[:rows], x_test=x[rows:], y_test=y[rows:])

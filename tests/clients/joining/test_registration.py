@@ -92,7 +92,7 @@ def entry_with(**changed: Any) -> bytes:
         (b" " * 20_000, "over 10000 bytes"),
         (b"\xff", "not UTF-8"),
         (entry_with(more=1), "must be a map of"),
-        (entry_with(version=2), "entry of version 2"),
+        (entry_with(version=1), "entry of version 1"),
         (entry_with(version=True), "entry of version True"),
         (entry_with(run=5), "run must be a name"),
         (entry_with(run="other"), "is not signed by 0x"),
