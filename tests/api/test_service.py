@@ -147,7 +147,7 @@ def test_a_home_made_anew_is_noticed(copy: Path, tmp_path: Path) -> None:
         ({"chain_id": 5}, "the manifest is for chain 5"),
         ({"genesis_hash": "0x" + "00" * 32}, "the manifest is for the chain with genesis"),
         ({"address": "0x" + "11" * 20}, "there is no contract at"),
-        ({"config": "0x" + "00" * 32}, "the contract has configuration"),
+        ({"config": "0x" + "00" * 32}, "the contract has run document"),
         ({"block": 7}, "created the contract, not 7"),
         ({"transaction": "0x" + "00" * 32}, "no block holds transaction 0x0000"),
         ({"transaction": "zz"}, "is no hash"),

@@ -91,7 +91,7 @@ def test_owners_who_disclose_a_digest_are_held_to_their_samples(tmp_path: Path) 
     told, salts = configuration_of(document, mine), {ClientId(client): data_salt(signer)}
     own_parts(told, document, (ClientId(client),), mine, salts)
     swapped = samples_file(tmp_path / "swapped.npz", 12, seed=5)
-    with pytest.raises(ConfigurationError, match="digest was 0x.*, and is 0x") as caught:
+    with pytest.raises(ConfigurationError, match=r"digest was 0x.*, and is 0x") as caught:
         own_parts(told, document, (ClientId(client),), swapped, salts)
     assert digest.hex() in str(caught.value)
     forged = replace(document, data_root=NO_DIGEST)
@@ -103,7 +103,7 @@ def test_owners_who_disclose_a_digest_are_held_to_their_samples(tmp_path: Path) 
 
 def test_a_digest_of_other_samples_than_the_runs_is_refused(tmp_path: Path) -> None:
     mine = samples_file(tmp_path / "mine.npz", 12)
-    with pytest.raises(ConfigurationError, match="--samples 11: .* has 12"):
+    with pytest.raises(ConfigurationError, match=r"--samples 11: .* has 12"):
         disclosed(agreed(), 11, mine, owner(2))
     with pytest.raises(ConfigurationError, match="--samples N, or --data FILE"):
         disclosed(agreed(), None, None, owner(2))
