@@ -190,8 +190,8 @@ def _explained(error: Exception) -> tuple[int, str]:
     """Return the exit code for an error and what it means; only here the one becomes the other."""
     code, message = WRONG, str(error)
     match error:
-        case IncompleteLogsError():
-            code = INCOMPLETE
+        case IncompleteLogsError(node=str()):
+            code = INCOMPLETE  # another node may have them; of a file, they are gone
         case CmflError():
             pass
         case InterruptedCommand():
