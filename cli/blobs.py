@@ -186,6 +186,14 @@ def serve(
     chain_id: ChainId = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8600,
+    public_url: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--public-url",
+            help="URL that clients are given for this store, a proxy's for instance; again for "
+            "another. If not given, the address that it listens on.",
+        ),
+    ] = None,
     keep_rounds: Annotated[
         int | None,
         typer.Option(
@@ -233,7 +241,8 @@ def serve(
     """Serve blobs and mail between machines: anybody reads, the contract's clients write.
 
     Who writes shows a signature of a registered client that is not banned, for a round that is
-    open or next to the open one. There is no TLS: on an open network a proxy in front has it.
+    open or next to the open one, and for this store's URL: what was signed for another place is
+    refused. There is no TLS: on an open network a proxy in front has it.
     """
     from api.store.serve import serve as serve_store
     from api.store.settings import StoreSettings
@@ -245,6 +254,7 @@ def serve(
         raise ConfigurationError(f"{given}: there is no folder in which {place} could be made")
     settings = StoreSettings(
         folder=place,
+        public_urls=tuple(public_url or ()),
         max_blob_bytes=max_blob_bytes,
         quota_bytes=quota_bytes,
         quota_blobs=quota_blobs,

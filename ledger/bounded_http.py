@@ -77,6 +77,7 @@ class HttpServer:
 
     Attributes:
         shown_url: scheme, host and port.
+        base_url: the URL as `base_url` writes it.
 
     Raises:
         ValueError: the URL or the token is none of these, or the environment's proxies are of no
@@ -93,6 +94,7 @@ class HttpServer:
         self._url = _parsed(url)
         self._authorization = _authorization(self._url, token)
         self.shown_url = f"{self._url.scheme}://{self._url.netloc.decode('ascii')}"
+        self.base_url = _base_url(self._url)
         self._timeout_seconds, self._silence_seconds = timeout_seconds, silence_seconds
         self._clients = {os.getpid(): _new_client(self._url.host, silence_seconds)}
         # Not every reader is closed; what it leaves open goes with it.
@@ -308,6 +310,27 @@ class _NotWrittenError(Exception):
 
 def _with_json(method: str, url: httpx.URL, body: bytes) -> httpx.Request:
     return httpx.Request(method, url, headers={"Content-Type": "application/json"}, content=body)
+
+
+def base_url(url: str) -> str:
+    """Return a server's URL in the one form that both ends of a connection agree on.
+
+    Args:
+        url: http or https, with or without a path.
+
+    Returns:
+        Scheme and host in lower case, the port unless it is the scheme's own, and the path without
+        slashes at its end; no user, password, query or fragment.
+
+    Raises:
+        ValueError: it is no such URL.
+    """
+    return _base_url(_parsed(url))
+
+
+def _base_url(url: httpx.URL) -> str:
+    path = url.raw_path.partition(b"?")[0].rstrip(b"/")
+    return f"{url.scheme}://{url.netloc.decode('ascii')}{path.decode('ascii')}"
 
 
 def _writing_to(file: IO[bytes]) -> Callable[[bytes], None]:

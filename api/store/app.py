@@ -37,6 +37,7 @@ from api.store.standing import Standings
 from ledger.actors.mailboxes.folder import FolderMailbox
 from ledger.blobs.incoming import remove_unfinished
 from ledger.blobs.store import FolderBlobs
+from ledger.blobs.uploads import SCHEME
 from ledger.protocol.errors import ChainError, CmflError
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def create_store(
         middleware=[
             Middleware(SafeHeaders),
             Middleware(Observed, metrics=metrics, logs=settings.logs_requests),
-            Middleware(_Refusals),
+            Middleware(_Refusals, place=next(iter(settings.public_urls), "")),
         ],
         exception_handlers={HTTPException: _http_error, Exception: _failed},
         lifespan=lifespan,
@@ -161,8 +162,9 @@ async def _kept(retention: Retention) -> None:
 class _Refusals:
     """Turns errors into problems, and lets whoever is still sending hear of them."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, place: str) -> None:
         self._app = app
+        self._challenge = f'{SCHEME} realm="{place}"'
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -184,6 +186,8 @@ class _Refusals:
             answer = problem(request, refusal.kind, str(refusal))
         else:
             return
+        if answer.status_code == HTTPStatus.UNAUTHORIZED:
+            answer.headers["WWW-Authenticate"] = self._challenge
         if scope["method"] == "PUT":
             answer.headers["Connection"] = "close"
             await body.drain()

@@ -1,9 +1,9 @@
 """What each client has put into a store in each round, on disk, so that a restart forgets nothing.
 
 A charge is made before the bytes come, so that a client cannot pass its quota by sending many
-blobs at once, and taken back if they do not. Each attempt lies on the disk for itself until it has
-ended, so attempts at the same bytes count each; what has come of them counts once. What is there
-already costs nothing, but is noted: its round needs it.
+blobs at once, and taken back if they do not. The same bytes are charged once, however often they
+are being sent: whoever has seen a header can show it again, and send anything under it. What is
+there already costs nothing, but is noted: its round needs it.
 """
 
 from __future__ import annotations
@@ -56,6 +56,12 @@ class _Coming:
     left: tuple[int, int] | None
     sizes: list[int] = field(default_factory=list)
 
+    @property
+    def charged(self) -> int:
+        """What is charged for all of it: the most that was announced, or has come."""
+        known = self.left[0] if self.left is not None and self.left[1] else 0
+        return max(known, *self.sizes, 0)
+
 
 class Charges:
     """The charges of one contract's clients; safe to share between threads.
@@ -95,13 +101,11 @@ class Charges:
                 key,
             ).fetchone()
             coming = self._coming.get(key) or _Coming(self._row(key))
-            known = coming.left[0] if coming.left is not None and coming.left[1] else 0
-            size = max(known, sum(coming.sizes) + upload.size)
-            if rows[0] + 1 > most[0] or rows[1] + self._beside(key) + size > most[1]:
+            size = max(coming.charged, upload.size)
+            if rows[0] + 1 > most[0] or rows[1] + size > most[1]:
                 return False
-            if not known and not coming.sizes:
-                self._put_row(key, (upload.size, 1))
             coming.sizes.append(upload.size)
+            self._put_row(key, (size, 1))
             self._coming[key] = coming
         return True
 
@@ -127,8 +131,7 @@ class Charges:
                 del self._coming[key]
             if is_kept:
                 coming.left = (upload.size, 1)
-            if is_kept or not coming.sizes:
-                self._put_row(key, coming.left)
+            self._put_row(key, (coming.charged, 1) if coming.sizes else coming.left)
 
     def note(self, upload: Upload, what: What) -> None:
         """Note that a round needs what is there already.
@@ -191,15 +194,6 @@ class Charges:
         """Close the file."""
         with self._lock:
             self._file.close()
-
-    def _beside(self, key: _Key) -> int:
-        """Return what attempts at other bytes of the same quota may take beyond their rows."""
-        taken = 0
-        for other, coming in self._coming.items():
-            if other[:3] == key[:3] and other != key:
-                row = self._row(other)
-                taken += max(0, sum(coming.sizes) - (0 if row is None else row[0]))
-        return taken
 
     def _row(self, key: _Key) -> tuple[int, int] | None:
         row = self._file.execute(f"SELECT size, costs {_ITS_ROW}", key).fetchone()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from api.http.problems import Kind
+from ledger.blobs.served import ELSEWHERE
 
 LENGTH_NEEDED = Kind("length-needed", 411, "The length of the body has to be said beforehand")
 UPLOAD_UNSIGNED = Kind("upload-unsigned", 401, "An upload is shown with a client's signature")
+UPLOAD_ELSEWHERE = Kind(ELSEWHERE, 401, "The upload is signed for another place")
 UPLOAD_REFUSED = Kind("upload-refused", 403, "Who asks may not write here")
 ROUND_NOT_TAKEN = Kind("round-not-taken", 409, "The round is neither open nor next to the open one")
 QUOTA_EXCEEDED = Kind("quota-exceeded", 429, "The client has used up its quota of the round")

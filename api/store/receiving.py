@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -20,16 +18,18 @@ from api.store.problems import (
     QUOTA_EXCEEDED,
     ROUND_NOT_TAKEN,
     TOO_SLOW,
+    UPLOAD_ELSEWHERE,
     UPLOAD_REFUSED,
     UPLOAD_UNSIGNED,
 )
+from api.store.slots import Slots
 from ledger.blobs.incoming import IncomingFile
 from ledger.blobs.uploads import shown_upload
 from ledger.protocol.errors import EncodingError, SignatureError
 from ledger.protocol.signing import is_signed_by
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Callable
     from pathlib import Path
 
     from starlette.requests import Request
@@ -37,14 +37,9 @@ if TYPE_CHECKING:
     from api.store.charges import Charges, What
     from api.store.settings import StoreSettings
     from api.store.standing import Standing, Standings
-    from ledger.protocol.types import ClientId, Digest, Upload
+    from ledger.protocol.types import Digest, Upload
 
 PIECE = 1 << 20
-MOST_AT_ONCE = 8
-"""What one client may have on its way; of more, what has been coming for longest is cut.
-
-Not the newest: what a cut network has left behind would keep an honest client out.
-"""
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -57,12 +52,13 @@ class Receiver:
         settings: how much, and how fast.
         standings: who may write.
         charges: what each has written.
+        slots: what is coming.
     """
 
     settings: StoreSettings
     standings: Standings
     charges: Charges
-    _coming: dict[ClientId, list[asyncio.Timeout]] = field(default_factory=dict, repr=False)
+    slots: Slots = field(default_factory=Slots, repr=False)
 
     def signed(self, request: Request, digest: Digest, most: int) -> tuple[Upload, Standing]:
         """Return the upload that a registered client has signed; nothing of the body is read.
@@ -77,6 +73,7 @@ class Receiver:
             ChainError: who may write cannot be told.
         """
         upload, signature = _shown(request, digest, _length(request, most))
+        self._require_here(request, upload)
         standing = self.standings.now()
         if upload.client >= len(standing.registry):
             said = f"client {upload.client} is none of the {len(standing.registry)} registered ones"
@@ -84,7 +81,8 @@ class Receiver:
         client = standing.registry[upload.client]
         if not is_signed_by(client.address, self.standings.domain, upload, signature):
             said = (
-                f"the signature is not client {upload.client}'s for this contract and these bytes"
+                f"the signature is not client {upload.client}'s for this contract, this place and "
+                f"these bytes"
             )
             raise ProblemError(UPLOAD_REFUSED, said)
         require_round(standing, upload.round)
@@ -124,15 +122,24 @@ class Receiver:
             ProblemError: it is something else, does not come, or comes too slowly.
             OSError: it cannot be written; nothing is left.
         """
-        folder = self.settings.folder
-        file = await to_thread.run_sync(IncomingFile, folder, upload.digest, upload.size)
+        file: IncomingFile | None = None
+
+        def write(piece: bytes) -> None:
+            # Made with the first bytes: a header that is shown and followed by none makes no file.
+            nonlocal file
+            if file is None:
+                file = IncomingFile(self.settings.folder, upload.digest, upload.size)
+            file.write(piece)
+
         try:
-            await self._come(request, upload, file.write)
+            await self._come(request, upload, write)
+            assert file is not None, "even an empty body is written"
             await to_thread.run_sync(file.finish, target)
         except EncodingError as error:
             raise ProblemError(BODY_WRONG, str(error)) from error
         finally:
-            await to_thread.run_sync(file.discard)
+            if file is not None:
+                await to_thread.run_sync(file.discard)
 
     async def read(self, request: Request, upload: Upload) -> bytes:
         """Return a request's body, which is small.
@@ -171,44 +178,43 @@ class Receiver:
         buffer, came, size = bytearray(), 0, upload.size
         seconds = self.settings.seconds_for(size)
         try:
-            async with self._timed(upload.client, seconds):
+            async with self.slots.held(upload, seconds) as transfer:
                 async for part in request.stream():
+                    is_first = came == 0
                     came += len(part)
                     if came > size:
                         raise ProblemError(BODY_WRONG, f"there are more than {size} bytes")
+                    if part:
+                        self.slots.count(transfer, len(part))
                     buffer += part
-                    if len(buffer) >= PIECE:
+                    if is_first or len(buffer) >= PIECE:
                         await to_thread.run_sync(take, bytes(buffer))
                         buffer.clear()
                 await to_thread.run_sync(take, bytes(buffer))
         except TimeoutError:
             said = (
-                f"{came} of {size} bytes came in the {seconds:.0f} s that they may take, or before "
-                f"client {upload.client} began to send {MOST_AT_ONCE} more"
+                f"{came} of {size} bytes came in the {seconds:.0f} s that they may take, or so "
+                f"slowly that what else came for client {upload.client} has taken their slot"
             )
             raise ProblemError(TOO_SLOW, said) from None
         except ClientDisconnect:
             raise ProblemError(BODY_WRONG, f"only {came} of {size} bytes came") from None
 
-    @asynccontextmanager
-    async def _timed(self, client: ClientId, seconds: float) -> AsyncIterator[None]:
-        """Bound how long something of a client may come, and how much at once.
+    def _require_here(self, request: Request, upload: Upload) -> None:
+        """Refuse what is signed for another place, whose host would be showing it here.
+
+        Compared with what the store's owner says, and not with what the request says of its host:
+        that is the sender's to choose.
 
         Raises:
-            TimeoutError: it has come for too long, or the client has begun to send too much more.
+            ProblemError: it is.
         """
-        coming = self._coming.setdefault(client, [])
-        if len(coming) >= MOST_AT_ONCE and not (oldest := coming.pop(0)).expired():
-            oldest.reschedule(0)
-        try:
-            async with asyncio.timeout(seconds) as its:
-                coming.append(its)
-                yield
-        finally:
-            if its in coming:
-                coming.remove(its)
-            if not coming:
-                self._coming.pop(client, None)
+        urls, path = self.settings.public_urls, request.scope["path"]
+        if upload.url not in {f"{url}{path}" for url in urls}:
+            here = " or ".join(urls) if urls else "read only"
+            raise ProblemError(
+                UPLOAD_ELSEWHERE, f"this store is {here}; the upload is signed for {upload.url}"
+            )
 
 
 def require_round(standing: Standing, round_number: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import ipaddress
 import os
 import secrets
 from typing import TYPE_CHECKING
@@ -15,10 +16,13 @@ from api.listening import MAX_CONCURRENT, MAX_HEADER_BYTES, listening_socket, ur
 from api.store.app import create_store
 from api.store.charges import other_charges
 from ledger.actors.mailboxes.page import EPOCH_BYTES
-from ledger.protocol.errors import ConfigurationError
+from ledger.blobs.served import require_no_user
+from ledger.bounded_http import base_url
+from ledger.protocol.errors import BlobError, ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    import socket
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from api.store.retention import Others
@@ -37,7 +41,8 @@ def serve(
     """Answer requests until the process is told to stop.
 
     Args:
-        settings: the store's folder and bounds; the folder is made if need be.
+        settings: the store's folder and bounds; the folder is made if need be. Without public
+            URLs clients know the store under the address that it listens on.
         ledger: the contract whose clients may write.
         host: name or address to listen on.
         port: 0 takes a free one.
@@ -46,17 +51,21 @@ def serve(
 
     Raises:
         ConfigurationError: another process serves the folder, it cannot be written, the address
-            cannot be listened on, or what is old cannot be told from what another contract needs.
+            cannot be listened on, a public URL is none or has to be given, or what is old cannot be
+            told from what another contract needs.
     """
-    with serving_alone(settings.folder), listening_socket(host, port) as listener:
-        if others is None:
-            _require_no_other_contract(settings, ledger)
-        server = server_for(settings, ledger, others or frozenset)
-        if on_listening is not None:
-            on_listening(url_of(listener))
-        # The server ends in order on Ctrl-C, and then raises it once more.
-        with contextlib.suppress(KeyboardInterrupt):
-            server.run(sockets=[listener])
+    with listening_socket(host, port) as listener:
+        urls = known_urls(settings.public_urls, host, listener)
+        settings = settings.model_copy(update={"public_urls": urls})
+        with serving_alone(settings.folder):
+            if others is None:
+                _require_no_other_contract(settings, ledger)
+            server = server_for(settings, ledger, others or frozenset)
+            if on_listening is not None:
+                on_listening(url_of(listener))
+            # The server ends in order on Ctrl-C, and then raises it once more.
+            with contextlib.suppress(KeyboardInterrupt):
+                server.run(sockets=[listener])
 
 
 def server_for(
@@ -82,6 +91,38 @@ def server_for(
             timeout_graceful_shutdown=5,
         )
     )
+
+
+def known_urls(given: Sequence[str], host: str, listener: socket.socket) -> tuple[str, ...]:
+    """Return the URLs under which clients know a store, and which they sign with their uploads.
+
+    Args:
+        given: by the store's owner; behind a proxy, the proxy's.
+        host: that it listens on, as the owner writes it.
+        listener: its socket.
+
+    Raises:
+        ConfigurationError: one of them is none, or it listens on every address and none is given.
+    """
+    address, port = listener.getsockname()[:2]
+    if not given and ipaddress.ip_address(address).is_unspecified:
+        raise ConfigurationError(
+            f"--host {host} is every address of this machine, and an upload is signed for one "
+            f"place: give --public-url, the URL that clients are given"
+        )
+    bracketed = f"[{host}]" if ":" in host else host
+    urls = given or (f"http://{bracketed}:{port}", url_of(listener))
+    return tuple(dict.fromkeys(map(_public_url, urls)))
+
+
+def _public_url(url: str) -> str:
+    try:
+        require_no_user("--public-url", url)
+        return base_url(url)
+    except ValueError as error:
+        raise ConfigurationError(f"--public-url {url!r}: {error}") from error
+    except BlobError as error:
+        raise ConfigurationError(str(error)) from error
 
 
 def _require_no_other_contract(settings: StoreSettings, ledger: CommitteeLedger) -> None:

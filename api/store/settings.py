@@ -15,6 +15,8 @@ class StoreSettings(BaseModel):
 
     Attributes:
         folder: of blobs and mail.
+        public_urls: under which clients know the store, as `base_url` writes them; what is signed
+            for another place is not taken.
         max_blob_bytes: largest blob that is taken.
         quota_bytes: of new blobs of one client in one round.
         quota_blobs: how many of them.
@@ -30,6 +32,7 @@ class StoreSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     folder: Path
+    public_urls: tuple[str, ...] = ()
     max_blob_bytes: Annotated[int, Field(ge=1, le=2**40)] = 256 * MEBIBYTE
     quota_bytes: Annotated[int, Field(ge=1, le=2**50)] = 1024 * MEBIBYTE
     quota_blobs: Annotated[int, Field(ge=1, le=10**6)] = 1_000

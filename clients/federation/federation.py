@@ -95,6 +95,7 @@ class Federation:
         self.relays: Relays
         self.processes: Processes
         self.seats: list[Seat] = []
+        self._paths: list[Paths] = []
 
     @property
     def home(self) -> Home:
@@ -173,6 +174,9 @@ class Federation:
         arguments = ["blobs", "serve", "--home", self.settings.home, "--port", self._store_port]
         arguments += ["--run", RUN, "--rpc-url", self.node.url]
         arguments += ["--chain-id", self.manifest.chain_id]
+        # A worker signs for the place that it knows, which is its own way to the store.
+        for url in (f"http://127.0.0.1:{self._store_port}", *(path.blobs for path in self._paths)):
+            arguments += ["--public-url", url]
         self.store = self.processes.start("store", arguments)
         wait_for_port(self._store_port, self.store)
 
@@ -205,6 +209,8 @@ class Federation:
         self._say(f"contract {address} on chain {chain_id}")
         if settings.store is StoreKind.SERVED:
             self._store_port = free_port()
+        self._paths = [self._path() for _ in range(settings.workers)]
+        if settings.store is StoreKind.SERVED:
             self.restart_store()
             self._say(f"blobs and mail at http://127.0.0.1:{self._store_port}")
         self._settle(chain_id, address)
@@ -239,11 +245,11 @@ class Federation:
         hosted = hosting(settings.configuration.protocol.clients, settings.workers)
         for number, clients in enumerate(hosted):
             folder = settings.home / "workers" / f"{number:02d}"
-            seat = Seat(number, clients, folder, self._paths(), self.processes)
+            seat = Seat(number, clients, folder, self._paths[number], self.processes)
             seat.settle(meeting, settings.memory_bytes)
             self.seats.append(seat)
 
-    def _paths(self) -> Paths:
+    def _path(self) -> Paths:
         chain = self.relays.relay(self.node.port)
         if not self._store_port:
             mailbox = self.settings.home / "mailbox"

@@ -27,8 +27,8 @@ _LETS = {
         "view and base prove equivocation and ban it"
     ),
     "Upload": (
-        "put exactly these bytes into a store at the cost of the client's quota of a round; no "
-        "contract reads it"
+        "put exactly these bytes at one URL of one store, at the cost of the client's quota of a "
+        "round; no contract reads it"
     ),
     "Registration": (
         "register the address with this many samples in a run of this configuration; whoever "

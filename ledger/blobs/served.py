@@ -23,6 +23,9 @@ MAX_ANSWER_BYTES = 65_536
 ASKED_FIRST_BYTES = 65_536
 """Of what is larger it is asked whether it is there before it is sent."""
 
+ELSEWHERE = "upload-elsewhere"
+"""The code of a store that is known under another URL than the one that was signed."""
+
 _TAKEN = {HTTPStatus.OK, HTTPStatus.CREATED}
 _NEXT_CLIENT = {HTTPStatus.FORBIDDEN, HTTPStatus.TOO_MANY_REQUESTS}
 """What is said of a client that may not, or not so much; another one may."""
@@ -61,15 +64,20 @@ class StoreServer:
         if self._uploads is None:
             raise UploadRefusedError(f"{self._server.shown_url}: nobody here signs uploads")
         body, answer = bytes(payload.data), None
-        for header in self._uploads.authorizations(payload.digest, payload.size):
+        url = f"{self._server.base_url}{path}"
+        for header in self._uploads.authorizations(url, payload.digest, payload.size):
             answer = self._sent(path, body, header)
             if answer.status in _TAKEN:
                 return answer.status == HTTPStatus.CREATED
             if answer.status not in _NEXT_CLIENT:
                 break
         assert answer is not None, "there is one client at least"
+        code = _code(answer)
+        shown = f" ({code})" if code else ""
+        if code == ELSEWHERE:
+            shown += f": its owner does not call it {self._server.base_url}; ask which URL to give"
         raise UploadRefusedError(
-            f"{self._server.shown_url} answers with HTTP status {answer.status}{_reason(answer)}"
+            f"{self._server.shown_url} answers with HTTP status {answer.status}{shown}"
         )
 
     def _sent(self, path: str, body: bytes, authorization: str) -> Answer:
@@ -175,8 +183,8 @@ def require_no_user(what: str, url: str) -> None:
         )
 
 
-def _reason(answer: Answer) -> str:
-    """Return the code of a problem, and nothing else of what a server says."""
+def _code(answer: Answer) -> str:
+    """Return the code of a problem, and nothing else of what a server says; empty without one."""
     if answer.media_type != "application/problem+json":
         return ""
     try:
@@ -184,4 +192,4 @@ def _reason(answer: Answer) -> str:
     except (ValueError, RecursionError):
         return ""
     found = _PROBLEM.fullmatch(str(told.get("type"))) if isinstance(told, dict) else None
-    return f" ({found[1]})" if found else ""
+    return found[1] if found else ""

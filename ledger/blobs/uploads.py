@@ -17,7 +17,11 @@ if TYPE_CHECKING:
     from ledger.protocol.types import Digest, Domain
 
 SCHEME = "CMFL"
-_SHOWN = re.compile(rf"{SCHEME} (0|[1-9]\d{{0,9}})\.(0|[1-9]\d{{0,19}})\.([0-9a-f]{{130}})")
+MOST_URL_CHARACTERS = 4_000
+_SHOWN = re.compile(
+    rf"{SCHEME} (0|[1-9]\d{{0,9}})\.(0|[1-9]\d{{0,19}})\.([0-9a-f]{{130}}) "
+    rf"([!-~]{{1,{MOST_URL_CHARACTERS}}})"
+)
 
 
 @dataclass(slots=True)
@@ -40,19 +44,21 @@ class Uploads:
     round: int = 0
     _first: int = field(default=0, repr=False)
 
-    def authorizations(self, digest: Digest, size: int) -> Iterator[str]:
+    def authorizations(self, url: str, digest: Digest, size: int) -> Iterator[str]:
         """Yield the header for some bytes, signed by one client after the other.
 
         The client that was asked for last is the first the next time.
 
         Args:
+            url: where they are put, below the store's URL as this process was given it. Never what
+                a server says of itself: it could name another, and pass the header on to that.
             digest: their sha256.
             size: how many there are.
         """
         signers = ((self.client, self.signer), *self.others)
         for step in range(len(signers)):
             client, signer = signers[self._first]
-            upload = Upload(self.round, client, digest, size)
+            upload = Upload(self.round, client, url, digest, size)
             yield authorization(upload, sign(signer, self.domain, upload))
             if step + 1 < len(signers):
                 self._first = (self._first + 1) % len(signers)
@@ -65,7 +71,7 @@ def authorization(upload: Upload, signature: bytes) -> str:
         upload: what is signed.
         signature: 65 bytes.
     """
-    return f"{SCHEME} {upload.client}.{upload.round}.{signature.hex()}"
+    return f"{SCHEME} {upload.client}.{upload.round}.{signature.hex()} {upload.url}"
 
 
 def shown_upload(header: str, digest: Digest, size: int) -> tuple[Upload, bytes]:
@@ -79,8 +85,8 @@ def shown_upload(header: str, digest: Digest, size: int) -> tuple[Upload, bytes]
     Raises:
         SignatureError: it is no such header.
     """
-    found = _SHOWN.fullmatch(header[:200])
+    found = _SHOWN.fullmatch(header)
     if found is None or int(found[1]) >= 2**32 or int(found[2]) >= 2**64:
-        raise SignatureError(f"an upload is shown as `{SCHEME} client.round.signature`")
-    upload = Upload(int(found[2]), ClientId(int(found[1])), digest, size)
+        raise SignatureError(f"an upload is shown as `{SCHEME} client.round.signature url`")
+    upload = Upload(int(found[2]), ClientId(int(found[1])), found[4], digest, size)
     return upload, bytes.fromhex(found[3])

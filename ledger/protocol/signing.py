@@ -28,7 +28,7 @@ TYPES = {
     "Scores": "uint64 round,uint32 member,bytes32 base,bytes32 clients,bytes32 digest",
     "Request": _VOTE_FIELDS,
     "Reply": _VOTE_FIELDS,
-    "Upload": "uint64 round,uint32 client,bytes32 digest,uint64 size",
+    "Upload": "uint64 round,uint32 client,string url,bytes32 digest,uint64 size",
 }
 TYPE_HASHES = {name: keccak256(f"{name}({fields})".encode()) for name, fields in TYPES.items()}
 
@@ -136,7 +136,8 @@ def _struct_hash(message: Message) -> Digest:
         about = (message.round, message.member, message.base, message.clients, message.digest)
         return keccak256(words(TYPE_HASHES["Scores"], *about))
     if isinstance(message, Upload):
-        whose = (message.round, message.client, message.digest, message.size)
+        url = keccak256(message.url.encode())
+        whose = (message.round, message.client, url, message.digest, message.size)
         return keccak256(words(TYPE_HASHES["Upload"], *whose))
     where = (message.round, int(message.phase), message.view, message.base)
     kind = TYPE_HASHES[message.kind.value]

@@ -155,12 +155,14 @@ class Upload:
     Attributes:
         round: t.
         client: whose quota it takes.
+        url: where they are put, as the client was given the store's URL; `base_url` writes it.
         digest: sha256 of the bytes.
         size: how many there are.
     """
 
     round: int
     client: ClientId
+    url: str
     digest: Digest
     size: int
 

@@ -12,14 +12,15 @@ from ledger.protocol.types import ClientId, Upload
 from tests.actors.support import DOMAIN, signers
 
 DIGEST = sha256(b"x")
+URL = "https://store.example/2d/2d71"
 
 
 def test_what_is_shown_is_read_as_it_was_signed() -> None:
     uploads = Uploads(DOMAIN, signers()[3], ClientId(3))
     uploads.round = 7
-    (header,) = uploads.authorizations(DIGEST, 1)
+    (header,) = uploads.authorizations(URL, DIGEST, 1)
     upload, signature = shown_upload(header, DIGEST, 1)
-    assert upload == Upload(7, ClientId(3), DIGEST, 1)
+    assert upload == Upload(7, ClientId(3), URL, DIGEST, 1)
     assert is_signed_by(signers()[3].address, DOMAIN, upload, signature)
     longer, signature = shown_upload(header, DIGEST, 2)
     assert not is_signed_by(signers()[3].address, DOMAIN, longer, signature)
@@ -31,12 +32,12 @@ def test_whoever_was_asked_for_last_is_the_first_the_next_time() -> None:
     uploads = Uploads(DOMAIN, signers()[0], ClientId(0), others, round=1)
 
     def clients() -> list[int]:
-        shown = uploads.authorizations(DIGEST, 1)
+        shown = uploads.authorizations(URL, DIGEST, 1)
         return [shown_upload(header, DIGEST, 1)[0].client for header in shown]
 
     assert clients() == [0, 1, 2]
     assert clients() == [2, 0, 1]
-    headers = uploads.authorizations(DIGEST, 1)
+    headers = uploads.authorizations(URL, DIGEST, 1)
     assert shown_upload(next(headers), DIGEST, 1)[0].client == 1
     assert clients() == [1, 2, 0]
 

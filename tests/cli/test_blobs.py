@@ -108,6 +108,8 @@ def test_a_store_is_served_until_it_is_told_to_stop(
         (["--keep-rounds", "0"], "--keep-rounds"),
         (["--quota-bytes", "0"], "--quota-bytes"),
         (["--contract", "0x12"], "is not an address"),
+        (["--host", "0.0.0.0", "--port", "0"], "give --public-url"),
+        (["--public-url", "store.example", "--port", "0"], "--public-url 'store.example': "),
     ],
 )
 def test_wrong_options_of_a_store_are_refused(

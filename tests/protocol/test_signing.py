@@ -42,7 +42,7 @@ votes = st.builds(
 messages = st.one_of(
     st.builds(Commitment, numbers, client_ids, digests),
     st.builds(Scores, numbers, client_ids, digests, digests, digests),
-    st.builds(Upload, numbers, client_ids, digests, numbers),
+    st.builds(Upload, numbers, client_ids, st.text(max_size=40), digests, numbers),
     votes,
 )
 VOTE = Vote(VoteKind.REQUEST, 3, Phase.AGGREGATION, 1, DIGEST, DIGEST, DIGEST)
@@ -85,11 +85,13 @@ def test_a_request_and_a_reply_of_equal_content_have_different_digests() -> None
 
 
 def test_an_upload_is_hashed_as_eip_712_says() -> None:
-    kind = keccak256(b"Upload(uint64 round,uint32 client,bytes32 digest,uint64 size)")
-    fields = encode(["uint64", "uint32", "bytes32", "uint64"], [5, 2, DIGEST, 7])
+    kind = keccak256(b"Upload(uint64 round,uint32 client,string url,bytes32 digest,uint64 size)")
+    url = "http://127.0.0.1:8600/ab/cd"
+    values = [5, 2, keccak256(url.encode()), DIGEST, 7]
+    fields = encode(["uint64", "uint32", "bytes32", "bytes32", "uint64"], values)
     domain = signing.domain_separator(DOMAIN)
     expected = keccak256(b"\x19\x01" + domain + keccak256(kind + fields))
-    assert signing.typed_digest(DOMAIN, Upload(5, ClientId(2), DIGEST, 7)) == expected
+    assert signing.typed_digest(DOMAIN, Upload(5, ClientId(2), url, DIGEST, 7)) == expected
 
 
 @given(message=messages, key=st.integers(0, 7))

@@ -54,8 +54,19 @@ class Store:
 
     def header(self, data: bytes, client: int = 0, round_number: int = 1) -> str:
         """Return what a client shows for some bytes."""
-        upload = Upload(round_number, ClientId(client), sha256(data), len(data))
-        return authorization(upload, sign(signers()[client], self.domain, upload))
+        return self.signed(self.upload(data, client, round_number))
+
+    def upload(
+        self, data: bytes, client: int = 0, round_number: int = 1, path: str | None = None
+    ) -> Upload:
+        """Return what a client signs for some bytes, as a blob if no path is given."""
+        url = f"{self.url}{path_of(data) if path is None else path}"
+        return Upload(round_number, ClientId(client), url, sha256(data), len(data))
+
+    def signed(self, upload: Upload, domain: Domain | None = None) -> str:
+        """Return an upload with its client's signature, as a header shows it."""
+        signer = signers()[upload.client]
+        return authorization(upload, sign(signer, domain or self.domain, upload))
 
     def put(self, data: bytes, client: int = 0, round_number: int = 1) -> httpx.Response:
         headers = {"Authorization": self.header(data, client, round_number)}
@@ -94,8 +105,9 @@ def contract_in(folder: Path, **changes: Any) -> Iterator[Contract]:
 @contextmanager
 def served(folder: Path, ledger: CommitteeLedger, **bounds: Any) -> Iterator[str]:
     """Yield the URL of a store of a contract's clients."""
-    settings = StoreSettings(folder=folder, **bounds)
     with serving_alone(folder), listening_socket("127.0.0.1", 0) as listener:
+        urls = bounds.pop("public_urls", (url_of(listener),))
+        settings = StoreSettings(folder=folder, public_urls=urls, **bounds)
         server = server_for(settings, ledger)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()

@@ -1,4 +1,4 @@
-"""A quota counts what is kept, once, and each attempt for as long as it lasts."""
+"""A quota counts what is kept or on its way, once however often it is sent."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def charges(tmp_path: Path) -> Iterator[Charges]:
 
 
 def upload(name: bytes, size: int, client: int = 0) -> Upload:
-    return Upload(1, ClientId(client), sha256(name), size)
+    return Upload(1, ClientId(client), "https://store.example", sha256(name), size)
 
 
 def is_charged(charges: Charges, one: Upload) -> bool:
@@ -45,18 +45,32 @@ def test_an_attempt_that_fails_takes_nothing_else_back(charges: Charges) -> None
     assert is_charged(charges, upload(b"b", 100))
 
 
-def test_attempts_at_the_same_bytes_count_each_while_they_last(charges: Charges) -> None:
+def test_attempts_at_the_same_bytes_are_charged_once_between_them(charges: Charges) -> None:
     one = upload(b"a", 400)
-    assert is_charged(charges, one)
-    assert is_charged(charges, one)
-    assert not is_charged(charges, one)
-    assert not is_charged(charges, upload(b"b", 201))
-    assert is_charged(charges, upload(b"b", 201, client=1))
+    for _ in range(5):
+        assert is_charged(charges, one)
+    assert not is_charged(charges, upload(b"b", 601))
+    assert is_charged(charges, upload(b"b", 601, client=1))
     charges.settle(one, What.BLOB, is_kept=True)
     assert not is_charged(charges, upload(b"b", 601))
-    charges.settle(one, What.BLOB, is_kept=False)
+    for _ in range(4):
+        charges.settle(one, What.BLOB, is_kept=False)
+    assert not is_charged(charges, upload(b"b", 601))
     assert is_charged(charges, upload(b"b", 600))
     assert charges.blobs_of(1) == {one.digest, sha256(b"b")}
+
+
+def test_of_several_sizes_of_one_digest_the_largest_is_charged(charges: Charges) -> None:
+    small, large = upload(b"a", 400), upload(b"a", 900)
+    assert is_charged(charges, small)
+    assert is_charged(charges, large)
+    assert not is_charged(charges, upload(b"b", 101))
+    charges.settle(large, What.BLOB, is_kept=False)
+    assert is_charged(charges, upload(b"b", 600))
+    assert not is_charged(charges, large)
+    charges.settle(small, What.BLOB, is_kept=False)
+    assert is_charged(charges, upload(b"c", 400))
+    assert charges.blobs_of(1) == {sha256(b"b"), sha256(b"c")}
 
 
 def test_what_was_noted_stays_noted_whatever_comes_of_an_attempt(charges: Charges) -> None:

@@ -51,7 +51,7 @@ def board_of(one: Envelope) -> str:
 def posted(store: Store, one: Envelope, client: int = 0, **changes: Any) -> httpx.Response:
     data = changes.get("data", encode_envelope(one))
     path = changes.get("path", f"{board_of(one)}/{sha256(data).hex()}")
-    header = store.header(data, client, changes.get("round_number", 1))
+    header = store.signed(store.upload(data, client, changes.get("round_number", 1), path))
     return store.http.put(path, content=data, headers={"Authorization": header})
 
 

@@ -38,7 +38,7 @@ class Kept:
 
     def put(self, data: bytes, round_number: int) -> None:
         """Have a client put a blob, as the server does."""
-        upload = Upload(round_number, ClientId(0), sha256(data), len(data))
+        upload = Upload(round_number, ClientId(0), "", sha256(data), len(data))
         if self.blobs.has(upload.digest):
             self.charges.note(upload, What.BLOB)
             return
@@ -70,7 +70,7 @@ def test_what_is_old_goes_whenever_it_came_and_what_anybody_needs_stays(kept: Ke
     retention = Retention(kept.contract.ledger, kept.blobs, kept.charges, 1, lambda: needed)
     for data in (OLD, AGAIN, OTHERS):
         kept.put(data, 1)
-    slow = Upload(1, ClientId(0), sha256(SLOW), len(SLOW))
+    slow = Upload(1, ClientId(0), "", sha256(SLOW), len(SLOW))
     assert kept.charges.charge(slow, What.BLOB, MOST)
     kept.end_round()
     retention.look()
