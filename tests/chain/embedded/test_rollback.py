@@ -18,6 +18,7 @@ from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.ports import ChainDamagedError, ChainRolledBackError
 from ledger.protocol.errors import ChainError
 from tests.chain.probe import deploy
+from tests.e2e.power import Content, FailingDisk, PowerCutError
 from tests.faults import times
 
 if TYPE_CHECKING:
@@ -93,13 +94,9 @@ class TestTheNote:
         EmbeddedChain.open(path).close()
         assert noted(path) == 2
 
-    @pytest.mark.parametrize("content", [None, b"", bytes(2 * SLOT_BYTES)])
-    def test_that_is_missing_is_made(self, path: Path, content: bytes | None) -> None:
+    def test_that_is_missing_is_made(self, path: Path) -> None:
         grown(path, 2)
-        if content is None:
-            note_path(path).unlink()
-        else:
-            note_path(path).write_bytes(content)
+        note_path(path).unlink()
         with EmbeddedReader.open(path) as reader:
             assert reader.acknowledged() is None
         EmbeddedChain.open(path).close()
@@ -114,7 +111,10 @@ class TestTheNote:
         assert noted(path) in {2, 3}
         EmbeddedChain.open(path).close()
 
-    @pytest.mark.parametrize("content", [b"x", b"no note at all" * 100])
+    @pytest.mark.parametrize(
+        "content",
+        [b"", bytes(2 * SLOT_BYTES), bytes(SLOT_BYTES), bytes(7), b"x", b"no note at all" * 100],
+    )
     def test_that_is_damaged_is_named(self, path: Path, content: bytes) -> None:
         grown(path, 2)
         note_path(path).write_bytes(content)
@@ -126,6 +126,48 @@ class TestTheNote:
             EmbeddedChain.open(path)
         EmbeddedChain.open(path, accept_rollback=True).close()
         assert noted(path) == 2
+
+    @pytest.mark.parametrize("content", [b"", bytes(2 * SLOT_BYTES)])
+    def test_that_is_damaged_is_named_where_the_chain_is_gone(
+        self, path: Path, content: bytes
+    ) -> None:
+        grown(path, 2)
+        path.unlink()
+        note_path(path).write_bytes(content)
+        with pytest.raises(ChainDamagedError, match="--accept-rollback goes on"):
+            EmbeddedChain.open_or_create(path)
+        EmbeddedChain.open_or_create(path, accept_rollback=True).close()
+        assert noted(path) == 0
+
+    @pytest.mark.parametrize("blocks", [0, 2])
+    def test_is_whole_or_as_it_was_after_a_power_cut_while_it_is_made(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch, blocks: int
+    ) -> None:
+        if blocks:
+            grown(path, blocks)
+        left, cut_at = set(), 0
+        while True:
+            chain, disk = path.parent / str(cut_at) / path.name, FailingDisk(cut_at)
+            chain.parent.mkdir()
+            if blocks:
+                shutil.copy(path, chain)
+                shutil.copy(note_path(path), note_path(chain))
+                known = note_path(chain).read_bytes()
+                for files in (disk._files, disk._durable_files):
+                    files[note_path(chain)] = Content(known, known)
+            monkeypatch.setattr("ledger.chain.embedded.file.head_note.DISK", disk)
+            try:
+                EmbeddedChain.open_or_create(chain).close()
+                break
+            except PowerCutError:
+                disk.lose(random.Random(cut_at), everything=cut_at % 2 == 0)
+            monkeypatch.undo()
+            left.add(read_note(chain) is not None)
+            grown(chain, 1)
+            assert noted(chain) == blocks + 1
+            cut_at += 1
+        assert cut_at > 3
+        assert left == ({True} if blocks else {False, True})
 
     def test_that_is_a_pipe_holds_nobody_up_and_is_none(self, path: Path) -> None:
         grown(path, 1)

@@ -5,7 +5,8 @@ what does not fit, and a hash chain cut at its end is whole. The note is what sa
 
 Two slots of one disk sector each are written in turn, after the block is durable and without
 waiting for the disk: a power cut leaves an older note or the newest one, never one ahead of the
-chain, and a slot that was torn leaves the other.
+chain, and a slot that was torn leaves the other. The file has its name only once both are durable,
+so that no power cut leaves an empty one, or zeros: such a note is a damaged one.
 """
 
 from __future__ import annotations
@@ -72,7 +73,9 @@ class HeadNote:
         """
         path = note_path(chain)
         try:
-            descriptor = _begun(path, (_encode(1, acknowledged), _encode(2, acknowledged)))
+            # The second belongs into the first slot, as `write` goes on.
+            DISK.write_whole(path, _encode(2, acknowledged) + _encode(1, acknowledged))
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         except OSError as error:
             raise ChainError(f"{path}: {error.strerror}") from error
         return cls(path, descriptor, 2)
@@ -128,8 +131,7 @@ def read_note(chain: Path) -> Acknowledged | None:
     path = note_path(chain)
     for _ in range(_READINGS):
         content = _content(path)
-        # A file system may leave a file that was being made empty, or full of zeros.
-        if not any(content):
+        if content is None:
             return None
         slots = [
             slot
@@ -144,32 +146,11 @@ def read_note(chain: Path) -> Acknowledged | None:
     )
 
 
-def _begun(path: Path, slots: tuple[bytes, bytes]) -> int:
-    """Return a file that holds these slots and nothing else.
-
-    One is durable before the other is begun, so that a power cut never tears both.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        for place, slot in zip((SLOT_BYTES, 0), slots, strict=True):
-            os.pwrite(descriptor, slot, place)
-            os.fsync(descriptor)
-        os.ftruncate(descriptor, 2 * SLOT_BYTES)
-        DISK.sync_folder(path.parent)
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor
-
-
-def _content(path: Path) -> bytes:
+def _content(path: Path) -> bytes | None:
     try:
         return read_file(path, 2 * SLOT_BYTES)[: 2 * SLOT_BYTES]
     except FileNotFoundError:
-        return b""
+        return None
     except OSError as error:
         raise ChainError(f"{path}: {error.strerror}") from error
 
