@@ -42,6 +42,15 @@ class BlockReader:
         with evm.damage_translated(store):
             self.chain_id = int(meta["chain_id"])
             self.genesis_hash = bytes.fromhex(meta["genesis_hash"])
+            for name, written in (
+                ("chain_id", str(self.chain_id)),
+                ("genesis_hash", self.genesis_hash.hex()),
+            ):
+                if meta[name] != written:
+                    what = name.replace("_", " ")
+                    raise ChainDamagedError(
+                        f"{store.path}: {meta[name][:80]!r} is no {what} as it is written"
+                    )
             if meta["fork"] != evm.FORK:
                 raise ChainError(f"{store.path}: runs {meta['fork']}, not {evm.FORK}")
             self._database = evm.OverlayDatabase(store)

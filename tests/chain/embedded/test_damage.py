@@ -108,6 +108,10 @@ class TestFilesThatAreNoChain:
             ("chain_id", "many", "damaged"),
             ("genesis_hash", "11" * 32, "block 0 is missing"),
             ("genesis_hash", "no hex", "damaged"),
+            ("chain_id", "013_1337", "'013_1337' is no chain id as it is written"),
+            ("chain_id", " 131337", "is no chain id as it is written"),
+            ("genesis_hash", " ", "is no genesis hash as it is written"),
+            ("genesis_hash", "AB" * 32, "is no genesis hash as it is written"),
             ("fork", "Osaka", "runs Osaka, not Prague"),
             ("schema", "2", "format 2, this program reads 1"),
         ],
@@ -308,9 +312,22 @@ class TestForgeries:
         change(path, ("UPDATE kv SET value = ? WHERE key = ?", (rlp.encode([2, 0]), key)))
         with EmbeddedReader.open(path) as chain, pytest.raises(ChainDamagedError):
             chain.receipt(bytes(transaction.hash))
-        self.named(path, "is looked up in block 2")
+        self.named(path, "is looked up elsewhere")
         change(path, ("DELETE FROM kv WHERE key = ?", (key,)))
         self.named(path, "cannot be looked up")
+
+    @pytest.mark.parametrize("number", [PROBE_BLOCK, BLOCKS])
+    def test_any_change_of_a_transaction_look_up_is_named(self, path: Path, number: int) -> None:
+        with EmbeddedReader.open(path) as chain:
+            [transaction] = chain.transactions(chain.header(number))
+        key = f"transaction-hash-to-block:{transaction.hash!r}".encode()
+        value = value_of(path, key)
+        flips = [(at, 1 << bit) for at in range(len(value)) for bit in range(8)]
+        changed = [bytes([*value[:at], value[at] ^ bit, *value[at + 1 :]]) for at, bit in flips]
+        # An empty list where a number stands is decoded as 0.
+        for other in (*changed, value[:2] + b"\xc0", value + b"\x80", value[:-1], b""):
+            change(path, ("UPDATE kv SET value = ? WHERE key = ?", (other, key)))
+            self.named(path, "is looked up elsewhere", number)
 
     def test_an_invented_transaction_look_up_is_named(self, path: Path) -> None:
         key = f"transaction-hash-to-block:{bytes(32)!r}".encode()
