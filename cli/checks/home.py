@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 from cli.checks.blobs import found_in
 from cli.console import progress
 from ledger.home import RUN_NAME, Home, RunPaths
-from ledger.protocol.errors import BlobMissingError, ChainError, CmflError, JournalError
+from ledger.protocol.errors import BlobMissingError, ChainError, CmflError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -127,7 +125,7 @@ def _run(where: Where, run: RunPaths) -> str:
             return f"is on chain {manifest.chain_id}, which was not looked at"
         ledger = connect(chain, manifest)
         state, deployment = ledger.state(), ledger.deployment()
-    require_journal(run, state)
+    require_journal(run, state, manifest.domain())
     # The first model and the configuration are made again by a resume.
     if state.model != deployment.model and not where.blobs().has(state.model):
         raise BlobMissingError(
@@ -141,14 +139,10 @@ def _run(where: Where, run: RunPaths) -> str:
 
 def _journals(where: Where) -> str:
     """Return what the runs' keys have signed: without it they may sign nothing any more."""
-    found = []
-    for path in Home(where.home).journals():
-        # Not read-only: a killed run may have left a transaction to be taken back.
-        uri = f"{path.absolute().as_uri()}?mode=rw"
-        try:
-            with closing(sqlite3.connect(uri, uri=True)) as base:
-                (count,) = base.execute("SELECT count(*) FROM statements").fetchone()
-        except sqlite3.Error as error:
-            raise JournalError(f"{path}: {error}") from error
-        found.append(f"{path.parent.name}: {count} statements")
+    from ledger.actors.journal import count_statements
+
+    found = [
+        f"{path.parent.name}: {count_statements(path)} statements"
+        for path in Home(where.home).journals()
+    ]
     return ", ".join(found) or f"none yet in {where.home}"

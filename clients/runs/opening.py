@@ -17,7 +17,7 @@ from clients.runs.recorded import require_new
 from clients.runs.restoring import restore_metrics
 from clients.runs.run import Run
 from clients.simulation import Cast, Simulation
-from ledger.actors.journal import FileJournal, MemoryJournal, require_journal
+from ledger.actors.journal import FileJournal, MemoryJournal, begin_run, require_journal
 from ledger.actors.keeping import KEEP_NOTHING, keep_named
 from ledger.actors.mailbox import MemoryMailbox
 from ledger.actors.removal import named_by
@@ -81,13 +81,14 @@ def opened(  # noqa: PLR0913 - the disk is a test's to replace
     removes = keep.rounds is not None
     spared = _named_by_others(home, name, chain, blobs) if removes else frozenset[Digest]()
     folder = run_folder(home, name, disk)
-    require_journal(folder.paths, ledger.state())
+    require_journal(folder.paths, ledger.state(), manifest.domain())
     with _measured(configuration, population, watched) as measure:
         without_row = restore_metrics(
             folder, measure, ledger, blobs, accept_rollback=accept_rollback
         )
         journal = FileJournal(folder.paths.journal)
         try:
+            begin_run(journal, manifest.domain())
             around = Surroundings(
                 parameters=measure.parameters,
                 layout=population.model.layout,

@@ -257,6 +257,13 @@ class Worker:
             if seats.serving and not self._taken_up:
                 self._take_up(chain)
             seats.sits_out = frozenset(c for c, t in self._taken_up.items() if t == chain.round)
+            for client in sorted(seats.sits_out.intersection(seats.serving)):
+                _log.warning(
+                    "client %d sits out round %d: its journal cannot tell what its key has signed "
+                    "in it",
+                    client,
+                    chain.round,
+                )
             model = self._observer.model(chain.final_block)
             view = self._observer.opened(inputs, model, chain.final_block)
             seats.sit_down(view, self._judge, self._around.journal, self._observer)

@@ -7,20 +7,21 @@ one journal, finds what was said there and can only say it again.
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from ledger.protocol import canonical
 from ledger.protocol.errors import JournalError
 from ledger.protocol.ledger_state import Stage
-from ledger.protocol.types import NO_DIGEST
+from ledger.protocol.types import NO_DIGEST, ClientId
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from ledger.chain.contract.committee_ledger import Snapshot
     from ledger.home import RunPaths
-    from ledger.protocol.types import ClientId, Domain, Scores, Vote
+    from ledger.protocol.types import Domain, Scores, Vote
 
 BUSY_SECONDS = 30.0
 """How long a journal waits for another process that holds it."""
@@ -71,9 +72,10 @@ class FileJournal:
             path: of its file.
 
         Raises:
-            JournalError: the file is damaged, no journal, or cannot be written.
+            JournalError: the file is damaged, no journal, cannot be written, or lacks statements.
         """
         self._path = path
+        self._new = 0
         try:
             self._base = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
             # FULL does not sync the folder after the rollback journal is unlinked: a power cut
@@ -83,6 +85,7 @@ class FileJournal:
                 "CREATE TABLE IF NOT EXISTS statements "
                 "(place BLOB PRIMARY KEY, said BLOB NOT NULL) WITHOUT ROWID"
             )
+            _require_all(self._base, path)
         except sqlite3.Error as error:
             raise JournalError(f"vote journal {path}: {error}") from error
 
@@ -97,9 +100,10 @@ class FileJournal:
             if said is None:
                 if not self._base.in_transaction:
                     self._base.execute("BEGIN IMMEDIATE")
-                self._base.execute(
+                    self._new = 0
+                self._new += self._base.execute(
                     "INSERT OR IGNORE INTO statements VALUES (?, ?)", (place, statement)
-                )
+                ).rowcount
                 said = self._standing(place)
         except sqlite3.Error as error:
             raise JournalError(f"vote journal {self._path}: {error}") from error
@@ -114,6 +118,9 @@ class FileJournal:
         """
         try:
             if self._base.in_transaction:
+                count = _written(self._base) + self._new
+                self._base.execute(f"PRAGMA user_version = {count}")
+                self._new = 0
                 self._base.execute("COMMIT")
         except sqlite3.Error as error:
             raise JournalError(f"vote journal {self._path}: {error}") from error
@@ -130,24 +137,103 @@ class FileJournal:
         self._base.close()
 
 
-def require_journal(paths: RunPaths, state: Snapshot) -> None:
+def count_statements(path: Path) -> int:
+    """Return how many statements a journal has, which is there.
+
+    Args:
+        path: of its file.
+
+    Raises:
+        JournalError: it is damaged, no journal, or lacks some that were written to it.
+    """
+    with _opened(path) as base:
+        return _require_all(base, path)
+
+
+def begin_run(journal: VoteJournal, domain: Domain) -> None:
+    """Write down that a journal is that of a run, before any of its keys signs anything.
+
+    Args:
+        journal: of all keys of the run.
+        domain: its contract on its chain.
+
+    Raises:
+        JournalError: it cannot be written.
+    """
+    journal.say(_run_place(domain), b"")
+    journal.sync()
+
+
+def require_journal(paths: RunPaths, state: Snapshot, domain: Domain) -> None:
     """Refuse to sign for keys that have signed before, where nobody knows what.
 
     Args:
         paths: of the run.
         state: of its contract.
+        domain: the contract on its chain.
 
     Raises:
-        JournalError: the run has been played, and its journal is gone or empty.
+        JournalError: the run has been played, and its journal is gone, empty, without statements
+            that were written to it, or another run's.
     """
-    is_kept = paths.journal.exists() and paths.journal.stat().st_size > 0
     is_played = state.round > 1 or state.commitments != NO_DIGEST or paths.has_rows()
-    if is_played and not is_kept and state.stage is not Stage.FINISHED:
+    if not is_played or state.stage is Stage.FINISHED:
+        return
+    is_kept = paths.journal.exists() and paths.journal.stat().st_size > 0
+    if not is_kept or not _is_begun(paths.journal, domain):
         raise JournalError(
-            f"vote journal {paths.journal} is missing or empty, though run {paths.name!r} has been "
-            f"played: put it back. Without it the run's keys could sign against themselves: begin "
-            f"another run instead"
+            f"vote journal {paths.journal} is missing, empty or another's, though run "
+            f"{paths.name!r} has been played: put it back. Without it the run's keys could sign "
+            f"against themselves: begin another run instead"
         )
+
+
+def _is_begun(path: Path, domain: Domain) -> bool:
+    """Say whether a journal is that of a run."""
+    with _opened(path) as base:
+        _require_all(base, path)
+        query = "SELECT count(*) FROM statements WHERE place = ?"
+        return bool(base.execute(query, (_run_place(domain),)).fetchone()[0])
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open a journal that is there, to look into it.
+
+    Raises:
+        JournalError: it is damaged or no journal.
+    """
+    # Not read-only: a killed run may have left a transaction to be taken back.
+    uri = f"{path.absolute().as_uri()}?mode=rw"
+    try:
+        with closing(sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS)) as base:
+            yield base
+    except sqlite3.Error as error:
+        raise JournalError(f"vote journal {path}: {error}") from error
+
+
+def _written(base: sqlite3.Connection) -> int:
+    """Return how many statements were ever written, which the file's header counts."""
+    return int(base.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _require_all(base: sqlite3.Connection, path: Path) -> int:
+    """Return how many statements there are, if those that were written are all there.
+
+    Raises:
+        JournalError: they are not.
+        DatabaseError: it cannot be read.
+    """
+    # In this order: another process may write between the two.
+    written = _written(base)
+    (count,) = base.execute("SELECT count(*) FROM statements").fetchone()
+    if count < written:
+        raise JournalError(
+            f"vote journal {path} has {count} of the {written} statements that were written to it: "
+            f"put it back whole. With it as it is its keys could sign against themselves; a worker "
+            f"without any sits out the round in course"
+        )
+    return int(count)
 
 
 def vote_place(domain: Domain, member: ClientId, vote: Vote) -> bytes:
@@ -172,6 +258,11 @@ def beginning_place(domain: Domain, client: ClientId) -> bytes:
     What the key had signed in that round, no journal can tell that was begun in it.
     """
     return _place(domain, client, ["beginning"])
+
+
+def _run_place(domain: Domain) -> bytes:
+    """Return the place where a journal says whose it is, first of all."""
+    return _place(domain, ClientId(0), ["run"])
 
 
 def _place(domain: Domain, client: ClientId, where: list[object]) -> bytes:

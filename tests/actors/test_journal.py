@@ -15,6 +15,7 @@ from ledger.actors import journal
 from ledger.actors.journal import (
     FileJournal,
     MemoryJournal,
+    count_statements,
     election_place,
     scores_place,
     vote_place,
@@ -156,6 +157,48 @@ def test_a_damaged_file_is_an_error_and_not_an_empty_journal(tmp_path: Path, dam
     path.write_bytes(broken[damage])
     with pytest.raises(JournalError, match=r"journal\.sqlite"), opened(path) as found:
         found.say(b"place", b"second")
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_file_that_lacks_statements_is_an_error_and_not_a_shorter_journal(
+    tmp_path: Path, left: int
+) -> None:
+    path = tmp_path / "journal.sqlite"
+    with opened(path) as found:
+        for place in (b"place", b"elsewhere"):
+            found.say(place, b"first")
+            found.sync()
+        found.say(b"place", b"second")
+        found.sync()
+    assert count_statements(path) == 2
+    base = sqlite3.connect(path)
+    with base:
+        base.execute("DELETE FROM statements WHERE place = ? OR ?", (b"place", left == 0))
+    base.close()
+    for look in (FileJournal, count_statements):
+        with pytest.raises(JournalError, match=f"has {left} of the 2 statements"):
+            look(path)
+
+
+def test_what_was_taken_back_is_not_missed(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite"
+    with opened(path) as found:
+        found.say(b"place", b"first")
+    speak(path, "first", "kill")
+    with opened(path) as found:
+        found.say(b"place", b"first")
+        found.sync()
+    assert count_statements(path) == 1
+
+
+def test_two_processes_on_one_journal_miss_nothing_of_each_other(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite"
+    with opened(path) as one, opened(path) as other:
+        for number, journal in enumerate((one, other, one, other)):
+            for place in (b"%d" % number, b"both"):
+                journal.say(place, b"said")
+            journal.sync()
+    assert count_statements(path) == 5
 
 
 def test_a_folder_is_no_journal(tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from contextlib import suppress
+import sqlite3
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ import pytest
 from clients.configuration import load
 from clients.runs.opening import opened
 from clients.runs.recorded import manifest_of, recorded_configuration
-from ledger.actors.journal import require_journal
+from ledger.actors.journal import FileJournal, begin_run, require_journal
 from ledger.blobs.store import FolderBlobs
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.embedded.chain import EmbeddedChain
@@ -229,6 +230,45 @@ def test_keys_whose_journal_is_lost_sign_nothing_any_more(begun: Lived, empty: b
     begun.play()  # a finished run has nothing left to sign
 
 
+def changed(journal: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(journal, isolation_level=None)) as base:
+        for statement in statements:
+            base.execute(statement)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM statements",
+        "DELETE FROM statements WHERE place = (SELECT max(place) FROM statements)",
+    ],
+    ids=["all", "one"],
+)
+def test_keys_whose_journal_lacks_statements_sign_nothing_any_more(
+    begun: Lived, statement: str
+) -> None:
+    rows, journal = begun.run.metrics.read_bytes(), begun.run.journal.read_bytes()
+    changed(begun.run.journal, statement)
+    with pytest.raises(JournalError, match="that were written to it: put it back whole"):
+        begun.play()
+    assert begun.run.metrics.read_bytes() == rows
+    begun.run.journal.write_bytes(journal)
+    begun.play()
+
+
+def test_a_journal_that_never_was_this_runs_is_as_good_as_none(begun: Lived) -> None:
+    begun.run.journal.unlink()
+    another = FileJournal(begun.run.journal)
+    domain = manifest_of(begun.path, "run").domain()
+    begin_run(another, replace(domain, contract=type(domain.contract)(bytes(20))))
+    another.close()
+    with pytest.raises(JournalError, match="has been played: put it back"):
+        begun.play()
+    changed(begun.run.journal, "DELETE FROM statements", "PRAGMA user_version = 0")
+    with pytest.raises(JournalError, match="has been played: put it back"):
+        begun.play()
+
+
 def test_rows_of_an_accepted_rollback_tell_that_keys_have_signed(begun: Lived) -> None:
     for path in (begun.run.journal, begun.run.metrics):
         path.unlink()
@@ -236,10 +276,11 @@ def test_rows_of_an_accepted_rollback_tell_that_keys_have_signed(begun: Lived) -
     with EmbeddedChain.open(begun.path / "chain.sqlite") as chain:
         state = CommitteeLedger(chain, manifest_of(begun.path, "run").address).state()
     unplayed = replace(state, round=1, commitments=NO_DIGEST)
-    require_journal(begun.run, unplayed)
+    domain = manifest_of(begun.path, "run").domain()
+    require_journal(begun.run, unplayed, domain)
     aside.touch()
     with pytest.raises(JournalError):
-        require_journal(begun.run, unplayed)
+        require_journal(begun.run, unplayed, domain)
 
 
 def test_a_configuration_that_is_gone_or_no_file_is_named_at_once(begun: Lived) -> None:

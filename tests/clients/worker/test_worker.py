@@ -176,7 +176,7 @@ def test_a_worker_killed_at_every_envelope_still_ends_the_round(tmp_path: Path) 
 @pytest.mark.parametrize("knows", ["nothing", "another key", "another contract"])
 @pytest.mark.parametrize("restarts", [1, 3])
 def test_members_whose_journal_is_gone_sit_out_the_round_in_course(
-    tmp_path: Path, restarts: int, knows: str
+    tmp_path: Path, restarts: int, knows: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     together = Together(tmp_path, hosted_by(14), replace(ROOMY, rounds=2))
     for number in range(14):
@@ -195,12 +195,14 @@ def test_members_whose_journal_is_gone_sit_out_the_round_in_course(
     seats = together.worker(seat).seats
     assert seats is not None
     assert seats.sits_out == {seat}
+    said = [one for one in caplog.messages if one.startswith(f"client {seat} sits out round 1: ")]
+    assert len(said) == restarts, "each start says so, once"
     while together.ledger.state().round == 1:
         together.play(1)
-    said = [
+    mail = [
         e for kind in EnvelopeKind for e in together.board.listed(together.ledger.domain, 1, kind)
     ]
-    kinds = {envelope.kind for envelope in said if envelope.client == seat}
+    kinds = {envelope.kind for envelope in mail if envelope.client == seat}
     assert kinds == {EnvelopeKind.PAYLOAD}, "what is no vote, it may say"
     together.play()
     assert len(together.decided) == 2
