@@ -100,7 +100,7 @@ def deploy(
     print_line(f"run document {manifest.config}")
     print_line(f"manifest {Home(home).run(name).manifest}")
     if owners is None:
-        _print_resume(where, name, sender)
+        print_next("go on with", resume_command(where, name, sender))
     else:
         _print_join(where, configuration, manifest)
 
@@ -125,8 +125,14 @@ def _show_dry_run(
         raise typer.Exit(WRONG)
 
 
-def _print_resume(where: Where, name: str, sender: Sender) -> None:
-    """Print the command that begins the rounds, with all that it needs and nothing secret."""
+def resume_command(where: Where, name: str, sender: Sender) -> str:
+    """Return the command that goes on with a run, with all that it needs and nothing secret.
+
+    Args:
+        where: the home, and the node where there is one.
+        name: of the run.
+        sender: who pays.
+    """
     words: list[object] = ["run", "--home", where.home, "--run", name, "--resume"]
     shown_url = ""
     if where.rpc_url is not None:
@@ -138,7 +144,7 @@ def _print_resume(where: Where, name: str, sender: Sender) -> None:
         ("--confirmations", sender.confirmations),
     ):
         words += [] if value is None else [option, value]
-    print_next("go on with", f"{command_line(*words)}{shown_url}")
+    return f"{command_line(*words)}{shown_url}"
 
 
 def _print_join(where: Where, configuration: Configuration, manifest: Manifest) -> None:

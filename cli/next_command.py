@@ -30,9 +30,22 @@ def print_next(introduction: str, command: str, held: dict[str, str] | None = No
         held: what a variable holds, where it is not what it usually holds.
     """
     print_line(f"{introduction}: {command}")
-    for variable, what in (_HELD | (held or {})).items():
-        if variable_in_shell(variable) in command and not os.environ.get(variable):
-            print_line(f"once {variable} holds {what}")
+    for sentence in missing_variables(command, held):
+        print_line(sentence)
+
+
+def missing_variables(command: str, held: dict[str, str] | None = None) -> list[str]:
+    """Return what has to be in the variables of a command that are not set here.
+
+    Args:
+        command: for a shell.
+        held: what a variable holds, where it is not what it usually holds.
+    """
+    return [
+        f"once {variable} holds {what}"
+        for variable, what in (_HELD | (held or {})).items()
+        if variable_in_shell(variable) in command and not os.environ.get(variable)
+    ]
 
 
 def variable_in_shell(name: str) -> str:

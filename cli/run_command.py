@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,6 +11,8 @@ import typer
 
 from cli.codes import InterruptedCommand
 from cli.console import AsJson, complain, print_json, print_line, progress
+from cli.deploy import resume_command
+from cli.next_command import missing_variables
 from cli.options import (
     DEFAULT_HOME,
     DEFAULT_RUN,
@@ -28,8 +31,10 @@ from cli.options import (
 )
 from cli.sender import Sender, only_keystore_if_any
 from cli.where import Where
+from ledger.home import Home
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
     from clients.configuration import Configuration
@@ -99,16 +104,36 @@ def run(
     if accept_rollback and rpc_url is None:
         # Before the chain is opened for writing, which forgets what was acknowledged.
         where.require_contract()
-    writer = where.writer(
-        Sender(only_keystore_if_any(keystore), password_file, confirmations),
-        create=not resume,
-        accept_rollback=accept_rollback,
-    )
+    sender = Sender(only_keystore_if_any(keystore), password_file, confirmations)
+    writer = where.writer(sender, create=not resume, accept_rollback=accept_rollback)
     try:
-        result = _carried_out(where, name, configuration, writer, accept_rollback, quiet=json)
+        with _node_gone_explained(where, name, sender):
+            result = _carried_out(where, name, configuration, writer, accept_rollback, quiet=json)
     except KeyboardInterrupt as error:
         raise InterruptedCommand("interrupted; a run is taken up again with --resume") from error
     _report(name, result, as_json=json)
+
+
+@contextmanager
+def _node_gone_explained(where: Where, name: str, sender: Sender) -> Iterator[None]:
+    """Add the command that goes on to the error of a run whose node answers no more.
+
+    Raises:
+        ChainError: the node does not answer, or does not put a transaction into a block.
+    """
+    from ledger.chain.ports import NotServedError, TransactionTimeoutError
+    from ledger.protocol.errors import ChainError
+
+    try:
+        yield
+    except (NotServedError, TransactionTimeoutError) as error:
+        # Of a run that has written nothing yet there is nothing to go on with.
+        if where.rpc_url is None or not Home(where.home).run(name).configuration.exists():
+            raise
+        command = resume_command(where, name, sender)
+        needed = "; ".join(missing_variables(command))
+        hint = f" ({needed})" if needed else ""
+        raise ChainError(f"{error}; the run goes on with: {command}{hint}") from error
 
 
 def _report(name: str, result: dict[str, Any], *, as_json: bool) -> None:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _HIGHEST_PORT = 65_535
 _LONGEST = 100
+_LONGEST_SECONDS = 10  # digits
 # One per process: a forked child has its parent's, but not the thread that it runs on.
 _LOOPS: dict[int, asyncio.AbstractEventLoop] = {}
 _OPEN: set[httpx.AsyncClient] = set()
@@ -57,11 +58,13 @@ class Answer:
         status: HTTP's.
         body: the bytes.
         media_type: what the server says that they are, in lower case and without parameters.
+        retry_after_seconds: how long the server asks to be left alone; 0 where it does not.
     """
 
     status: int
     body: bytes
     media_type: str = ""
+    retry_after_seconds: int = 0
 
 
 class HttpServer:
@@ -245,7 +248,10 @@ class HttpServer:
                     await self._read(response, most, take)
                     media_type, _, _ = response.headers.get("Content-Type", "").partition(";")
                     return Answer(
-                        response.status_code, bytes(body), media_type.strip().lower()[:_LONGEST]
+                        response.status_code,
+                        bytes(body),
+                        media_type.strip().lower()[:_LONGEST],
+                        _retry_after(response.headers.get("Retry-After", "")),
                     )
                 finally:
                     await response.aclose()
@@ -306,6 +312,12 @@ class _NotWrittenError(Exception):
     def __init__(self, why: OSError) -> None:
         super().__init__(str(why))
         self.why = why
+
+
+def _retry_after(value: str) -> int:
+    """Return the seconds that a `Retry-After` header names; 0 for a date, or what is neither."""
+    is_number = value.isascii() and value.isdigit() and len(value) <= _LONGEST_SECONDS
+    return int(value) if is_number else 0
 
 
 def _with_json(method: str, url: httpx.URL, body: bytes) -> httpx.Request:

@@ -34,6 +34,7 @@ class Patience:
         once: Callable[[], T],
         passes: Callable[[Exception], bool],
         is_passing: Callable[[T], bool] = lambda _: False,
+        least_wait: Callable[[Exception], float] = lambda _: 0.0,
     ) -> T:
         """Return the first answer that is worth having, or what the last attempt comes to.
 
@@ -41,6 +42,8 @@ class Patience:
             once: one attempt; it may be carried out twice.
             passes: says whether a failure may be over when it is asked again.
             is_passing: says the same of an answer.
+            least_wait: seconds that a failure asks to be left alone; where that is longer than may
+                be waited, the failure stands.
 
         Raises:
             Exception: what `once` raises, where it does not pass or the last attempt raises it.
@@ -50,11 +53,13 @@ class Patience:
             try:
                 answer = once()
             except Exception as error:
+                pause = max(wait, least_wait(error)) if passes(error) else math.inf
                 # Who let us wait for all of the time has had it.
-                if not passes(error) or self.clock() + wait >= end:
+                if self.clock() + pause >= end:
                     raise
             else:
-                if not is_passing(answer) or self.clock() + wait >= end:
+                pause = wait
+                if not is_passing(answer) or self.clock() + pause >= end:
                     return answer
-            self.sleep(wait)
+            self.sleep(pause)
         return once()

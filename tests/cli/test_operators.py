@@ -8,6 +8,7 @@ import shlex
 import sqlite3
 import threading
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ from ledger.chain.embedded.identity import DEFAULT_CHAIN_ID
 from ledger.chain.embedded.machine.accounts import TEST_KEYS, address_of
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.rpc.served.server import RpcServer
+from tests.chain.rpc.faulty_proxy import FaultyProxy, Trouble
 from tests.chain.rpc.scripted_node import Fault, ScriptedNode
 from tests.cli.conftest import SHARED, cmfl, refusal, succeeds
 
@@ -119,6 +121,47 @@ def test_what_deploy_prints_to_go_on_with_is_a_command_that_goes_on(
     _, *words = shlex.split(line.removeprefix("go on with: "))
     assert succeeds(*words, "--json").json["round"] == 5
     assert not (home / "chain.sqlite").exists()
+
+
+@dataclass
+class _Leaving:
+    """Makes a node go away after so many transactions, before the next one is sent.
+
+    One that is on its way then would be waited for.
+    """
+
+    after: int
+    is_away: bool = False
+
+    def trouble(self, method: str) -> Trouble:
+        if method == "eth_maxPriorityFeePerGas":  # asked before each transaction
+            self.is_away |= self.after == 0
+            self.after -= 1
+        return Trouble.LOST if self.is_away else Trouble.NONE
+
+
+@pytest.mark.parametrize("after", [0, 3, 8])
+def test_a_run_whose_node_goes_prints_the_command_that_goes_on(
+    url: str, tmp_path: Path, after: int
+) -> None:
+    leaving = _Leaving(after)
+    with FaultyProxy(url, leaving.trouble) as proxy:
+        node = ["--rpc-url", proxy.url, "--chain-id", DEFAULT_CHAIN_ID]
+        options = [*node, *keystore_in(tmp_path, TEST_KEYS[2]), "--home", tmp_path / "a home"]
+        message = refusal("run", "--preset", "smoke", *options)
+        assert message.startswith(f"{proxy.url}: unreachable")
+        _, _, command = message.partition("; the run goes on with: ")
+        leaving.is_away = False
+        _, *words = shlex.split(command)
+        assert succeeds(*words, "--json").json["round"] == 5
+
+
+def test_a_run_that_never_reached_its_node_prints_no_command(tmp_path: Path) -> None:
+    node = ["--rpc-url", "http://127.0.0.1:1", "--chain-id", DEFAULT_CHAIN_ID]
+    options = [*node, *keystore_in(tmp_path, TEST_KEYS[2]), "--home", tmp_path / "home"]
+    message = refusal("run", "--preset", "smoke", *options)
+    assert message.startswith("http://127.0.0.1:1: unreachable")
+    assert "--resume" not in message
 
 
 @pytest.mark.parametrize("secret", ["user:pa55@", "?key=pa55", "/v3/pa55"])

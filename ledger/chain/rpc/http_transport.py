@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 
 _SERVERS_FAULT = HTTPStatus.INTERNAL_SERVER_ERROR
+_LONGEST_MESSAGE = 200
 
 
 class AnswerTooLargeError(NotServedError):
@@ -28,7 +29,15 @@ class AnswerTooLargeError(NotServedError):
 
 
 class MomentaryFailureError(ChainUnreachableError):
-    """No whole answer, or that of a server in trouble: a moment later it may be another."""
+    """No whole answer, or that of a server in trouble: a moment later it may be another.
+
+    Attributes:
+        retry_after_seconds: how long the server asks to be left alone; 0 where it does not.
+    """
+
+    def __init__(self, message: str, retry_after_seconds: int = 0) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
 
 
 class HttpTransport(JSONBaseProvider):
@@ -72,7 +81,7 @@ class HttpTransport(JSONBaseProvider):
             code = detail.get("code")
             raise wire.RpcFault(
                 code if isinstance(code, int) else wire.SERVER_ERROR,
-                str(detail.get("message"))[:200],
+                str(detail.get("message"))[:_LONGEST_MESSAGE],
                 detail.get("data"),
                 by=f"{self.shown_url}: {method}: ",
             )
@@ -112,12 +121,16 @@ class HttpTransport(JSONBaseProvider):
             raise AnswerTooLargeError(str(error)) from None
         except HttpFailureError as error:
             raise MomentaryFailureError(str(error)) from None
-        # Some nodes send their JSON errors with a status of 4xx or 5xx.
+        status = f"{self.shown_url}: answers with HTTP status {answer.status}"
+        # Whatever its body is: gateways and limits of rate speak JSON too, and say nothing of the
+        # chain.
+        if answer.status == HTTPStatus.TOO_MANY_REQUESTS or answer.status >= _SERVERS_FAULT:
+            raise MomentaryFailureError(
+                f"{status}{_message_in(answer.body)}", answer.retry_after_seconds
+            )
+        # Some nodes send their JSON errors with a status of 4xx.
         if answer.status != HTTPStatus.OK and not answer.body.lstrip().startswith(b"{"):
-            said = f"{self.shown_url}: answers with HTTP status {answer.status}"
-            if answer.status == HTTPStatus.TOO_MANY_REQUESTS or answer.status >= _SERVERS_FAULT:
-                raise MomentaryFailureError(said)
-            raise ChainUnreachableError(said)
+            raise ChainUnreachableError(status)
         return answer.body
 
     def is_connected(self, show_traceback: bool = False) -> bool:  # noqa: ARG002 - web3's
@@ -135,3 +148,13 @@ class HttpTransport(JSONBaseProvider):
     def close(self) -> None:
         """Close the connections."""
         self._server.close()
+
+
+def _message_in(body: bytes) -> str:
+    """Return the message of a JSON-RPC error behind a colon; nothing where there is none."""
+    try:
+        error = parse_json(body)["error"]
+        message = error["message"] if isinstance(error, dict) else error
+    except (ValueError, LookupError, TypeError):
+        return ""
+    return f": {message[:_LONGEST_MESSAGE]}" if isinstance(message, str) and message else ""

@@ -54,7 +54,8 @@ class RpcSettings:
 
     Attributes:
         confirmations: blocks on top of a transaction's own before it counts.
-        request_timeout_seconds: for one request; no retry begins later.
+        request_timeout_seconds: for one request; no retry begins later, also where the node asks
+            for a longer pause.
         retries: how often a read that failed for a moment is tried again.
         retry_pause_seconds: before the first retry; each later pause is three times as long.
         receipt_timeout_seconds: how long a transaction is waited for.
@@ -164,7 +165,9 @@ class RpcReader:
         """
         # Only for what may be asked twice: reads, and transactions that are signed already, whose
         # nonce keeps them from being taken twice.
-        answer = self._patience.ask(lambda: self._node.ask(method, *parameters), _passes)
+        answer = self._patience.ask(
+            lambda: self._node.ask(method, *parameters), _passes, least_wait=_least_wait
+        )
         try:
             return read(answer)
         except wire.MalformedAnswerError as error:
@@ -395,6 +398,10 @@ class RpcReader:
 
 def _passes(error: Exception) -> bool:
     return isinstance(error, MomentaryFailureError)
+
+
+def _least_wait(error: Exception) -> float:
+    return error.retry_after_seconds if isinstance(error, MomentaryFailureError) else 0.0
 
 
 def _mined(read: Callable[[object], T]) -> Callable[[object], T | None]:

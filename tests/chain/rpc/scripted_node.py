@@ -38,7 +38,7 @@ class ScriptedNode:
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 
-    def answer(self, request: dict[str, Any]) -> tuple[int, bytes]:
+    def answer(self, request: dict[str, Any]) -> Raw:
         method, parameters = request["method"], request["params"]
         self.asked.append((method, parameters))
         unknown = Fault(UNKNOWN_METHOD, "no such method")
@@ -46,11 +46,11 @@ class ScriptedNode:
         if callable(found):
             found = found(*parameters)
         if isinstance(found, Raw):
-            return found.status, found.body
+            return found
         envelope = {"jsonrpc": "2.0", "id": request["id"]}
         if isinstance(found, Fault):
-            return 200, json.dumps({**envelope, "error": found.error}).encode()
-        return 200, json.dumps({**envelope, "result": found}).encode()
+            return Raw(json.dumps({**envelope, "error": found.error}).encode())
+        return Raw(json.dumps({**envelope, "result": found}).encode())
 
     def __enter__(self) -> Self:
         return self
@@ -75,9 +75,10 @@ class Fault:
 class Raw:
     """A whole HTTP body as answer."""
 
-    def __init__(self, body: bytes, status: int = 200) -> None:
+    def __init__(self, body: bytes, status: int = 200, **headers: str) -> None:
         self.body = body
         self.status = status
+        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -89,9 +90,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        status, body = self.node.answer(request)
-        self.send_response(status)
+        answer = self.node.answer(request)
+        self.send_response(answer.status)
         self.send_header("Location", "http://127.0.0.1:9/elsewhere")
-        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Length", str(len(answer.body)))
+        for name, value in answer.headers.items():
+            self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(body)
+        self.wfile.write(answer.body)

@@ -118,6 +118,76 @@ class TestUnreachableNodes:
         ):
             reader(node)
 
+    @pytest.mark.parametrize("status", [429, 500, 503])
+    @pytest.mark.parametrize(
+        ("body", "said"),
+        [
+            (
+                b'{"jsonrpc":"2.0","id":1,"error":{"code":-32005,"message":"slow down"}}',
+                "slow down",
+            ),
+            (b' {"error":"slow down"}', "slow down"),
+            (b'{"message":"slow down"}', ""),
+            (b'{"jsonrpc":"2.0","id":1,"result":"0x1"}', ""),
+            (b"{", ""),
+        ],
+    )
+    def test_json_of_a_server_in_trouble_is_no_answer(
+        self, status: int, body: bytes, said: str
+    ) -> None:
+        answers = [Raw(body, status), Raw(body, status), "0x5"]
+        patient = {"retries": 2, "retry_pause_seconds": 0.01, "request_timeout_seconds": 30.0}
+        with (
+            ScriptedNode(eth_getBalance=lambda *_: answers.pop(0)) as node,
+            reader(node, **patient) as chain,
+        ):
+            assert chain.balance_of(SOMEBODY) == 5
+            answers += [Raw(body, status)] * 3
+            with pytest.raises(ChainUnreachableError, match=f"HTTP status {status}.*{said}$"):
+                chain.balance_of(SOMEBODY)
+            assert answers == []
+
+    def test_a_json_error_with_a_status_of_4xx_is_an_answer(self) -> None:
+        body = b'{"jsonrpc":"2.0","id":1,"error":{"code":3,"message":"execution reverted"}}'
+        with (
+            ScriptedNode(eth_call=Raw(body, 400)) as node,
+            reader(node) as chain,
+            pytest.raises(TransactionRevertedError),
+        ):
+            chain.call(SOMEBODY, b"")
+
+    @pytest.mark.parametrize(
+        ("asked_for", "waited"),
+        [("2", [2.0, 2.0]), ("0", [0.1, 0.3]), ("soon", [0.1, 0.3]), ("9", [9.0]), ("31", [])],
+    )
+    def test_a_node_is_left_alone_as_long_as_it_asks(
+        self, asked_for: str, waited: list[float]
+    ) -> None:
+        clock = FakeClock()
+        answer = Raw(b"{}", 429, Retry_After=asked_for)
+        settings = RpcSettings(retries=2, request_timeout_seconds=10.0)
+        with ScriptedNode(eth_getBalance=answer) as node:
+            url, sleep, time = node.url, clock.sleep, clock.time
+            with (
+                RpcReader(url, chain_id=7, settings=settings, sleep=sleep, clock=time) as chain,
+                pytest.raises(ChainUnreachableError, match="HTTP status 429"),
+            ):
+                chain.balance_of(SOMEBODY)
+        assert clock.waits == pytest.approx(waited)
+
+
+class FakeClock:
+    """Time that goes by only while somebody waits."""
+
+    def __init__(self) -> None:
+        self.waits: list[float] = []
+
+    def time(self) -> float:
+        return sum(self.waits)
+
+    def sleep(self, seconds: float) -> None:
+        self.waits.append(seconds)
+
 
 def dribble(server: socket.socket, stop: threading.Event) -> None:
     connection, _ = server.accept()
