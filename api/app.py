@@ -22,6 +22,7 @@ from api.http.bodies import BoundedBodies
 from api.http.caching import AnswersFromKept
 from api.http.docs_page import HEADERS, docs_page
 from api.http.head import HeadAsGet
+from api.http.hosts import SoundHosts
 from api.http.kept import KeptAnswers
 from api.http.observed import Metrics, Observed
 from api.http.problems import (
@@ -167,6 +168,7 @@ def create_app(
             expose_headers=("ETag", "Link", "Location", "X-As-Of-Block"),
         )
     app.add_middleware(HeadAsGet)
+    app.add_middleware(SoundHosts)
     app.add_middleware(Observed, metrics=metrics, logs=settings.logs_requests)
     app.add_middleware(SafeHeaders)
     return app

@@ -51,7 +51,11 @@ def is_foreign_page(request: Request, settings: Settings) -> bool:
     origin = request.headers.get("origin")
     if origin is None or origin in settings.allowed_origins:
         return False
-    return urlsplit(origin).netloc.lower() != request.headers.get("host", "").lower()
+    try:
+        asking = urlsplit(origin).netloc
+    except ValueError:
+        return True  # no browser sends what is no origin
+    return asking.lower() != request.headers.get("host", "").lower()
 
 
 def _is_from_here(request: Request) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Header
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from sse_starlette import ServerSentEvent
+    from starlette.types import Receive, Scope, Send
 
 PING_SECONDS = 15
 LOOK_SECONDS = 0.5
@@ -32,7 +33,7 @@ LastEventId = Annotated[
 
 
 class Streams:
-    """How many streams are open at once.
+    """How many streams are open at once; for the event loop's thread alone.
 
     Attributes:
         are_ending: the service ends, and no stream goes on.
@@ -45,27 +46,39 @@ class Streams:
 
     @contextmanager
     def one_more(self) -> Iterator[None]:
-        """Count a stream while it is open."""
+        """Count a stream from before anything is read for it until it has ended.
+
+        Raises:
+            ProblemError: as many as there may be are open.
+        """
+        # Asked and counted without an await in between: else any number pass together.
+        if self._open >= self._most:
+            raise ProblemError(STREAMS_EXHAUSTED, f"{self._most} streams are open already")
         self._open += 1
         try:
             yield
         finally:
             self._open -= 1
 
-    def require_room(self) -> None:
-        """Refuse a stream that is one too many.
 
-        Raises:
-            ProblemError: as many as there may be are open.
-        """
-        if self._open >= self._most:
-            raise ProblemError(STREAMS_EXHAUSTED, f"{self._most} streams are open already")
+class _CountedStream(EventSourceResponse):
+    """A stream that is counted until it has ended, also where nobody reads its first event."""
+
+    def __init__(self, events: AsyncIterator[ServerSentEvent], place: ExitStack) -> None:
+        super().__init__(events, headers={"Cache-Control": "no-store"}, ping=PING_SECONDS)
+        self._place = place
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events."""
+        with self._place:
+            await super().__call__(scope, receive, send)
 
 
-def streamed(told: AsyncIterator[ServerSentEvent]) -> EventSourceResponse:
+def streamed(events: AsyncIterator[ServerSentEvent], place: ExitStack) -> EventSourceResponse:
     """Return the answer that tells events as they come, and that nobody keeps.
 
     Args:
-        told: the events.
+        events: what is told.
+        place: where it is counted; left when the stream has ended.
     """
-    return EventSourceResponse(told, headers={"Cache-Control": "no-store"}, ping=PING_SECONDS)
+    return _CountedStream(events, place.pop_all())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import anyio
@@ -56,16 +57,16 @@ async def events(
     on, and these rounds are told again.
     """
     streams: Streams = request.app.state.streams
-    streams.require_room()
-    if last_event_id is None:
-        start = await anyio.to_thread.run_sync(_last_ended, reading, address)
-    else:
-        await anyio.to_thread.run_sync(reading.deployment, address)
-        start = int(last_event_id)
-    follower, histories = Follower(start), histories_of(request)
+    with ExitStack() as place:
+        place.enter_context(streams.one_more())
+        if last_event_id is None:
+            start = await anyio.to_thread.run_sync(_last_ended, reading, address)
+        else:
+            await anyio.to_thread.run_sync(reading.deployment, address)
+            start = int(last_event_id)
+        follower, histories = Follower(start), histories_of(request)
 
-    async def told() -> AsyncIterator[ServerSentEvent]:
-        with streams.one_more():
+        async def told() -> AsyncIterator[ServerSentEvent]:
             while not streams.are_ending:
                 for event in await anyio.to_thread.run_sync(_look, histories, address, follower):
                     yield ServerSentEvent(
@@ -75,7 +76,7 @@ async def events(
                     )
                 await anyio.sleep(LOOK_SECONDS)
 
-    return streamed(told())
+        return streamed(told(), place)
 
 
 def _last_ended(reading: Reading, address: str) -> int:

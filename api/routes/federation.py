@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, cast
 
 import anyio
@@ -76,14 +76,14 @@ def federation(request: Request, reading: Now, address: Address) -> Response:
 async def events(request: Request, reading: Now, address: Address) -> EventSourceResponse:
     """Tell where the open round stands whenever that changes; nothing of before is told again."""
     streams: Streams = request.app.state.streams
-    streams.require_room()
-    federations, histories = federations_of(request), histories_of(request)
-    first = await anyio.to_thread.run_sync(federations.look, reading, address)
+    with ExitStack() as place:
+        place.enter_context(streams.one_more())
+        federations, histories = federations_of(request), histories_of(request)
+        first = await anyio.to_thread.run_sync(federations.look, reading, address)
 
-    async def told() -> AsyncIterator[ServerSentEvent]:
-        last: Look | None = None
-        seen = first
-        with streams.one_more():
+        async def told() -> AsyncIterator[ServerSentEvent]:
+            last: Look | None = None
+            seen = first
             while not streams.are_ending:
                 if seen.differs_from(last):
                     last = seen
@@ -94,7 +94,7 @@ async def events(request: Request, reading: Now, address: Address) -> EventSourc
                     now = Reading(histories)
                     seen = await anyio.to_thread.run_sync(federations.look, now, address)
 
-    return streamed(told())
+        return streamed(told(), place)
 
 
 def federations_of(request: Request) -> Federations:

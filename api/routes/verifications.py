@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated, cast
 
 import anyio
@@ -249,17 +250,17 @@ async def events(
     if it is newer than that.
     """
     streams: Streams = request.app.state.streams
-    streams.require_room()
-    served = await anyio.to_thread.run_sync(reading.deployment, address)
-    path = _path(reading, served)
-    known = -1 if last_event_id is None else int(last_event_id)
-    first = await anyio.to_thread.run_sync(_found, request, path, name)
-    if first.state.is_over and first.sequence <= known:
-        return Response(status_code=204, headers=_PRIVATE)
+    with ExitStack() as place:
+        place.enter_context(streams.one_more())
+        served = await anyio.to_thread.run_sync(reading.deployment, address)
+        path = _path(reading, served)
+        known = -1 if last_event_id is None else int(last_event_id)
+        first = await anyio.to_thread.run_sync(_found, request, path, name)
+        if first.state.is_over and first.sequence <= known:
+            return Response(status_code=204, headers=_PRIVATE)
 
-    async def told() -> AsyncIterator[ServerSentEvent]:
-        entry, last = first, known
-        with streams.one_more():
+        async def told() -> AsyncIterator[ServerSentEvent]:
+            entry, last = first, known
             while True:
                 if entry.sequence > last:
                     last = entry.sequence
@@ -271,7 +272,7 @@ async def events(
                 await anyio.sleep(LOOK_SECONDS)
                 entry = await anyio.to_thread.run_sync(_found, request, path, name)
 
-    return streamed(told())
+        return streamed(told(), place)
 
 
 def _require_may_begin(request: Request) -> None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from api.settings import Settings
 from ledger.history.following import Follower, News
@@ -13,10 +17,10 @@ from tests.api.conftest import ROUNDS, deployments, make_run, read, refused, ser
 from tests.api.test_rounds import Truth, truth  # noqa: F401, TC001 - a fixture
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     import httpx
-    import pytest
 
 
 def received(client: httpx.Client, path: str, count: int, **headers: str) -> list[dict[str, Any]]:
@@ -93,6 +97,46 @@ def test_what_is_no_position_and_one_stream_too_many_are_refused(
             lines = first.iter_lines()
             next(lines)
             refused(other.get(path), 503, "streams-exhausted")
+
+
+@contextmanager
+def asked_at_once(client: httpx.Client, path: str, count: int) -> Iterator[list[int]]:
+    """Yield the statuses of as many requests, all sent before any answer is read."""
+    head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nLast-Event-ID: 0\r\n\r\n".encode()
+    place = (client.base_url.host, client.base_url.port or 80)
+    with ExitStack() as stack:
+        open_ = [stack.enter_context(socket.create_connection(place, 30)) for _ in range(count)]
+        for connection in open_:
+            connection.sendall(head)
+        yield [int(connection.recv(12).split()[1]) for connection in open_]
+
+
+@pytest.mark.parametrize("part", ["events", "federation/events"])
+def test_streams_asked_for_at_once_pass_no_bound(home: Path, tmp_path: Path, part: str) -> None:
+    settings = Settings(home=home, mailbox=str(tmp_path), most_streams=3)
+    with serving(settings) as other:
+        path = f"{deployments(other)[0]['links']['self']}/{part}"
+        with asked_at_once(other, path, 24) as statuses:
+            assert sorted(statuses) == [200] * 3 + [503] * 21
+
+
+def test_a_stream_that_is_refused_or_over_gives_its_place_back(home: Path) -> None:
+    with serving(Settings(home=home, most_streams=1)) as other:
+        deployment = deployments(other)[0]["links"]["self"]
+        unknown = f"{deployment.rpartition('/')[0]}/0x{'11' * 20}/events"
+        for _ in range(3):
+            refused(other.get(unknown), 404, "deployment-not-found")
+        for method in ("HEAD", "GET", "HEAD", "GET"):
+            # The service hears a moment later that a reader has gone.
+            while not begins(other, method, f"{deployment}/events"):
+                pass
+
+
+def begins(client: httpx.Client, method: str, path: str) -> bool:
+    """Return whether a stream begins; the other answer is that it is one too many."""
+    with client.stream(method, path, timeout=30) as answer:
+        assert answer.status_code in {200, 503}
+        return answer.status_code == 200
 
 
 def test_a_round_that_is_taken_back_is_said_and_told_again(

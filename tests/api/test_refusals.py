@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import re
@@ -111,6 +112,57 @@ def require_sound(answer: httpx.Response) -> None:
 
 def refuse_constant(name: str) -> Any:
     raise AssertionError(f"{name} is no JSON")
+
+
+NO_HOSTS = ["[", "]", "[::1", "[x]", "[::1]x", "[v1.a]", "a:b", "a:99999", "a b", "a@b", "a/b", "ä"]
+HOSTS = ["", "a", "a.b:1", "127.0.0.1", "localhost:8000", "[::1]", "[::1]:8000", "xn--e1afmkfd"]
+
+
+def test_a_host_that_is_none_is_refused_on_each_route(
+    client: httpx.Client, root: str, routes: list[tuple[str, str]]
+) -> None:
+    for method, path in routes:
+        for host in NO_HOSTS:
+            answer = client.request(method, path, headers={"Host": host.encode()})
+            assert answer.status_code == 400, (method, path, host, answer.text)
+            assert answer.headers["content-type"] == "application/problem+json"
+    for host in HOSTS:
+        assert client.get(f"{root}/verifications", headers={"Host": host}).status_code == 200
+
+
+MALFORMED = ["http://[", "\xff;q=", "a" * 5000, "9" * 30]
+PARSED = ["Origin", "Accept-Encoding", "Authorization", "If-None-Match", "Last-Event-ID"]
+PARSED += ["Range", "Content-Type", "X-Forwarded-For"]
+
+
+def test_no_header_is_a_fault_of_the_service(
+    client: httpx.Client, routes: list[tuple[str, str]]
+) -> None:
+    for header, value in itertools.product(PARSED, MALFORMED):
+        for method, path in routes:
+            sent = {header: value.encode("latin-1")}
+            content = b"{" if method == "POST" else None
+            with client.stream(method, path, headers=sent, content=content) as answer:
+                assert answer.status_code < 500, (method, path, header, value)
+
+
+def test_an_origin_that_is_none_begins_no_verification(client: httpx.Client, root: str) -> None:
+    for origin in ("http://[", "null", "[", "http://a"):
+        answer = client.post(f"{root}/verifications", json={}, headers={"Origin": origin})
+        refused(answer, 403, "verification-refused")
+
+
+@pytest.fixture(scope="module")
+def routes(client: httpx.Client, root: str) -> list[tuple[str, str]]:
+    """Return each route of the service as method and path, with values that there are."""
+    known = {"chain": root.split("/")[3], "address": root.split("/")[5], "number": "1"}
+    known |= {"client": "1", "digest": "0x" + "5c" * 32, "name": "20260101T000000000Z-5c5c5c5c"}
+    document = client.get("/openapi.json").json()
+    found = [("GET", "/"), ("GET", "/dashboard/"), ("GET", "/docs"), ("GET", "/nowhere")]
+    for pattern, methods in document["paths"].items():
+        path = re.sub(r"\{(\w+)\}", lambda part: known.get(part[1], "1"), pattern)
+        found += [(method.upper(), path) for method in methods]
+    return found
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
