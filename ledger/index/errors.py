@@ -2,7 +2,28 @@
 
 from __future__ import annotations
 
+import struct
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
 from ledger.history.source import SourceUnusableError
+from ledger.protocol.errors import EncodingError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_DAMAGE = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    EncodingError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    struct.error,
+)
+"""What values that no program has written make Python raise, wherever they are used."""
 
 
 class IndexStoreError(SourceUnusableError):
@@ -35,3 +56,20 @@ class IndexStaleError(IndexStoreError):
 
 class NotIndexedError(IndexStoreError):
     """The index holds nothing of this deployment: another chain's, or it is not read yet."""
+
+
+@contextmanager
+def damage_translated() -> Iterator[None]:
+    """Turn what damaged values raise into an `IndexDamagedError`.
+
+    Raises:
+        IndexDamagedError: something that was read from the index cannot be used.
+    """
+    try:
+        yield
+    except _DAMAGE as error:
+        what = f"{type(error).__name__} {error}"
+        raise IndexDamagedError(
+            f"the index holds something that is nothing it has written ({what:.100}): drop it and "
+            "build it again"
+        ) from error

@@ -15,8 +15,9 @@ from ledger.history.paths import ChainPath, DeploymentPath
 from ledger.index.codes import Compared
 from ledger.index.database import BUSY_SECONDS, Database
 from ledger.index.digests import Place
-from ledger.index.errors import IndexStoreError, NotIndexedError
+from ledger.index.errors import IndexStoreError, NotIndexedError, damage_translated
 from ledger.index.history import IndexedHistory
+from ledger.index.queries import Query
 from ledger.index.reading import deployment_row
 from ledger.index.remembered import Remembered
 from ledger.index.schema import require_schema
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from ledger.chain.contract.committee_ledger import CommitteeLedger
 
 _PLACED = select(CHAIN.c.chain_id, CHAIN.c.genesis, DEPLOYMENT.c.address)
-_DIGESTS = (
+_DIGESTS = Query(
     _PLACED.add_columns(DIGEST.c.kind, DIGEST.c.round, DIGEST.c.client)
     .select_from(DIGEST)
     .join(DEPLOYMENT, DEPLOYMENT.c.id == DIGEST.c.deployment)
@@ -42,7 +43,7 @@ _DIGESTS = (
     .order_by(DEPLOYMENT.c.id, DIGEST.c.round, DIGEST.c.kind, DIGEST.c.client)
     .limit(bindparam("most"))
 )
-_CLIENTS = (
+_CLIENTS = Query(
     _PLACED.add_columns(CLIENT.c.client)
     .select_from(CLIENT)
     .join(DEPLOYMENT, DEPLOYMENT.c.id == CLIENT.c.deployment)
@@ -51,13 +52,14 @@ _CLIENTS = (
     .order_by(DEPLOYMENT.c.id)
     .limit(bindparam("most"))
 )
-_CONTRACTS = (
+_CONTRACTS = Query(
     _PLACED.select_from(DEPLOYMENT)
     .join(CHAIN, CHAIN.c.id == DEPLOYMENT.c.chain)
     .where(DEPLOYMENT.c.address == bindparam("address"))
     .order_by(DEPLOYMENT.c.id)
 )
-_COVERAGE = (
+_CHAINS = Query(select(CHAIN.c.chain_id).where(CHAIN.c.genesis == bindparam("digest")))
+_COVERAGE = Query(
     select(DEPLOYMENT, CHAIN.c.chain_id, CHAIN.c.genesis)
     .join(CHAIN, CHAIN.c.id == DEPLOYMENT.c.chain)
     .order_by(DEPLOYMENT.c.id)
@@ -124,14 +126,14 @@ class Index:
             The reading.
 
         Raises:
-            IndexStoreError: the index cannot be read.
+            IndexStoreError: the index cannot be read; also where what it holds cannot be used.
         """
         with self._lock:
             if self._identity != self._identify():
                 self._database.close()
                 self._open()
             database, remembered = self._database, self._remembered
-        with database.transaction() as connection:
+        with database.transaction() as connection, damage_translated():
             yield Reading(connection, remembered)
 
     def close(self) -> None:
@@ -195,25 +197,24 @@ class Reading:
         """
         if len(digest) == 20:
             return self._of_address(digest, limit)
-        rows = self._connection.execute(_DIGESTS, {"digest": digest, "most": limit})
+        rows = _DIGESTS.rows(self._connection, {"digest": digest, "most": limit})
         found = [
             Place(
-                DigestKind(row.kind),
-                int(row.chain_id),
-                row.genesis,
-                row.address,
-                row.round or None,
-                None if row.client == NOBODY else row.client,
+                DigestKind(kind),
+                int(chain_id),
+                genesis,
+                address,
+                number or None,
+                None if client == NOBODY else client,
             )
-            for row in rows
+            for chain_id, genesis, address, kind, number, client in rows
         ]
-        chains = select(CHAIN.c.chain_id).where(CHAIN.c.genesis == digest)
-        own = self._connection.execute(chains).scalars()
-        return [Place(DigestKind.GENESIS, int(number), digest) for number in own] + found
+        own = _CHAINS.rows(self._connection, {"digest": digest})
+        return [Place(DigestKind.GENESIS, int(number), digest) for (number,) in own] + found
 
     def coverage(self) -> list[Coverage]:
         """Return how far each deployment is indexed."""
-        rows = self._connection.execute(_COVERAGE).mappings().all()
+        rows = _COVERAGE.mappings(self._connection, {})
         return [
             Coverage(
                 path=DeploymentPath(
@@ -233,14 +234,13 @@ class Reading:
 
     def _of_address(self, address: bytes, limit: int) -> list[Place]:
         asked = {"address": address}
-        contracts = self._connection.execute(_CONTRACTS, asked)
         found = [
-            Place(DigestKind.CONTRACT, int(row.chain_id), row.genesis, row.address)
-            for row in contracts
+            Place(DigestKind.CONTRACT, int(chain_id), genesis, contract)
+            for chain_id, genesis, contract in _CONTRACTS.rows(self._connection, asked)
         ]
-        clients = self._connection.execute(_CLIENTS, asked | {"most": limit})
+        clients = _CLIENTS.rows(self._connection, {**asked, "most": limit})
         found += [
-            Place(DigestKind.CLIENT, int(row.chain_id), row.genesis, row.address, client=row.client)
-            for row in clients
+            Place(DigestKind.CLIENT, int(chain_id), genesis, contract, client=client)
+            for chain_id, genesis, contract, client in clients
         ]
         return found[:limit]

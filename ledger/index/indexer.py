@@ -19,6 +19,7 @@ from ledger.chain.ports import ChainMovedError, IncompleteLogsError, NotServedEr
 from ledger.history.digests import digests_of_deployment, digests_of_events
 from ledger.index.codes import Compared
 from ledger.index.comparison import LARGEST, compared
+from ledger.index.errors import damage_translated
 from ledger.index.forks import taken_back_to
 from ledger.index.gathering import Gathered
 from ledger.index.late import LateDocuments
@@ -199,7 +200,7 @@ class Indexer:
     def _rewind(self, row: Mapping[str, Any], shared: int, head: Block) -> Progress:
         """Forget what the chain has taken back."""
         self._remembered = None
-        with self._database.transaction() as connection:
+        with self._database.transaction() as connection, damage_translated():
             writer = Writer(connection, row["id"])
             if not writer.is_at(row):
                 return Progress(row["block"], head.number, row["newest"])
@@ -223,7 +224,7 @@ class Indexer:
     def _position(self, chain: ChainReader) -> tuple[dict[str, Any], list[tuple[int, bytes]]]:
         """Return the deployment's row, which is made if need be, and its checkpoints."""
         address = to_canonical(self.ledger.address)
-        with self._database.transaction() as connection:
+        with self._database.transaction() as connection, damage_translated():
             row = deployment_row(connection, chain.genesis_hash, address)
             if row is None:
                 self._begin(connection, chain, address)
@@ -266,7 +267,7 @@ class Indexer:
         remembered, self._remembered = self._remembered, None
         if remembered is not None and remembered[:2] == (row["block"], row["rewinds"]):
             return remembered[2]
-        with self._database.transaction() as connection:
+        with self._database.transaction() as connection, damage_translated():
             if not Writer(connection, row["id"]).is_at(row):
                 return None
             registry = registry_of(connection, row["id"])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import bindparam, select
 
 from ledger.history.documents import read_documents
+from ledger.index.errors import damage_translated
 from ledger.index.reading import events_of, registry_of
 from ledger.index.rows import Rows, standing_of
 from ledger.index.tables import WAITING
@@ -48,7 +49,7 @@ class LateDocuments:
         Raises:
             IndexStoreError: the index cannot be written.
         """
-        with self._database.transaction() as connection:
+        with self._database.transaction() as connection, damage_translated():
             waiting = connection.execute(_NEXT, {"of": deployment, "after": self._after})
             rows = waiting.all()
             if not rows:

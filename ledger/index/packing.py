@@ -1,12 +1,13 @@
 """What the index keeps of events as bytes, so that a round comes back as the chain tells it.
 
-Lists of numbers, of 32 bytes and of lists, as msgpack: what is packed here is read by this
-program only, and a file that was altered is refused, not trusted.
+Lists of numbers, of 32 bytes and of lists, as msgpack with a checksum behind: what is packed here
+is read by this program only, and a file that was altered is refused, not trusted.
 """
 
 from __future__ import annotations
 
 import struct
+import zlib
 from dataclasses import astuple
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,6 +16,7 @@ import msgpack
 from ledger.chain.contract.committee_ledger import RoundOpening
 from ledger.chain.contract.events import Recorded
 from ledger.index.errors import IndexDamagedError
+from ledger.protocol.errors import EncodingError
 from ledger.protocol.ledger_state import (
     ClientBanned,
     Deployment,
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 RoundEvent = UpdatesCommitted | ClientBanned | RoundDecided | RoundAbandoned
 
+_CHECKSUM_BYTES = 4
 _WORD = struct.Struct(">QI")
 """A ranking word: 63 bits of a finite distance, and 32 of a client."""
 
@@ -194,13 +197,24 @@ _BUILD: dict[int, Callable[..., RoundEvent]] = {
 
 
 def _packed(value: list[Any]) -> bytes:
-    return bytes(msgpack.packb(value, use_bin_type=True))
+    body = bytes(msgpack.packb(value, use_bin_type=True))
+    return body + _checksum(body)
+
+
+def _checksum(body: bytes) -> bytes:
+    return zlib.crc32(body).to_bytes(_CHECKSUM_BYTES, "big")
 
 
 def _unpacked(data: bytes, read: Callable[[Any], T]) -> T:
     try:
-        return read(msgpack.unpackb(data, raw=False))
-    except (ValueError, TypeError, KeyError, struct.error, msgpack.UnpackException) as error:
+        body, checksum = data[:-_CHECKSUM_BYTES], data[-_CHECKSUM_BYTES:]
+        if checksum != _checksum(body):
+            raise ValueError("another checksum")
+        return read(msgpack.unpackb(body, raw=False))
+    except (
+        *(ValueError, TypeError, KeyError, EncodingError, struct.error),
+        msgpack.UnpackException,
+    ) as error:
         what = f"{type(error).__name__} {error}"
         raise IndexDamagedError(
             f"the index holds {len(data)} bytes that are nothing it has written ({what:.100}): "

@@ -8,25 +8,40 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from ledger.index.errors import IndexDamagedError
 
-    from sqlalchemy import Connection, Select
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from sqlalchemy import ColumnElement, Connection, Select
 
 Row = tuple[Any, ...]
+
+_SIZES = {"address": 20} | dict.fromkeys(("commitment", "genesis", "hash", "head", "payload"), 32)
+"""Of columns whose values all have one size, in bytes."""
+_LEAST = {"client": -1}
+"""The least number of a column where that is not 0: a digest may be nobody's."""
 
 
 class Query:
     """A statement with named parameters, whose values and columns are what drivers take and give.
 
-    A truth value may come back as a number.
+    A truth value may come back as a number. SQLite keeps in any column whatever was written there:
+    values are checked to be of their column's kind, before they can stand in an answer.
 
     Attributes:
         names: of the columns.
     """
 
-    def __init__(self, statement: Select[Any]) -> None:
+    def __init__(self, statement: Select[Any], optional: Iterable[str] = ()) -> None:
+        """Prepare a query; it is compiled when it is first asked.
+
+        Args:
+            statement: with named parameters.
+            optional: columns that an outer join may leave empty.
+        """
         self.names = tuple(statement.selected_columns.keys())
+        self._kinds = [_kinds_of(column, optional) for column in statement.selected_columns]
         self._statement = statement
         self._texts: dict[str, tuple[str, tuple[str, ...] | None, dict[str, Any]]] = {}
 
@@ -36,15 +51,37 @@ class Query:
         Args:
             connection: in a transaction.
             values: of all parameters.
+
+        Raises:
+            IndexDamagedError: a value is of another kind than its column.
         """
         text, order, fixed = self._compiled(connection)
         given = {**fixed, **values}
         cursor = connection.connection.cursor()
         try:
             cursor.execute(text, given if order is None else [given[name] for name in order])
-            return list(cursor.fetchall())
+            rows = list(cursor.fetchall())
         finally:
             cursor.close()
+        self.require_kinds(rows)
+        return rows
+
+    def require_kinds(self, rows: Iterable[Row]) -> None:
+        """Accept rows whose values are of their columns' kinds.
+
+        Args:
+            rows: with these columns.
+
+        Raises:
+            IndexDamagedError: names a column with another value.
+        """
+        by_column = zip(*rows, strict=True)  # none where there are no rows
+        for name, kinds, values in zip(self.names, self._kinds, by_column, strict=False):
+            if not (kinds.issuperset(map(type, values)) and _are_bounded(name, kinds, values)):
+                raise IndexDamagedError(
+                    f"the index holds a {name} that is nothing it has written: drop it and build "
+                    "it again"
+                )
 
     def mappings(
         self, connection: Connection, values: Mapping[str, object]
@@ -72,3 +109,21 @@ class Query:
             fixed = {name: value for name, value in compiled.params.items() if value is not None}
             known = self._texts[dialect.name] = str(compiled), order, fixed
         return known
+
+
+def _kinds_of(column: ColumnElement[Any], optional: Iterable[str]) -> frozenset[type]:
+    """Return the types that a driver may give of a column."""
+    kind = column.type.python_type
+    found = {bool, int} if kind is bool else {kind}
+    if getattr(column, "nullable", False) or getattr(column, "name", "") in optional:
+        found.add(type(None))
+    return frozenset(found)
+
+
+def _are_bounded(name: str, kinds: frozenset[type], values: Iterable[Any]) -> bool:
+    """Say whether values of the right kinds have the size of their column, or are large enough."""
+    known = [value for value in values if value is not None]
+    if int in kinds:
+        return min(known, default=0) >= _LEAST.get(name, 0)
+    size = _SIZES.get(name)
+    return size is None or {size}.issuperset(map(len, known))

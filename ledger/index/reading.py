@@ -40,13 +40,15 @@ _DEPLOYMENT = Query(
         CHECKPOINT,
         (CHECKPOINT.c.deployment == DEPLOYMENT.c.id) & (CHECKPOINT.c.block == DEPLOYMENT.c.block),
     )
-    .where(CHAIN.c.genesis == bindparam("genesis"), DEPLOYMENT.c.address == bindparam("address"))
+    .where(CHAIN.c.genesis == bindparam("genesis"), DEPLOYMENT.c.address == bindparam("address")),
+    optional=("hash",),
 )
-_CLIENTS = (
+_CLIENTS = Query(
     select(CLIENT.c.address, CLIENT.c.samples, BAN.c.round)
     .outerjoin(BAN, (BAN.c.deployment == CLIENT.c.deployment) & (BAN.c.client == CLIENT.c.client))
     .where(CLIENT.c.deployment == bindparam("of"))
-    .order_by(CLIENT.c.client)
+    .order_by(CLIENT.c.client),
+    optional=("round",),
 )
 
 
@@ -111,7 +113,9 @@ def lines_of(connection: Connection, deployment: int, numbers: Iterable[int]) ->
     """
     wanted = sorted(numbers)
     found = connection.execute(_SOME, {"of": deployment, "numbers": wanted}).all()
-    return _lines([tuple(row) for row in found], wanted)
+    rows = [tuple(row) for row in found]
+    _BETWEEN.require_kinds(rows)
+    return _lines(rows, wanted)
 
 
 def _lines(rows: Sequence[Row], wanted: Sequence[int]) -> list[Events]:
@@ -150,7 +154,8 @@ def registry_of(connection: Connection, deployment: int) -> tuple[RegisteredClie
         connection: to the index.
         deployment: its row.
     """
-    rows = connection.execute(_CLIENTS, {"of": deployment})
+    rows = _CLIENTS.rows(connection, {"of": deployment})
     return tuple(
-        RegisteredClient(Address(row.address), int(row.samples), row.round or 0) for row in rows
+        RegisteredClient(Address(address), int(samples), banned_in or 0)
+        for address, samples, banned_in in rows
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ledger.index.errors import IndexDamagedError
 from ledger.index.packing import unpack_fixed
 from ledger.index.reading import registry_of
 
@@ -45,10 +46,19 @@ class Remembered:
         Args:
             connection: to the index.
             row: of the deployment.
+
+        Raises:
+            IndexDamagedError: they are fewer or more than the row says.
         """
         name = row["genesis"], row["address"]
         state = row["registered"], row["banned"], row["rewinds"]
         known = self._registries.get(name)
         if known is None or known[0] != state:
-            known = self._registries[name] = state, registry_of(connection, row["id"])
+            registry = registry_of(connection, row["id"])
+            if len(registry) != row["registered"]:
+                raise IndexDamagedError(
+                    f"the index holds {len(registry)} clients where {row['registered']} are "
+                    "registered: drop it and build it again"
+                )
+            known = self._registries[name] = state, registry
         return known[1]

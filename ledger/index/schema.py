@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ledger.index.database import Database
 
-NEWEST = "2"
+NEWEST = "3"
 """Revision that this program reads and writes."""
 
 _VERSION = Table("alembic_version", MetaData(), Column("version_num", Text))

@@ -141,7 +141,8 @@ def _query(shape: _Shape) -> tuple[Query, tuple[str, ...]]:
     within = column.between(bindparam("first"), bindparam("last"))
     chosen = chosen.where(walked.c.deployment == bindparam("of"), within, *conditions)
     ordered = chosen.order_by(column.desc() if shape.is_down else column)
-    return Query(ordered.limit(bindparam("most"))), names
+    outer = tuple(column.name for column in LINE[1:])
+    return Query(ordered.limit(bindparam("most")), optional=outer), names
 
 
 def _same_round(one: Table, other: Table) -> ColumnElement[bool]:

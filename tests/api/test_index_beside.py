@@ -6,9 +6,9 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -24,6 +24,7 @@ from ledger.history.pages import Walk
 from ledger.history.status import AskedRole
 from ledger.index.beside import IndexBeside, IndexState
 from ledger.index.database import Database
+from ledger.index.tables import DEPLOYMENT, METADATA, PARTICIPATION, TOLD
 from tests.api.conftest import CLIENTS, ROUNDS, read, serving
 from tests.index.conftest import generated, indexed, made
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import httpx
+    from sqlalchemy import Column, Table
 
     from ledger.history.facts.words import Facts
     from ledger.history.source import HistorySource
@@ -199,6 +201,73 @@ def test_an_index_that_fails_is_left_alone_and_the_chain_tells(
     (said,) = caplog.messages
     assert said.startswith("lists come from the chain, for the index cannot be read: ")
     histories.close()
+
+
+PACKED = {TOLD.c.opening, TOLD.c.course, TOLD.c.ended, PARTICIPATION.c.told, DEPLOYMENT.c.fixed}
+ASKED = [
+    *("rounds?client=3&role=trained&limit=2", "rounds?since=1&until_block=4000&limit=2"),
+    *("rounds?full=true&limit=1", "rounds?client=5&role=refused&limit=2", "clients?limit=2"),
+    *("clients/3/rounds?limit=100", "evidence?client=2", "series"),
+]
+
+
+def other_values(column: Column[Any], value: object) -> list[object]:
+    """Return what damage makes of a value: other bytes, another size, another kind."""
+    if not isinstance(value, bytes):
+        return ["x", -1, 2**62]
+    places = (0, len(value) // 2, len(value) - 1) if column in PACKED else (0,)
+    flipped = [value[:at] + bytes([value[at] ^ 0x41]) + value[at + 1 :] for at in places]
+    return [*flipped, value[:-1], "x"]
+
+
+def alter(path: Path, column: Column[Any], value: object) -> None:
+    """Write one value into all rows of a column, however they are constrained."""
+    table, name = column.table.name, column.name
+    # A row's own number is a number, whoever writes it.
+    with closing(sqlite3.connect(path)) as connection, connection, suppress(sqlite3.IntegrityError):
+        connection.execute(f'UPDATE OR REPLACE {table} SET "{name}" = ?', (value,))
+
+
+def values_of(path: Path, column: Column[Any]) -> list[object]:
+    """Return the longest value of a column, where there is any."""
+    table, name = column.table.name, column.name
+    asked = (
+        f'SELECT "{name}" FROM {table} WHERE "{name}" IS NOT NULL '
+        f'ORDER BY length("{name}") DESC LIMIT 1'
+    )
+    with closing(sqlite3.connect(path)) as connection:
+        return [row[0] for row in connection.execute(asked)]
+
+
+@pytest.mark.parametrize("table", METADATA.sorted_tables, ids=lambda table: table.name)
+def test_no_damaged_value_is_a_fault_of_the_service(
+    client: httpx.Client,
+    root: str,
+    home: Path,
+    index_file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    table: Table,
+) -> None:
+    monkeypatch.setattr("ledger.index.beside.LEFT_ALONE_SECONDS", 0.0)
+    model = read(client, root)["contract"]["initial_model"]
+    paths = [f"{root}/{asked}" for asked in [*ASKED, f"digests/{model}"]]
+    true = {path: client.get(path).content for path in paths}
+    path = tmp_path / "index.sqlite"
+    shutil.copy(index_file, path)
+    with serving(Settings(home=home, index=str(path))) as other:
+        assert read(other, "/v1/status")["deployments"][0]["index"]["used"]
+        for column in table.columns:
+            for before in values_of(index_file, column):
+                for value in other_values(column, before):
+                    new = Path(shutil.copy(index_file, tmp_path / "new.sqlite"))
+                    alter(new, column, value)
+                    new.replace(path)
+                    for asked in [*paths, "/v1/status"]:
+                        answer = other.get(asked)
+                        assert answer.status_code == 200, (column, value, asked, answer.text)
+                        if column in PACKED and asked in true:
+                            assert answer.content == true[asked], (column, value, asked)
 
 
 @pytest.mark.parametrize("spoil", [of_another_chain, behind, of_another_fork, contradicted])

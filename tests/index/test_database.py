@@ -20,11 +20,13 @@ from ledger.index.errors import (
     IndexUnreachableError,
     NotIndexedError,
 )
+from ledger.index.following import catch_up
 from ledger.index.index import Index
+from ledger.index.indexer import Indexer
 from ledger.index.packing import unpack_events, unpack_fixed, unpack_opening
 from ledger.index.removal import drop_index
 from ledger.index.schema import make_schema
-from ledger.index.tables import CHAIN, METADATA
+from ledger.index.tables import BAN, CHAIN, METADATA
 from ledger.protocol.errors import ConfigurationError
 from tests.index.conftest import NOBODYS_BLOBS, content, generated, indexed, made
 
@@ -60,6 +62,8 @@ def test_an_index_of_the_first_version_is_moved_on(database: Database, index_fil
     with pytest.raises(IndexSchemaError, match="an index of version '1'"):
         Index(index_file)
     moved = made(index_file)
+    assert not any(content(moved).values()), "nothing that an older program has packed is kept"
+    indexed(moved, chain.ledger)
     assert content(moved) == before
     with moved.transaction() as migrated:
         assert compare_metadata(MigrationContext.configure(migrated), METADATA) == []
@@ -128,6 +132,27 @@ def test_a_round_that_was_altered_is_named(database: Database, index_file: Path)
         for data in (b"", b"\x01", b"\x91\x01", b"\x95\x01\x02\x03\x04\x05"):
             with pytest.raises(IndexDamagedError):
                 unpack(data)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        "UPDATE client SET samples = 'x'",
+        "UPDATE client SET address = 'x'",
+        "UPDATE told SET opening = x'95c0c0c0c0c0'",
+        "UPDATE ban SET round = x'ff'",
+        "UPDATE deployment SET head = 'x'",
+    ],
+)
+def test_who_writes_an_index_names_what_is_damaged(database: Database, spoil: str) -> None:
+    chain = generated(3)
+    indexed(database, chain.ledger)
+    with database.transaction() as connection:
+        connection.execute(insert(BAN).values(deployment=1, client=0, round=1, block=1))
+        connection.execute(text(spoil))
+    chain.play(1, abandoned=0.0)
+    with pytest.raises(IndexDamagedError, match="build it again"):
+        catch_up(Indexer(database, chain.ledger, NOBODYS_BLOBS))
 
 
 def test_a_round_that_a_filter_finds_and_nothing_tells_is_named(
