@@ -58,4 +58,5 @@ def _is_ipv6(literal: str) -> bool:
 
 def _host(scope: Scope) -> str:
     # HTTP/1.0 has requests without one.
-    return dict(scope["headers"]).get(b"host", b"").decode("latin-1")
+    value: bytes = dict(scope["headers"]).get(b"host", b"")
+    return value.decode("latin-1")

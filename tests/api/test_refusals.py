@@ -123,7 +123,7 @@ def test_a_host_that_is_none_is_refused_on_each_route(
 ) -> None:
     for method, path in routes:
         for host in NO_HOSTS:
-            answer = client.request(method, path, headers={"Host": host.encode()})
+            answer = client.request(method, path, headers={b"Host": host.encode()})
             assert answer.status_code == 400, (method, path, host, answer.text)
             assert answer.headers["content-type"] == "application/problem+json"
     for host in HOSTS:
@@ -140,7 +140,7 @@ def test_no_header_is_a_fault_of_the_service(
 ) -> None:
     for header, value in itertools.product(PARSED, MALFORMED):
         for method, path in routes:
-            sent = {header: value.encode("latin-1")}
+            sent = {header.encode(): value.encode("latin-1")}
             content = b"{" if method == "POST" else None
             with client.stream(method, path, headers=sent, content=content) as answer:
                 assert answer.status_code < 500, (method, path, header, value)

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ledger.chain.rpc.served.methods import RpcMethods
-from tests.chain.rpc.scripted_node import Raw, ScriptedNode
+from tests.chain.rpc.scripted_node import ScriptedNode
 
 if TYPE_CHECKING:
     from ledger.chain.embedded.reader import EmbeddedReader
@@ -32,7 +32,7 @@ class ForkingNode(ScriptedNode):
         """Answer from the other chain from now on."""
         self._branch = 1
 
-    def answer(self, request: dict[str, Any]) -> Raw:
+    def answer(self, request: dict[str, Any]) -> tuple[int, bytes]:
         if request["method"] == "eth_getBlockByNumber" and request["params"][0] == "finalized":
             request = {**request, "params": [hex(self._final), *request["params"][1:]]}
-        return Raw(json.dumps(self._branches[self._branch].answer(request)).encode())
+        return 200, json.dumps(self._branches[self._branch].answer(request)).encode()

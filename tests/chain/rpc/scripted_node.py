@@ -23,7 +23,12 @@ BLOCK = {
 
 
 class ScriptedNode:
-    """Answers each method with a JSON value, an error, raw bytes, or what a function returns."""
+    """Answers each method with a JSON value, an error, raw bytes, or what a function returns.
+
+    Attributes:
+        asked: methods and parameters so far.
+        headers: that each answer has besides.
+    """
 
     def __init__(self, **answers: Any) -> None:
         self.answers = {
@@ -31,6 +36,7 @@ class ScriptedNode:
             "eth_getBlockByNumber": BLOCK,
             **answers,
         }
+        self.headers: dict[str, str] = {}
         self.asked: list[tuple[str, list[Any]]] = []
         handler = type("Handler", (_Handler,), {"node": self})
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
@@ -38,7 +44,7 @@ class ScriptedNode:
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 
-    def answer(self, request: dict[str, Any]) -> Raw:
+    def answer(self, request: dict[str, Any]) -> tuple[int, bytes]:
         method, parameters = request["method"], request["params"]
         self.asked.append((method, parameters))
         unknown = Fault(UNKNOWN_METHOD, "no such method")
@@ -46,11 +52,11 @@ class ScriptedNode:
         if callable(found):
             found = found(*parameters)
         if isinstance(found, Raw):
-            return found
+            return found.status, found.body
         envelope = {"jsonrpc": "2.0", "id": request["id"]}
         if isinstance(found, Fault):
-            return Raw(json.dumps({**envelope, "error": found.error}).encode())
-        return Raw(json.dumps({**envelope, "result": found}).encode())
+            return 200, json.dumps({**envelope, "error": found.error}).encode()
+        return 200, json.dumps({**envelope, "result": found}).encode()
 
     def __enter__(self) -> Self:
         return self
@@ -75,10 +81,9 @@ class Fault:
 class Raw:
     """A whole HTTP body as answer."""
 
-    def __init__(self, body: bytes, status: int = 200, **headers: str) -> None:
+    def __init__(self, body: bytes, status: int = 200) -> None:
         self.body = body
         self.status = status
-        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -90,11 +95,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        answer = self.node.answer(request)
-        self.send_response(answer.status)
+        status, body = self.node.answer(request)
+        self.send_response(status)
         self.send_header("Location", "http://127.0.0.1:9/elsewhere")
-        self.send_header("Content-Length", str(len(answer.body)))
-        for name, value in answer.headers.items():
+        self.send_header("Content-Length", str(len(body)))
+        for name, value in self.node.headers.items():
             self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(answer.body)
+        self.wfile.write(body)

@@ -164,9 +164,9 @@ class TestUnreachableNodes:
         self, asked_for: str, waited: list[float]
     ) -> None:
         clock = FakeClock()
-        answer = Raw(b"{}", 429, Retry_After=asked_for)
         settings = RpcSettings(retries=2, request_timeout_seconds=10.0)
-        with ScriptedNode(eth_getBalance=answer) as node:
+        with ScriptedNode(eth_getBalance=Raw(b"{}", 429)) as node:
+            node.headers["Retry-After"] = asked_for
             url, sleep, time = node.url, clock.sleep, clock.time
             with (
                 RpcReader(url, chain_id=7, settings=settings, sleep=sleep, clock=time) as chain,
