@@ -50,7 +50,7 @@ def serve(
             "--block-time",
             min=0.1,
             max=3600,
-            help="Seconds after which an empty block is made, so that deadlines pass.",
+            help="Seconds from block to block, each with all that waits; else one a transaction.",
         ),
     ] = None,
     chain_id: ChainId = None,
@@ -127,10 +127,10 @@ def _announce(chain: EmbeddedChain, url: str, block_time: float | None) -> None:
     from ledger.chain.embedded.machine.accounts import TEST_KEYS, address_of
 
     print_line(f"{url} serves chain {chain.chain_id}, at block {chain.head().number}, until Ctrl-C")
-    when = "without one no block is made"
-    if block_time is not None:
-        when = f"after {block_time:g} s without one an empty block is made"
-    print_line(f"Each transaction has a block of its own; {when}.")
+    if block_time is None:
+        print_line("Each transaction has a block of its own; without one no block is made.")
+    else:
+        print_line(f"Every {block_time:g} s a block is made of all transactions that wait.")
     print_line("The server has no accounts and signs nothing: transactions have to come signed.")
     print_line(f"Genesis funds {address_of(TEST_KEYS[0])}, whose key is public and for tests only:")
     print_line(f"  export {KEY_VARIABLE}=0x{TEST_KEYS[0].hex()}")

@@ -72,8 +72,8 @@ class Node:
     def start(self) -> int:
         """Begin the node and return its chain id once it answers.
 
-        Until `go`, blocks come with transactions only, and none at all on anvil after `hold`: no
-        window passes while workers begin.
+        Until `go`, blocks come with transactions only, one with each, and none at all on anvil
+        after `hold`: no window passes while workers begin.
 
         Raises:
             SupervisorError: it ends, or does not answer.

@@ -21,7 +21,8 @@ class Pace:
 
     Attributes:
         block_seconds: after which a block comes though nobody has sent anything.
-        blocks_of_a_client: how many blocks the window has for each active client's transaction.
+        blocks_of_a_client: how many blocks the window has for each active client, all of which may
+            train on one machine.
         view_seconds: of view 0, in the chain's seconds.
         deadline_blocks: between the window's end and the deadline.
         confirmations: how deep a block has to be before anybody acts on it.
@@ -37,13 +38,12 @@ class Pace:
 
 
 PACES = {
-    # One transaction a block, so that the window has to have one for each client, and some over.
-    ChainKind.EMBEDDED: Pace(0.5, 2.0, 8, 160, 2, 0.25),
-    # All that is sent within a second is in one block.
+    # On both, all that is sent meanwhile is in one block.
+    ChainKind.EMBEDDED: Pace(0.5, 1.0, 8, 160, 2, 0.25),
     ChainKind.ANVIL: Pace(1.0, 0.0, 6, 60, 1, 0.25),
 }
 LEAST_WINDOW = 8
-"""Blocks in which commitments are taken, on a chain whose blocks hold many transactions."""
+"""Blocks in which commitments are taken at least."""
 
 
 @dataclass(frozen=True, slots=True)

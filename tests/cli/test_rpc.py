@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,7 +15,9 @@ import pytest
 
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.chain.embedded.identity import DEFAULT_CHAIN_ID
-from ledger.chain.embedded.machine.accounts import TEST_KEYS
+from ledger.chain.embedded.machine.accounts import TEST_KEYS, address_of
+from ledger.chain.ports import TransactionRefusedError
+from ledger.chain.rpc.chain import RpcChain
 from ledger.chain.rpc.reader import RpcReader
 from ledger.chain.rpc.served.server import RpcServer
 from tests.chain.test_port_contract import ANVIL_KEY, anvil
@@ -133,6 +138,39 @@ def test_confirmations_are_waited_for(node: Node, tmp_path: Path) -> None:
     with RpcReader(node.url, chain_id=node.chain_id) as chain:
         assert chain.head().number >= block + 3
     assert "'--confirmations'" in refusal("deploy", "--home", tmp_path, "--confirmations", -1)
+
+
+def test_rounds_are_decided_while_somebody_sends_much(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CMFL_PRIVATE_KEY", TEST_KEYS[0].hex())
+    is_over, seconds, begun = threading.Event(), 0.25, time.monotonic()
+
+    def send(url: str) -> None:
+        with RpcChain(url, TEST_KEYS[1], chain_id=DEFAULT_CHAIN_ID) as client:
+            while not is_over.is_set():
+                with suppress(TransactionRefusedError):  # as many wait as may
+                    client.submit(client.sender, b"", 21_000)
+
+    with (
+        EmbeddedChain.create(tmp_path / "node.sqlite") as chain,
+        RpcServer(chain, block_seconds=seconds) as server,
+        ThreadPoolExecutor() as pool,
+    ):
+        sending = pool.submit(send, server.url)
+        node = ["--rpc-url", server.url, "--chain-id", DEFAULT_CHAIN_ID]
+        times = ["--set", "protocol.commit_blocks=16", "--set", "protocol.deadline_blocks=64"]
+        options = ["--preset", "smoke", "--rounds", 1, *times, "--home", tmp_path / "home"]
+        try:
+            succeeds("run", *options, *node)
+        finally:
+            is_over.set()
+        sending.result()
+        listed = ("--home", tmp_path / "home", *node, "--json")
+        rounds = succeeds("rounds", "list", *listed).json["rounds"]
+        assert [one["status"] for one in rounds] == ["decided"]
+        assert chain.account(address_of(TEST_KEYS[1]))[0] > 0
+        assert chain.head().number <= (time.monotonic() - begun) / seconds
 
 
 def test_a_wrong_chain_id_and_a_poor_sender_are_refused(

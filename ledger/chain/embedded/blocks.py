@@ -210,6 +210,15 @@ class BlockReader:
                 )
             return header, index, signed
 
+    def transaction_index(self, transaction_hash: bytes) -> int:
+        """Return where in its block a transaction stands.
+
+        Args:
+            transaction_hash: of one that a block holds, 32 bytes.
+        """
+        with self._lock, evm.damage_translated(self._store):
+            return self._chain.get_canonical_transaction_index(transaction_hash)[1]  # type: ignore[arg-type]
+
     def transactions(self, header: BlockHeaderAPI) -> tuple[SignedTransactionAPI, ...]:
         """Return a block's transactions.
 

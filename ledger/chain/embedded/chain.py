@@ -1,7 +1,7 @@
 """The embedded chain: an EVM in this process over one SQLite file, opened by its one writer.
 
-A block holds one transaction, or none, and is on disk when `send` or `mine` returns: a process
-killed at any moment loses nothing that it had acknowledged.
+A block is on disk when what made it returns: a process killed at any moment loses nothing that it
+had acknowledged. `send` and `submit` make one for each transaction, `mine_waiting` one for many.
 
 There is no consensus here, so a block proves no more than that somebody could write the file; what
 the ledger's records prove rests on the clients' signatures and on the audit. `verify` says whether
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from eth.abc import ComputationAPI, SignedTransactionAPI
+    from eth.abc import BlockAPI, ComputationAPI, SignedTransactionAPI
 
     from ledger.chain.embedded.file.sqlite_file import Synchronous
 
@@ -244,21 +244,62 @@ class EmbeddedChain(EmbeddedReader):
             WrongChainIdError: it is signed for another chain.
             TransactionRefusedError: it is malformed, untyped, or cannot go into a block.
         """
+        with self._lock:
+            signed = self.read_transaction(raw)
+            self._seal([signed])
+        return bytes(signed.hash)
+
+    def read_transaction(self, raw: bytes) -> SignedTransactionAPI:
+        """Return a transaction that somebody has signed for this chain; nothing is carried out.
+
+        Args:
+            raw: its typed encoding (EIP-2718).
+
+        Raises:
+            WrongChainIdError: it is signed for another chain.
+            TransactionRefusedError: it is malformed, untyped, or nobody can have signed it.
+        """
         if raw[:1] not in {bytes([kind]) for kind in _TRANSACTION_TYPES}:
             raise TransactionRefusedError(
                 "only EIP-1559 and access-list transactions are taken: others may name no chain"
             )
         with self._lock:
             builder = self._chain.get_vm().get_transaction_builder()
+        try:
+            signed: SignedTransactionAPI = builder.decode(raw)
+            _ = signed.sender
+        except BadSignature as error:
+            raise TransactionRefusedError("nobody can have signed the transaction") from error
+        except (RLPException, PyEVMError, *evm.REFUSALS, *_MALFORMED) as error:
+            raise TransactionRefusedError("the transaction is malformed") from error
+        self._require_own(signed)
+        return signed
+
+    def mine_waiting(self, waiting: Sequence[SignedTransactionAPI]) -> frozenset[bytes]:
+        """Make one block, on disk, of all that fit into it; an empty one of none.
+
+        What finds no gas left, or pays too little now, is passed over, with all that its account
+        has sent after it.
+
+        Args:
+            waiting: as `read_transaction` returns them, each account's ascending by nonce.
+
+        Returns:
+            The hashes of those that no later block can hold either.
+
+        Raises:
+            TransactionRefusedError: the block itself is refused; nothing was written.
+            ChainError: the block cannot be written, or the chain cannot be read.
+        """
+
+        def fill() -> tuple[BlockAPI, evm.Filled]:
+            return self._chain.mine_fitting(waiting, evm.COINBASE)
+
+        with self._lock, self._rebuilt_if_cut_off():
             try:
-                signed = builder.decode(raw)
-                _ = signed.sender
-            except BadSignature as error:
-                raise TransactionRefusedError("nobody can have signed the transaction") from error
-            except (RLPException, PyEVMError, *evm.REFUSALS, *_MALFORMED) as error:
-                raise TransactionRefusedError("the transaction is malformed") from error
-            self._seal([signed])
-        return bytes(signed.hash)
+                return self._mine(fill).refused
+            except evm.REFUSALS as error:
+                raise TransactionRefusedError(f"the block is refused: {error}") from error
 
     def next_nonce(self) -> int:
         """Return the number of the account's next transaction."""
@@ -326,18 +367,48 @@ class EmbeddedChain(EmbeddedReader):
             signed: SignedTransactionAPI = unsigned.as_signed_transaction(signer)
         return signed
 
-    def _seal(self, transactions: Sequence[SignedTransactionAPI]) -> Sequence[ComputationAPI]:
+    def _require_own(self, transaction: SignedTransactionAPI) -> None:
         # py-evm never compares a transaction's chain id with the chain's (py-evm #1352).
+        if transaction.chain_id != self.chain_id:
+            raise WrongChainIdError(
+                f"the transaction is signed for chain {transaction.chain_id}, "
+                f"this is {self.chain_id}"
+            )
+
+    def _seal(self, transactions: Sequence[SignedTransactionAPI]) -> Sequence[ComputationAPI]:
+        """Make a block of all of these, or none.
+
+        Raises:
+            TransactionRefusedError: one of them cannot go into a block.
+        """
         for transaction in transactions:
-            if transaction.chain_id != self.chain_id:
-                raise WrongChainIdError(
-                    f"the transaction is signed for chain {transaction.chain_id}, "
-                    f"this is {self.chain_id}"
-                )
+            self._require_own(transaction)
+        computations: Sequence[ComputationAPI] = ()
+
+        def fill() -> tuple[BlockAPI, evm.Filled]:
+            nonlocal computations
+            result, receipts, computations = self._chain.mine_all(
+                transactions, coinbase=evm.COINBASE
+            )
+            block = result.imported_block
+            return block, evm.Filled(block.header, tuple(transactions), receipts, frozenset())
+
+        with self._rebuilt_if_cut_off():
+            try:
+                self._mine(fill)
+            except evm.REFUSALS as error:
+                raise TransactionRefusedError(f"transaction refused: {error}") from error
+        return computations
+
+    @contextlib.contextmanager
+    def _rebuilt_if_cut_off(self) -> Iterator[None]:
+        """Have the chain go on from what is on disk, whatever becomes of a block.
+
+        Raises:
+            ChainLockedError: somebody else has written; the chain stays where it is.
+        """
         try:
-            return self._mine(transactions)
-        except evm.REFUSALS as error:
-            raise TransactionRefusedError(f"transaction refused: {error}") from error
+            yield
         except ChainLockedError:
             # Not rebuilt: who lost the chain shall not go on from the other writer's block.
             self._database.pending.clear()
@@ -347,7 +418,7 @@ class EmbeddedChain(EmbeddedReader):
             if self._database.pending:
                 self._rebuild()
 
-    def _mine(self, transactions: Sequence[SignedTransactionAPI]) -> Sequence[ComputationAPI]:
+    def _mine(self, fill: Callable[[], tuple[BlockAPI, evm.Filled]]) -> evm.Filled:
         with evm.damage_translated(self._store, evm.REFUSALS):
             parent, header = self._chain.get_canonical_head(), self._chain.header
             if header.parent_hash != parent.hash:
@@ -358,18 +429,15 @@ class EmbeddedChain(EmbeddedReader):
                 mix_hash=keccak(header.parent_hash),
                 parent_beacon_block_root=evm.BEACON_ROOT,
             )
-            result, receipts, computations = self._chain.mine_all(
-                transactions, coinbase=evm.COINBASE
-            )
-            block = result.imported_block
-            hashes = [bytes(transaction.hash) for transaction in transactions]
-            rows = log_table.rows_of_block(block.number, hashes, receipts)
+            block, filled = fill()
+            hashes = [bytes(transaction.hash) for transaction in filled.included]
+            rows = log_table.rows_of_block(block.number, hashes, filled.receipts)
             self._store.commit(self._database.pending, rows, parent=parent.hash)
             self._database.pending.clear()
         if self._notes_each_block:
             self._note.write(Acknowledged(self.genesis_hash, block.number, bytes(block.hash)))
         self._write_ahead.bound()
-        return computations
+        return filled
 
     def _rebuild(self) -> None:
         self._database.pending.clear()

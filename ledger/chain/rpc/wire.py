@@ -200,11 +200,12 @@ def receipt(value: object) -> Receipt:
     )
 
 
-def log_json(entry: Log) -> dict[str, Any]:
+def log_json(entry: Log, index: int) -> dict[str, Any]:
     """Return the JSON form of a log of the embedded chain.
 
     Args:
         entry: the log.
+        index: where in the block its transaction stands.
     """
     return {
         "address": entry.address,
@@ -213,7 +214,7 @@ def log_json(entry: Log) -> dict[str, Any]:
         "blockNumber": hex(entry.block_number),
         "blockHash": to_hex(entry.block_hash),
         "transactionHash": to_hex(entry.transaction_hash),
-        "transactionIndex": "0x0",  # a block of the embedded chain holds one transaction
+        "transactionIndex": hex(index),
         "logIndex": hex(entry.log_index),
         "removed": False,
     }

@@ -53,9 +53,45 @@ def test_every_acknowledged_block_survives_a_kill(tmp_path: Path, seed: int) -> 
         assert chain.send(probe, words(99_999, 0), 200_000).block_number == head + 1
 
 
-def run_and_kill(path: Path, probe: str, seconds: float) -> list[tuple[int, int]]:
+@pytest.mark.parametrize("seed", range(2))
+def test_a_block_of_many_survives_a_kill_whole(tmp_path: Path, seed: int) -> None:
+    path = tmp_path / "chain.sqlite"
+    with EmbeddedChain.create(path) as chain:
+        probe = deploy(chain)
+    seconds = 0.05 + random.Random(seed).random() / 4
+    acknowledged = run_and_kill(path, probe, seconds, program=POOL_WRITER)
+    with EmbeddedChain.open(path) as chain:
+        head, last = chain.head().number, acknowledged[-1][0]
+        assert head in {last, last + 1}
+        chain.verify(execute=True)
+        values = [log.topics[1] for log in chain.logs(probe, [TOPIC], 0, head)]
+        assert values == [word(value) for value in range(1, 3 * (head - 1) + 1)]
+
+
+POOL_WRITER = """
+import pathlib, sys
+from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.rpc.served.pool import TransactionPool
+from tests.chain.probe import words
+from tests.chain.rpc.test_pool import signed
+path, probe = pathlib.Path(sys.argv[1]), sys.argv[2]
+with EmbeddedChain.open(path) as chain:
+    pool, value = TransactionPool(chain), 0
+    for _ in range(10_000):
+        for key in range(3):
+            value += 1
+            pool.add(signed(chain, key, to=probe, data=words(value, 0), gas=200_000))
+        pool.mine()
+        sys.stdout.write(f"{chain.head().number} {value}\\n")
+        sys.stdout.flush()
+"""
+
+
+def run_and_kill(
+    path: Path, probe: str, seconds: float, program: str = WRITER
+) -> list[tuple[int, int]]:
     with subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(path), probe, "1"], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", program, str(path), probe, "1"], stdout=subprocess.PIPE, text=True
     ) as writer:
         assert writer.stdout is not None
         first = writer.stdout.readline()

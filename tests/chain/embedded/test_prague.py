@@ -35,7 +35,8 @@ def test_genesis_forks_and_next_header_are_eth_testers() -> None:
     assert found == genesis.hash
     [(begin, mine)], [(_, prague)] = ours.vm_configuration, theirs.vm_configuration
     assert (begin, mine.__mro__[1]) == (0, prague)
-    assert {name for name in vars(mine) if not name.startswith("_")} == {"validate_header"}
+    own = {name for name in vars(mine) if not name.startswith("_")}
+    assert own & set(dir(prague)) == {"validate_header"}
     assert ours.chain_id == 7
     same = ours.from_genesis(AtomicDB(MemoryDB()), parameters, state)
     after: Any = {"timestamp": 1_700_000_001, "parent_beacon_block_root": evm.BEACON_ROOT}

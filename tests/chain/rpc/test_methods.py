@@ -459,13 +459,6 @@ class TestBlocksOnAClock:
             assert not called.done()
             assert "Out of gas" in called.result().json()["error"]["message"]
 
-    def test_a_transactions_block_is_as_good_as_an_empty_one(self, chain: EmbeddedChain) -> None:
-        with RpcServer(chain, block_seconds=0.4):
-            for _ in range(8):
-                chain.send(SOMEBODY, b"", 50_000)
-                time.sleep(0.08)
-        assert chain.head().number == 8
-
     def test_it_stops_and_says_so_where_a_block_cannot_be_made(self, chain: EmbeddedChain) -> None:
         server = RpcServer(chain, block_seconds=0.02)
         chain.close()

@@ -16,6 +16,7 @@ import contextlib
 import functools
 import sqlite3
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eth.chains.base import MiningChain
@@ -53,9 +54,15 @@ from ledger.protocol.errors import ChainError
 from ledger.protocol.keccak import keccak
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from eth.abc import AtomicWriteBatchAPI, BlockHeaderAPI
+    from eth.abc import (
+        AtomicWriteBatchAPI,
+        BlockAPI,
+        BlockHeaderAPI,
+        ReceiptAPI,
+        SignedTransactionAPI,
+    )
     from eth.typing import AccountDetails, HeaderParams
 
     from ledger.chain.embedded.file.store import Store
@@ -154,8 +161,25 @@ def verify_fast_signatures() -> None:
         raise ChainError(f"eth-keys uses {name}; install coincurve")
 
 
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """What one block was filled with.
+
+    Attributes:
+        header: of the block, before it is sealed.
+        included: the transactions that it holds.
+        receipts: theirs.
+        refused: hashes of those that no later block can hold either.
+    """
+
+    header: BlockHeaderAPI
+    included: tuple[SignedTransactionAPI, ...]
+    receipts: tuple[ReceiptAPI, ...]
+    refused: frozenset[bytes]
+
+
 class _SharedSecondsVM(PragueVM):
-    """Prague, but for blocks of one second: every transaction has a block of its own here.
+    """Prague, but for blocks of one second: a transaction may have a block of its own here.
 
     Where there are many in a second, Ethereum's rule would date the chain ever further ahead of
     every clock, and whoever measures time from a block would wait for it.
@@ -176,8 +200,50 @@ class _SharedSecondsVM(PragueVM):
             header = header.copy(timestamp=parent_header.timestamp + 1)
         super().validate_header(header, parent_header)
 
+    def fill(
+        self, transactions: Sequence[SignedTransactionAPI], base_header: BlockHeaderAPI
+    ) -> Filled:
+        """Carry out what fits into a block, in order; what does not is passed over.
 
-class _PragueChain(MiningChain):
+        After one of an account's transactions that is passed over, none of it can follow.
+
+        Args:
+            transactions: each account's ascending by nonce.
+            base_header: of the block, empty.
+        """
+        header = base_header
+        included: list[SignedTransactionAPI] = []
+        receipts: list[ReceiptAPI] = []
+        passed_over: set[bytes] = set()
+        refused: set[bytes] = set()
+        for transaction in transactions:
+            sender = bytes(transaction.sender)
+            if sender in passed_over:
+                continue
+            if not _fits(transaction, header):
+                passed_over.add(sender)
+                continue
+            try:
+                # Before anything is carried out, which could not be taken back.
+                self.state.get_transaction_executor().validate_transaction(transaction)
+            except REFUSALS:
+                passed_over.add(sender)
+                refused.add(bytes(transaction.hash))
+                continue
+            receipt, _ = self.apply_transaction(header, transaction)
+            header = self.add_receipt_to_header(header, receipt)
+            included.append(transaction)
+            receipts.append(receipt)
+        return Filled(header, tuple(included), tuple(receipts), frozenset(refused))
+
+
+def _fits(transaction: SignedTransactionAPI, header: BlockHeaderAPI) -> bool:
+    """Say whether a block has gas left for a transaction, at a price that it pays."""
+    is_paid = transaction.max_fee_per_gas >= (header.base_fee_per_gas or 0)
+    return is_paid and header.gas_used + transaction.gas <= header.gas_limit
+
+
+class EvmChain(MiningChain):
     """Prague from block 0 on, and as much gas in every block as in the one before."""
 
     vm_configuration = ((GENESIS_BLOCK_NUMBER, _SharedSecondsVM),)
@@ -189,15 +255,38 @@ class _PragueChain(MiningChain):
         fixed = header_params | {"gas_limit": parent_header.gas_limit}
         return super().create_header_from_parent(parent_header, **fixed)
 
+    def mine_fitting(
+        self, transactions: Sequence[SignedTransactionAPI], coinbase: bytes
+    ) -> tuple[BlockAPI, Filled]:
+        """Make a block of the transactions that fit, as `mine_all` does of all of them.
+
+        Args:
+            transactions: each account's ascending by nonce.
+            coinbase: of the block, 20 bytes.
+
+        Returns:
+            The block, and what it was filled with.
+        """
+        machine = self.get_vm(self._custom_header(self.header, coinbase=coinbase))
+        assert isinstance(machine, _SharedSecondsVM), "the only machine of this chain"
+        filled = machine.fill(transactions, self.header)
+        block = machine.set_block_transactions_and_withdrawals(
+            machine.get_block(), filled.header, filled.included, filled.receipts
+        )
+        sealed = machine.mine_block(block, coinbase=coinbase).block
+        imported = self.persist_block(sealed).imported_block
+        self.header = self.create_header_from_parent(imported.header)
+        return imported, filled
+
 
 @functools.cache
-def chain_class(chain_id: int) -> type[MiningChain]:
+def chain_class(chain_id: int) -> type[EvmChain]:
     """Return the chain with our chain id.
 
     Args:
         chain_id: the EIP-155 id that transactions and the CHAINID opcode see.
     """
-    named: type[MiningChain] = _PragueChain.configure("LedgerChain", chain_id=chain_id)
+    named: type[EvmChain] = EvmChain.configure("LedgerChain", chain_id=chain_id)
     return named
 
 

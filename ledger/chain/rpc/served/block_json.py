@@ -79,13 +79,13 @@ def header_json(header: BlockHeaderAPI) -> dict[str, Any]:
 
 
 def transaction_json(
-    header: BlockHeaderAPI, index: int, signed: SignedTransactionAPI
+    header: BlockHeaderAPI | None, index: int | None, signed: SignedTransactionAPI
 ) -> dict[str, Any]:
-    """Return a transaction that a block holds.
+    """Return a transaction that a block holds, or that waits for one.
 
     Args:
-        header: the block's.
-        index: where in the block it stands.
+        header: the block's; None while it waits.
+        index: where in the block it stands; None while it waits.
         signed: the transaction.
     """
     fees = {
@@ -97,14 +97,14 @@ def transaction_json(
         "type": hex(signed.type_id or 0),
         "chainId": hex(signed.chain_id or 0),
         "nonce": hex(signed.nonce),
-        "blockHash": wire.to_hex(header.hash),
-        "blockNumber": hex(header.block_number),
-        "transactionIndex": hex(index),
+        "blockHash": None if header is None else wire.to_hex(header.hash),
+        "blockNumber": None if header is None else hex(header.block_number),
+        "transactionIndex": None if index is None else hex(index),
         "from": checksum(bytes(signed.sender)),
         "to": checksum(bytes(signed.to)) if signed.to else None,
         "value": hex(signed.value),
         "gas": hex(signed.gas),
-        "gasPrice": hex(paid_price(header, signed)),
+        "gasPrice": hex(signed.max_fee_per_gas if header is None else paid_price(header, signed)),
         **({} if signed.type_id == _ACCESS_LIST_TYPE else fees),
         "input": wire.to_hex(signed.data),
         "accessList": [
@@ -147,7 +147,7 @@ def receipt_json(
         "gasUsed": hex(receipt.gas_used),
         "effectiveGasPrice": hex(paid_price(header, signed)),
         "contractAddress": receipt.contract_address,
-        "logs": [wire.log_json(entry) for entry in receipt.logs],
+        "logs": [wire.log_json(entry, index) for entry in receipt.logs],
         "logsBloom": wire.to_hex(raw.bloom.to_bytes(256, "big")),
         "status": hex(receipt.status),
         "type": hex(signed.type_id or 0),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from eth.vm.forks.london.headers import calculate_expected_base_fee_per_gas
@@ -17,11 +18,12 @@ from ledger.chain.rpc.served.block_json import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from eth.abc import BlockHeaderAPI
 
     from ledger.chain.embedded.reader import EmbeddedReader
+    from ledger.chain.rpc.served.pool import TransactionPool
 
 Methods: TypeAlias = "dict[str, Callable[..., object]]"
 
@@ -36,13 +38,15 @@ class BlockMethods:
 
     Args:
         chain: the chain.
+        pool: transactions that wait for a block; None where none waits.
 
     Attributes:
         table: the methods by name.
     """
 
-    def __init__(self, chain: EmbeddedReader) -> None:
+    def __init__(self, chain: EmbeddedReader, pool: TransactionPool | None = None) -> None:
         self._chain = chain
+        self._pool = pool
         self.table: Methods = {
             "eth_blockNumber": lambda: hex(chain.head().number),
             "eth_getTransactionByHash": self._transaction,
@@ -89,7 +93,12 @@ class BlockMethods:
         }
 
     def _transaction(self, transaction_hash: object) -> object:
-        found = self._chain.find(wire.data(transaction_hash, 32))
+        asked = wire.data(transaction_hash, 32)
+        # The pool first: what it has no more, a block holds by then.
+        waiting = None if self._pool is None else self._pool.find(asked)
+        if waiting is not None:
+            return transaction_json(None, None, waiting)
+        found = self._chain.find(asked)
         return None if found is None else transaction_json(*found)
 
     def _receipt(self, transaction_hash: object) -> object:
@@ -131,13 +140,29 @@ class BlockMethods:
             "blobGasUsedRatio": [0.0] * number,
         }
         if shares:
-            # A block holds one transaction, so that every percentile is its tip.
-            history["reward"] = [[hex(self._tip(one))] * shares for one in headers]
+            history["reward"] = [
+                [hex(tip) for tip in self._tips(header, shares)] for header in headers
+            ]
         return history
 
-    def _tip(self, header: BlockHeaderAPI) -> int:
-        held = self._chain.transactions(header)
-        return paid_price(header, held[0]) - base_fee(header) if held else 0
+    def _tips(self, header: BlockHeaderAPI, shares: Sequence[float]) -> list[int]:
+        """Return the tip up to which so many percent of a block's gas were paid, for each share."""
+        paid: list[tuple[int, int]] = []
+        before = 0
+        for signed, receipt in zip(
+            self._chain.transactions(header), self._chain.receipts(header), strict=True
+        ):
+            paid.append((paid_price(header, signed) - base_fee(header), receipt.gas_used - before))
+            before = receipt.gas_used
+        tips, sums = [0], [0]
+        for tip, gas in sorted(paid):
+            tips.append(tip)
+            sums.append(sums[-1] + gas)
+        last = len(tips) - 1
+        return [
+            tips[min(last, max(min(1, last), bisect_left(sums, share * before / 100)))]
+            for share in shares
+        ]
 
 
 def next_base_fee(header: BlockHeaderAPI) -> int:
@@ -149,8 +174,8 @@ def next_base_fee(header: BlockHeaderAPI) -> int:
     return int(calculate_expected_base_fee_per_gas(header))
 
 
-def _read_percentiles(percentiles: object) -> int:
-    """Return how many percentiles are asked for.
+def _read_percentiles(percentiles: object) -> list[float]:
+    """Return the percentiles that are asked for, ascending.
 
     Raises:
         RpcFault: they are no ascending numbers from 0 to 100, or too many.
@@ -161,4 +186,4 @@ def _read_percentiles(percentiles: object) -> int:
         raise wire.RpcFault(wire.INVALID_PARAMETERS, "percentiles ascend from 0 to 100")
     if len(numbers) > _MOST_PERCENTILES:
         raise wire.RpcFault(wire.INVALID_PARAMETERS, f"over {_MOST_PERCENTILES} percentiles")
-    return len(numbers)
+    return numbers

@@ -48,7 +48,10 @@ class LogQuery:
 
 @dataclass(slots=True)
 class _Filter:
-    """What somebody waits for: logs, blocks (without a query), or transactions that never pend."""
+    """What somebody waits for: logs, blocks (without a query), or transactions before their block.
+
+    Of these nothing is told.
+    """
 
     query: LogQuery | None
     pending: bool
@@ -121,7 +124,11 @@ class LogMethods:
                     wire.LIMIT_EXCEEDED, f"query returned more than {self._most_logs} results"
                 )
         found.sort(key=lambda entry: (entry.block_number, entry.log_index))
-        return [wire.log_json(entry) for entry in found]
+        places = {
+            one: self._chain.transaction_index(one)
+            for one in {entry.transaction_hash for entry in found}
+        }
+        return [wire.log_json(entry, places[entry.transaction_hash]) for entry in found]
 
     def _new(self, query: LogQuery | None, *, pending: bool = False) -> str:
         head = self._chain.head().number

@@ -24,6 +24,7 @@ from ledger.protocol.keccak import keccak
 if TYPE_CHECKING:
     from ledger.chain.embedded.reader import EmbeddedReader
     from ledger.chain.rpc.served.block_methods import Methods
+    from ledger.chain.rpc.served.pool import TransactionPool
 
 _log = logging.getLogger(__name__)
 
@@ -34,11 +35,15 @@ class RpcMethods:
     Args:
         chain: the chain; one opened for reading takes no transactions.
         most_logs: how many logs one `eth_getLogs` may return, as public nodes limit it.
+        pool: where transactions wait for blocks that come on a clock; None to make one for each.
     """
 
-    def __init__(self, chain: EmbeddedReader, most_logs: int = 10_000) -> None:
+    def __init__(
+        self, chain: EmbeddedReader, most_logs: int = 10_000, pool: TransactionPool | None = None
+    ) -> None:
+        version = "cmfl-ledger/py-evm" if pool is None else "cmfl-ledger-on-a-clock/py-evm"
         self._methods: Methods = {
-            "web3_clientVersion": lambda: "cmfl-ledger/py-evm",
+            "web3_clientVersion": lambda: version,
             "web3_sha3": lambda data: wire.to_hex(keccak(wire.data(data))),
             "net_version": lambda: str(chain.chain_id),
             "net_listening": lambda: True,
@@ -47,12 +52,12 @@ class RpcMethods:
             "eth_chainId": lambda: hex(chain.chain_id),
             "eth_syncing": lambda: False,
             "eth_accounts": list,
-            **BlockMethods(chain).table,
-            **StateMethods(chain).table,
+            **BlockMethods(chain, pool).table,
+            **StateMethods(chain, pool).table,
             **LogMethods(chain, most_logs).table,
         }
         if isinstance(chain, EmbeddedChain):
-            self._methods |= SendingMethods(chain).table
+            self._methods |= SendingMethods(chain, pool).table
 
     def answer(self, request: object) -> dict[str, Any] | None:
         """Return the answer to one request, whatever it is; None to a notification.

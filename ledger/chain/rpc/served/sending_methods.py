@@ -1,8 +1,4 @@
-"""Methods that write: a transaction that its sender signed, and blocks on demand.
-
-What cannot go into a block is refused in the words that geth has for it, since wallets and
-libraries read them.
-"""
+"""Methods that write: a transaction that its sender signed, and blocks on demand."""
 
 from __future__ import annotations
 
@@ -14,15 +10,13 @@ from eth_keys.exceptions import BadSignature
 from eth_utils.exceptions import ValidationError
 from rlp.exceptions import RLPException  # type: ignore[import-untyped]
 
-from ledger.chain.addresses import checksum
 from ledger.chain.rpc import wire
-from ledger.chain.rpc.served.block_methods import next_base_fee
+from ledger.chain.rpc.served.acceptance import refusal
 
 if TYPE_CHECKING:
-    from eth.abc import SignedTransactionAPI
-
     from ledger.chain.embedded.chain import EmbeddedChain
     from ledger.chain.rpc.served.block_methods import Methods
+    from ledger.chain.rpc.served.pool import TransactionPool
 
 _MOST_BLOCKS_AT_ONCE = 1000
 _MALFORMED = (PyEVMError, RLPException, ValidationError, TypeError, ValueError, RecursionError)
@@ -31,29 +25,39 @@ _MALFORMED = (PyEVMError, RLPException, ValidationError, TypeError, ValueError, 
 class SendingMethods:
     """Takes transactions into a chain that is open for writing.
 
+    Where blocks come on a clock nobody makes more of them: windows and deadlines count them.
+
     Args:
         chain: the chain.
+        pool: where transactions wait for a block; None to make one for each.
 
     Attributes:
         table: the methods by name.
     """
 
-    def __init__(self, chain: EmbeddedChain) -> None:
+    def __init__(self, chain: EmbeddedChain, pool: TransactionPool | None = None) -> None:
         self._chain = chain
-        self.table: Methods = {
-            "eth_sendRawTransaction": self._send,
-            "evm_mine": self._mine,
-        }
+        self._pool = pool
+        self.table: Methods = {"eth_sendRawTransaction": self._send}
+        if pool is None:
+            self.table["evm_mine"] = self._mine
 
     def _send(self, raw: object) -> str:
         sent = wire.data(raw)
-        refusal = self._refusal(sent)
-        if refusal is not None:
-            raise wire.RpcFault(wire.SERVER_ERROR, refusal)
+        why = self._unreadable(sent)
+        if why is not None:
+            raise wire.RpcFault(wire.SERVER_ERROR, why)
+        signed = self._chain.read_transaction(sent)
+        if self._pool is not None:
+            self._pool.add(signed)
+            return wire.to_hex(signed.hash)
+        why = refusal(self._chain, signed, ())
+        if why is not None:
+            raise wire.RpcFault(wire.SERVER_ERROR, why)
         return wire.to_hex(self._chain.submit(sent))
 
-    def _refusal(self, sent: bytes) -> str | None:
-        """Return why a transaction cannot be taken, in geth's words; None if nothing tells."""
+    def _unreadable(self, sent: bytes) -> str | None:
+        """Return why nobody can have sent this here, in geth's words; None if it can be read."""
         try:
             signed = PragueVM.get_transaction_builder().decode(sent)
         except _MALFORMED:
@@ -63,34 +67,9 @@ class SendingMethods:
                 f"invalid chain id for signer: have {signed.chain_id} want {self._chain.chain_id}"
             )
         try:
-            sender = checksum(bytes(signed.sender))
+            _ = signed.sender
         except (*_MALFORMED, BadSignature):
             return "invalid sender: the signature recovers to no account"
-        if self._chain.find(bytes(signed.hash)) is not None:
-            return "already known"
-        return self._unaffordable(sender, signed)
-
-    def _unaffordable(self, sender: str, signed: SignedTransactionAPI) -> str | None:
-        nonce, balance = self._chain.account(sender)
-        head = self._chain.header()
-        fee, cost = next_base_fee(head), signed.gas * signed.max_fee_per_gas + signed.value
-        if signed.nonce != nonce:
-            far = "low" if signed.nonce < nonce else "high"
-            return f"nonce too {far}: address {sender}, tx: {signed.nonce} state: {nonce}"
-        if signed.max_fee_per_gas < fee:
-            return (
-                f"max fee per gas less than block base fee: address {sender}, "
-                f"maxFeePerGas: {signed.max_fee_per_gas}, baseFee: {fee}"
-            )
-        if balance < cost:
-            return (
-                f"insufficient funds for gas * price + value: address {sender} "
-                f"have {balance} want {cost}"
-            )
-        if signed.gas < signed.intrinsic_gas:
-            return f"intrinsic gas too low: have {signed.gas}, want {signed.intrinsic_gas}"
-        if signed.gas > head.gas_limit:
-            return f"exceeds block gas limit: {signed.gas} over {head.gas_limit}"
         return None
 
     def _mine(self, blocks: object = "0x1") -> str:

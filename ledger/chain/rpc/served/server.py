@@ -2,8 +2,9 @@
 
 One process owns the chain file and serves it; workers talk to it through `chain.py` as to any
 node. It signs nothing and has no accounts. Requests that a web page could make a browser send are
-refused, requests and batches are bounded, and clients that stall are dropped. It can make an empty
-block whenever none has come for so many seconds, so that deadlines that count blocks pass.
+refused, requests and batches are bounded, and clients that stall are dropped. It makes a block of
+each transaction, or one every so many seconds of all that wait: then nobody passes windows and
+deadlines, which count blocks, by sending much.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from ledger.bounded_json import parse_json
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.chain.rpc import wire
 from ledger.chain.rpc.served.methods import RpcMethods, fault_json
+from ledger.chain.rpc.served.pool import TransactionPool
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
@@ -43,7 +45,8 @@ class RpcServer:
         chain: what to serve.
         port: where; 0 takes a free one.
         most_logs: how many logs one `eth_getLogs` may return.
-        block_seconds: after how many seconds without a block an empty one is made; None for never.
+        block_seconds: how many seconds after a block the next one comes, whatever waits for it;
+            None for one with each transaction.
 
     Attributes:
         url: where it listens.
@@ -61,8 +64,11 @@ class RpcServer:
         most_logs: int = 10_000,
         block_seconds: float | None = None,
     ) -> None:
-        self._miner = None if block_seconds is None else _Miner(chain, block_seconds, self._stop)
-        handler = type("Handler", (_Handler,), {"methods": RpcMethods(chain, most_logs)})
+        pool = None if block_seconds is None else _pool_of(chain)
+        self._miner = None
+        if pool is not None and block_seconds is not None:
+            self._miner = _Miner(pool, block_seconds, self._stop)
+        handler = type("Handler", (_Handler,), {"methods": RpcMethods(chain, most_logs, pool)})
         try:
             self._server = _Server((LOOPBACK, port), handler)
         except (OSError, OverflowError) as error:
@@ -108,36 +114,36 @@ class RpcServer:
         self.close()
 
 
+def _pool_of(chain: EmbeddedReader) -> TransactionPool:
+    if not isinstance(chain, EmbeddedChain):
+        raise TypeError("a chain that was opened for reading gets no blocks")
+    return TransactionPool(chain)
+
+
 class _Miner(threading.Thread):
-    """Makes an empty block whenever none has come for a while.
+    """Makes a block of all that wait, every so many seconds.
 
     Attributes:
         failure: why it could make no more; None while it can.
     """
 
-    def __init__(self, chain: EmbeddedReader, seconds: float, stop: Callable[[], None]) -> None:
+    def __init__(self, pool: TransactionPool, seconds: float, stop: Callable[[], None]) -> None:
         super().__init__(name="rpc-miner", daemon=True)
-        if not isinstance(chain, EmbeddedChain):
-            raise TypeError("a chain that was opened for reading gets no blocks")
         if not seconds > 0:
             raise ValueError(f"blocks cannot come every {seconds} s")
-        self._chain = chain
+        self._pool = pool
         self._seconds = seconds
         self._stop = stop
         self._closed = threading.Event()
         self.failure: ChainError | None = None
 
     def run(self) -> None:
-        # Transactions make blocks of their own, so the head is looked at more often than that.
-        pause = min(self._seconds / 8, 0.5)
+        due = time.monotonic() + self._seconds
         try:
-            head, due = self._chain.head().number, time.monotonic() + self._seconds
-            while not self._closed.wait(pause):
-                if self._chain.head().number > head:
-                    head, due = self._chain.head().number, time.monotonic() + self._seconds
-                elif time.monotonic() >= due:
-                    self._chain.mine(1)
-                    head, due = head + 1, max(due + self._seconds, time.monotonic())
+            while not self._closed.wait(max(0.0, due - time.monotonic())):
+                self._pool.mine()
+                # A period that was missed is not made up for: blocks come no faster than is said.
+                due = max(due + self._seconds, time.monotonic())
         except ChainError as error:
             self.failure = error
             self._stop()

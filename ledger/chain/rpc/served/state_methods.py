@@ -16,6 +16,7 @@ from ledger.chain.rpc.served.tags import asked_number, number_of
 if TYPE_CHECKING:
     from ledger.chain.embedded.reader import EmbeddedReader
     from ledger.chain.rpc.served.block_methods import Methods
+    from ledger.chain.rpc.served.pool import TransactionPool
 
 _NOBODY = "0x" + "00" * 20
 _MOST_ANSWERS_KEPT = 256
@@ -30,22 +31,30 @@ class StateMethods:
 
     Args:
         chain: the chain.
+        pool: transactions that wait for a block; None where none waits.
 
     Attributes:
         table: the methods by name.
     """
 
-    def __init__(self, chain: EmbeddedReader) -> None:
+    def __init__(self, chain: EmbeddedReader, pool: TransactionPool | None = None) -> None:
         self._chain = chain
+        self._pool = pool
         self._answers = _Answers()
         self.table: Methods = {
             "eth_getBalance": lambda who, at=None: hex(self._account(who, at)[1]),
-            "eth_getTransactionCount": lambda who, at=None: hex(self._account(who, at)[0]),
+            "eth_getTransactionCount": self._count,
             "eth_getCode": self._code,
             "eth_getStorageAt": self._storage,
             "eth_call": self._call,
             "eth_estimateGas": self._estimate,
         }
+
+    def _count(self, who: object, at: object = None) -> str:
+        waiting = 0
+        if self._pool is not None and at == "pending":
+            waiting = self._pool.next_nonce(wire.address(who))
+        return hex(max(waiting, self._account(who, at)[0]))
 
     def _account(self, who: object, at: object) -> tuple[int, int]:
         return self._chain.account(wire.address(who), number_of(self._chain, at))
