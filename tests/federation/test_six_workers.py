@@ -35,7 +35,7 @@ SIZES = (
 # published, for the second by which time stamps are rounded, and for a look.
 PACE = Pace(
     block_seconds=0.25,
-    blocks_of_a_client=2.0,
+    blocks_of_a_client=1.5,
     view_seconds=3,
     deadline_blocks=600,
     confirmations=2,

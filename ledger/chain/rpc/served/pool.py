@@ -31,9 +31,13 @@ MOST = 1_024
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A transaction, and how many had come before it; a replacement has its predecessor's turn."""
+    """A transaction with its hash, which is costly, and how many had come before it.
+
+    A replacement has the turn of what it replaces.
+    """
 
     signed: SignedTransactionAPI
+    hash: bytes
     turn: int
 
 
@@ -70,7 +74,8 @@ class TransactionPool:
             if why is not None:
                 raise wire.RpcFault(wire.SERVER_ERROR, why)
             turn = next(self._turns) if replaced is None else replaced.turn
-            self._waiting.setdefault(sender, {})[signed.nonce] = _Waiting(signed, turn)
+            waiting = _Waiting(signed, bytes(signed.hash), turn)
+            self._waiting.setdefault(sender, {})[signed.nonce] = waiting
 
     def find(self, transaction_hash: bytes) -> SignedTransactionAPI | None:
         """Return a transaction that waits; None where it does not.
@@ -80,7 +85,7 @@ class TransactionPool:
         """
         with self._lock:
             for one in self._all():
-                if one.signed.hash == transaction_hash:
+                if one.hash == transaction_hash:
                     return one.signed
         return None
 
@@ -143,7 +148,7 @@ class TransactionPool:
             mined, own = self._chain.account(account)[0], self._waiting[account]
             left: dict[int, _Waiting] = {}
             for nonce, one in own.items():
-                if bytes(one.signed.hash) in refused:
+                if one.hash in refused:
                     break  # nor can those after it ever follow
                 if nonce >= mined:
                     left[nonce] = one
