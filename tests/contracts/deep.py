@@ -33,7 +33,7 @@ from ledger.protocol import errors
 from tests.contracts import faults, support, test_refusals
 from tests.contracts.revm_chain import RevmChain
 from tests.contracts.test_twins import TwinsMachine, settings_of
-from tests.contracts.twins import Twins
+from tests.contracts.twins import MOST_COMPARED, Twins
 
 if TYPE_CHECKING:
     from ledger.chain.ports import ChainWriter
@@ -50,6 +50,8 @@ class DeepMachine(TwinsMachine):
     is_on_revm: bool
 
     def new_chain(self) -> ChainWriter:
+        if self.is_on_revm:
+            self.most_compared = MOST_COMPARED
         return cast("ChainWriter", RevmChain()) if self.is_on_revm else super().new_chain()
 
     @rule(fault=st.sampled_from(test_refusals.STAGE_FAULTS))

@@ -186,10 +186,20 @@ def certified(twins: Twins, decision: ledger_state.SubmittedDecision) -> Proposa
 
 
 def equivocation(
-    twins: Twins, client: ClientId, kind: StatementKind = StatementKind.REQUEST
+    twins: Twins,
+    client: ClientId,
+    kind: StatementKind = StatementKind.REQUEST,
+    **fields: object,
 ) -> EquivocationReport:
-    """Return the proof that a client signed two different statements for one place."""
-    first, second = (statement(twins, client, kind, number) for number in (1, 2))
+    """Return the proof that a client signed two different statements for one place.
+
+    Args:
+        twins: the contract it is for.
+        client: the accused.
+        kind: what it signed.
+        fields: what else is different in both; without `round` they are of the open round.
+    """
+    first, second = (statement(twins, client, kind, number, **fields) for number in (1, 2))
     return EquivocationReport(client, first, second)
 
 

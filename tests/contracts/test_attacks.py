@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ledger.chain.contract import abi, calls
 from ledger.chain.contract.calls import CommitCall
 from ledger.protocol import encoding, errors, ledger_state
 from ledger.protocol.ledger_state import Stage, StatementKind
@@ -177,13 +178,27 @@ def test_equivocation_is_still_recorded_after_the_last_round(embedded_chain: Emb
 
 def test_votes_are_proof_for_any_phase_and_view_of_one_base(chain: ChainWriter) -> None:
     twins = playing(chain)
-    for client, fields in enumerate(({"phase": 7}, {"view": 2**32 - 1}, {"round": 2**64 - 1})):
+    odd = ({"phase": 7}, {"phase": 3}, {"view": 2**32 - 1}, {"round": 2**64 - 1})
+    for client, fields in enumerate(odd):
         first, second = (
             support.statement(twins, ClientId(client), StatementKind.REPLY, number, **fields)
             for number in (1, 2)
         )
         report = ledger_state.EquivocationReport(ClientId(client), first, second)
         assert isinstance(twins.report(report), tuple)
+
+
+@pytest.mark.parametrize("phase", [1, 2, 3, 255])
+def test_of_score_vectors_nobody_looks_at_phase_and_view(chain: ChainWriter, phase: int) -> None:
+    # The specification cannot even say them, so only the contract can meet this.
+    twins = playing(chain)
+    report = support.equivocation(twins, ClientId(0), StatementKind.SCORES)
+    client, kind, number, _, _, *rest = abi.arguments_of(
+        "report_equivocation", calls.encode_call(calls.ReportCall(report))
+    )
+    data = abi.call_data("report_equivocation", client, kind, number, phase, 2**32 - 1, *rest)
+    twins.chain.send(twins.ledger.address, data, 300_000)
+    assert twins.ledger.client(ClientId(0)).banned_in == 1
 
 
 def test_votes_with_one_set_and_two_results_are_proof(chain: ChainWriter) -> None:
@@ -195,3 +210,34 @@ def test_votes_with_one_set_and_two_results_are_proof(chain: ChainWriter) -> Non
     )
     report = ledger_state.EquivocationReport(client, first, second)
     assert isinstance(twins.report(report), tuple)
+
+
+@pytest.mark.parametrize("kind", StatementKind)
+@pytest.mark.parametrize("said_in", [0, 1, 2, 3, 4, 2**64 - 1])
+def test_a_ban_counts_from_its_report_not_from_the_statement(
+    chain: ChainWriter, kind: StatementKind, said_in: int
+) -> None:
+    # Round 3 is open. A ban of an earlier round would void what its trainers and members do in it.
+    twins = playing(chain)
+    for _ in range(2):
+        assert isinstance(twins.decide(faults.honest(twins)), tuple)
+        support.commit_all(twins, support.active_of(twins.state))
+    found = faults.honest(twins)
+    member, trainer = twins.state.committee[0], faults.rankable(twins)[0]
+    for client in (member, trainer):
+        report = support.equivocation(twins, client, kind, round=said_in)
+        assert isinstance(twins.report(report), tuple)
+        assert twins.ledger.client(client).banned_in == 3
+    assert isinstance(twins.decide(found), tuple)
+
+
+def test_a_ban_after_the_last_round_is_of_the_last_round(chain: ChainWriter) -> None:
+    twins = playing(chain, replace(SHAPE, rounds=2))
+    assert isinstance(twins.decide(faults.honest(twins)), tuple)
+    twins.wait()
+    assert isinstance(twins.abandon(2), tuple)
+    assert twins.state.stage is Stage.FINISHED
+    for client, said_in in enumerate((1, 2, 3)):
+        report = support.equivocation(twins, ClientId(client), round=said_in)
+        assert isinstance(twins.report(report), tuple)
+        assert twins.ledger.client(ClientId(client)).banned_in == 2

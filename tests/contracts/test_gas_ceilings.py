@@ -68,7 +68,8 @@ def dearest_calls(chain: EmbeddedChain, clients: int) -> dict[str, int]:
         deadline_blocks=120,
         replies=MAX_MEMBERS - 1,
     )
-    twins = Twins.opened(chain, shape)
+    # Gas is asked for, on py-evm; what is answered of so many clients is compared on revm.
+    twins = Twins.opened(chain, shape, most_compared=0)
     found = {"deployment": twins.deployment_receipt.gas_used}
 
     def used(name: str, outcome: Outcome) -> None:

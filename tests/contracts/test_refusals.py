@@ -89,8 +89,11 @@ def decide_after_the_last_round(chain: ChainWriter) -> Outcome:
 
 
 def report_before_the_first_round(chain: ChainWriter) -> Outcome:
-    twins = registering(chain, NO_DIGEST)
-    return twins.report(support.equivocation(twins, ClientId(0)))
+    # Of a client that is registered already, so that nothing else is wrong.
+    registry, batches = registry_batches(WORDS, 6)
+    twins = registering(chain, registry)
+    assert isinstance(twins.register(*batches[0]), tuple)
+    return twins.report(support.equivocation(twins, ClientId(1)))
 
 
 def clients_through_a_contract(chain: ChainWriter) -> Outcome:

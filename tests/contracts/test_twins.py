@@ -48,6 +48,8 @@ class TwinsMachine(RuleBasedStateMachine):
     folder: Path
     shape: Shape
     twins: Twins
+    # A view takes a millisecond on py-evm.
+    most_compared = 7
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,7 +92,10 @@ class TwinsMachine(RuleBasedStateMachine):
             replies=replies_needed(sizes[2], quorum),
             beacon=beacon,
         )
-        self.twins = Twins.opened(self.chain, self.shape, batch=150)
+        self.twins = self.new_twins()
+
+    def new_twins(self) -> Twins:
+        return Twins.opened(self.chain, self.shape, 150, self.most_compared)
 
     def is_open(self) -> bool:
         return self.twins.state.stage is Stage.OPEN
@@ -195,18 +200,28 @@ class TwinsMachine(RuleBasedStateMachine):
         state = self.twins.state
         everybody = st.integers(0, state.deployment.clients - 1).map(ClientId)
         client = data.draw(everybody | st.sampled_from([*state.committee, *state.committed]))
-        report = support.equivocation(self.twins, client, kind)
+        # Statements of any round are proof: of the open one, of those before, of one to come.
+        said_in = st.just(state.round) | st.integers(0, state.round + 1) | st.just(2**64 - 1)
+        report = support.equivocation(self.twins, client, kind, round=data.draw(said_in))
         # Few bans, or there would soon be nobody left to decide anything.
         guilty = data.draw(st.booleans()) and len(self.banned()) < 3
         self.twins.report(report if guilty else replace(report, second=report.first))
 
     @precondition(lambda self: self.can_be_decided() and len(self.banned()) < 3)
-    @rule(place=st.integers(0, 2), kind=st.sampled_from(StatementKind), data=st.data())
-    def ban_who_is_elected(self, place: int, kind: StatementKind, data: st.DataObject) -> None:
+    @rule(
+        place=st.integers(0, 2),
+        kind=st.sampled_from(StatementKind),
+        ago=st.integers(0, 2),
+        data=st.data(),
+    )
+    def ban_who_is_elected(
+        self, place: int, kind: StatementKind, ago: int, data: st.DataObject
+    ) -> None:
         found = faults.honest(self.twins)
         middle = (len(found.decision.ranking) - self.shape.members) // 2
         client = encoding.word_client(found.decision.ranking[middle + place])
-        self.twins.report(support.equivocation(self.twins, client, kind))
+        said_in = max(0, self.twins.state.round - ago)
+        self.twins.report(support.equivocation(self.twins, client, kind, round=said_in))
         self.twins.decide(found)
         if self.is_open() and self.active():
             self.commit_the_rest(0)
@@ -222,7 +237,7 @@ class TwinsMachine(RuleBasedStateMachine):
         self.twins.relayed(lambda twins: twins.abandon(number))
         self.compare_clients()
         self.shape = replace(self.shape, rounds=rounds)
-        self.twins = Twins.opened(self.chain, self.shape)
+        self.twins = self.new_twins()
 
     def teardown(self) -> None:
         if hasattr(self, "twins"):

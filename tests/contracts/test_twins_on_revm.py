@@ -11,7 +11,7 @@ from ledger.chain.ports import TransactionRevertedError
 from ledger.protocol.errors import ChainError
 from tests.contracts.revm_chain import RevmChain
 from tests.contracts.test_twins import TwinsMachine, settings_of
-from tests.contracts.twins import Shape, Twins
+from tests.contracts.twins import MOST_COMPARED, Shape, Twins
 from tests.faults import times
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 class RevmMachine(TwinsMachine):
     """The machine on a chain of revm's."""
+
+    most_compared = MOST_COMPARED
 
     def new_chain(self) -> ChainWriter:
         # As much of a chain as is asked for.

@@ -1,7 +1,8 @@
 """The contract and its executable specification as twins: every step is taken by both.
 
-A step counts only if both give the same events and then are in the same state, or both refuse for
-the same reason. Keys are derived from a sentence: PUBLIC TEST KEYS, worth nothing.
+A step counts only if both give the same logs and then are in the same state, or both refuse for
+the same reason. The state is everything that the contract answers: `state()`, each client's word
+and whether it has committed. Keys are derived from a sentence: PUBLIC TEST KEYS, worth nothing.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, ClassVar
 
+import pytest
+
 from ledger.chain.addresses import to_canonical
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.contract.deployment import creation_data
-from ledger.chain.contract.events import decode_log
-from ledger.protocol import encoding, ledger_state, rounds
+from ledger.chain.contract.events import encode_log
+from ledger.protocol import encoding, errors, ledger_state, rounds
 from ledger.protocol.consensus import majority
 from ledger.protocol.errors import Refusal
 from ledger.protocol.ledger_state import Deployment, LedgerDeployed, domain_of, registry_batches
@@ -35,12 +38,14 @@ from tests.contracts.relay import RelayedLedger
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from ledger.chain.ports import ChainWriter, Receipt
+    from ledger.chain.ports import ChainWriter, Log, Receipt
 
 Outcome = tuple[ledger_state.Event, ...] | type[Refusal]
 """What a step came to: its events, or the refusal."""
 
 DEPLOYMENT_GAS = 8_000_000
+MOST_COMPARED = 500
+"""Up to so many clients are compared after each step: a view takes 20 microseconds on revm."""
 
 
 @cache
@@ -102,12 +107,17 @@ class Twins:
     Attributes:
         outcomes: how often each event and each refusal came, of all twins of this process.
         sender: where transactions go: to the ledger itself, or to a relay before it.
+        most_compared: of more clients a test itself says which to compare, and when.
     """
 
     outcomes: ClassVar[Counter[str]] = Counter()
 
     def __init__(
-        self, chain: ChainWriter, deployment: Deployment, keys: tuple[KeySigner, ...]
+        self,
+        chain: ChainWriter,
+        deployment: Deployment,
+        keys: tuple[KeySigner, ...],
+        most_compared: int = MOST_COMPARED,
     ) -> None:
         receipt = chain.send(None, creation_data(deployment), DEPLOYMENT_GAS)
         assert receipt.contract_address is not None
@@ -120,16 +130,24 @@ class Twins:
         contract = Address(to_canonical(receipt.contract_address))
         parent = Digest(chain.head().parent_hash)
         domain = domain_of(deployment, chain.chain_id, contract, parent)
-        assert [decode_log(log).event for log in receipt.logs] == [LedgerDeployed(domain.salt)]
+        self.most_compared = most_compared
         self.state = rounds.deployed(deployment, domain)
+        assert self.ledger.deployment() == deployment
+        self._compare_logs(receipt.logs, (LedgerDeployed(domain.salt),))
         self.compare()
 
     @classmethod
-    def opened(cls, chain: ChainWriter, shape: Shape = Shape(), batch: int = 256) -> Twins:
+    def opened(
+        cls,
+        chain: ChainWriter,
+        shape: Shape = Shape(),
+        batch: int = 256,
+        most_compared: int = MOST_COMPARED,
+    ) -> Twins:
         """Return twins whose clients are registered, in round 1."""
         words = [encoding.registry_word(client) for client in registry_of(shape.clients)]
         registry, batches = registry_batches(words, batch)
-        twins = cls(chain, shape.deployment(registry), signers(shape.clients))
+        twins = cls(chain, shape.deployment(registry), signers(shape.clients), most_compared)
         for batch_words, rest in batches:
             assert isinstance(twins.register(batch_words, rest), tuple)
         return twins
@@ -182,7 +200,7 @@ class Twins:
         self._mine_before(self.state.opened_block + self.state.deployment.commit_blocks + 1)
 
     def compare(self) -> None:
-        """Assert that the contract's storage is the specification's state."""
+        """Assert that the contract answers what the specification's state says."""
         state, found = self.state, self.ledger.state()
         registering = state.stage is ledger_state.Stage.REGISTERING
         assert found.stage is state.stage
@@ -197,6 +215,11 @@ class Twins:
         assert found.registered == len(state.registry)
         assert found.registry_rest == state.registry_rest
         assert found.commitments == state.commitments
+        if len(state.registry) <= self.most_compared:
+            self.compare_clients()
+        for view in (self.ledger.client, self.ledger.has_committed):
+            with pytest.raises(errors.UnknownClientError):
+                view(ClientId(state.deployment.clients))
 
     def compare_clients(self, clients: Iterable[int] | None = None) -> None:
         """Assert that the contract knows each of these clients as the specification does."""
@@ -222,20 +245,25 @@ class Twins:
         except Refusal as refusal:
             state, refused = self.state, type(refusal)
         found: type[Refusal] | None = None
-        recorded: tuple[ledger_state.Event, ...] = ()
+        logs: tuple[Log, ...] = ()
         try:
             self.last_receipt = send()
-            recorded = tuple(decode_log(log).event for log in self.last_receipt.logs)
+            logs = self.last_receipt.logs
         except Refusal as refusal:
             found = type(refusal)
         assert found is refused, f"specification: {refused}, contract: {found}"
-        assert recorded == events
+        self._compare_logs(logs, events)
         self.state = state
         self.compare()
         came = [type(event) for event in events] if refused is None else [refused]
         # A last batch opens the first round, too: one step, told by what comes of it.
         self.outcomes[came[-1].__name__] += 1
         return events if refused is None else refused
+
+    def _compare_logs(self, logs: Sequence[Log], events: Sequence[ledger_state.Event]) -> None:
+        # Byte for byte, so that no decoder passes over what it does not ask for.
+        assert [(log.topics, log.data) for log in logs] == list(map(encode_log, events))
+        assert {log.address for log in logs} <= {self.ledger.address}
 
 
 @dataclass(frozen=True, slots=True)
