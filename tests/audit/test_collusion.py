@@ -15,6 +15,7 @@ import pytest
 from ledger.audit.audit import audit
 from ledger.audit.codes import Fact, FindingKind, Outcome, Step, StepOutcome
 from ledger.audit.readable import readable
+from ledger.protocol.consensus import MAX_VIEWS
 from ledger.protocol.documents.record import RoundRecord, encode_record
 from ledger.protocol.encoding import sha256
 from ledger.protocol.types import ClientId, DropoutReason, RefusalReason
@@ -270,6 +271,15 @@ def test_a_decision_before_its_inputs_closed_is_found(tmp_path: Path) -> None:
     contradiction = report.step(Step.CERTIFICATES).contradiction
     assert contradiction is not None, readable(report)
     assert contradiction.fact is Fact.INPUTS_OPEN
+
+
+def test_a_decision_in_a_view_that_no_member_counts_to_is_right(tmp_path: Path) -> None:
+    """Members stop at view 31; the contract takes any, and so does an audit."""
+    run = Run.opened(tmp_path)
+    with run.chain:
+        run.play(Deviation(views=(MAX_VIEWS, 2**32 - 1)))
+        report = audit(run.ledger, run.blobs)
+    assert (report.outcome, report.findings) == (Outcome.PASSED, ()), readable(report)
 
 
 def test_scores_that_were_rightly_refused_are_kept_as_evidence(tmp_path: Path) -> None:

@@ -189,6 +189,23 @@ def test_the_lines_are_one_one_and_a_half_and_two() -> None:
     assert (REFUSED_FROM, PRIMARY_LINE, COUNTED_TO) == (1.0, 1.5, 2.0)
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("margins", [REFUSED_FROM, PRIMARY_LINE, COUNTED_TO])
+def test_a_distance_that_lies_on_the_line_is_false(sign: int, margins: float) -> None:
+    # 30000² + 10000² = 10⁹, of which the margin is 1.0 exactly.
+    told = small_round({3: (30_000.0, 10_000.0)}, layout=(("w", (2,)),), model=(0.0, 0.0))
+    vector = told.vector(0)
+    assert (vector.distances[0], 1e-9 * vector.distances[0]) == (1e9, 1.0)
+    on_the_line, within = (
+        replace(vector, distances=np.array([1e9 + sign * off, *vector.distances[1:]]))
+        for off in (margins, margins - 0.25)
+    )
+    assert fault(told, within, margins=margins) is None
+    assert fault(told, on_the_line, margins=margins) == Fault(
+        RefusalReason.FALSE_DISTANCE, ClientId(3)
+    )
+
+
 def test_at_no_distance_only_no_distance_is_true() -> None:
     # A margin of nothing: equal is true, the least number above it is false.
     told = small_round({0: 5.0, 3: 5.0})
