@@ -9,7 +9,7 @@ import struct
 from dataclasses import fields
 from importlib import resources
 from statistics import median
-from typing import Any
+from typing import Any, get_args
 
 import msgpack
 import pytest
@@ -17,7 +17,10 @@ from eth_abi.abi import encode as abi_encode
 from eth_hash.auto import keccak
 from eth_keys.datatypes import PrivateKey, Signature
 
-from ledger.protocol import canonical, parameters, sampling, signing
+from ledger.audit.steps.belonging import step_of_field
+from ledger.blobs.store import MAX_BLOB_BYTES
+from ledger.protocol import canonical, consensus, ledger_state, parameters, sampling, signing
+from ledger.protocol.documents import envelope, vector
 from ledger.protocol.documents.envelope import EnvelopeKind, decode_envelope
 from ledger.protocol.documents.incidents import decode_incidents
 from ledger.protocol.documents.record import decode_record
@@ -364,22 +367,59 @@ def test_types_to_sign_functions_and_events_are_the_contracts() -> None:
     assert listed == [field["name"] for field in constructor["inputs"][0]["components"]]
 
 
-def test_events_list_their_fields_in_order() -> None:
+def declared(field: dict[str, Any]) -> str:
+    """Return type, name and mark of a field as the document writes them."""
+    kind = field["type"]
+    if kind.startswith("tuple"):
+        kind = f"({', '.join(map(declared, field['components']))}){kind.removeprefix('tuple')}"
+    return f"{kind} {field['name']}{'*' if field.get('indexed') else ''}"
+
+
+def test_events_list_types_and_names_of_their_fields_in_order() -> None:
     rows = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|$", section("Events"), re.MULTILINE))
     for entry in ABI:
-        if entry["type"] != "event" or entry["name"] == "UpdatesCommitted":
-            continue
-        text = rows[entry["name"]].split(";")[0].replace("*", "").replace("[2]", "")
-        assert text.split(", ") == [field["name"] for field in entry["inputs"]]
-        for field in entry["inputs"]:
-            assert (f"{field['name']}*" in rows[entry["name"]]) == field["indexed"]
+        if entry["type"] == "event":
+            assert rows[entry["name"]] == ", ".join(map(declared, entry["inputs"]))
+
+
+def test_the_state_lists_types_and_names_of_its_fields_in_order() -> None:
+    (state,) = (entry["outputs"][0] for entry in ABI if entry.get("name") == "state")
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \|", section("State"), re.MULTILINE)
+    assert rows == [(field["name"], field["type"]) for field in state["components"]]
+
+
+def test_the_step_that_an_altered_field_fails_is_the_audits() -> None:
+    rows = re.findall(r"^\| (.*) \| ([\d; ]+) \|$", section("Which step fails"), re.MULTILINE)
+    kinds = {kind.__name__: kind for kind in get_args(ledger_state.Event)}
+    names = [text for text, _ in rows]
+    first = next(place for place, text in enumerate(names) if "a field of a log" in text)
+    last = next(place for place, text in enumerate(names) if "any other field" in text)
+    assert rows[last][1] == "1; 3"
+    said = {}
+    for text, step in rows[first:last]:
+        words = set(re.findall(r"`(\w+)`", text))
+        for event in words & kinds.keys() or kinds.keys():
+            said |= {(event, field): int(step) for field in words - kinds.keys()}
+    for event, kind in kinds.items():
+        other = 1 if event in {"ClientsRegistered", "LedgerOpened"} else 3
+        for field in fields(kind):
+            assert said.get((event, field.name), other) == step_of_field(kind, field.name)
 
 
 def test_bounds_are_those_of_the_code() -> None:
     assert f"{sampling.MAX_DRAWS:,} draws" in TEXT
     assert (
-        f"deeper than {canonical.MAX_NESTING}, more than {canonical.MAX_DOCUMENT_BYTES:,}" in TEXT
+        f"deeper than {canonical.MAX_NESTING}, more than {canonical.MAX_DOCUMENT_BYTES:,} bytes "
+        f"(a vector: {vector.MAX_VECTOR_BYTES:,}), more than {canonical.MAX_CONTAINERS:,} maps\n"
+        f"and lists, or more than {canonical.MAX_CONTAINERS:,} entries"
+    ) in TEXT
+    lists, entries = envelope.MOST_CONTAINERS, parameters.MAX_MEMBERS
+    assert f"has more than {entries} entries, and it has at most {lists} maps and lists" in (
+        section("Envelope").replace("\n", " ")
     )
+    assert MAX_BLOB_BYTES == 2**30
+    assert "longer than 2^30 bytes" in section("Blobs")
+    assert f"views\nto {consensus.MAX_VIEWS - 1}:" in TEXT
 
 
 def test_every_link_within_the_document_leads_somewhere() -> None:

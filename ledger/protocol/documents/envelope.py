@@ -35,7 +35,7 @@ from ledger.protocol.types import (
     VoteKind,
 )
 
-_MOST_CONTAINERS = 4 + MAX_MEMBERS
+MOST_CONTAINERS = 4 + MAX_MEMBERS
 """Maps and lists of an envelope: itself, its body, a certificate, its replies and each of them."""
 
 
@@ -174,7 +174,7 @@ def decode_envelope(data: bytes, domain: Domain) -> Envelope:
         EncodingError: not an envelope, or of another contract.
     """
     types = {"chain_id": int, "contract": bytes, "round": int, "kind": int, "client": int}
-    found = canonical.decode(data, containers=_MOST_CONTAINERS, longest=MAX_MEMBERS)
+    found = canonical.decode(data, containers=MOST_CONTAINERS, longest=MAX_MEMBERS)
     value = versioned(found, types | {"body": list})
     named = whole("chain_id", value["chain_id"], 64), octets("contract", value["contract"], 20)
     if named != (domain.chain_id, domain.contract):
