@@ -176,15 +176,15 @@ def test_equivocation_is_still_recorded_after_the_last_round(embedded_chain: Emb
     twins.compare_clients()
 
 
-def test_votes_are_proof_for_any_phase_and_view_of_one_base(chain: ChainWriter) -> None:
+@pytest.mark.parametrize("kind", [StatementKind.REQUEST, StatementKind.REPLY])
+def test_votes_are_proof_for_any_phase_and_view_of_one_base(
+    chain: ChainWriter, kind: StatementKind
+) -> None:
     twins = playing(chain)
-    odd = ({"phase": 7}, {"phase": 3}, {"view": 2**32 - 1}, {"round": 2**64 - 1})
+    phases = ({"phase": phase} for phase in (0, 2, 3, 255))
+    odd = (*phases, {"view": 2**32 - 1}, {"round": 2**64 - 1})
     for client, fields in enumerate(odd):
-        first, second = (
-            support.statement(twins, ClientId(client), StatementKind.REPLY, number, **fields)
-            for number in (1, 2)
-        )
-        report = ledger_state.EquivocationReport(ClientId(client), first, second)
+        report = support.equivocation(twins, ClientId(client), kind, **fields)
         assert isinstance(twins.report(report), tuple)
 
 

@@ -202,7 +202,10 @@ class TwinsMachine(RuleBasedStateMachine):
         client = data.draw(everybody | st.sampled_from([*state.committee, *state.committed]))
         # Statements of any round are proof: of the open one, of those before, of one to come.
         said_in = st.just(state.round) | st.integers(0, state.round + 1) | st.just(2**64 - 1)
-        report = support.equivocation(self.twins, client, kind, round=data.draw(said_in))
+        fields = {"round": data.draw(said_in)}
+        if kind is not StatementKind.SCORES:
+            fields["phase"] = data.draw(st.sampled_from([*Phase, 0, 3, 255]))
+        report = support.equivocation(self.twins, client, kind, **fields)
         # Few bans, or there would soon be nobody left to decide anything.
         guilty = data.draw(st.booleans()) and len(self.banned()) < 3
         self.twins.report(report if guilty else replace(report, second=report.first))
