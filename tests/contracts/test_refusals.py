@@ -158,7 +158,9 @@ def test_a_wrong_transaction_is_refused_for_its_reason_and_the_honest_one_is_not
 
     twins.compare_clients()
     assert isinstance(twins.decide(faults.honest(twins)), tuple)
-    left_open[fault.form] = twins
+    # A banned client would be refused for its ban, in whatever order tests are run.
+    if not any(client.banned_in for client in twins.state.registry):
+        left_open[fault.form] = twins
 
 
 @pytest.mark.parametrize("fault", faults.BAN_FAULTS, ids=lambda f: f.sentence)

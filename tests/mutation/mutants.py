@@ -35,6 +35,9 @@ class Kind(StrEnum):
     ARITHMETIC = "arithmetic"
     """An operator on numbers or bits is another."""
 
+    CLAMPED = "clamped"
+    """A number is at most, or at least, one that the sender of a transaction says."""
+
     BOOLEAN = "boolean"
     """An and is an or, or a negation is gone."""
 

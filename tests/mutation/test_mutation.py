@@ -101,6 +101,27 @@ def test_each_small_change_of_a_contract_is_a_mutant() -> None:
     }
 
 
+SAID = b"""# pragma version 0.4.3
+current: uint64
+head: bytes32
+
+@external
+def ban(client: uint256, round: uint64, phase: uint8) -> uint64:
+    now: uint64 = self.current
+    self.current = now
+    return self._later(round)
+
+@internal
+def _later(round: uint64, other: uint64) -> uint64:
+    return other
+"""
+
+
+def test_what_a_sender_says_bounds_a_number_that_is_not_its_own() -> None:
+    clamped = {change[1:] for change in changes(vyper_mutants(SAID)) if change[0] == "clamped"}
+    assert clamped == {("now", "max(1, min(now, round))"), ("now", "max(now, round)")}
+
+
 def test_a_mutant_is_its_source_with_one_change() -> None:
     (guard,) = [m for m in python_mutants(PYTHON) if m.replacement == "False"]
     assert guard.edit.line == 3

@@ -77,6 +77,21 @@ class _VyperEdits:
         if type(node.op).__name__ in {"Not", "Invert"}:
             self._replace(Kind.BOOLEAN, node, self._text(node.operand))
 
+    def _of_name(self, node: Any) -> None:
+        function = node.get_ancestor(self._nodes.FunctionDef)
+        if function is None or not self._is_external(function) or self._is_written(node):
+            return
+        arguments = {one.arg: self._text(one.annotation) for one in function.args.args}
+        kind = {**arguments, **self._locals(function)}.get(node.id, b"")
+        if not kind.startswith(b"uint"):
+            return
+        for name in sorted(set(arguments) - {node.id}):
+            if arguments[name] == kind:
+                text = b"(" + self._text(node) + b", " + name.encode() + b")"
+                # Not 0, which stands for none: that would be seen too easily.
+                self._replace(Kind.CLAMPED, node, b"max(1, min" + text + b")")
+                self._replace(Kind.CLAMPED, node, b"max" + text)
+
     def _of_int(self, node: Any) -> None:
         if self._is_code(node):
             self._replace(Kind.CONSTANT, node, b"%d" % (node.value + 1))
@@ -194,6 +209,20 @@ class _VyperEdits:
         for changes, kind in CHANGES:
             if operator in changes:
                 self._add(kind, node, begin, end, changes[operator])
+
+    def _is_external(self, function: Any) -> bool:
+        """Say whether a function's arguments are the sender's."""
+        return any(getattr(one, "id", "") == "external" for one in function.decorator_list)
+
+    def _locals(self, function: Any) -> dict[str, bytes]:
+        """Return the types of a function's own variables by their names."""
+        declared = function.get_descendants(self._nodes.AnnAssign)
+        return {one.target.id: self._text(one.annotation) for one in declared}
+
+    def _is_written(self, node: Any) -> bool:
+        """Say whether a name stands where a value is put, not where one is taken."""
+        parent = node.get_ancestor()
+        return parent is not None and getattr(parent, "target", None) is node
 
     def _is_code(self, node: Any) -> bool:
         """Say whether a literal is a value: neither the bound of a type nor of an array."""
