@@ -395,7 +395,7 @@ def test_the_step_that_an_altered_field_fails_is_the_audits() -> None:
     first = next(place for place, text in enumerate(names) if "a field of a log" in text)
     last = next(place for place, text in enumerate(names) if "any other field" in text)
     assert rows[last][1] == "1; 3"
-    said = {}
+    said: dict[tuple[str, str], int] = {}
     for text, step in rows[first:last]:
         words = set(re.findall(r"`(\w+)`", text))
         for event in words & kinds.keys() or kinds.keys():

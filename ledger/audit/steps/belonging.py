@@ -63,6 +63,7 @@ _REFUSED: dict[Step, tuple[type[Refusal], ...]] = {
 _REFUSED_IN = {leaf: step for step, leaves in _REFUSED.items() for leaf in leaves}
 
 _REGISTRATION: tuple[type[Event], ...] = (
+    ledger_state.LedgerDeployed,
     ledger_state.ClientsRegistered,
     ledger_state.LedgerOpened,
 )
