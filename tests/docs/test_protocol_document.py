@@ -28,7 +28,7 @@ from ledger.protocol.documents.run import decode_run
 from ledger.protocol.documents.vector import decode_vector
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.rules.registry import DISTANCES, REFERENCES, SCORINGS, THRESHOLDS
-from tests.docs.worked_example import DOCUMENT, blocks, rewritten, shown
+from tests.docs.worked_example import DOCUMENT, blocks, example, rewritten, shown
 
 TEXT = DOCUMENT.read_text("utf-8")
 BLOCKS = shown(TEXT)
@@ -91,8 +91,9 @@ def test_the_documents_of_the_example_can_be_read() -> None:
     assert [entry.reason for entry in record.refused] == [6]
     assert decode_vector(data("vector")).member == record.scores[0].scores.member
     assert [incident.kind for incident in decode_incidents(data("incidents")).incidents] == [4]
+    domain = example().inputs.domain
     kinds = [
-        decode_envelope(data(f"envelope-{n}"), DOMAIN).kind
+        decode_envelope(data(f"envelope-{n}"), domain).kind
         for n in ("1", "2", "3", "4a", "4b", "5")
     ]
     assert kinds == [1, 2, 3, 4, 4, 5]
@@ -149,10 +150,16 @@ class TestWithoutOurCode:
             assert keys[f"address {client}"] == address.hex()
             secret = PrivateKey(bytes.fromhex(keys[f"private key {client}"]))
             assert secret.public_key.to_canonical_address() == address
-        kind = "EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)"
-        name, version = keccak(b"CMFL Ledger"), keccak(b"1")
+        kind = (
+            "EIP712Domain(string name,string version,uint256 chainId,address verifyingContract,"
+            "bytes32 salt)"
+        )
+        name, version = keccak(b"CMFL Ledger"), keccak(b"2")
         chain, contract = raw("domain", "chain id"), raw("domain", "contract")
-        where = (int.from_bytes(chain), int.from_bytes(contract))
+        config, registry = raw("run", "sha256"), raw("registry", "digest")
+        salt = keccak(config + registry + bytes(32))
+        assert salt == raw("domain", "salt")
+        where = (int.from_bytes(chain), int.from_bytes(contract), salt)
         separator = keccak(words(keccak(kind.encode()), name, version, *where))
         assert separator == raw("domain", "domain separator")
 

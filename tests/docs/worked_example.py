@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ledger.protocol import encoding, merkle
+from ledger.protocol import bound_inputs, encoding, merkle
 from ledger.protocol.closing import MinedCommitment, closing_of
 from ledger.protocol.consensus import primary_place
 from ledger.protocol.documents.envelope import (
@@ -37,7 +37,7 @@ from ledger.protocol.judgement import (
     score_updates,
     update_leaves,
 )
-from ledger.protocol.ledger_state import registry_batches
+from ledger.protocol.ledger_state import deployment_of, domain_of, registry_batches
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.payload import Payload
 from ledger.protocol.sampling import drawn_committee
@@ -87,6 +87,7 @@ PARAMETERS = Parameters(
 LAYOUT = (("weight", (1, 1)), ("bias", (1,)))
 OPENED = 10
 FIRST_MODEL = f32(0.5, -0.25)
+DATA_ROOT = bound_inputs.data_root([10] * 8, [sha256(bytes([client])) for client in range(8)])
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,17 @@ def example() -> Example:
     """
     registry = registry_of(8)
     first = sha256(encoding.vector_bytes(FIRST_MODEL))
-    run = encode_run(RunDocument(PARAMETERS, registry, first, LAYOUT, {"note": "worked example"}))
+    document = RunDocument(
+        PARAMETERS,
+        registry,
+        first,
+        LAYOUT,
+        {"note": "a round worked by hand"},
+        data_root=DATA_ROOT,
+    )
+    run = encode_run(document)
+    deployment, _ = deployment_of(PARAMETERS, sha256(run), registry, first)
+    domain = domain_of(deployment, DOMAIN.chain_id, DOMAIN.contract, NO_DIGEST)
     seed = encoding.first_seed(sha256(run), NO_DIGEST)
     committee = drawn_committee(seed, 8, PARAMETERS.members, ())
     seats = participants_of(PARAMETERS, registry, 1, seed, committee)
@@ -134,7 +145,7 @@ def example() -> Example:
     ]
     closing = closing_of(OPENED, PARAMETERS.commit_blocks, seats.expected, OPENED + 9, mined)
     assert closing is not None
-    inputs = Inputs(PARAMETERS, LAYOUT, DOMAIN, registry, 1, seed, seats, closing)
+    inputs = Inputs(PARAMETERS, LAYOUT, domain, registry, 1, seed, seats, closing)
     published = {client: Payload.of(data) for client, data in payloads.items()}
     evidence = Evidence(FIRST_MODEL, published, {})
     clients = tuple(client for client in payloads if client != odd)
@@ -161,7 +172,7 @@ def signed_scores(
     """Return a member's claim of a vector for a set of usable updates."""
     about = (inputs.closing.base, encoding.set_digest(clients), sha256(vector))
     scores = Scores(inputs.round, member, *about)
-    return SignedScores(scores, sign(signers()[member], DOMAIN, scores))
+    return SignedScores(scores, sign(signers()[member], inputs.domain, scores))
 
 
 def primary(inputs: Inputs, phase: Phase, view: int) -> ClientId:
@@ -183,17 +194,18 @@ def voted(
         who = primary(inputs, phase, view)
         where = (inputs.round, phase, view, inputs.closing.base)
         vote = Vote(VoteKind.REQUEST, *where, judgement.set_digest(phase), judgement.result)
-        requests.append(cast(who, vote))
+        requests.append(cast(inputs, who, vote))
         others = [member for member in committee if member != who]
         bitmaps.append(sum(1 << committee.index(member) for member in others))
         if phase is Phase.AGGREGATION:
-            replies = tuple(cast(member, replace(vote, kind=VoteKind.REPLY)) for member in others)
+            reply = replace(vote, kind=VoteKind.REPLY)
+            replies = tuple(cast(inputs, member, reply) for member in others)
     return (requests[0], requests[1]), replies, (bitmaps[0], bitmaps[1])
 
 
-def cast(member: ClientId, vote: Vote) -> SignedVote:
+def cast(inputs: Inputs, member: ClientId, vote: Vote) -> SignedVote:
     """Return a member's signed vote."""
-    return SignedVote(member, vote, sign(signers()[member], DOMAIN, vote))
+    return SignedVote(member, vote, sign(signers()[member], inputs.domain, vote))
 
 
 def went_wrong(inputs: Inputs, judgement: Judgement) -> Incidents:
@@ -202,7 +214,7 @@ def went_wrong(inputs: Inputs, judgement: Judgement) -> Incidents:
     accused = primary(inputs, Phase.AGGREGATION, 0)
     chosen = judgement.set_digest(Phase.AGGREGATION)
     pair = tuple(
-        cast(accused, Vote(VoteKind.REQUEST, *where, chosen, result))
+        cast(inputs, accused, Vote(VoteKind.REQUEST, *where, chosen, result))
         for result in sorted([judgement.result, sha256(b"another result")])
     )
     found = [Incident(Phase.AGGREGATION, 0, accused, IncidentKind.EQUIVOCATION, pair)]
@@ -232,9 +244,9 @@ def blocks() -> dict[str, str]:
     before = encoding.Before(sha256(told.run), 1, inputs.seed, inputs.closing.base)
 
     def envelope(client: ClientId, body: Body) -> str:
-        return hexes({"": encode_envelope(Envelope(DOMAIN, 1, client, body))})
+        return hexes({"": encode_envelope(Envelope(inputs.domain, 1, client, body))})
 
-    signed = SignedCommitment(commitment, sign(signers()[trainers[2]], DOMAIN, commitment))
+    signed = SignedCommitment(commitment, sign(signers()[trainers[2]], inputs.domain, commitment))
     published = PublishedScores(record.scores[0], told.vectors[member])
     texts = {
         "keys": hexes(
@@ -243,9 +255,10 @@ def blocks() -> dict[str, str]:
         ),
         "domain": hexes(
             {
-                "chain id": u64_of(DOMAIN.chain_id),
-                "contract": DOMAIN.contract,
-                "domain separator": domain_separator(DOMAIN),
+                "chain id": u64_of(inputs.domain.chain_id),
+                "contract": inputs.domain.contract,
+                "salt": inputs.domain.salt,
+                "domain separator": domain_separator(inputs.domain),
             }
         ),
         "run": document(told.run),
@@ -343,17 +356,17 @@ def leaves(told: Example) -> str:
 
 def signing(told: Example, commitment: Commitment) -> str:
     """Return the EIP-712 digest of one message of each type, with its signature."""
-    request, reply = told.votes[0], told.replies[0]
+    request, reply, domain = told.votes[0], told.replies[0], told.inputs.domain
     scores = told.judgement.record.scores[0]
-    signature = sign(signers()[commitment.client], DOMAIN, commitment)
+    signature = sign(signers()[commitment.client], domain, commitment)
     values = {
-        "Commitment": typed_digest(DOMAIN, commitment),
+        "Commitment": typed_digest(domain, commitment),
         "Commitment signature": signature,
-        "Scores": typed_digest(DOMAIN, scores.scores),
+        "Scores": typed_digest(domain, scores.scores),
         "Scores signature": scores.signature,
-        "Request": typed_digest(DOMAIN, request.vote),
+        "Request": typed_digest(domain, request.vote),
         "Request signature": request.signature,
-        "Reply": typed_digest(DOMAIN, reply.vote),
+        "Reply": typed_digest(domain, reply.vote),
         "Reply signature": reply.signature,
         "Reply r": reply.signature[:32],
         "Reply vs": compact(reply.signature),
