@@ -1,39 +1,67 @@
 """A run on a restarted chain, whose id and contract address come again, takes nothing of the last.
 
-The same owners' keys, another learning rate: everything that was signed for the first run is sent
-into the second by a stranger, while real workers play it.
+The same owners' keys, another learning rate. While real workers play the second run, a stranger
+sends everything into it that was signed for the first.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import httpx
+import pytest
+
+from cli.options import KEY_VARIABLE
 from clients.configuration import plain_values
+from clients.federation.federation import Federation
 from clients.federation.kinds import ChainKind, StoreKind
+from clients.federation.nodes import ANVIL_TEST_KEY
 from clients.federation.settings import FederationSettings, Pace, suited
+from clients.keys import simulated_signers
 from ledger.actors.mailboxes.files import run_folder
+from ledger.audit.audit import audit
+from ledger.audit.codes import Outcome
+from ledger.blobs.store import FolderBlobs
+from ledger.blobs.uploads import Uploads
 from ledger.chain.contract.calls import CommitCall, DecideCall, ReportCall, decode_call, encode_call
+from ledger.chain.contract.deployment import connect
+from ledger.chain.contract.manifest import read_manifest
 from ledger.chain.contract.reverts import refusal
 from ledger.chain.ports import TransactionRevertedError
-from ledger.protocol.documents.envelope import EnvelopeKind, decode_envelope
-from ledger.protocol.encoding import sha256
-from ledger.protocol.errors import (
-    CommitmentNotSignedError,
-    Refusal,
-    StatementNotSignedError,
+from ledger.chain.rpc.chain import RpcChain
+from ledger.home import Home
+from ledger.protocol import errors
+from ledger.protocol.documents.envelope import (
+    EnvelopeKind,
+    Proposal,
+    PublishedScores,
+    Reply,
+    decode_envelope,
 )
-from ledger.protocol.ledger_state import EquivocationReport, RoundDecided, SignedStatement
+from ledger.protocol.documents.record import decode_record
+from ledger.protocol.encoding import sha256
+from ledger.protocol.ledger_state import (
+    EquivocationReport,
+    RoundDecided,
+    SignedStatement,
+    StatementKind,
+    UpdatesCommitted,
+)
+from ledger.protocol.types import ClientId
 from tests.chain.anvil import anvil_program
+from tests.chain.test_port_contract import anvil
+from tests.cli.conftest import succeeds
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from clients.federation.federation import Federation
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.protocol.documents.envelope import Envelope
     from ledger.protocol.types import Domain
+    from tests.processes import Forks
 
 PACE = Pace(
     block_seconds=1.0,
@@ -43,67 +71,85 @@ PACE = Pace(
     confirmations=1,
     poll_seconds=0.2,
 )
+SEED = 3
 PATIENCE_SECONDS = 120.0
 
 
 def settings_of(home: Path, learning_rate: float) -> FederationSettings:
-    own = ("protocol.rounds=3", "protocol.beacon=none", f"training.learning_rate={learning_rate}")
+    own = (f"seed={SEED}", "protocol.rounds=2", f"training.learning_rate={learning_rate}")
+    predictable = "protocol.beacon=none"
     return FederationSettings(
         home=home,
-        configuration=suited(plain_values("smoke", settings=own), PACE),
-        workers=3,
+        configuration=suited(plain_values("smoke", settings=(*own, predictable)), PACE),
+        workers=2,
         chain=ChainKind.ANVIL,
         store=StoreKind.SERVED,
         pace=PACE,
         anvil=anvil_program(),
+        allow_predictable_seeds=True,
     )
 
 
 def played(federation: Federation, ledger: CommitteeLedger, rounds: int) -> list[RoundDecided]:
-    """Return the first rounds of a run, once they have ended; each has to be decided."""
+    """Return the first rounds of a run once they have ended; each has to be decided."""
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while len(found := ledger.outcomes(rounds, descending=False)) < rounds:
+    while len(ended := ledger.outcomes(rounds, descending=False)) < rounds:
         assert time.monotonic() < deadline, [seat.status() for seat in federation.seats]
         time.sleep(0.2)
-    events = [recorded.event for recorded in found]
-    assert all(isinstance(event, RoundDecided) for event in events)
-    return [event for event in events if isinstance(event, RoundDecided)]
+    events = [recorded.event for recorded in ended]
+    decided = [event for event in events if isinstance(event, RoundDecided)]
+    assert decided == events
+    return decided
 
 
 @dataclass(frozen=True)
 class Signed:
-    """All that was signed in a run and that a stranger has seen.
+    """All that was signed in a run.
 
     Attributes:
         domain: of the run.
-        calls: call data of its transactions.
-        mail: envelopes by what they carry.
+        calls: what its transactions asked of the contract.
+        mail: bytes of its envelopes, and what they say.
     """
 
     domain: Domain
-    calls: list[bytes]
-    mail: dict[EnvelopeKind, list[tuple[bytes, Envelope]]]
+    calls: list[CommitCall | DecideCall]
+    mail: list[tuple[bytes, Envelope]]
 
     @classmethod
     def of(cls, federation: Federation) -> Signed:
         manifest, node = federation.manifest, federation.node
-        calls = []
+        domain, calls = manifest.domain(), []
         for number in range(int(str(node.ask("eth_blockNumber")), 16) + 1):
             block: Any = node.ask("eth_getBlockByNumber", hex(number), True)
-            calls += [
-                bytes.fromhex(sent["input"][2:])
-                for sent in block["transactions"]
-                if sent["to"] == manifest.address.lower()
-            ]
-        domain = manifest.domain()
-        mail: dict[EnvelopeKind, list[tuple[bytes, Envelope]]] = {}
-        for path in sorted(federation.home.blobs.glob(f"{run_folder(domain)}/*/*/*")):
-            envelope = decode_envelope(path.read_bytes(), domain)
-            mail.setdefault(envelope.kind, []).append((path.read_bytes(), envelope))
-        return cls(domain, calls, mail)
+            for sent in block["transactions"]:
+                if sent["to"] == manifest.address.lower():
+                    call = decode_call(bytes.fromhex(sent["input"][2:]))
+                    calls += [call] if isinstance(call, CommitCall | DecideCall) else []
+        paths = sorted(federation.home.blobs.glob(f"{run_folder(domain)}/*/*/*"))
+        mail = [path.read_bytes() for path in paths]
+        return cls(domain, calls, [(data, decode_envelope(data, domain)) for data in mail])
+
+    def statements(self) -> dict[tuple[ClientId, StatementKind], SignedStatement]:
+        """Return one statement of each kind of each member, as a report of equivocation has it."""
+        found: dict[tuple[ClientId, StatementKind], SignedStatement] = {}
+        for _, envelope in self.mail:
+            match envelope.body:
+                case Proposal(signed):
+                    kind = StatementKind.REQUEST
+                    found[envelope.client, kind] = SignedStatement(signed.vote, signed.signature)
+                case Reply(signed):
+                    kind = StatementKind.REPLY
+                    found[envelope.client, kind] = SignedStatement(signed.vote, signed.signature)
+                case PublishedScores(signed=claim):
+                    kind = StatementKind.SCORES
+                    found[envelope.client, kind] = SignedStatement(claim.scores, claim.signature)
+                case _:
+                    pass
+        return found
 
 
-def refused(ledger: CommitteeLedger, data: bytes) -> type[Refusal]:
+def refused(ledger: CommitteeLedger, data: bytes) -> type[Exception]:
     """Return why the contract refuses call data."""
     try:
         ledger.chain.call(ledger.address, data)
@@ -112,29 +158,112 @@ def refused(ledger: CommitteeLedger, data: bytes) -> type[Refusal]:
     raise AssertionError("the contract takes it")
 
 
-def replayed(signed: Signed, federation: Federation, ledger: CommitteeLedger) -> None:
-    """Send all that was signed for another run, and expect every place to refuse it."""
-    refusals = {}
-    for data in signed.calls:
-        call = decode_call(data)
-        if isinstance(call, CommitCall | DecideCall) and call.round == 1:
-            refusals.setdefault(type(call), set()).add(refused(ledger, data))
-    # A decision is refused for the first thing that differs; its votes are tried below.
-    assert refusals[CommitCall] == {CommitmentNotSignedError}
-    assert len(refusals[DecideCall]) == 1
+def sent_to_the_contract(signed: Signed, ledger: CommitteeLedger) -> None:
+    """Expect the contract to take no commitment, decision or proof of another run."""
+    commitments = [call for call in signed.calls if isinstance(call, CommitCall)]
+    assert commitments
+    for call in commitments:
+        if call.round == ledger.state().round:
+            assert refused(ledger, encode_call(call)) is errors.CommitmentNotSignedError
+    decisions = [call for call in signed.calls if isinstance(call, DecideCall)]
+    assert decisions
+    for decision in decisions:
+        assert issubclass(refused(ledger, encode_call(decision)), errors.Refusal)
+    statements = signed.statements()
+    assert {kind for _, kind in statements} == set(StatementKind)
+    for (client, kind), first in statements.items():
+        other = b"another result"
+        statement: Any = first.statement
+        changed = "digest" if kind is StatementKind.SCORES else "result"
+        second = replace(first, statement=replace(statement, **{changed: sha256(other)}))
+        report = encode_call(ReportCall(EquivocationReport(client, first, second)))
+        assert refused(ledger, report) is errors.StatementNotSignedError
 
-    votes = [e for kind in (EnvelopeKind.REQUEST, EnvelopeKind.REPLY) for _, e in signed.mail[kind]]
-    statements = {}
-    for envelope in votes:
-        vote: Any = getattr(envelope.body, "request", None) or getattr(envelope.body, "reply", None)
-        statements.setdefault(envelope.client, []).append(vote)
-    for client, (vote, *_) in statements.items():
-        first = SignedStatement(vote.vote, vote.signature)
-        other = SignedStatement(
-            type(vote.vote)(
-                **{f: getattr(vote.vote, f) for f in vote.vote.__slots__} | {"result": sha256(b"")}
-            ),
-            vote.signature,
-        )
-        report = encode_call(ReportCall(EquivocationReport(client, first, other)))
-        assert refused(ledger, report) is StatementNotSignedError
+
+def sent_to_the_store(signed: Signed, federation: Federation) -> None:
+    """Expect the store to take no upload of another run, and put its mail where the run's lies."""
+    url = federation.seats[0].paths.mailbox
+    domain = federation.manifest.domain()
+    signers = simulated_signers(SEED, federation.clients)
+    uploads = Uploads(signed.domain, signers[0], ClientId(0), round=1)
+    for data, envelope in signed.mail[:5]:
+        digest = sha256(data)
+        mail = f"{run_folder(domain)}/{envelope.round}/{int(envelope.kind)}/{digest.hex()}"
+        for path in (mail, f"{digest.hex()[:2]}/{digest.hex()}"):
+            place = f"{url}/{path}"
+            (header,) = uploads.authorizations(place, digest, len(data))
+            answer = httpx.put(place, content=data, headers={"Authorization": header})
+            assert answer.status_code in {401, 403}, answer.text
+    # Its host may do what no client can.
+    for data, envelope in signed.mail:
+        kind = f"{envelope.round}/{int(envelope.kind)}"
+        for run in (signed.domain, domain):
+            folder = federation.home.blobs / run_folder(run) / kind
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / sha256(data).hex()).write_bytes(data)
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("processes")
+def test_nothing_signed_for_a_run_is_taken_by_the_next_at_its_address(
+    forks: Forks, tmp_path: Path
+) -> None:
+    with Federation(settings_of(tmp_path / "first", 0.5), supervisor=forks.supervisor) as first:
+        first.start_workers()
+        with first.reader() as reader:
+            played(first, first.ledger(reader), 1)
+        before, signed = first.manifest, Signed.of(first)
+    assert {envelope.kind for _, envelope in signed.mail} == set(EnvelopeKind) - {
+        EnvelopeKind.COMMITMENT
+    }
+
+    with Federation(settings_of(tmp_path / "second", 0.4), supervisor=forks.supervisor) as second:
+        now = second.manifest
+        assert (now.address, now.chain_id) == (before.address, before.chain_id)
+        assert now.salt != before.salt
+        with second.reader() as reader:
+            ledger = second.ledger(reader)
+            sent_to_the_contract(signed, ledger)
+            sent_to_the_store(signed, second)
+            second.start_workers()
+            decided = played(second, ledger, 2)
+            blobs = FolderBlobs(second.home.blobs)
+            assert ledger.bans() == ()
+            for event in decided:
+                record = decode_record(blobs.get(event.record))
+                assert (record.dropouts, record.refused) == ((), ())
+            assert audit(ledger, blobs).outcome is Outcome.PASSED
+            for seat in second.seats:
+                assert seat.is_up() or seat.status()["stand"] == "finished"
+
+
+def test_a_run_is_taken_up_though_an_earlier_ones_commitments_were_sent_into_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(KEY_VARIABLE, ANVIL_TEST_KEY.hex())
+    commits: list[bytes] = []
+    for name, rate in (("first", 0.5), ("second", 0.4)):
+        home = tmp_path / name
+        with contextmanager(anvil)(tmp_path) as chain:
+            assert isinstance(chain, RpcChain)
+            on_node = ("--rpc-url", str(chain.node), "--chain-id", chain.chain_id)
+            settings = ("--set", "protocol.rounds=2", "--set", f"training.learning_rate={rate}")
+            succeeds("deploy", "--home", home, "--preset", "smoke", *settings, *on_node)
+            ledger = connect(chain, read_manifest(Home(home).run("run").manifest))
+            for data in commits:
+                assert refused(ledger, data) is errors.CommitmentNotSignedError
+                with pytest.raises(TransactionRevertedError):
+                    chain.send(ledger.address, data, 3_000_000)
+            succeeds("run", "--resume", "--home", home, *on_node)
+            decided = [recorded.event for recorded in ledger.outcomes(9, descending=False)]
+            assert [type(event) for event in decided] == [RoundDecided, RoundDecided]
+            blobs = FolderBlobs(Home(home).blobs)
+            for event in decided:
+                assert isinstance(event, RoundDecided)
+                assert decode_record(blobs.get(event.record)).dropouts == ()
+            commits += [
+                chain.transaction(recorded.transaction_hash).input
+                for recorded in ledger.round_events(1)
+                if isinstance(recorded.event, UpdatesCommitted)
+            ]
+    assert commits
