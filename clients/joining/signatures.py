@@ -67,7 +67,7 @@ def everything_signed() -> list[Signed]:
             for name, fields in joining.TYPES.items()
         ),
         *(
-            Signed(name, fields, "one contract on one chain", _LETS[name])
+            Signed(name, fields, "one run: chain, contract and salt", _LETS[name])
             for name, fields in signing.TYPES.items()
             if name != _DOMAIN
         ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from clients.engine.opening import open_engine
 from clients.engine.planner import plan
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from ledger.chain.contract.manifest import Manifest
     from ledger.chain.ports import ChainWriter
     from ledger.home import Disk
+    from ledger.protocol.documents.run import RunDocument
+    from ledger.protocol.parameters import Parameters
 
     Watched = Callable[[Engine], Engine]
 
@@ -180,7 +182,17 @@ def _require_bound(
         data = blobs.get(Digest(bytes.fromhex(manifest.config[2:])), MAX_DOCUMENT_BYTES)
     except (BlobError, ValueError):
         return  # `deploy` compares the digest of the whole document
-    require_bound_inputs(decode_run(data), configuration, population.model, population.clean)
+    document, mine = decode_run(data), run_document(configuration, population)
+    if _settings_of(document) == _settings_of(mine):
+        require_bound_inputs(document, configuration, population.model, population.clean)
+
+
+def _settings_of(document: RunDocument) -> tuple[Parameters, dict[str, Any]]:
+    """Return what of a run is settings and no file; other ones are `deploy`'s to refuse."""
+    settings = dict(document.experiment)
+    data = settings.pop("data", {})
+    settings.pop("model", None)
+    return document.parameters, settings | {"data": {**data, "sha256": None, "digests": None}}
 
 
 def _sets(configuration: Configuration, population: Population) -> dict[str, Samples]:

@@ -66,6 +66,7 @@ class Fact(StrEnum):
     PARENT_BLOCK = "parent block"
 
     DEPLOYMENT_UNREADABLE = "deployment unreadable"
+    DEPLOYMENT_UNLOGGED = "deployment unlogged"
     DEPLOYMENT_IMPOSSIBLE = "deployment impossible"
     DEPLOYMENT = "deployment"
     CODE = "code"

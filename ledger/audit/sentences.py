@@ -61,6 +61,10 @@ _CONTRADICTIONS: dict[Fact, tuple[str, str]] = {
     Fact.BLOCK_UNREADABLE: ("block {subject} holds an event", "it cannot be read: {true}"),
     Fact.LOG_BLOCK: ("a log of block {subject} lies in {recorded}", "that block is {true}"),
     Fact.PARENT_BLOCK: ("block {subject} follows {recorded}", "the block before it is {true}"),
+    Fact.DEPLOYMENT_UNLOGGED: (
+        "clients are registered",
+        "the log begins without LedgerDeployed, which the constructor makes",
+    ),
     Fact.DEPLOYMENT_UNREADABLE: (
         "the contract names its parameters",
         "it does not: {true}",

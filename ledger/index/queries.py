@@ -19,8 +19,8 @@ Row = tuple[Any, ...]
 
 _SIZES = {"address": 20} | dict.fromkeys(("commitment", "genesis", "hash", "head", "payload"), 32)
 """Of columns whose values all have one size, in bytes."""
-_LEAST = {"client": -1}
-"""The least number of a column where that is not 0: a digest may be nobody's."""
+_LEAST = {"client": -1, "block": -1, "final": -1}
+"""Least number of a column where that is not 0: a digest may be nobody's, and no block be read."""
 
 
 class Query:

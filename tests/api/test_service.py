@@ -151,7 +151,7 @@ def test_a_home_made_anew_is_noticed(copy: Path, tmp_path: Path) -> None:
         ({"block": 7}, "created the contract, not 7"),
         ({"transaction": "0x" + "00" * 32}, "no block holds transaction 0x0000"),
         ({"transaction": "zz"}, "is no hash"),
-        ({"format": 9}, "format 9 is not 2"),
+        ({"format": 9}, "format 9 is not 3"),
         ({"block": "1"}, "block is not of type int"),
         ({"more": 1}, "does not have the fields"),
         ({"run": "other"}, "is the manifest of run 'other', not of 'first'"),

@@ -63,7 +63,7 @@ def test_old_payloads_go_and_the_record_stays(copy: Path, monkeypatch: pytest.Mo
     for row in rows:
         assert row["is_there"] == (row["sha256"] not in gone["payloads"])
         assert row["is_there"] or row["use"] == "payload"
-    assert [int(path.name) for path in (copy / "blobs" / "mail").glob("*/*/*")] == [99]
+    assert [int(path.name) for path in (copy / "blobs" / "mail").glob("*/*/*/*")] == [99]
     assert (
         "0 payloads removed" in succeeds("blobs", "prune", "--home", copy, "--keep-rounds", 1).out
     )

@@ -116,8 +116,8 @@ def test_times_that_are_not_given_suit_the_chain_and_given_ones_stay() -> None:
     pace = PACES[ChainKind.EMBEDDED]
     protocol = suited(plain_values("smoke"), pace).protocol
     assert protocol.beacon is Beacon.BLOCK
-    assert protocol.commit_blocks == 20, "two blocks for each of ten active clients"
-    assert protocol.deadline_blocks == 20 + pace.deadline_blocks
+    assert protocol.commit_blocks == 10, "one block for each of ten active clients"
+    assert protocol.deadline_blocks == 10 + pace.deadline_blocks
     given = plain_values("smoke", settings=("protocol.commit_blocks=70", "protocol.beacon=none"))
     kept = suited(given, pace).protocol
     assert (kept.commit_blocks, kept.deadline_blocks, kept.beacon.value) == (
@@ -135,7 +135,7 @@ def test_a_worker_with_more_members_than_may_be_faulty_is_told_of(tmp_path: Path
     warning = said("smoke", 3, "equivocating")
     assert warning is not None
     assert "hosts 4 of 12 clients, on average 1.3 of 4 members, and 0 may be faulty" in warning
-    assert "abandoned after 180 blocks" in warning
+    assert "abandoned after 170 blocks" in warning
     # Four of its twelve members may be faulty: a third of them is just borne.
     assert said("digits", 3, "equivocating") is None
     assert said("digits", 2, "equivocating") is not None

@@ -106,8 +106,6 @@ def _expected(
 ) -> Iterator[tuple[str, object]]:
     """Yield name and value of the fields of an event that follow from the rest."""
     match event:
-        case ledger_state.LedgerDeployed():
-            yield "salt", state.domain.salt
         case ledger_state.ClientsRegistered():
             yield "first", len(state.registry)
             left = state.deployment.clients - len(state.registry)

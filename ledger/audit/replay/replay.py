@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from ledger.audit.codes import Need
+from ledger.audit.codes import Fact, Need
 from ledger.audit.observations import (
     Disagreement,
     Happened,
@@ -27,6 +27,7 @@ from ledger.audit.replay.comparison import compare_events
 from ledger.audit.replay.round import ReplayedRound
 from ledger.audit.replay.transactions import TransactionReader
 from ledger.audit.sentences import hexed
+from ledger.chain.contract import abi
 from ledger.chain.contract.calls import AbandonCall, RegisterCall
 from ledger.chain.contract.committee_ledger import Snapshot
 from ledger.chain.contract.events import decode_log
@@ -38,6 +39,7 @@ from ledger.protocol.errors import ChainError, Refusal
 from ledger.protocol.ledger_state import (
     ClientBanned,
     ClientsRegistered,
+    LedgerDeployed,
     RoundAbandoned,
     RoundDecided,
     Stage,
@@ -118,6 +120,7 @@ class Replay:
         self.applied = 0
         self._ledger = ledger
         self._is_of_node = ledger.chain.node is not None
+        self._awaits_deployment = state.stage is Stage.REGISTERING
         self._transactions = TransactionReader(ledger)
         self._open = _OpenRound()
 
@@ -152,6 +155,12 @@ class Replay:
 
     def _replay(self, transaction: RecordedTransaction) -> Iterator[Replayed]:
         heads = self._fold(transaction)
+        if self._awaits_deployment:
+            self._awaits_deployment = False
+            if _is_deployment(transaction):
+                yield from self._deployed(transaction)
+                return
+            yield self._without_deployment(transaction.block_number)
         before, block = self.state, transaction.block
         call = transaction.call or _evident_call(transaction)
         if call is None or block is None or not self._can_apply(call):
@@ -173,6 +182,21 @@ class Replay:
             yield from compare_events(events, transaction, at)
         for event in events:
             yield from self._follow(before, event, transaction, call)
+
+    def _deployed(self, transaction: RecordedTransaction) -> Iterator[Replayed]:
+        """Compare what the constructor has logged; its other traces are code and `deployment()`."""
+        event = LedgerDeployed(self.state.domain.salt)
+        self.applied += 1
+        yield from compare_events((event,), transaction, None)
+        yield from self._follow(self.state, event, transaction, None)
+
+    def _without_deployment(self, block_number: int) -> Observation:
+        """Return what it says of a log that it does not begin with the deployment."""
+        if not self._is_of_node:
+            return Disagreement(block_number, Fact.DEPLOYMENT_UNLOGGED)
+        fact = f"no log up to block {block_number} is of the deployment"
+        error = IncompleteLogsError(self._ledger.chain.node, fact)
+        return Unserved(block_number, Need.LOGS, None, str(error))
 
     def _fold(self, transaction: RecordedTransaction) -> set[Digest]:
         """Go on with the recorded events of a node; return the heads that they say."""
@@ -232,6 +256,9 @@ class Replay:
                 yield Malformed(number, at, None, str(error))
                 continue
             before = self.state
+            if isinstance(event, LedgerDeployed):
+                yield Malformed(number, at, LedgerDeployed, "the contract was there before it")
+                continue
             if call is None and isinstance(event, _ONLY_IN_CALL_DATA):
                 why = f" ({transaction.unserved})" if transaction.unserved else ""
                 detail = f"{hexed(transaction.hash)}{why}"
@@ -284,6 +311,12 @@ class Replay:
             decided=event if isinstance(event, RoundDecided) else None,
             transaction=transaction.hash,
         )
+
+
+def _is_deployment(transaction: RecordedTransaction) -> bool:
+    """Say whether a transaction logs the deployment first, in whatever words."""
+    topics = transaction.logs[0].topics
+    return transaction.call is None and bool(topics) and topics[0] == abi.topic("LedgerDeployed")
 
 
 def _evident_call(transaction: RecordedTransaction) -> Call | None:

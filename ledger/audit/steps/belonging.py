@@ -183,6 +183,6 @@ def replayed(step: Step, seen: Observation) -> Iterator[Contradiction | Missing]
 
 
 def _step_of_answer(fact: Fact) -> Step:
-    if fact is Fact.DEPLOYMENT_UNREADABLE:
+    if fact in {Fact.DEPLOYMENT_UNREADABLE, Fact.DEPLOYMENT_UNLOGGED}:
         return Step.DEPLOYMENT
     return Step.CERTIFICATES if fact is Fact.TRANSACTION else Step.HEAD

@@ -44,15 +44,17 @@ class FoldedState:
         fixed: what was fixed at deployment.
         snapshot: the contract's storage; of `registry_rest` the events do not tell.
         batches: words of the clients registered so far, by the transactions that did it.
+        deployments: how often the constructor has logged itself.
     """
 
     fixed: Deployment
     snapshot: Snapshot
     batches: tuple[tuple[int, ...], ...] = ()
+    deployments: int = 0
 
     @classmethod
     def at_deployment(cls, fixed: Deployment) -> Self:
-        """Return the state that the constructor leaves.
+        """Return the state that the constructor leaves, before its own event.
 
         Args:
             fixed: its argument.
@@ -84,6 +86,8 @@ class FoldedState:
         Args:
             state: as the contract answers.
         """
+        if self.deployments != 1:
+            return f"the logs deploy the contract {self.deployments} times"
         rest = state.registry_rest
         for batch in reversed(self.batches):
             rest = encoding.registry_digest(batch, rest)
@@ -121,7 +125,7 @@ class FoldedState:
         before, event = self.snapshot, recorded.event
         match event:
             case LedgerDeployed():
-                return self
+                return replace(self, deployments=self.deployments + 1)
             case ClientsRegistered(_, words):
                 after = replace(before, registered=before.registered + len(words))
                 return replace(self, snapshot=after, batches=(*self.batches, words))

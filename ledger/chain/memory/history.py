@@ -63,7 +63,9 @@ class MemoryHistory:
         self._ends: list[Recorded] = []
         self._bans: list[Recorded] = []
         self._rounds: defaultdict[int, list[Recorded]] = defaultdict(list)
-        self._recorded: list[Recorded] = []
+        place = self._hash(DEPLOYMENT_BLOCK)
+        event = LedgerDeployed(state.domain.salt)
+        self._recorded = [Recorded(event, DEPLOYMENT_BLOCK, place, place, 0)]
 
     @property
     def node(self) -> str | None:

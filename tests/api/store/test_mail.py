@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ledger.actors.mailboxes import page as pages
+from ledger.actors.mailboxes.files import run_folder
 from ledger.actors.mailboxes.folder import FolderMailbox
 from ledger.actors.mailboxes.location import mailbox_at
 from ledger.actors.mailboxes.page import Page, decode_page, encode_page
@@ -45,7 +46,7 @@ def envelope(domain: Domain, number: int, round_number: int = 1, client: int = 0
 
 def board_of(one: Envelope) -> str:
     where = one.domain
-    return f"/mail/{where.chain_id}/{where.contract.hex()}/{one.round}/{int(one.kind)}"
+    return f"/{run_folder(where)}/{one.round}/{int(one.kind)}"
 
 
 def posted(store: Store, one: Envelope, client: int = 0, **changes: Any) -> httpx.Response:

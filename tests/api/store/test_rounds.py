@@ -44,6 +44,6 @@ def test_a_run_is_played_through_a_store_and_what_is_old_goes(tmp_path: Path) ->
         old, new = (set(record.payloads().values()) for record in records)
         assert before - set(kept.digests()) == old | {unnamed}
         assert new <= before
-        assert [path.name for path in (folder / "mail").glob("*/*/*")] == ["2"]
+        assert [path.name for path in (folder / "mail").glob("*/*/*/*")] == ["2"]
         assert charges.rounds() == [1, 2], "a late client's quota still counts"
         charges.close()

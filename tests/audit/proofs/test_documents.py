@@ -27,8 +27,8 @@ def document(honest: Run) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("name", "value", "why"),
     [
-        ("format", "cmfl-round-bundle", "is not cmfl-client-proof version 1"),
-        ("version", 2, "is not cmfl-client-proof version 1"),
+        ("format", "cmfl-round-bundle", "is not cmfl-client-proof version 2"),
+        ("version", 1, "is not cmfl-client-proof version 2"),
         ("version", True, "version is not of type int"),
         ("chain_id", 2**64, "is not a whole number of 64 bits"),
         ("address", "0x" + "ab" * 20, "has another EIP-55 checksum"),

@@ -64,20 +64,20 @@ def test_a_short_proof_is_proven_by_the_contract_and_its_length_is_that_of_two_r
 def test_a_used_update_has_its_rank_its_distance_the_cut_off_and_its_exact_weight(
     honest: Run,
 ) -> None:
-    # Round 1: ranked 10, 3, 4, 5, 12; client k has 10 + k samples, and the first two are accepted.
+    # Round 1: ranked 9, 13, 6, 3, 12; client k has 10 + k samples, and the first two are accepted.
     event = decided(honest, 1)
-    said = make_proof(honest.ledger, honest.blobs, 1, ClientId(3)).statement
+    said = make_proof(honest.ledger, honest.blobs, 1, ClientId(13)).statement
     assert said.verdict is Verdict.USED
     bits = event.ranking[1] >> 32
     assert said.rank == Rank(1, 5, bits, accepted=True)
     assert said.cut_off == CutOff(Form.FIRST, 2, bits, 0)
-    assert said.weight == Weight(13, 13 + 20)
-    assert said.as_dict()["rank"]["distance"] == pytest.approx(12.538, abs=1e-3)
+    assert said.weight == Weight(23, 23 + 19)
+    assert said.as_dict()["rank"]["distance"] == pytest.approx(12.011, abs=1e-3)
 
 
 def test_what_is_not_proven_of_a_used_update_is_said(honest: Run, newest: TrustedHead) -> None:
-    proof = make_proof(honest.ledger, honest.blobs, 1, ClientId(3), whole=True)
-    found = verify_proof(proof, 1, ClientId(3), newest)
+    proof = make_proof(honest.ledger, honest.blobs, 1, ClientId(13), whole=True)
+    found = verify_proof(proof, 1, ClientId(13), newest)
     assert found.caveats == (
         Caveat.PLACES_UNPROVEN,
         Caveat.DISTANCES_CERTIFIED,
@@ -113,10 +113,10 @@ def test_a_dropout_has_the_reason_of_the_record_and_what_of_it_nobody_can_prove(
 @pytest.mark.parametrize(
     ("number", "client", "taken", "refusal"),
     [
-        (1, 6, ScoresTaken.COUNTED, None),
-        (1, 9, ScoresTaken.REFUSED, RefusalReason.FALSE_DISTANCE),
+        (1, 5, ScoresTaken.COUNTED, None),
+        (1, 4, ScoresTaken.REFUSED, RefusalReason.FALSE_DISTANCE),
         (4, 3, ScoresTaken.REFUSED, RefusalReason.TWO_VECTORS),
-        (5, 9, ScoresTaken.EMPTY_SEAT, None),
+        (5, 1, ScoresTaken.EMPTY_SEAT, None),
     ],
 )
 def test_a_member_did_not_train_and_what_became_of_its_scores_is_said(
@@ -130,9 +130,9 @@ def test_a_member_did_not_train_and_what_became_of_its_scores_is_said(
 def test_others_were_below_the_cut_off_not_sampled_banned_or_of_an_abandoned_round(
     honest: Run,
 ) -> None:
-    assert verdict(honest, 1, 4) is Verdict.NOT_USED
-    assert verdict(honest, 1, 13) is Verdict.NOT_SAMPLED
-    assert verdict(honest, 4, 2) is Verdict.BANNED
+    assert verdict(honest, 1, 3) is Verdict.NOT_USED
+    assert verdict(honest, 1, 7) is Verdict.NOT_SAMPLED
+    assert verdict(honest, 4, 10) is Verdict.BANNED
     assert verdict(honest, 3, 0) is Verdict.ABANDONED
 
 
@@ -160,7 +160,7 @@ def test_without_the_record_the_proof_says_what_it_lacks(
 ) -> None:
     blobs = MemoryBlobs()
     blobs.put(honest.blobs.get(honest.ledger.deployment().config))
-    scores = {0: None, 3: None, 6: ScoresTaken.UNKNOWN}  # a dropout, a used update, a member
+    scores = {0: None, 13: None, 5: ScoresTaken.UNKNOWN}  # a dropout, a used update, a member
     for client, taken in scores.items():
         proof = make_proof(honest.ledger, blobs, 1, ClientId(client))
         found = verify_proof(proof, 1, ClientId(client), facts[1])
@@ -240,7 +240,7 @@ def test_the_path_of_the_whole_run_leads_from_its_configuration_to_its_head(
 
 
 def test_distances_of_no_trainer_are_shown_as_none(honest: Run) -> None:
-    plain = as_dict(make_proof(honest.ledger, honest.blobs, 1, ClientId(13)))
+    plain = as_dict(make_proof(honest.ledger, honest.blobs, 1, ClientId(7)))
     assert proof_of(plain).statement.rank is None
     assert plain["statement"]["weight"] is None
 
@@ -305,13 +305,13 @@ def cut(run: Run) -> Digest:
 @pytest.mark.parametrize(
     ("number", "client", "said"),
     [
-        (1, 4, "PROVEN: in round 1 the update of client 4 was not used: ranked 3 of 5, distance "),
+        (1, 3, "PROVEN: in round 1 the update of client 3 was not used: ranked 4 of 5, distance "),
         (1, 2, "dropped out: it had not committed by the closing block."),
-        (1, 9, "was a member of the committee, and so did not train; its scores were refused: a "),
-        (1, 13, "PROVEN: in round 1 client 13 was not sampled: neither trainer nor member."),
+        (1, 4, "was a member of the committee, and so did not train; its scores were refused: a "),
+        (1, 7, "PROVEN: in round 1 client 7 was not sampled: neither trainer nor member."),
         (3, 0, "in round 3 nothing was decided, and no update used; client 0 was a member of the "),
-        (4, 2, "in round 4 client 2 took no part: it was banned before the round opened."),
-        (5, 9, "its seat was empty, because it was banned when the round opened; of its own "),
+        (4, 10, "in round 4 client 10 took no part: it was banned before the round opened."),
+        (5, 1, "its seat was empty, because it was banned when the round opened; of its own "),
     ],
 )
 def test_what_became_of_a_client_is_one_sentence(

@@ -9,6 +9,7 @@ import pytest
 from clients.simulation import Cast
 from ledger.audit.audit import audit
 from ledger.audit.codes import Outcome, Step, StepOutcome
+from ledger.protocol.types import DropoutReason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -79,6 +80,10 @@ def test_the_head_is_the_same_and_the_audit_says_which_steps_lack_something(
     assert other.metrics() == player.metrics()
     assert set(kept.blobs.digests()) == expected(whole, keep)
     assert audit(whole.ledger, whole.blobs).outcome is Outcome.PASSED
+    gone = range(1, ROUNDS + 1 if keep == "accepted" else ROUNDS)
+    dropouts = [dropout for number in gone for dropout in whole.record(number).dropouts]
+    if any(dropout.reason is DropoutReason.PAYLOAD_MALFORMED for dropout in dropouts):
+        lacking = {*lacking, Step.COMPLETENESS}
     assert unchecked(kept) == set(lacking)
 
 
