@@ -40,7 +40,7 @@ from ledger.audit.steps.order import said_by_steps
 from ledger.audit.unconfirmed import SaidByStep, Unconfirmed, rests_on_all_logs
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.distances.fast import fast_distances, usable_cores
-from ledger.protocol.encoding import commitment_of
+from ledger.protocol.encoding import PROTOCOL_VERSION, commitment_of
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
@@ -243,6 +243,7 @@ def _in_turn(checker: RoundChecker, seen: Iterator[Seen]) -> Iterator[Told]:
 
 def _unread(ledger: CommitteeLedger) -> dict[str, Any]:
     return {
+        "protocol": PROTOCOL_VERSION,
         "address": ledger.address,
         "chain_id": ledger.chain.chain_id,
         "genesis_hash": hexed(ledger.chain.genesis_hash),

@@ -13,7 +13,7 @@ from json import loads
 from typing import TYPE_CHECKING
 
 from clients.experiments.execution.evidence import evidence_of, on_chain, portable
-from clients.experiments.execution.kept import kept_beside
+from clients.experiments.execution.kept import kept_beside, require_this_protocol
 from clients.experiments.execution.play import row_of, task_of
 from clients.experiments.execution.tuning import factors
 from clients.experiments.rows import line_of
@@ -117,6 +117,7 @@ def repeat(
             f"{store.path} has no choice of a learning rate for {cell.method.name}, which cell "
             f"{name!r} was run with: put the file back as it was published"
         )
+    require_this_protocol(store.out, row.ledger)
     cell = cell.at_rate(factor)
     task = task_of(cell, on_round)
     found = on_chain(cell, task, home)

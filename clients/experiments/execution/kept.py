@@ -7,6 +7,8 @@ import tomllib
 from typing import TYPE_CHECKING, Any
 
 from ledger.home import read_file
+from ledger.protocol.encoding import PROTOCOL_VERSION
+from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -53,6 +55,28 @@ def kept_beside(
         names = then.keys() & found if then else found.keys()
         told += _differing(f"{evidence.report}: deployment", then, found, names)
     return told
+
+
+def require_this_protocol(out: Path, evidence: Evidence) -> None:
+    """Refuse to repeat a cell that was played under another version of the protocol.
+
+    A file that is missing or unreadable is told of once the cell has been played again.
+
+    Args:
+        out: folder of the rows.
+        evidence: where the files of the cell are.
+
+    Raises:
+        ConfigurationError: seeds, and so heads, of that version cannot come again.
+    """
+    kept = _parsed(out / evidence.report, json.loads, [])
+    deployment = None if kept is None else kept.get("deployment")
+    if isinstance(deployment, dict) and deployment.get("protocol", 1) != PROTOCOL_VERSION:
+        raise ConfigurationError(
+            f"{evidence.report} is of protocol version {deployment.get('protocol', 1)!r:.20}, and "
+            f"this program plays version {PROTOCOL_VERSION}, whose seeds and heads are others: "
+            f"repeat it with the program of that version, or play the experiment again"
+        )
 
 
 def _parsed(path: Path, parse: Callable[[str], Any], told: list[str]) -> dict[str, Any] | None:

@@ -131,6 +131,24 @@ def test_a_cell_without_a_row_or_of_another_version_is_refused(
         repeat(finished.plan, Store(tmp_path, "mini"), CELL, tmp_path / "home", lambda: None)
 
 
+def test_a_cell_of_another_protocol_version_is_refused_before_it_is_played(
+    finished: Finished, tmp_path: Path
+) -> None:
+    row = next(row for row in finished.store.rows().cells if row.cell == CELL)
+    assert row.ledger is not None
+    kept = finished.store.out / row.ledger.report
+    text = kept.read_text("utf-8")
+    for other in ('"protocol": 3,', ""):  # version 1 did not say
+        assert '"protocol": 2,' in text
+        kept.write_text(text.replace('"protocol": 2,', other), "utf-8")
+        try:
+            with pytest.raises(ConfigurationError, match="is of protocol version [13], and this"):
+                repeat(finished.plan, finished.store, CELL, tmp_path / "home", lambda: None)
+        finally:
+            kept.write_text(text, "utf-8")
+    assert not (tmp_path / "home").exists()
+
+
 def test_a_row_without_the_choice_of_its_rate_is_refused(
     finished: Finished, tmp_path: Path
 ) -> None:
