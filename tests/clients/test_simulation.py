@@ -197,7 +197,7 @@ def test_false_scores_count_where_they_are_not_checked(player: Player) -> None:
 
 def test_a_silent_primary_is_replaced_by_the_next_view(player: Player) -> None:
     def play(seed: int) -> Played:
-        fault = ("malice.members.silent=1", "protocol.rounds=3")
+        fault = ("malice.members.silent=1", "protocol.rounds=14")
         return player.play(*FIVE_MEMBERS, f"seed={seed}", *fault, name=f"run-{seed}")
 
     def shows_both(played: Played) -> bool:

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 PACE = Pace(
     block_seconds=1.0,
     blocks_of_a_client=0.0,
-    view_seconds=4,
+    view_seconds=3,
     deadline_blocks=120,
     confirmations=1,
     poll_seconds=0.2,
@@ -76,7 +76,8 @@ PATIENCE_SECONDS = 120.0
 
 
 def settings_of(home: Path, learning_rate: float) -> FederationSettings:
-    own = (f"seed={SEED}", "protocol.rounds=2", f"training.learning_rate={learning_rate}")
+    sizes = ("protocol.clients=6", "protocol.active_rate=1.0", "protocol.committee_rate=0.5")
+    own = (f"seed={SEED}", "protocol.rounds=2", f"training.learning_rate={learning_rate}", *sizes)
     predictable = "protocol.beacon=none"
     return FederationSettings(
         home=home,

@@ -214,7 +214,10 @@ def read_fields(path: Path, what: str, version: int, kinds: Mapping[str, type]) 
     except ValueError as error:
         raise ChainError(f"{what} {path} is not JSON: {error}") from error
     if isinstance(value, dict) and value.get("format", version) != version:
-        raise ChainError(f"{what} {path}: format {str(value['format'])[:20]} is not {version}")
+        raise ChainError(
+            f"{what} {path}: format {str(value['format'])[:20]} is not {version}: another version "
+            f"of this program has written it, and only that one reads this home"
+        )
     if not isinstance(value, dict) or set(value) != set(kinds):
         raise ChainError(f"{what} {path} does not have the fields {', '.join(kinds)}")
     for name, kind in kinds.items():

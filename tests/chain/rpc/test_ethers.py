@@ -66,6 +66,7 @@ def test_ethers_reads_calls_sends_waits_and_listens(tmp_path: Path) -> None:
         opening = CommitteeLedger(chain, address).opening(1)
         block, genesis = chain.header(3), chain.header(0)
         transaction = "0x" + bytes(chain.transactions(block)[0].hash).hex()
+        (creation,) = chain.transactions(chain.header(1))
     assert opening is not None
     assert seen["chainId"] == str(chain.chain_id)
     assert seen["genesis"]["hash"] == "0x" + chain.genesis_hash.hex()
@@ -83,7 +84,8 @@ def test_ethers_reads_calls_sends_waits_and_listens(tmp_path: Path) -> None:
     committee = [str(client) for client in opening.committee]
     assert seen["event"] == {"block": 3, "committee": committee}
     assert seen["prefetched"] == [transaction]
-    assert seen["logs"] == [transaction] * 2
+    created = "0x" + bytes(creation.hash).hex()
+    assert seen["logs"] == [created, transaction, transaction]
     assert seen["queried"] == ["0"]
     assert seen["reverted"]["code"] == "CALL_EXCEPTION"
     assert seen["reverted"]["reason"] == "committee_ledger: deadline is not reached"
