@@ -142,7 +142,7 @@ def test_a_cell_of_another_protocol_version_is_refused_before_it_is_played(
         assert '"protocol": 2,' in text
         kept.write_text(text.replace('"protocol": 2,', other), "utf-8")
         try:
-            with pytest.raises(ConfigurationError, match="is of protocol version [13], and this"):
+            with pytest.raises(ConfigurationError, match=r"is of protocol version [13], and this"):
                 repeat(finished.plan, finished.store, CELL, tmp_path / "home", lambda: None)
         finally:
             kept.write_text(text, "utf-8")
