@@ -16,7 +16,7 @@ from clients.joining.parts import own_parts
 from clients.joining.places import blobs_written, folder_ready, mailbox_read
 from clients.joining.seeds import require_unpredictable
 from clients.worker.process.folder import WorkerFolder
-from clients.worker.process.opening import hosted_clients
+from clients.worker.process.opening import bound_model, hosted_clients
 from ledger.blobs.location import store_at
 from ledger.blobs.places import places_of
 from ledger.blobs.uploads import Uploads
@@ -294,8 +294,9 @@ class Readiness:
         configuration = configuration_of(document, self._asked.data, self._asked.settings)
         held = own_parts(configuration, document, clients, self._asked.data, salts)
         counts = ", ".join(str(len(held.train[client].y)) for client in clients)
-        said = f"{counts} samples of {held.name!r}, as registered"
-        return State.OK, f"{said}, {len(held.test.y)} for the test"
+        model = bound_model(configuration, held, document)
+        said = f"{counts} samples of {held.name!r}, as registered, {len(held.test.y)} for the test"
+        return State.OK, f"{said}; model {model.name!r} as deployed"
 
     def _look_at_folder(self) -> tuple[State, str]:
         dimension, node = _needed(self._document).parameters.dimension, _needed(self._node)

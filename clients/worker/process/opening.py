@@ -264,7 +264,7 @@ def opened(
     configuration = configuration_of(document, places.data, places.settings)
     salts = {client: data_salt(signer) for client, signer in hosted.items()}
     data = own_parts(configuration, document, tuple(hosted), places.data, salts)
-    model = _model(configuration, data, document)
+    model = bound_model(configuration, data, document)
     counts = Counts()
     (first, signer), *rest = sorted(hosted.items())
     uploads = Uploads(run.domain, signer, first, tuple(rest))
@@ -311,8 +311,13 @@ def opened(
         journal.close()
 
 
-def _model(configuration: Configuration, data: FederatedData, document: RunDocument) -> Model:
+def bound_model(configuration: Configuration, data: FederatedData, document: RunDocument) -> Model:
     """Return the run's model.
+
+    Args:
+        configuration: of the run, as `configuration_of` returns it.
+        data: that it is made for.
+        document: of the run.
 
     Raises:
         ConfigurationError: it is not the one that the run was deployed with.

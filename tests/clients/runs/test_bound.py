@@ -11,13 +11,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from cli.options import KEY_VARIABLE
 from clients.configuration import load
 from clients.datasets.bound import samples_digest_of
 from clients.joining.configured import configuration_of
 from clients.joining.parts import own_parts
+from clients.joining.seeds import ALLOW_PREDICTABLE
+from clients.keys import simulated_keys
 from clients.models.bound import option_files
 from clients.runs.population import populate, run_document
-from clients.worker.process.opening import _model
+from clients.runs.preparing import prepare
+from clients.worker.process.opening import bound_model
+from ledger.blobs.store import FolderBlobs
+from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.rpc.served.server import RpcServer
+from ledger.home import Home
 from ledger.protocol.bound_inputs import data_root, simulated_salt
 from ledger.protocol.documents.run import RunDocument, decode_run, encode_run
 from ledger.protocol.encoding import sha256
@@ -160,10 +168,10 @@ def test_a_worker_refuses_a_swapped_file(inputs: Inputs, what: str) -> None:
     document = inputs.document()
     configuration = configuration_of(document, settings=inputs.settings)
     data = own_parts(configuration, document, (ClientId(3),))
-    assert _model(configuration, data, document).frozen_state == document.frozen_state
+    assert bound_model(configuration, data, document).frozen_state == document.frozen_state
     digests = swapped(inputs, what)
     with pytest.raises(ConfigurationError) as caught:
-        _model(configuration_of(document, settings=inputs.settings), data, document)
+        bound_model(configuration_of(document, settings=inputs.settings), data, document)
     assert all(digest in str(caught.value) for digest in digests)
 
 
@@ -185,7 +193,7 @@ def test_a_frozen_tensor_that_follows_from_no_named_file_is_bound_too(tmp_path: 
         model.module()
     configuration = configuration_of(document, settings=settings)
     with pytest.raises(ConfigurationError, match=f"frozen.* was {document.frozen_state.hex()}"):
-        _model(configuration, populate(configuration).clean, document)
+        bound_model(configuration, populate(configuration).clean, document)
 
 
 def test_other_samples_are_refused_with_both_roots(inputs: Inputs) -> None:
@@ -243,3 +251,32 @@ def test_a_swapped_data_file_is_refused(tmp_path: Path) -> None:
     assert result.code == 0
     assert "is not here" in result.err
     assert json.loads(result.out)["parameters"] > 0
+
+
+@pytest.mark.parametrize("what", ["model file", "option file"])
+def test_who_joins_is_told_of_a_swapped_file(
+    inputs: Inputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    home, configuration = Home(inputs.home), inputs.configuration()
+    home.path.mkdir()
+    (key, *_) = simulated_keys(configuration.seed, configuration.protocol.clients)
+    monkeypatch.setenv(KEY_VARIABLE, key.hex())
+    with EmbeddedChain.create(home.chain) as chain:
+        _, _, manifest = prepare(home.path, "run", configuration, chain, FolderBlobs(home.blobs))
+        with RpcServer(chain) as server:
+            join = [
+                *("join", "--json", "--rpc-url", server.url, "--chain-id", chain.chain_id),
+                *("--contract", manifest.address, "--blobs", home.blobs),
+                *("--folder", tmp_path / "worker", ALLOW_PREDICTABLE, *inputs.options()),
+            ]
+
+            def data_row() -> dict[str, str]:
+                rows = cmfl(*join).json["checks"]
+                return next(row for row in rows if row["check"] == "data")
+
+            before = data_row()
+            assert before["state"] == "ok", before
+            digests = swapped(inputs, what)
+            after = data_row()
+    assert after["state"] == "missing", after
+    assert all(digest in after["found"] for digest in digests)
