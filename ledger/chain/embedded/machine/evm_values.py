@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eth.exceptions import Revert
+from eth.vm.forks.london.headers import calculate_expected_base_fee_per_gas
 
 from ledger.chain.addresses import checksum, contract_created_by
 from ledger.chain.embedded.file import log_table
@@ -36,6 +37,15 @@ def base_fee(header: BlockHeaderAPI) -> int:
         header: the block's.
     """
     return header.base_fee_per_gas or 0
+
+
+def next_base_fee(header: BlockHeaderAPI) -> int:
+    """Return what each gas of the block after this one costs, in wei.
+
+    Args:
+        header: the block's.
+    """
+    return int(calculate_expected_base_fee_per_gas(header))
 
 
 def block(header: BlockHeaderAPI) -> Block:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ledger.chain.addresses import checksum
-from ledger.chain.rpc.served.block_methods import next_base_fee
+from ledger.chain.embedded.machine.evm_values import next_base_fee
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

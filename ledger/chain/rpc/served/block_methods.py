@@ -5,9 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from eth.vm.forks.london.headers import calculate_expected_base_fee_per_gas
-
-from ledger.chain.embedded.machine.evm_values import base_fee
+from ledger.chain.embedded.machine.evm_values import base_fee, next_base_fee
 from ledger.chain.rpc import wire
 from ledger.chain.rpc.served import tags
 from ledger.chain.rpc.served.block_json import (
@@ -163,15 +161,6 @@ class BlockMethods:
             tips[min(last, max(min(1, last), bisect_left(sums, share * before / 100)))]
             for share in shares
         ]
-
-
-def next_base_fee(header: BlockHeaderAPI) -> int:
-    """Return what each gas of the block after this one costs, in wei.
-
-    Args:
-        header: the block's.
-    """
-    return int(calculate_expected_base_fee_per_gas(header))
 
 
 def _read_percentiles(percentiles: object) -> list[float]:
