@@ -28,10 +28,10 @@ from ledger.audit.codes import StepOutcome
 from ledger.blobs.store import MemoryBlobs
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.embedded.chain import EmbeddedChain
-from ledger.protocol.consensus import primary_place
+from ledger.protocol.consensus import primary_seat
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.inputs import participants_of
-from ledger.protocol.ledger_state import RoundDecided
+from ledger.protocol.state import RoundDecided
 from ledger.protocol.types import Phase
 
 if TYPE_CHECKING:
@@ -271,7 +271,7 @@ def cast(population: Population, around: Surroundings, misdeed: Misdeed) -> Popu
     opening, registry = around.ledger.opening(1), around.ledger.registry()
     assert opening is not None, "a deployed run has its first round open"
     first = participants_of(around.parameters, registry, 1, opening.seed, opening.committee)
-    place = primary_place(opening.seed, Phase.AGGREGATION, 0, len(first.committee))
+    place = primary_seat(opening.seed, Phase.AGGREGATION, 0, len(first.committee))
     seats = (*first.committee[place:], *first.committee[:place])
     return replace(
         population,

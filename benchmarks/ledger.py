@@ -39,7 +39,7 @@ from benchmarks.recorded_rounds import RecordedRounds
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.chain.memory.ledger import MemoryLedger
 from ledger.protocol import encoding, sampling
-from ledger.protocol.ledger_state import registry_batches
+from ledger.protocol.state import registry_batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -217,7 +217,7 @@ def _training_milliseconds(run: RecordedRounds, arguments: argparse.Namespace) -
     from clients.engine.port import TrainingJob  # noqa: PLC0415
     from clients.local_sgd import LocalTraining  # noqa: PLC0415
     from clients.models.registry import model_named  # noqa: PLC0415
-    from ledger.protocol.rules.distance.ground import Ground  # noqa: PLC0415
+    from ledger.protocol.rules.distance.context import DistanceContext  # noqa: PLC0415
     from ledger.protocol.rules.distance.squared import SQUARED  # noqa: PLC0415
 
     rng, state = np.random.default_rng(1), run.state
@@ -243,7 +243,7 @@ def _training_milliseconds(run: RecordedRounds, arguments: argparse.Namespace) -
             started = time.perf_counter()
             updates = [update.vector for update in engine.train(start, jobs)]
             by_client = dict(zip(active, updates, strict=True))
-            engine.distances(SQUARED, Ground(model.layout), by_client, state.committee)
+            engine.distances(SQUARED, DistanceContext(model.layout), by_client, state.committee)
             found.append((time.perf_counter() - started) * 1e3)
     return median(found[1:])
 

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING
 
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.contract.deployment import DEPLOYMENT_GAS, creation_data
-from ledger.protocol import encoding, ledger_state, rounds
-from ledger.protocol.consensus import majority, primary_place
+from ledger.protocol import encoding, rounds, state
+from ledger.protocol.consensus import majority, primary_seat
 from ledger.protocol.judgement import sets_of
 from ledger.protocol.ranking import rank
 from ledger.protocol.sampling import sample_trainers
 from ledger.protocol.signing import KeySigner, sign
 from ledger.protocol.types import (
     NO_DIGEST,
+    AcceptanceForm,
     Beacon,
     ClientId,
     Commitment,
     Digest,
-    Form,
     Phase,
     RegisteredClient,
     SignedCommitment,
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     from ledger.chain.embedded.chain import EmbeddedChain
     from ledger.chain.ports import Receipt
 
-Votes = tuple[ledger_state.SubmittedCertificate, ledger_state.SubmittedCertificate]
+Votes = tuple[state.SubmittedCertificate, state.SubmittedCertificate]
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
     """A decision with both certificates, ready to send."""
 
-    decision: ledger_state.SubmittedDecision
+    decision: state.SubmittedDecision
     certificates: Votes
 
 
@@ -63,15 +63,15 @@ class RecordedRounds:
         self._keys = sorted(map(KeySigner, keys), key=lambda signer: signer.address)
         registry = [RegisteredClient(key.address, 10 + i) for i, key in enumerate(self._keys)]
         words = [encoding.registry_word(client) for client in registry]
-        digest, batches = ledger_state.registry_batches(words)
-        deployment = ledger_state.Deployment(
+        digest, batches = state.registry_batches(words)
+        deployment = state.Deployment(
             config=_digest("configuration", 0),
             registry=digest,
             clients=clients,
             trainers=trainers,
             members=members,
             aggregation_ppm=400_000,
-            form=Form.FIRST,
+            form=AcceptanceForm.FIRST,
             rounds=2**32 - 1,
             commit_blocks=2,
             deadline_blocks=4,
@@ -118,7 +118,7 @@ class RecordedRounds:
         """
         state, decision = self.state, self._decision()
         size = len(state.committee)
-        first, second = (primary_place(state.seed, phase, 0, size) for phase in Phase)
+        first, second = (primary_seat(state.seed, phase, 0, size) for phase in Phase)
         common = [place for place in range(size) if place not in {first, second}]
         # In the smallest committees the primary of one phase has to reply in the other.
         again = [*(common[::-1] if other_repliers else common), first]
@@ -158,10 +158,10 @@ class RecordedRounds:
             lambda: self.ledger.register_clients(words, rest),
         )
 
-    def _decision(self) -> ledger_state.SubmittedDecision:
+    def _decision(self) -> state.SubmittedDecision:
         number = self.state.round
         order = sorted(self.trainers, key=lambda client: _digest("place", client))
-        return ledger_state.SubmittedDecision(
+        return state.SubmittedDecision(
             committee=self.state.committee,
             ranking=rank((client, 1.0 + place / 7) for place, client in enumerate(order)),
             base=self.state.commitments,
@@ -176,11 +176,11 @@ class RecordedRounds:
 
     def _certificate(
         self,
-        decision: ledger_state.SubmittedDecision,
+        decision: state.SubmittedDecision,
         phase: Phase,
         primary: int,
         candidates: Sequence[int],
-    ) -> ledger_state.SubmittedCertificate:
+    ) -> state.SubmittedCertificate:
         state = self.state
         able = [place for place in candidates if place != primary]
         places = sorted(able[: state.deployment.replies])
@@ -190,7 +190,7 @@ class RecordedRounds:
         vote = Vote(VoteKind.REQUEST, state.round, phase, 0, decision.base, chosen, result)
         reply = replace(vote, kind=VoteKind.REPLY)
         keys = [self._keys[member] for member in state.committee]
-        return ledger_state.SubmittedCertificate(
+        return state.SubmittedCertificate(
             view=0,
             set_digest=chosen,
             request=sign(keys[primary], state.domain, vote),
@@ -200,12 +200,12 @@ class RecordedRounds:
 
     def _sent(
         self,
-        specified: Callable[[ledger_state.BlockContext], ledger_state.Step],
+        specified: Callable[[state.BlockContext], state.Step],
         send: Callable[[], Receipt],
     ) -> Receipt:
         head = self.chain.head()
         receipt = send()
-        block = ledger_state.BlockContext(head.number + 1, Digest(head.hash))
+        block = state.BlockContext(head.number + 1, Digest(head.hash))
         self.state, _ = specified(block)
         return receipt
 

@@ -35,7 +35,7 @@ from rich.table import Table
 
 from benchmarks.contention import gemm_rate, machine
 from ledger.distances.fast import fast_distances, usable_cores, why_plain
-from ledger.protocol.rules.distance.ground import Ground
+from ledger.protocol.rules.distance.context import DistanceContext
 from ledger.protocol.rules.distance.rule import plain_distances
 from ledger.protocol.rules.distance.squared import SQUARED
 from ledger.protocol.types import ClientId
@@ -154,7 +154,7 @@ def errors(dimension: int = 200_000) -> list[dict[str, Any]]:
                 ("pair by pair", plain_distances),
                 ("naive float32", _naive),
             ):
-                computed = way(SQUARED, Ground(), updates, tuple(updates))
+                computed = way(SQUARED, DistanceContext(), updates, tuple(updates))
                 off = np.abs(computed - exact)[exact > 0] / exact[exact > 0]
                 row[name] = f"{off.max():.1e}"
             found.append(row)
@@ -179,7 +179,7 @@ def large(folder: Path) -> dict[str, Any]:
     cores = usable_cores()
     anonymous = _anonymous_mib()
     taken = _taken(
-        lambda: fast_distances(cores)(SQUARED, Ground(), mapped, tuple(mapped)[:members])
+        lambda: fast_distances(cores)(SQUARED, DistanceContext(), mapped, tuple(mapped)[:members])
     )
     return {
         "d": LARGE,
@@ -198,7 +198,7 @@ def first_distance() -> dict[str, float]:
     program = (
         "import time, numpy as np;"
         "from ledger.distances.fast import fast_distances;"
-        "from ledger.protocol.rules.distance.ground import Ground;"
+        "from ledger.protocol.rules.distance.context import Ground;"
         "from ledger.protocol.rules.distance.squared import SQUARED;"
         "u = {0: np.zeros(9, np.float32)}; t = time.process_time();"
         "fast_distances()(SQUARED, Ground(), u, [0]); first = time.process_time() - t;"
@@ -215,11 +215,11 @@ def first_distance() -> dict[str, float]:
 
 def _ours(threads: int) -> Callable[[Round], object]:
     distances = fast_distances(threads)
-    return lambda one: distances(SQUARED, Ground(), one.updates, one.members)
+    return lambda one: distances(SQUARED, DistanceContext(), one.updates, one.members)
 
 
 def _by(distances: Distances) -> Callable[[Round], object]:
-    return lambda one: distances(SQUARED, Ground(), one.updates, one.members)
+    return lambda one: distances(SQUARED, DistanceContext(), one.updates, one.members)
 
 
 def _first_version(one: Round) -> torch.Tensor:
@@ -235,7 +235,7 @@ def _first_version(one: Round) -> torch.Tensor:
 
 def _naive(
     _rule: DistanceRule,
-    _ground: Ground,
+    _ground: DistanceContext,
     updates: Mapping[ClientId, NDArray[np.float32]],
     members: Sequence[ClientId],
 ) -> NDArray[np.float64]:

@@ -26,9 +26,9 @@ from clients.configuration import load
 from clients.processes import in_processes
 from clients.runs.opening import in_memory
 from ledger.protocol.encoding import word_client
-from ledger.protocol.ledger_state import RoundDecided
-from ledger.protocol.rules.reference.rule import ReferenceRule, Travel
+from ledger.protocol.rules.reference.rule import DirectionWeight, ReferenceRule
 from ledger.protocol.rules.registry import REFERENCES
+from ledger.protocol.state import RoundDecided
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -111,7 +111,9 @@ def play(cell: Cell, report: Callable[[str], None]) -> Found:
     """
     settings = [f"seed={cell.seed}", *cell.settings]
     if cell.travel is not None:
-        rule = ReferenceRule(cell.name, Travel(*cell.travel), "direction", "along a travel")
+        rule = ReferenceRule(
+            cell.name, DirectionWeight(*cell.travel), "direction", "along a travel"
+        )
         REFERENCES[cell.name] = rule
         settings.append(f'protocol.reference="{cell.name}"')
     if cell.attack != "none":

@@ -31,7 +31,7 @@ from cli.options import (
 from cli.where import Where
 from ledger.history.source import SourceUnusableError
 from ledger.home import Home, index_place
-from ledger.protocol import digest_forms
+from ledger.protocol import digest_patterns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from ledger.history.source import HistorySource
     from ledger.protocol.types import Digest
 
-_DIGEST = re.compile(digest_forms.TYPED)
+_DIGEST = re.compile(digest_patterns.EITHER_FORM_ANY_CASE)
 _COLUMNS = ("kind", "round", "client")
 
 

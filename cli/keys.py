@@ -132,7 +132,7 @@ def _proven(keystore: Path, password_file: Path | None) -> Address:
         ConfigurationError: it is not the one that the keystore names.
     """
     from ledger.chain.addresses import checksum
-    from ledger.protocol.joining import challenge_digest
+    from ledger.protocol.registration import challenge_digest
     from ledger.protocol.signing import KeySigner, recover
 
     signer = KeySigner(keystore_key(keystore, password_file))

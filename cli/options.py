@@ -14,7 +14,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from ledger.protocol import digest_forms
+from ledger.protocol import digest_patterns
 from ledger.protocol.errors import ChainError, ConfigurationError
 
 KEY_VARIABLE = "CMFL_PRIVATE_KEY"
@@ -26,7 +26,7 @@ DEFAULT_RUN = "run"
 
 T = TypeVar("T")
 
-_HEAD = re.compile(digest_forms.TYPED_PREFIXED)
+_HEAD = re.compile(digest_patterns.PREFIXED_ANY_CASE)
 
 
 def _for_a_node(context: typer.Context, parameter: typer.CallbackParam, value: T) -> T | None:

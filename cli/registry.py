@@ -116,7 +116,7 @@ def gather(
     """
     from clients.joining.registration import encode_registry, gathered, read_entry
     from clients.joining.seeds import shared_configuration
-    from ledger.protocol.parameters import LEAST_FEDERATION, MIN_ACTIVE
+    from ledger.protocol.parameters import MIN_ACTIVE, MINIMUM_FEDERATION
 
     _require_new(out)
     settings, allowed = tuple(setting or ()), allow_predictable_seeds
@@ -140,7 +140,7 @@ def gather(
     if command is not None:
         print_line(f"go on with: {command}")
     elif len(registry.entries) < MIN_ACTIVE:
-        print_line(f"too few for a run yet: {LEAST_FEDERATION}")
+        print_line(f"too few for a run yet: {MINIMUM_FEDERATION}")
     else:
         print_line("with the settings, --config or --preset and --set, it prints how to go on")
 

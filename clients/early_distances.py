@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ledger.protocol.rules.distance.ground import Ground
+    from ledger.protocol.rules.distance.context import DistanceContext
     from ledger.protocol.rules.distance.rule import DistanceRule, Distances, Updates
     from ledger.protocol.types import ClientId
 
@@ -38,13 +38,17 @@ class Begun:
     """
 
     rule: DistanceRule
-    ground: Ground
+    ground: DistanceContext
     updates: Updates
     members: tuple[ClientId, ...]
     matrix: Future[NDArray[np.float64]]
 
     def covers(
-        self, rule: DistanceRule, ground: Ground, updates: Updates, members: Sequence[ClientId]
+        self,
+        rule: DistanceRule,
+        ground: DistanceContext,
+        updates: Updates,
+        members: Sequence[ClientId],
     ) -> bool:
         """Say whether these distances are among those that were begun."""
         if (rule, ground) != (self.rule, self.ground):
@@ -66,7 +70,11 @@ class EarlyDistances:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="distances")
 
     def begin(
-        self, rule: DistanceRule, ground: Ground, updates: Updates, members: Sequence[ClientId]
+        self,
+        rule: DistanceRule,
+        ground: DistanceContext,
+        updates: Updates,
+        members: Sequence[ClientId],
     ) -> None:
         """Begin the distances of a round; those that were begun before are dropped.
 
@@ -87,7 +95,11 @@ class EarlyDistances:
         self._begun = None
 
     def __call__(
-        self, rule: DistanceRule, ground: Ground, updates: Updates, members: Sequence[ClientId]
+        self,
+        rule: DistanceRule,
+        ground: DistanceContext,
+        updates: Updates,
+        members: Sequence[ClientId],
     ) -> NDArray[np.float64]:
         """Return the distances of all updates from the members', shape (members, updates)."""
         begun = self._begun
@@ -99,7 +111,11 @@ class EarlyDistances:
         return begun.matrix.result()[np.ix_(rows, columns)]
 
     def _quietly(
-        self, rule: DistanceRule, ground: Ground, updates: Updates, members: Sequence[ClientId]
+        self,
+        rule: DistanceRule,
+        ground: DistanceContext,
+        updates: Updates,
+        members: Sequence[ClientId],
     ) -> NDArray[np.float64]:
         # Whoever's update is not finite is found out later, and nobody asks for its distances.
         with np.errstate(all="ignore"):

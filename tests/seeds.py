@@ -15,7 +15,7 @@ from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.protocol.documents.incidents import decode_incidents
 from ledger.protocol.documents.record import decode_record
-from ledger.protocol.ledger_state import RoundDecided
+from ledger.protocol.state import RoundDecided
 from ledger.protocol.types import NO_DIGEST
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from ledger.actors.view import ChainView
 from ledger.blobs.places import places_of
 from ledger.history.documents import read_run
 from ledger.history.facts.deployments import stage_name
-from ledger.protocol.ledger_state import Stage
+from ledger.protocol.state import LedgerStage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from ledger.history.recorded import RecordedHistory
     from ledger.history.round import Round
     from ledger.protocol.documents.run import RunDocument
-    from ledger.protocol.ledger_state import Deployment
     from ledger.protocol.parameters import Parameters
+    from ledger.protocol.state import Deployment
 
 KEPT_SECONDS = 1.0
 """How long a look is good for while no block comes."""
@@ -160,7 +160,7 @@ class _Watched:
         rounds = history.rounds(max(1, newest - SHOWN_ROUNDS + 1), newest) if newest else []
         moment = self._time.now(now.block, taken_at)
         stage, standing = now.state(served).stage, None
-        one = history.round(newest) if newest and stage is Stage.OPEN else None
+        one = history.round(newest) if newest and stage is LedgerStage.OPEN else None
         if one is not None and one.ended is None:
             chain = self._chain(reading, served, one)
             inputs = chain.inputs()

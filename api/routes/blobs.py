@@ -13,7 +13,7 @@ from api.http.encoded import IMMUTABLE, is_known
 from api.http.problems import BLOB_DAMAGED, BLOB_NOT_FOUND, ProblemError
 from api.http.routing import refuse_unknown
 from api.reading import histories_of
-from ledger.protocol import digest_forms
+from ledger.protocol import digest_patterns
 from ledger.protocol.errors import BlobError, BlobMissingError
 from ledger.protocol.types import Digest
 
@@ -29,7 +29,7 @@ Sha256 = Annotated[
     str,
     Path(
         description="of the blob, 64 hex digits in lower case",
-        pattern=f"^{digest_forms.BARE}$",
+        pattern=f"^{digest_patterns.BARE}$",
         max_length=64,
         examples=["5c" * 32],
     ),

@@ -18,7 +18,7 @@ from api.http.routing import (
 from api.schemas.digests import DigestAnswer
 from ledger.history.facts.digests import digest_facts
 from ledger.history.source import TooLongError
-from ledger.protocol import digest_forms
+from ledger.protocol import digest_patterns
 from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ DigestAsked = Annotated[
     str,
     Path(
         description="64 hex digits in any case, as `sha256sum` prints them, or with 0x before them",
-        pattern=f"^{digest_forms.TYPED}$",
+        pattern=f"^{digest_patterns.EITHER_FORM_ANY_CASE}$",
         max_length=66,
         examples=["5c" * 32],
     ),

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from pydantic.fields import FieldInfo
 
-from ledger.protocol import digest_forms
-from ledger.protocol.ledger_state import StatementKind
-from ledger.protocol.types import DropoutReason, Form, IncidentKind, RefusalReason
+from ledger.protocol import digest_patterns
+from ledger.protocol.state import StatementKind
+from ledger.protocol.types import AcceptanceForm, DropoutReason, IncidentKind, RefusalReason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -71,7 +71,7 @@ class Schema(BaseModel):
     )
 
 
-Digest32 = Annotated[str, Field(pattern=f"^{digest_forms.PREFIXED}$", examples=[_DIGEST])]
+Digest32 = Annotated[str, Field(pattern=f"^{digest_patterns.PREFIXED}$", examples=[_DIGEST])]
 """32 bytes as 0x-hex."""
 
 Signature65 = Annotated[
@@ -212,8 +212,8 @@ class StatementWhat(Schema):
 class SelectionForm(Schema):
     """How the contract derives S_a from a ranking; the number is its constructor's."""
 
-    code: Annotated[int, _codes(Form)]
-    name: Annotated[str, _names(Form)]
+    code: Annotated[int, _codes(AcceptanceForm)]
+    name: Annotated[str, _names(AcceptanceForm)]
 
 
 class AsOf(Schema):

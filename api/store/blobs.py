@@ -18,7 +18,7 @@ from api.store.problems import RANGE_UNSATISFIABLE
 from api.store.ranges import ByteRange, asked_range
 from api.store.soundness import Soundness
 from ledger.home import open_file
-from ledger.protocol import digest_forms
+from ledger.protocol import digest_patterns
 from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ HASHED_AT_ONCE = 2
 """Blobs, for those who ask only whether they are there."""
 
 _PIECE = 1 << 20
-_NAME = re.compile(digest_forms.BARE)
+_NAME = re.compile(digest_patterns.BARE)
 
 
 class BlobRoutes:

@@ -16,7 +16,7 @@ from api.store.receiving import require_round
 from ledger.actors.mailboxes.arrivals import MOST_BOARD_BYTES, envelope_in
 from ledger.actors.mailboxes.files import MOST_FILES
 from ledger.actors.mailboxes.page import MOST_BYTES, MOST_ENVELOPES, Page, encode_page
-from ledger.protocol import digest_forms
+from ledger.protocol import digest_patterns
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.envelope import EnvelopeKind, encode_envelope
 from ledger.protocol.encoding import sha256
@@ -38,7 +38,7 @@ LEAST_MAIL_BYTES = 4 * 2**20
 """What a client may say in a round however many others there are; an honest one says far less."""
 
 _NUMBER = re.compile("0|[1-9][0-9]{0,19}")
-_NAME = re.compile(digest_forms.BARE)
+_NAME = re.compile(digest_patterns.BARE)
 _NO_STORE = {"Cache-Control": "no-store"}
 
 

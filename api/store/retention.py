@@ -10,7 +10,7 @@ from ledger.actors.mailboxes.folder import FolderMailbox
 from ledger.actors.named import BlobUse, blobs_of_round
 from ledger.actors.removal import OldPayloads
 from ledger.chain.contract.complete_log import CompleteLog
-from ledger.protocol.ledger_state import Stage
+from ledger.protocol.state import LedgerStage
 from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Retention:
         chain = self._ledger.chain
         self._run.ledger = self._log.up_to(self._ledger, chain.block(chain.finalized()))
         state = self._run.ledger.state()
-        ended = state.round - 1 if state.stage is Stage.OPEN else state.round
+        ended = state.round - 1 if state.stage is LedgerStage.OPEN else state.round
         if ended <= self._ended:
             return
         # Read now, and not when each round ended: something may be put into it for one round more,

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from cli.console import progress
 from ledger.home import WRITING
-from ledger.protocol import digest_forms
+from ledger.protocol import digest_patterns
 from ledger.protocol.errors import BlobError, BlobMissingError
 from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
     from ledger.blobs.store import FolderBlobs
 
-_NAME = re.compile(digest_forms.BARE)
+_NAME = re.compile(digest_patterns.BARE)
 
 
 @dataclass(slots=True)

@@ -107,7 +107,7 @@ def _run(where: Where, run: RunPaths) -> str:
         require_unplayed,
         was_in_memory,
     )
-    from ledger.protocol.ledger_state import Stage
+    from ledger.protocol.state import LedgerStage
 
     if not RUN_NAME.fullmatch(run.path.name):
         raise CmflError("the folder's name is not that of a run: rename it, or take it away")
@@ -133,7 +133,7 @@ def _run(where: Where, run: RunPaths) -> str:
             f"or ended: put it back from a copy; without it an audit stays incomplete, and a run "
             f"that has not ended cannot go on"
         )
-    stage = "finished after" if state.stage is Stage.FINISHED else "in"
+    stage = "finished after" if state.stage is LedgerStage.FINISHED else "in"
     return f"contract {manifest.address}, {stage} round {state.round} of {deployment.rounds}"
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ledger.history.documents import read_documents
 from ledger.history.recorded import RecordedHistory
 from ledger.protocol.errors import ChainError
-from ledger.protocol.ledger_state import Stage
+from ledger.protocol.state import LedgerStage
 from ledger.protocol.types import DropoutReason
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Watch:
     def is_finished(self) -> bool:
         """Say whether no round is open any more; a node that does not answer says nothing."""
         try:
-            return self.ledger.state().stage is not Stage.OPEN
+            return self.ledger.state().stage is not LedgerStage.OPEN
         except ChainError:
             return False
 
@@ -100,7 +100,7 @@ class Watch:
         try:
             # Asked many times a second: all else is read once there is something to be told.
             now_open = self.ledger.state()
-            if now_open.round <= self._next and now_open.stage is Stage.OPEN:
+            if now_open.round <= self._next and now_open.stage is LedgerStage.OPEN:
                 return None
             found = self._history().round(self._next)
         except ChainError:

@@ -12,7 +12,7 @@ from clients.datasets.own import OWN, OwnOptions, read_own, tried_data
 from clients.datasets.registry import load_dataset
 from clients.sections import MaliceSection
 from ledger.protocol.errors import ConfigurationError
-from ledger.protocol.joining import data_salt
+from ledger.protocol.registration import data_salt
 from ledger.protocol.types import NO_DIGEST
 
 if TYPE_CHECKING:

@@ -33,8 +33,8 @@ from ledger.chain.rpc.reader import RpcSettings
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.encoding import vector_from_bytes
 from ledger.protocol.errors import CmflError, ConfigurationError
-from ledger.protocol.joining import data_salt
-from ledger.protocol.ledger_state import Stage
+from ledger.protocol.registration import data_salt
+from ledger.protocol.state import LedgerStage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -187,12 +187,12 @@ class Readiness:
         ledger = CommitteeLedger(_needed(self._node), address)
         self._state, self._ledger = ledger.state(), ledger
         match self._state.stage:
-            case Stage.REGISTERING:
+            case LedgerStage.REGISTERING:
                 said = "not all clients are registered yet: whoever deploys it has to go on"
                 return State.WARNING, f"{address}: {said}"
-            case Stage.FINISHED:
+            case LedgerStage.FINISHED:
                 raise ConfigurationError(f"{address}: its run is finished, there is no round left")
-            case Stage.OPEN:
+            case LedgerStage.OPEN:
                 found, newest = ledger.deployment(), _needed(self._node).head().number
                 state, said = window(self._state, newest, found.commit_blocks, found.rounds)
                 return state, f"{address}: {said}"
@@ -249,7 +249,7 @@ class Readiness:
         document, ledger = _needed(self._document), _needed(self._ledger)
         signers = hosted_clients(document, self._open_keys())
         state, banned = _needed(self._state), {}
-        if state.stage is not Stage.REGISTERING:
+        if state.stage is not LedgerStage.REGISTERING:
             found = {client: ledger.client(client).banned_in for client in sorted(signers)}
             banned = {client: number for client, number in found.items() if number}
         said = "; ".join(

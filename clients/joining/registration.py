@@ -21,7 +21,7 @@ from ledger.protocol import canonical
 from ledger.protocol.documents.run import MAX_SAMPLES
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ChainError, ConfigurationError, SignatureError
-from ledger.protocol.joining import (
+from ledger.protocol.registration import (
     Registration,
     is_registered_by_owner,
     registration_digest,

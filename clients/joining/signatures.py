@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ledger.protocol import joining, signing
+from ledger.protocol import registration, signing
 
 TRANSACTION = "transaction"
 _DOMAIN = "EIP712Domain"
@@ -64,7 +64,7 @@ def everything_signed() -> list[Signed]:
     return [
         *(
             Signed(name, fields, "name and version of this software", _LETS[name])
-            for name, fields in joining.TYPES.items()
+            for name, fields in registration.TYPES.items()
         ),
         *(
             Signed(name, fields, "one run: chain, contract and salt", _LETS[name])

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Protocol
 from ledger.protocol.documents.vector import ScoreVector
 from ledger.protocol.encoding import sha256
 from ledger.protocol.judgement import rank_trainers
-from ledger.protocol.rules.distance.ground import Ground, Pull
+from ledger.protocol.rules.distance.context import DistanceContext, ServerDirection
 from ledger.protocol.rules.distance.rule import plain_distances
-from ledger.protocol.rules.reference.travel import travelled
+from ledger.protocol.rules.reference.travel import displacement
 from ledger.protocol.rules.registry import DISTANCES
 from ledger.protocol.sampling import drawn_committee, sample_trainers
 
@@ -114,13 +114,15 @@ class Committee(Choosing):
         self._members = ranking.next_committee
         return ranking.accepted
 
-    def _ground(self, members: tuple[ClientId, ...]) -> Ground:
+    def _ground(self, members: tuple[ClientId, ...]) -> DistanceContext:
         """Return what distances stand on: the layout, and the travel where the rules have one."""
         travel, number = self.parameters.travel, len(self._models)
         if travel is None or number == 1:
-            return Ground(self.layout)
-        before = self._models[travel.begins_in(number) - 1]
-        return Ground(self.layout, Pull(travelled(before, self._models[-1]), members, travel))
+            return DistanceContext(self.layout)
+        before = self._models[travel.window_start(number) - 1]
+        return DistanceContext(
+            self.layout, ServerDirection(displacement(before, self._models[-1]), members, travel)
+        )
 
 
 _NO_BASE = sha256(b"")

@@ -29,7 +29,7 @@ from ledger.actors.published import Published
 from ledger.chain.finality.lineage import Lineage
 from ledger.protocol.encoding import u64
 from ledger.protocol.errors import JournalError
-from ledger.protocol.ledger_state import Stage
+from ledger.protocol.state import LedgerStage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -177,7 +177,7 @@ class Worker:
         self.now = self._clock.now(moment)
         if chain is None:
             final = self._observer.final
-            self.is_finished = final is not None and final.stage is Stage.FINISHED
+            self.is_finished = final is not None and final.stage is LedgerStage.FINISHED
         elif self.seats is None or not self.seats.are_of(chain):
             self._turn_to(chain)
         self.chain = chain

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ledger.protocol.consensus import MAX_VIEWS, primary_place
+from ledger.protocol.consensus import MAX_VIEWS, primary_seat
 
 if TYPE_CHECKING:
     from ledger.protocol.inputs import Inputs
@@ -81,5 +81,5 @@ def view_at(inputs: Inputs, phase: Phase, begin: float, now: float) -> ViewSpan 
 
 def _has_empty_seat(inputs: Inputs, phase: Phase, view: int) -> bool:
     seats = inputs.participants
-    place = primary_place(inputs.seed, phase, view, len(seats.committee))
+    place = primary_seat(inputs.seed, phase, view, len(seats.committee))
     return seats.committee[place] in seats.banned

@@ -23,7 +23,7 @@ from ledger.protocol.errors import (
     WrongRoundError,
 )
 from ledger.protocol.judgement import sets_of
-from ledger.protocol.ledger_state import Stage
+from ledger.protocol.state import LedgerStage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -297,7 +297,7 @@ class Driver:
 
     def _is_open(self, round_number: int) -> bool:
         state = self._around.ledger.state()
-        return state.stage is Stage.OPEN and state.round == round_number
+        return state.stage is LedgerStage.OPEN and state.round == round_number
 
     def _wait_for(self, action: SendDecision) -> None:
         """Let the window pass before a decision without all n trainers: nobody is late before."""

@@ -21,7 +21,7 @@ from ledger.chain.contract.committee_ledger import RoundOpening
 from ledger.chain.contract.folded_state import FoldedState
 from ledger.chain.ports import NotServedError
 from ledger.protocol.closing import MinedCommitment
-from ledger.protocol.ledger_state import ClientBanned, Stage, UpdatesCommitted
+from ledger.protocol.state import ClientBanned, LedgerStage, UpdatesCommitted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -69,7 +69,7 @@ class Followed:
     @property
     def open_round(self) -> OpenRound | None:
         """The open round; None if none is."""
-        return self.newest_round if self.state.stage is Stage.OPEN else None
+        return self.newest_round if self.state.stage is LedgerStage.OPEN else None
 
 
 class Following:

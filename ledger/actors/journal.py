@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ledger.protocol import canonical
 from ledger.protocol.errors import JournalError
-from ledger.protocol.ledger_state import Stage
+from ledger.protocol.state import LedgerStage
 from ledger.protocol.types import NO_DIGEST, ClientId
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def require_journal(paths: RunPaths, state: Snapshot, domain: Domain) -> None:
             that were written to it, or another run's.
     """
     is_played = state.round > 1 or state.commitments != NO_DIGEST or paths.has_rows()
-    if not is_played or state.stage is Stage.FINISHED:
+    if not is_played or state.stage is LedgerStage.FINISHED:
         return
     is_kept = paths.journal.exists() and paths.journal.stat().st_size > 0
     if not is_kept or not _is_begun(paths.journal, domain):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ledger.protocol.documents.vector import ScoreVector
     from ledger.protocol.inputs import Inputs
     from ledger.protocol.judgement import Judgement
-    from ledger.protocol.rules.distance.ground import Ground
+    from ledger.protocol.rules.distance.context import DistanceContext
     from ledger.protocol.rules.distance.rule import DistanceRule, Distances, Updates
     from ledger.protocol.types import ClientId, Digest, SignedScores
 
@@ -115,7 +115,11 @@ class RememberedDistances:
         self._matrix: NDArray[np.float64] | None = None
 
     def __call__(
-        self, rule: DistanceRule, ground: Ground, updates: Updates, members: Sequence[ClientId]
+        self,
+        rule: DistanceRule,
+        ground: DistanceContext,
+        updates: Updates,
+        members: Sequence[ClientId],
     ) -> NDArray[np.float64]:
         """Return the distances of all updates from the members'."""
         clients = sorted(updates)

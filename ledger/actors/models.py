@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from ledger.chain.round_ledger import ends_after
 from ledger.protocol.encoding import vector_from_bytes
-from ledger.protocol.ledger_state import RoundDecided
-from ledger.protocol.rules.reference.travel import travelled
+from ledger.protocol.rules.reference.travel import displacement
+from ledger.protocol.state import RoundDecided
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,9 +86,9 @@ class Models:
             return None
         now = self._state(block).model
         if self._travel is None or self._travel[:2] != (round_number, now):
-            before = model_of_round(self._around.ledger, rule.begins_in(round_number))
+            before = model_of_round(self._around.ledger, rule.window_start(round_number))
             older = self._held[before] if before in self._held else self._read(before)
-            self._travel = round_number, now, travelled(older, self.newest(block))
+            self._travel = round_number, now, displacement(older, self.newest(block))
         return self._travel[2]
 
     def _read(self, digest: Digest) -> NDArray[np.float32]:

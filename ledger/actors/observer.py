@@ -13,8 +13,8 @@ from ledger.chain.finality.lineage import Lineage
 from ledger.protocol.documents.envelope import EnvelopeKind
 from ledger.protocol.errors import BlobError, BlobUnreachableError
 from ledger.protocol.inputs import registry_with_bans
-from ledger.protocol.ledger_state import Stage
 from ledger.protocol.payload import Payload
+from ledger.protocol.state import LedgerStage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -186,7 +186,7 @@ class Observer:
     def is_open(self, round_number: int) -> bool:
         """Say whether this round is still open."""
         state = self._around.ledger.state()
-        return state.stage is Stage.OPEN and state.round == round_number
+        return state.stage is LedgerStage.OPEN and state.round == round_number
 
     def model(self, block: int | None = None) -> NDArray[np.float32]:
         """Return w_t, shape (d,), as the contract names it.

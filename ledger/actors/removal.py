@@ -14,7 +14,7 @@ from ledger.chain.round_ledger import ends_after
 from ledger.protocol.documents.incidents import decode_incidents
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.errors import BlobError, EncodingError
-from ledger.protocol.ledger_state import RoundDecided, Stage
+from ledger.protocol.state import LedgerStage, RoundDecided
 from ledger.protocol.types import NO_DIGEST
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def old_payloads(
         spared: what else must stay.
     """
     deployment, state = ledger.deployment(), ledger.state()
-    newest = state.round - 1 if state.stage is Stage.OPEN else state.round
+    newest = state.round - 1 if state.stage is LedgerStage.OPEN else state.round
     gone: set[Digest] = set()
     kept = {deployment.config, deployment.model, *spared}
     for event in _decided(ledger, 0):

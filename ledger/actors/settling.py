@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ledger.actors.judge import is_certain
 from ledger.protocol.documents.incidents import Incident, Incidents, encode_incidents
 from ledger.protocol.encoding import sha256
-from ledger.protocol.ledger_state import SubmittedCertificate, SubmittedDecision, submitted
+from ledger.protocol.state import SubmittedCertificate, SubmittedDecision, submitted_certificate
 from ledger.protocol.types import NO_DIGEST, IncidentKind, Phase
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def decision_of(
         record=opening.record,
         incidents=incidents,
     )
-    first, second = (submitted(c, committee) for c in settlement.certificates)
+    first, second = (submitted_certificate(c, committee) for c in settlement.certificates)
     return decision, (first, second)
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ledger.protocol.closing import closing_of
-from ledger.protocol.consensus import MAX_VIEWS, Certificate, primary_place
+from ledger.protocol.closing import round_closing
+from ledger.protocol.consensus import MAX_VIEWS, Certificate, primary_seat
 from ledger.protocol.documents.envelope import (
     Proposal,
     PublishedPayload,
@@ -21,10 +21,10 @@ from ledger.protocol.documents.envelope import (
 )
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES
 from ledger.protocol.encoding import aggregation_result, commitment_of, sha256
-from ledger.protocol.inputs import Evidence, Inputs, Participants, ground_of, participants_of
+from ledger.protocol.inputs import Evidence, Inputs, Participants, distance_context, participants_of
 from ledger.protocol.judgement import usable_clients
-from ledger.protocol.ledger_state import EquivocationReport, SignedStatement
 from ledger.protocol.signing import is_signed_by
+from ledger.protocol.state import EquivocationReport, SignedStatement
 from ledger.protocol.types import Phase, SignedVote, VoteKind
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ledger.protocol.documents.envelope import Envelope, PhaseCertificate
     from ledger.protocol.parameters import Parameters
     from ledger.protocol.payload import Payload
-    from ledger.protocol.rules.distance.ground import Ground
+    from ledger.protocol.rules.distance.context import DistanceContext
     from ledger.protocol.rules.distance.rule import Layout
     from ledger.protocol.types import (
         ClientId,
@@ -93,18 +93,20 @@ class ChainView:
             self.parameters, self.registry, self.round, self.seed, self.committee
         )
 
-    def ground(self, travel: NDArray[np.float32] | None) -> Ground:
+    def ground(self, travel: NDArray[np.float32] | None) -> DistanceContext:
         """Return what the distances of the round stand on.
 
         Args:
             travel: w_s − w_t, shape (d,); None where the distances need none.
         """
-        return ground_of(self.parameters, self.layout, self.round, self.participants(), travel)
+        return distance_context(
+            self.parameters, self.layout, self.round, self.participants(), travel
+        )
 
     def inputs(self) -> Inputs | None:
         """Return what the chain has closed of the round, None while that is open."""
         participants = self.participants()
-        closing = closing_of(
+        closing = round_closing(
             self.opened_block,
             self.parameters.commit_blocks,
             participants.expected,
@@ -151,7 +153,7 @@ class RoundView:
     def primary(self, phase: Phase, view: int) -> ClientId:
         """Return the primary of a view."""
         committee = self.inputs.participants.committee
-        return committee[primary_place(self.inputs.seed, phase, view, len(committee))]
+        return committee[primary_seat(self.inputs.seed, phase, view, len(committee))]
 
     def claims_for(self, clients: Digest) -> list[SignedScores]:
         """Return the score claims for one set of usable updates."""

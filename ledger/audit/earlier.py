@@ -16,7 +16,7 @@ from ledger.audit.codes import Outcome, Step, StepOutcome
 from ledger.audit.report import REPORT_VERSION, BuiltOn
 from ledger.audit.sentences import hexed, plain
 from ledger.bounded_json import parse_json
-from ledger.protocol import digest_forms
+from ledger.protocol import digest_patterns
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import CmflError
 from ledger.protocol.types import Digest
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 MAX_REPORT_BYTES = 64_000_000
 """A report names at most `MOST_FINDINGS` findings, of some hundreds of bytes each."""
 
-_DIGEST = re.compile(digest_forms.PREFIXED)
+_DIGEST = re.compile(digest_patterns.PREFIXED)
 _ADDRESS = re.compile("0x[0-9a-fA-F]{40}")
 _LARGEST = 2**64
 

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from ledger.audit.replay.round import ReplayedRound
     from ledger.chain.contract.calls import Call
     from ledger.chain.contract.committee_ledger import Snapshot
-    from ledger.protocol.closing import Closing
+    from ledger.protocol.closing import RoundClosing
     from ledger.protocol.documents.run import RunDocument
     from ledger.protocol.errors import Refusal
     from ledger.protocol.inputs import Participants
-    from ledger.protocol.ledger_state import Deployment, Event, LedgerState
+    from ledger.protocol.state import Deployment, Event, LedgerState
     from ledger.protocol.types import ClientId, Digest, Domain
 
 
@@ -213,7 +213,7 @@ class ClosedRound:
     block: int
     replayed: ReplayedRound
     participants: Participants
-    closing: Closing
+    closing: RoundClosing
 
 
 @dataclass(frozen=True, slots=True)

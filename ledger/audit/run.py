@@ -32,7 +32,7 @@ from ledger.chain.ports import (
 )
 from ledger.protocol import rounds
 from ledger.protocol.errors import ChainError, Refusal
-from ledger.protocol.ledger_state import ClientBanned, RoundAbandoned, RoundDecided, Stage
+from ledger.protocol.state import ClientBanned, LedgerStage, RoundAbandoned, RoundDecided
 from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
@@ -346,7 +346,7 @@ def _ended(stands: object, rounds_so_far: int) -> int:
     """Return how many rounds have ended, as the contract says."""
     if not isinstance(stands, Snapshot):
         return rounds_so_far
-    return stands.round if stands.stage is Stage.FINISHED else stands.round - 1
+    return stands.round if stands.stage is LedgerStage.FINISHED else stands.round - 1
 
 
 def _stands(replay: Replay) -> dict[str, Any]:

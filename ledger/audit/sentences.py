@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ledger.audit.codes import BlobKind, Fact, FindingKind, Need
-from ledger.protocol.ledger_state import StatementKind
+from ledger.protocol.state import StatementKind
 from ledger.protocol.types import DropoutReason, RefusalReason
 from ledger.words import DROPOUTS, PHASES, REFUSALS
 

@@ -27,7 +27,7 @@ from ledger.audit.observations import (
     StateRead,
 )
 from ledger.audit.report import Contradiction, Finding, Missing
-from ledger.protocol.ledger_state import RoundAbandoned
+from ledger.protocol.state import RoundAbandoned
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from ledger.home import DISK, Disk, open_file, read_file
-from ledger.protocol import digest_forms
+from ledger.protocol import digest_patterns
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, BlobMissingError, BlobUnreachableError
 from ledger.protocol.payload import Payload
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from io import BufferedReader
     from pathlib import Path
 
-_NAME = re.compile(digest_forms.BARE)
+_NAME = re.compile(digest_patterns.BARE)
 
 MAX_BLOB_BYTES = 1 << 30
 """Largest blob that is ever read: a model of 2**28 float32 parameters."""

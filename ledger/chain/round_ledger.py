@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from ledger.chain.ports import IncompleteLogsError
-from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided, Stage
+from ledger.protocol.state import LedgerStage, RoundAbandoned, RoundDecided
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ledger.chain.contract.events import Recorded
     from ledger.chain.ports import Block
     from ledger.protocol.closing import MinedCommitment
-    from ledger.protocol.ledger_state import (
+    from ledger.protocol.state import (
         ClientBanned,
         Deployment,
         EquivocationReport,
@@ -94,7 +94,7 @@ def ends_after(ledger: RoundHistory, round_number: int) -> list[RoundDecided | R
         ChainError: the chain behind it is unreachable.
     """
     state = ledger.state()
-    last = state.round if state.stage is Stage.FINISHED else state.round - 1
+    last = state.round if state.stage is LedgerStage.FINISHED else state.round - 1
     ends: dict[int, RoundDecided | RoundAbandoned] = {}
     if last > round_number:
         for recorded in ledger.outcomes(last - round_number + MOST_AT_ONCE):

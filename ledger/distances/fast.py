@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ledger.distances.machine_code import MachineCode
-    from ledger.protocol.rules.distance.ground import Ground
+    from ledger.protocol.rules.distance.context import DistanceContext
     from ledger.protocol.rules.distance.rule import DistanceRule, Distances, Updates
     from ledger.protocol.types import ClientId
 
@@ -48,7 +48,7 @@ def fast_distances(threads: int = 1) -> Distances:
         raise ValueError(f"distances on {threads} threads")
 
     def distances(
-        rule: DistanceRule, ground: Ground, updates: Updates, members: Sequence[ClientId]
+        rule: DistanceRule, ground: DistanceContext, updates: Updates, members: Sequence[ClientId]
     ) -> NDArray[np.float64]:
         try:
             compute = distances_with(machine_code(), threads)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ledger.protocol.rules.distance.direction import DIRECTION, NOWHERE
+from ledger.protocol.rules.distance.direction import DIRECTION, OPPOSITE_DISTANCE
 from ledger.protocol.rules.distance.l2 import L2
 from ledger.protocol.rules.distance.per_tensor import PER_TENSOR
 from ledger.protocol.rules.distance.rule import (
@@ -27,7 +27,7 @@ from ledger.protocol.rules.distance.rule import (
 from ledger.protocol.rules.distance.squared import SQUARED
 
 if TYPE_CHECKING:
-    from ledger.protocol.rules.distance.ground import Ground, Pull
+    from ledger.protocol.rules.distance.context import DistanceContext, ServerDirection
     from ledger.protocol.types import ClientId
 
 Matrix = NDArray[np.float64]
@@ -58,7 +58,7 @@ class PairSquares(Protocol):
         """Return the Euclidean length of each update, shape (clients,)."""
 
 
-def squared(among: PairSquares, ground: Ground) -> Matrix:  # noqa: ARG001 - one signature for all
+def squared(among: PairSquares, ground: DistanceContext) -> Matrix:  # noqa: ARG001 - one signature for all
     """Return ‖Δ_k − Δ_c‖².
 
     Args:
@@ -68,7 +68,7 @@ def squared(among: PairSquares, ground: Ground) -> Matrix:  # noqa: ARG001 - one
     return among.squares(0, among.dimension)
 
 
-def l2(among: PairSquares, ground: Ground) -> Matrix:  # noqa: ARG001
+def l2(among: PairSquares, ground: DistanceContext) -> Matrix:  # noqa: ARG001
     """Return ‖Δ_k − Δ_c‖.
 
     Args:
@@ -78,7 +78,7 @@ def l2(among: PairSquares, ground: Ground) -> Matrix:  # noqa: ARG001
     return np.sqrt(among.squares(0, among.dimension))
 
 
-def per_tensor(among: PairSquares, ground: Ground) -> Matrix:
+def per_tensor(among: PairSquares, ground: DistanceContext) -> Matrix:
     """Return the sum of the tensors' ‖Δ_k − Δ_c‖, in layout order.
 
     Args:
@@ -92,7 +92,7 @@ def per_tensor(among: PairSquares, ground: Ground) -> Matrix:
     return among.squares(0, 0) if total is None else total
 
 
-def direction(among: PairSquares, ground: Ground) -> Matrix:  # noqa: ARG001
+def direction(among: PairSquares, ground: DistanceContext) -> Matrix:  # noqa: ARG001
     """Return the squared distances of directions, times the length factor of each client.
 
     Args:
@@ -104,7 +104,7 @@ def direction(among: PairSquares, ground: Ground) -> Matrix:  # noqa: ARG001
     return _with_lengths(found, norms, among.members)
 
 
-def direction_pulled(among: PairSquares, pull: Pull, jury: Sequence[int]) -> Matrix:
+def direction_pulled(among: PairSquares, pull: ServerDirection, jury: Sequence[int]) -> Matrix:
     """Return the distances of directions to references that are drawn along the travel.
 
     Args:
@@ -140,10 +140,10 @@ def _with_lengths(found: Matrix, norms: NDArray[np.float64], seats: Sequence[int
         excess = np.fmax(1.0, norms / (2 * typical)) if typical else np.ones_like(norms)
     nowhere = norms == 0
     missing = nowhere[None, :] | nowhere[list(seats)][:, None]
-    return np.where(missing, NOWHERE, found * (excess * excess))
+    return np.where(missing, OPPOSITE_DISTANCE, found * (excess * excess))
 
 
-COMPOSED: Mapping[DistanceRule, Callable[[PairSquares, Ground], Matrix]] = {
+COMPOSED: Mapping[DistanceRule, Callable[[PairSquares, DistanceContext], Matrix]] = {
     SQUARED: squared,
     L2: l2,
     PER_TENSOR: per_tensor,
@@ -170,7 +170,7 @@ def distances_by(gathered: Gathered) -> Distances:
     """
 
     def distances(
-        rule: DistanceRule, ground: Ground, updates: Updates, members: Sequence[ClientId]
+        rule: DistanceRule, ground: DistanceContext, updates: Updates, members: Sequence[ClientId]
     ) -> NDArray[np.float64]:
         clients, pull = sorted(updates), ground.pull if rule == DIRECTION else None
         rows = [updates[client] for client in clients]

@@ -20,7 +20,7 @@ from ledger.chain.ports import ChainDamagedError, ChainUnreachableError
 from ledger.history.recorded import Kept, RecordedHistory
 from ledger.home import RUN_NAME, RunPaths
 from ledger.protocol.errors import CmflError
-from ledger.protocol.ledger_state import Stage
+from ledger.protocol.state import LedgerStage
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ledger.chain.contract.manifest import Manifest
     from ledger.chain.ports import Block, ChainReader
     from ledger.history.places import Places
-    from ledger.protocol.ledger_state import Deployment
+    from ledger.protocol.state import Deployment
 
 MAX_MANIFESTS = 1_024
 
@@ -99,7 +99,7 @@ class Served:
         if self._finished is not None:
             return self._finished
         state = self.ledger.state(block_number)
-        if state.stage is Stage.FINISHED and block_number <= final_block:
+        if state.stage is LedgerStage.FINISHED and block_number <= final_block:
             self._finished = state
         return state
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from ledger.protocol.encoding import float_from_bits, word_client, word_distance
 from ledger.protocol.rules.registry import DISTANCES, REFERENCES, SCORINGS, SELECTIONS, THRESHOLDS
-from ledger.protocol.rules.selected import Selected
-from ledger.protocol.types import Form, Phase, RefusalReason
+from ledger.protocol.rules.selected import SelectionOutcome
+from ledger.protocol.types import AcceptanceForm, Phase, RefusalReason
 from ledger.words import DROPOUTS, INCIDENTS, PHASES, REFUSALS
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ledger.history.round import Round
     from ledger.protocol.documents.record import RefusedScores, RoundRecord
     from ledger.protocol.documents.run import RunDocument
-    from ledger.protocol.ledger_state import RoundDecided
+    from ledger.protocol.state import RoundDecided
     from ledger.protocol.types import ClientId
 
 
@@ -162,9 +162,9 @@ def _rule(event: RoundDecided, document: RunDocument | None) -> str:
     parameters = document.parameters
     rule = SELECTIONS[parameters.strategy]
     distances = {word_client(word): word_distance(word) for word in event.ranking}
-    selected = Selected(
+    selected = SelectionOutcome(
         accepted=accepted,
-        edge=distances[event.accepted[0 if rule.form is Form.LAST else -1]],
+        edge=distances[event.accepted[0 if rule.form is AcceptanceForm.LAST else -1]],
         threshold=float_from_bits(event.threshold_bits),
         threshold_sentence=THRESHOLDS[parameters.threshold].sentence,
     )

@@ -14,7 +14,7 @@ from ledger.chain.ports import IncompleteLogsError
 from ledger.history.round import Course, Round
 from ledger.protocol.closing import MinedCommitment
 from ledger.protocol.inputs import registry_with_bans
-from ledger.protocol.ledger_state import (
+from ledger.protocol.state import (
     ClientBanned,
     RoundAbandoned,
     RoundDecided,

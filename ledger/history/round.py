@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 from ledger.history.status import RoundStatus
 from ledger.protocol.closing import closing_block
 from ledger.protocol.encoding import word_client
-from ledger.protocol.inputs import Participants, Sizes, participants_of
-from ledger.protocol.ledger_state import ClientBanned, RoundAbandoned, RoundDecided
+from ledger.protocol.inputs import ParticipantCounts, Participants, participants_of
+from ledger.protocol.state import ClientBanned, RoundAbandoned, RoundDecided
 
 if TYPE_CHECKING:
     from ledger.chain.contract.committee_ledger import RoundOpening
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ledger.protocol.types import ClientId, Digest, RegisteredClient
 
 
-class RoundSizes(Sizes, Protocol):
+class RoundSizes(ParticipantCounts, Protocol):
     """How many take part, and how long it takes; a run's parameters and its deployment say it."""
 
     @property

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ledger.blobs.store import BlobReader
     from ledger.chain.contract.events import Recorded
     from ledger.index.database import Database
-    from ledger.protocol.ledger_state import Deployment
+    from ledger.protocol.state import Deployment
 
 RETRIED = 64
 """Rounds that are looked at at once."""

@@ -17,14 +17,14 @@ from ledger.chain.contract.committee_ledger import RoundOpening
 from ledger.chain.contract.events import Recorded
 from ledger.index.errors import IndexDamagedError
 from ledger.protocol.errors import EncodingError
-from ledger.protocol.ledger_state import (
+from ledger.protocol.state import (
     ClientBanned,
     Deployment,
     RoundAbandoned,
     RoundDecided,
     UpdatesCommitted,
 )
-from ledger.protocol.types import Beacon, ClientId, Digest, Form
+from ledger.protocol.types import AcceptanceForm, Beacon, ClientId, Digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -87,7 +87,7 @@ def unpack_fixed(data: bytes) -> Deployment:
     def read(value: list[Any]) -> Deployment:
         found = Deployment(*value)
         fields = [*value]
-        fields[6], fields[11] = Form(found.form), Beacon(found.beacon)
+        fields[6], fields[11] = AcceptanceForm(found.form), Beacon(found.beacon)
         return Deployment(*fields)
 
     return _unpacked(data, read)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ledger.history.digests import Entry
     from ledger.history.documents import Documents
     from ledger.index.standing import Events
-    from ledger.protocol.ledger_state import Deployment
+    from ledger.protocol.state import Deployment
     from ledger.protocol.types import RegisteredClient
 
 Row = dict[str, Any]

@@ -18,7 +18,7 @@ from ledger.history.folding import folded
 from ledger.history.round import Round
 from ledger.protocol import encoding
 from ledger.protocol.inputs import Participants
-from ledger.protocol.ledger_state import (
+from ledger.protocol.state import (
     ClientBanned,
     ClientsRegistered,
     LedgerDeployed,
@@ -31,7 +31,7 @@ from ledger.protocol.types import NO_DIGEST, ClientId
 
 if TYPE_CHECKING:
     from ledger.chain.contract.events import Recorded
-    from ledger.protocol.ledger_state import Deployment
+    from ledger.protocol.state import Deployment
     from ledger.protocol.types import Digest, RegisteredClient
 
 
@@ -196,7 +196,7 @@ class Standing:
                 self._open(recorded)
 
     def _head_after(self, event: RoundDecided | RoundAbandoned) -> Digest:
-        before = encoding.Before(self.head, self.number, self.seed, self.commitments)
+        before = encoding.HeadContext(self.head, self.number, self.seed, self.commitments)
         return head_after_end(before, event)
 
     def _open(self, recorded: Recorded) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from ledger.protocol.consensus import MAX_VIEWS, Certificate, primary_place
+from ledger.protocol.consensus import MAX_VIEWS, Certificate, primary_seat
 from ledger.protocol.errors import ConsensusError
 from ledger.protocol.types import ClientId, Digest, Phase, SignedVote, Slot, Vote, VoteKind
 
@@ -181,7 +181,7 @@ def voting(vote: Ballot, phase: Phase) -> Certificate:
         ConsensusError: no quorum within `MAX_VIEWS` views.
     """
     for view in range(MAX_VIEWS):  # 1
-        primary = vote.committee[primary_place(vote.seed, phase, view, len(vote.committee))]  # 2
+        primary = vote.committee[primary_seat(vote.seed, phase, view, len(vote.committee))]  # 2
         if primary is None:
             continue
         slot = Slot(VoteKind.REQUEST, vote.round, phase, view, vote.base)

@@ -29,7 +29,7 @@ class MinedCommitment:
 
 
 @dataclass(frozen=True, slots=True)
-class Closing:
+class RoundClosing:
     """Where a round's inputs end.
 
     Attributes:
@@ -43,13 +43,13 @@ class Closing:
     commitments: dict[ClientId, Digest]
 
 
-def closing_of(
+def round_closing(
     opened_block: int,
     commit_blocks: int,
     expected: Collection[ClientId],
     final_block: int,
     commitments: Sequence[MinedCommitment],
-) -> Closing | None:
+) -> RoundClosing | None:
     """Return where a round's inputs end, None while that is open.
 
     It follows from the chain alone: the block with the commitment of the last active client, or
@@ -69,7 +69,7 @@ def closing_of(
     if last > final_block:
         return None
     counted = [(mined.client, mined.commitment) for mined in commitments if mined.block <= last]
-    return Closing(last, commitments_chain(counted), dict(counted))
+    return RoundClosing(last, commitments_chain(counted), dict(counted))
 
 
 def closing_block(

@@ -39,7 +39,7 @@ class Certificate:
         return sum(1 << committee.index(reply.member) for reply in self.replies)
 
 
-def primary_place(seed: Digest, phase: Phase, view: int, members: int) -> int:
+def primary_seat(seed: Digest, phase: Phase, view: int, members: int) -> int:
     """Return the primary's place in the committee (Algorithm 2, line 2).
 
     Args:

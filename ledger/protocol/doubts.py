@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ledger.protocol import encoding
 from ledger.protocol.consensus import majority
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES
-from ledger.protocol.scores import COUNTED_TO, REFUSED_FROM, fault_of, parse_vector
+from ledger.protocol.scores import COUNTING_MARGINS, REFUSAL_MARGINS, find_score_fault, parse_vector
 from ledger.protocol.signing import is_signed_by
 from ledger.protocol.types import DropoutReason, RefusalReason
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ledger.protocol.documents.record import Dropout, RefusedScores, RoundRecord
     from ledger.protocol.inputs import Evidence, Inputs
-    from ledger.protocol.scores import DistanceTable, Fault
+    from ledger.protocol.scores import DistanceTable, ScoreFault
     from ledger.protocol.types import ClientId, Digest, SignedScores
 
 
@@ -229,7 +229,7 @@ def _doubt_counted(
     if doubts := _doubt_length(signed, evidence):
         return doubts
     vector = parse_vector(evidence.vectors[signed.scores.digest])
-    fault = fault_of(inputs, record.clients, signed.scores, vector, table, COUNTED_TO)
+    fault = find_score_fault(inputs, record.clients, signed.scores, vector, table, COUNTING_MARGINS)
     if fault is None:
         return []
     named = (member,) if fault.client is None else (member, fault.client)
@@ -247,7 +247,7 @@ def _doubt_refused(
     if doubts := _doubt_length(entry.signed, evidence):
         return doubts
     vector = parse_vector(evidence.vectors[scores.digest])
-    found = fault_of(inputs, record.clients, scores, vector, table, REFUSED_FROM)
+    found = find_score_fault(inputs, record.clients, scores, vector, table, REFUSAL_MARGINS)
     if table is None and _needs_updates(inputs, entry.reason, found):
         return []
     holds = found is not None and found.reason is entry.reason
@@ -257,13 +257,15 @@ def _doubt_refused(
         assert table is not None
         claims = vector.claims()
         named = entry.client
-        holds = named in claims and table.is_off(named, scores.member, claims[named], REFUSED_FROM)
+        holds = named in claims and table.is_off(
+            named, scores.member, claims[named], REFUSAL_MARGINS
+        )
     if holds:
         return []
     return [Doubt(Objection.REFUSAL_UNFOUNDED, (scores.member,), entry.reason)]
 
 
-def _needs_updates(inputs: Inputs, reason: RefusalReason, found: Fault | None) -> bool:
+def _needs_updates(inputs: Inputs, reason: RefusalReason, found: ScoreFault | None) -> bool:
     """Say whether a reason could hold by updates that one does not have."""
     if reason is RefusalReason.FALSE_DISTANCE:
         return found is None and inputs.parameters.scores_checked

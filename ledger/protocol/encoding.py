@@ -161,7 +161,7 @@ def reveal_of(payloads: Mapping[ClientId, Digest], ranked: Iterable[ClientId]) -
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class ResultPreimage:
     """What an aggregation result binds; see `aggregation_result`.
 
     Attributes:
@@ -183,7 +183,7 @@ class Opening:
     record: Digest
 
 
-def aggregation_result(opening: Opening) -> Digest:
+def aggregation_result(opening: ResultPreimage) -> Digest:
     """Return what the committee votes on beside the sets: keccak256 of the opening's ABI encoding.
 
     The record is in it, so that no sender can put another in its place.
@@ -252,7 +252,7 @@ def votes_digest(views: tuple[int, int], signers: tuple[int, int], incidents: Di
 
 
 @dataclass(frozen=True, slots=True)
-class Before:
+class HeadContext:
     """What a head extends: the head, round, seed and commitments digest that a round ends with."""
 
     head: Digest
@@ -262,7 +262,7 @@ class Before:
 
 
 def head_after_decision(
-    before: Before, accepted: Digest, next_committee: Digest, result: Digest, votes: Digest
+    before: HeadContext, accepted: Digest, next_committee: Digest, result: Digest, votes: Digest
 ) -> Digest:
     """Return head_t of a decided round.
 
@@ -280,7 +280,7 @@ def head_after_decision(
     return keccak256(begin + accepted + next_committee + result + votes)
 
 
-def head_after_abandoned(before: Before, committee: Digest) -> Digest:
+def head_after_abandoned(before: HeadContext, committee: Digest) -> Digest:
     """Return head_t of an abandoned round.
 
     Args:

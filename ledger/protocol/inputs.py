@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
-from ledger.protocol.rules.distance.ground import Ground, Pull
+from ledger.protocol.rules.distance.context import DistanceContext, ServerDirection
 from ledger.protocol.rules.payload import update_of
 from ledger.protocol.sampling import sample_trainers
 from ledger.protocol.types import ClientId
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ledger.protocol.closing import Closing
-    from ledger.protocol.ledger_state import ClientBanned
+    from ledger.protocol.closing import RoundClosing
     from ledger.protocol.parameters import Parameters
     from ledger.protocol.payload import Payload
     from ledger.protocol.rules.distance.rule import Layout
+    from ledger.protocol.state import ClientBanned
     from ledger.protocol.types import Digest, Domain, RegisteredClient
 
 
-class Sizes(Protocol):
+class ParticipantCounts(Protocol):
     """How many take part in a round; a run's parameters and its deployment both say it."""
 
     @property
@@ -83,7 +83,7 @@ def registry_with_bans(
 
 
 def participants_of(
-    parameters: Sizes,
+    parameters: ParticipantCounts,
     registry: Sequence[RegisteredClient],
     round_number: int,
     seed: Digest,
@@ -130,19 +130,19 @@ class Inputs:
     round: int
     seed: Digest
     participants: Participants
-    closing: Closing
+    closing: RoundClosing
 
     @property
-    def needs_travel(self) -> bool:
+    def needs_displacement(self) -> bool:
         """Whether distances stand on the way that the model went."""
-        return needs_travel(self.parameters, self.round)
+        return needs_displacement(self.parameters, self.round)
 
-    def ground(self, travel: NDArray[np.float32] | None) -> Ground:
+    def ground(self, travel: NDArray[np.float32] | None) -> DistanceContext:
         """Return what the distances of the round stand on; see `ground_of`."""
-        return ground_of(self.parameters, self.layout, self.round, self.participants, travel)
+        return distance_context(self.parameters, self.layout, self.round, self.participants, travel)
 
 
-def needs_travel(parameters: Parameters, round_number: int) -> bool:
+def needs_displacement(parameters: Parameters, round_number: int) -> bool:
     """Say whether a round's distances stand on the way that the model went.
 
     Args:
@@ -152,13 +152,13 @@ def needs_travel(parameters: Parameters, round_number: int) -> bool:
     return parameters.travel is not None and round_number > 1
 
 
-def ground_of(
+def distance_context(
     parameters: Parameters,
     layout: Layout,
     round_number: int,
     participants: Participants,
     travel: NDArray[np.float32] | None,
-) -> Ground:
+) -> DistanceContext:
     """Return what the distances of a round stand on beside its updates.
 
     Args:
@@ -172,11 +172,13 @@ def ground_of(
         ValueError: it is needed.
     """
     rule = parameters.travel
-    if rule is None or not needs_travel(parameters, round_number):
-        return Ground(layout)
+    if rule is None or not needs_displacement(parameters, round_number):
+        return DistanceContext(layout)
     if travel is None:
         raise ValueError(f"round {round_number} has distances along a travel that is not known")
-    return Ground(layout, Pull(travel, tuple(sorted(participants.members)), rule))
+    return DistanceContext(
+        layout, ServerDirection(travel, tuple(sorted(participants.members)), rule)
+    )
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ import numpy as np
 
 from ledger.protocol import encoding, merkle
 from ledger.protocol.documents.record import (
-    NOBODY,
+    NO_CLIENT,
     Dropout,
     RefusedScores,
     RoundRecord,
@@ -43,7 +43,7 @@ from ledger.protocol.ranking import rank
 from ledger.protocol.rules.aggregation import aggregate
 from ledger.protocol.rules.distance.rule import plain_distances
 from ledger.protocol.rules.registry import SCORINGS, SELECTIONS, THRESHOLDS
-from ledger.protocol.scores import PRIMARY_LINE, DistanceTable, fault_of, parse_vector
+from ledger.protocol.scores import PRIMARY_MARGINS, DistanceTable, find_score_fault, parse_vector
 from ledger.protocol.types import DropoutReason, Phase, RefusalReason
 
 if TYPE_CHECKING:
@@ -54,14 +54,14 @@ if TYPE_CHECKING:
     from ledger.protocol.inputs import Evidence, Inputs
     from ledger.protocol.parameters import Parameters
     from ledger.protocol.rules.distance.rule import Distances
-    from ledger.protocol.types import ClientId, Digest, Form, SignedScores
+    from ledger.protocol.types import AcceptanceForm, ClientId, Digest, SignedScores
 
 
-class SetSizes(Protocol):
+class SelectionSizes(Protocol):
     """What sets follow from beside the ranking; a deployment and a run's parameters have it."""
 
     @property
-    def form(self) -> Form:
+    def form(self) -> AcceptanceForm:
         """How S_a follows from the ranking."""
 
     @property
@@ -104,7 +104,7 @@ class Judgement:
     record: RoundRecord
     ranking: Ranking
     model: NDArray[np.float32]
-    opening: encoding.Opening
+    opening: encoding.ResultPreimage
 
     @property
     def result(self) -> Digest:
@@ -119,7 +119,7 @@ class Judgement:
 
 
 def sets_of(
-    sizes: SetSizes, ranking: Sequence[int], threshold_bits: int
+    sizes: SelectionSizes, ranking: Sequence[int], threshold_bits: int
 ) -> tuple[tuple[ClientId, ...], tuple[ClientId, ...]]:
     """Return S_a and the next committee, as the contract derives them from a ranking.
 
@@ -153,7 +153,7 @@ def judge(
     doubts = [*judge_claims(inputs, record), *judge_updates(record, evidence)]
     if doubts:
         return None, tuple(doubts)
-    if inputs.needs_travel and evidence.travel is None:
+    if inputs.needs_displacement and evidence.travel is None:
         return None, (Doubt(Objection.MODEL_UNKNOWN),)
     updates = _usable(record, evidence)
     table = DistanceTable(inputs, updates, distances, evidence.travel)
@@ -166,7 +166,7 @@ def judge(
     model = next_model(inputs, evidence.model, ranking.accepted, updates)
     if not np.isfinite(model).all():
         return None, (Doubt(Objection.MODEL_NOT_FINITE),)
-    opening = opening_of(record, ranking, encoding.sha256(encoding.vector_view(model)))
+    opening = result_preimage(record, ranking, encoding.sha256(encoding.vector_view(model)))
     return Judgement(record, ranking, model, opening), ()
 
 
@@ -220,11 +220,11 @@ def compose_record(
             continue
         (signed,) = signed_by
         vector = parse_vector(evidence.vectors[signed.scores.digest])
-        fault = fault_of(inputs, clients, signed.scores, vector, table, PRIMARY_LINE)
+        fault = find_score_fault(inputs, clients, signed.scores, vector, table, PRIMARY_MARGINS)
         if fault is None:
             scores.append(signed)
         else:
-            named = fault.client if fault.client is not None else NOBODY
+            named = fault.client if fault.client is not None else NO_CLIENT
             refused.append(RefusedScores(signed, fault.reason, named))
     return RoundRecord(inputs.round, base, updates, dropouts, tuple(scores), tuple(refused))
 
@@ -336,7 +336,9 @@ def next_model(
     )
 
 
-def opening_of(record: RoundRecord, ranking: Ranking, model: Digest) -> encoding.Opening:
+def result_preimage(
+    record: RoundRecord, ranking: Ranking, model: Digest
+) -> encoding.ResultPreimage:
     """Return what the result binds.
 
     Args:
@@ -346,7 +348,7 @@ def opening_of(record: RoundRecord, ranking: Ranking, model: Digest) -> encoding
     """
     payloads = record.payloads()
     ranked = [encoding.word_client(word) for word in ranking.words]
-    return encoding.Opening(
+    return encoding.ResultPreimage(
         model=model,
         updates_root=merkle.root(
             merkle.UPDATE_LEAF, update_leaves(ranking.words, ranking.accepted, payloads)

@@ -74,10 +74,10 @@ def is_proven(types: Sequence[str], leaf: Leaf, siblings: Sequence[Digest], top:
     Returns:
         True only if the proof holds.
     """
-    return climbed(types, leaf, siblings) == top
+    return root_from_proof(types, leaf, siblings) == top
 
 
-def climbed(types: Sequence[str], leaf: Leaf, siblings: Sequence[Digest]) -> Digest:
+def root_from_proof(types: Sequence[str], leaf: Leaf, siblings: Sequence[Digest]) -> Digest:
     """Return the root to which the siblings lead from a leaf.
 
     Args:

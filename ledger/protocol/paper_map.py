@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PaperMapRow:
     r"""One piece of the paper and what became of it.
 
     Attributes:
@@ -33,59 +33,71 @@ _RULES = f"{_P}rules."
 _DECIDE = ("decide", "RoundDecided")
 
 PAPER_MAP = (
-    Row("Eq. localUpdate2", "localUpdate2", "clients.engine.plain.PlainTrainer"),
-    Row("Eq. computeScore, member", "computeScore", f"{_RULES}distance.squared.squared_distance"),
-    Row("Eq. computeScore", "computeScore", f"{_RULES}scoring.mean.mean", *_DECIDE),
-    Row("Eq. aggregation", "aggregation", f"{_RULES}aggregation.aggregate", *_DECIDE),
-    Row("Eq. globalUpdate", "globalUpdate", f"{_RULES}aggregation.aggregate", *_DECIDE),
-    Row("Ranking by score", "selection", f"{_P}ranking.rank", *_DECIDE),
-    Row("Selection I", "selection", f"{_RULES}selection.nearest.nearest", *_DECIDE),
-    Row("Selection II", "selection", f"{_RULES}selection.farthest.farthest", *_DECIDE),
-    Row(
+    PaperMapRow("Eq. localUpdate2", "localUpdate2", "clients.engine.plain.PlainTrainer"),
+    PaperMapRow(
+        "Eq. computeScore, member", "computeScore", f"{_RULES}distance.squared.squared_distance"
+    ),
+    PaperMapRow("Eq. computeScore", "computeScore", f"{_RULES}scoring.mean.mean", *_DECIDE),
+    PaperMapRow("Eq. aggregation", "aggregation", f"{_RULES}aggregation.aggregate", *_DECIDE),
+    PaperMapRow("Eq. globalUpdate", "globalUpdate", f"{_RULES}aggregation.aggregate", *_DECIDE),
+    PaperMapRow("Ranking by score", "selection", f"{_P}ranking.rank", *_DECIDE),
+    PaperMapRow("Selection I", "selection", f"{_RULES}selection.nearest.nearest", *_DECIDE),
+    PaperMapRow("Selection II", "selection", f"{_RULES}selection.farthest.farthest", *_DECIDE),
+    PaperMapRow(
         "Selection III (ours)",
         "",
         f"{_RULES}selection.within_threshold.within_threshold",
         *_DECIDE,
     ),
-    Row("Election", "election", f"{_P}election.elect", *_DECIDE),
-    Row("CCP 1, broadcast", "CommitteeConsensus", f"{_P}algorithms.VotingMember.publish_scores"),
-    Row("CCP 1, total scores", "CommitteeConsensus", f"{_P}judgement.rank_trainers", *_DECIDE),
-    Row("CCP 2, primary", "CommitteeConsensus", f"{_P}consensus.primary_place", *_DECIDE),
-    Row("CCP 3, own set", "CommitteeConsensus", f"{_P}judgement.judge"),
-    Row("CCP 4, request", "CommitteeConsensus", f"{_P}algorithms.VotingMember.request", "decide"),
-    Row("CCP 5, replies", "CommitteeConsensus", f"{_P}algorithms.VotingMember.reply", "decide"),
-    Row("CCP 6, quorum", "CommitteeConsensus", f"{_P}consensus.replies_needed", *_DECIDE),
-    Row("CCP 7, new committee", "CommitteeConsensus", f"{_P}election.elect", *_DECIDE),
-    Row("CCP 8, global model", "CommitteeConsensus", f"{_P}rounds.decide", *_DECIDE),
-    Row("Algorithm 1", "algorithm_CCP", f"{_P}algorithms.committee_consensus", *_DECIDE),
-    Row("Algorithm 2", "voting", f"{_P}algorithms.voting", *_DECIDE),
-    Row("Algorithm 3", "algorithm_CMFL", f"{_P}algorithms.training"),
-    Row(
+    PaperMapRow("Election", "election", f"{_P}election.elect", *_DECIDE),
+    PaperMapRow(
+        "CCP 1, broadcast", "CommitteeConsensus", f"{_P}algorithms.VotingMember.publish_scores"
+    ),
+    PaperMapRow(
+        "CCP 1, total scores", "CommitteeConsensus", f"{_P}judgement.rank_trainers", *_DECIDE
+    ),
+    PaperMapRow("CCP 2, primary", "CommitteeConsensus", f"{_P}consensus.primary_place", *_DECIDE),
+    PaperMapRow("CCP 3, own set", "CommitteeConsensus", f"{_P}judgement.judge"),
+    PaperMapRow(
+        "CCP 4, request", "CommitteeConsensus", f"{_P}algorithms.VotingMember.request", "decide"
+    ),
+    PaperMapRow(
+        "CCP 5, replies", "CommitteeConsensus", f"{_P}algorithms.VotingMember.reply", "decide"
+    ),
+    PaperMapRow("CCP 6, quorum", "CommitteeConsensus", f"{_P}consensus.replies_needed", *_DECIDE),
+    PaperMapRow("CCP 7, new committee", "CommitteeConsensus", f"{_P}election.elect", *_DECIDE),
+    PaperMapRow("CCP 8, global model", "CommitteeConsensus", f"{_P}rounds.decide", *_DECIDE),
+    PaperMapRow("Algorithm 1", "algorithm_CCP", f"{_P}algorithms.committee_consensus", *_DECIDE),
+    PaperMapRow("Algorithm 2", "voting", f"{_P}algorithms.voting", *_DECIDE),
+    PaperMapRow("Algorithm 3", "algorithm_CMFL", f"{_P}algorithms.training"),
+    PaperMapRow(
         "Algorithm 3, clients",
         "algorithm_CMFL",
         f"{_P}rounds.register_clients",
         "register_clients",
         "ClientsRegistered",
     ),
-    Row(
+    PaperMapRow(
         "Algorithm 3, committee",
         "algorithm_CMFL",
         f"{_P}sampling.drawn_committee",
         "register_clients",
         "LedgerOpened",
     ),
-    Row(
+    PaperMapRow(
         "Algorithm 3, updates",
         "algorithm_CMFL",
         f"{_P}rounds.commit_updates",
         "commit_updates",
         "UpdatesCommitted",
     ),
-    Row("Algorithm 3, sampling", "algorithm_CMFL", f"{_P}sampling.sample_trainers"),
-    Row("Domain (ours)", "", f"{_P}ledger_state.domain_of", "", "LedgerDeployed"),
-    Row("Closing block (ours)", "", f"{_P}closing.closing_of", "commit_updates"),
-    Row("No consensus (ours)", "", f"{_P}rounds.abandon_round", "abandon_round", "RoundAbandoned"),
-    Row(
+    PaperMapRow("Algorithm 3, sampling", "algorithm_CMFL", f"{_P}sampling.sample_trainers"),
+    PaperMapRow("Domain (ours)", "", f"{_P}ledger_state.domain_of", "", "LedgerDeployed"),
+    PaperMapRow("Closing block (ours)", "", f"{_P}closing.closing_of", "commit_updates"),
+    PaperMapRow(
+        "No consensus (ours)", "", f"{_P}rounds.abandon_round", "abandon_round", "RoundAbandoned"
+    ),
+    PaperMapRow(
         "Two statements (ours)",
         "",
         f"{_P}rounds.report_equivocation",

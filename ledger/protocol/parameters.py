@@ -14,15 +14,15 @@ from ledger.protocol.types import Beacon, Quorum
 
 if TYPE_CHECKING:
     from ledger.protocol.rules.distance.rule import Layout
-    from ledger.protocol.rules.reference.rule import Travel
+    from ledger.protocol.rules.reference.rule import DirectionWeight
     from ledger.protocol.rules.selection.rule import SelectionRule
-    from ledger.protocol.types import Form
+    from ledger.protocol.types import AcceptanceForm
 
 MILLION = 1_000_000
 MIN_MEMBERS = 3
 MIN_ACTIVE = 2 * MIN_MEMBERS
 """Each member of the next committee is one of this round's trainers."""
-LEAST_FEDERATION = (
+MINIMUM_FEDERATION = (
     f"the least federation has {MIN_ACTIVE} active clients, {MIN_MEMBERS} members and "
     f"{MIN_ACTIVE - MIN_MEMBERS} trainers"
 )
@@ -139,12 +139,12 @@ class Parameters:
         return registry.SELECTIONS[self.strategy]
 
     @property
-    def travel(self) -> Travel | None:
+    def travel(self) -> DirectionWeight | None:
         """How the members' references follow the model's travel; None if they do not."""
         return registry.REFERENCES[self.reference].travel
 
     @property
-    def form(self) -> Form:
+    def form(self) -> AcceptanceForm:
         """How the contract derives S_a."""
         return self.selection.form
 
@@ -183,7 +183,7 @@ class Parameters:
                 raise ParametersError(fault, name, rule.name)
 
     def _require_sizes(self) -> None:
-        least = f"; {LEAST_FEDERATION}" if self.active < MIN_ACTIVE else ""
+        least = f"; {MINIMUM_FEDERATION}" if self.active < MIN_ACTIVE else ""
         if self.members < MIN_MEMBERS:
             raise ParametersError(
                 f": the committee has C = {self.members} members, and needs at least "

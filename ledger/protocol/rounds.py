@@ -12,33 +12,33 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ledger.protocol import encoding, errors
-from ledger.protocol.consensus import primary_place
+from ledger.protocol.consensus import primary_seat
 from ledger.protocol.judgement import sets_of
-from ledger.protocol.ledger_state import (
+from ledger.protocol.sampling import drawn_committee
+from ledger.protocol.signing import GROUP_ORDER, is_signed_by
+from ledger.protocol.state import (
     BlockContext,
     ClientBanned,
     ClientsRegistered,
     Deployment,
     EquivocationReport,
     LedgerOpened,
+    LedgerStage,
     LedgerState,
     RoundAbandoned,
     RoundDecided,
-    Stage,
     Step,
     SubmittedCertificate,
     SubmittedDecision,
     UpdatesCommitted,
 )
-from ledger.protocol.sampling import drawn_committee
-from ledger.protocol.signing import GROUP_ORDER, is_signed_by
 from ledger.protocol.types import (
     NO_DIGEST,
+    AcceptanceForm,
     Beacon,
     ClientId,
     Digest,
     Domain,
-    Form,
     Phase,
     Scores,
     SignedCommitment,
@@ -63,7 +63,7 @@ def deployed(deployment: Deployment, domain: Domain) -> LedgerState:
     return LedgerState(
         deployment=deployment,
         domain=domain,
-        stage=Stage.REGISTERING,
+        stage=LedgerStage.REGISTERING,
         round=0,
         opened_block=0,
         seed=NO_DIGEST,
@@ -98,7 +98,7 @@ def register_clients(
     """
     deployment = state.deployment
     _require_account(block)
-    if state.stage is not Stage.REGISTERING:
+    if state.stage is not LedgerStage.REGISTERING:
         raise errors.NotRegisteringError
     if encoding.registry_digest(words, rest) != state.registry_rest:
         raise errors.RegistryMismatchError
@@ -119,7 +119,7 @@ def register_clients(
         return state, (registered,)
     seed = encoding.first_seed(deployment.config, _beacon(state, block))
     committee = drawn_committee(seed, deployment.clients, deployment.members, ())
-    stage = Stage.OPEN if len(committee) == deployment.members else Stage.FINISHED
+    stage = LedgerStage.OPEN if len(committee) == deployment.members else LedgerStage.FINISHED
     state = replace(
         state,
         stage=stage,
@@ -277,7 +277,7 @@ def abandon_round(state: LedgerState, round_number: int, block: BlockContext) ->
     event = RoundAbandoned(round_number, committee, seed, head)
     state = _next_round(state, block, seed, committee, head)
     if len(committee) < deployment.members:
-        state = replace(state, stage=Stage.FINISHED)
+        state = replace(state, stage=LedgerStage.FINISHED)
     return state, (event,)
 
 
@@ -301,7 +301,7 @@ def report_equivocation(
         Refusal: no such client, banned already, or the statements are no proof.
     """
     _require_account(block)
-    if state.stage is Stage.REGISTERING:
+    if state.stage is LedgerStage.REGISTERING:
         raise errors.NotOpenedError
     client = report.client
     if client >= state.deployment.clients:
@@ -332,7 +332,7 @@ def _require_account(block: BlockContext) -> None:
 
 
 def _require_open(state: LedgerState, round_number: int) -> None:
-    if state.stage is not Stage.OPEN:
+    if state.stage is not LedgerStage.OPEN:
         raise errors.NoRoundOpenError
     if round_number != state.round:
         raise errors.WrongRoundError
@@ -367,8 +367,8 @@ def _require_ranking(state: LedgerState, ranking: Sequence[int], block: BlockCon
         raise errors.DistanceNotFiniteError
 
 
-def _require_threshold(form: Form, threshold_bits: int) -> None:
-    if form is not Form.WITHIN_THRESHOLD:
+def _require_threshold(form: AcceptanceForm, threshold_bits: int) -> None:
+    if form is not AcceptanceForm.WITHIN_THRESHOLD:
         if threshold_bits:
             raise errors.ThresholdUnusedError
     elif threshold_bits >= encoding.INFINITY_BITS:
@@ -384,7 +384,7 @@ def _require_certificate(
 ) -> ClientId:
     """Return the primary if its request and enough other members' replies are signed."""
     committee, signers = state.committee, certificate.signers
-    place = primary_place(state.seed, phase, certificate.view, len(committee))
+    place = primary_seat(state.seed, phase, certificate.view, len(committee))
     request = Vote(
         VoteKind.REQUEST,
         state.round,
@@ -434,9 +434,9 @@ def _beacon(state: LedgerState, block: BlockContext) -> Digest:
     return block.parent_hash if state.deployment.beacon is Beacon.BLOCK else NO_DIGEST
 
 
-def _before(state: LedgerState) -> encoding.Before:
+def _before(state: LedgerState) -> encoding.HeadContext:
     """Return what the next head extends."""
-    return encoding.Before(state.head, state.round, state.seed, state.commitments)
+    return encoding.HeadContext(state.head, state.round, state.seed, state.commitments)
 
 
 def _next_round(
@@ -450,7 +450,7 @@ def _next_round(
     last = state.round == state.deployment.rounds
     return replace(
         state,
-        stage=Stage.FINISHED if last else Stage.OPEN,
+        stage=LedgerStage.FINISHED if last else LedgerStage.OPEN,
         round=state.round if last else state.round + 1,
         opened_block=block.number,
         seed=seed,

@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from ledger.protocol.rules.distance.rule import Distances, Updates
     from ledger.protocol.types import ClientId, Scores
 
-REFUSED_FROM = 1.0
+REFUSAL_MARGINS = 1.0
 """From this many margins on a distance may be refused."""
 
-PRIMARY_LINE = 1.5
+PRIMARY_MARGINS = 1.5
 """Where a primary draws the line, so that others' sums on either side agree with it."""
 
-COUNTED_TO = 2.0
+COUNTING_MARGINS = 2.0
 """Up to this many margins a distance may be counted; beyond it an audit names the member."""
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class ScoreFault:
     """Why one score vector does not count, and which client's distance is false, if any is."""
 
     reason: RefusalReason
@@ -101,14 +101,14 @@ def parse_vector(data: bytes) -> ScoreVector | None:
         return None
 
 
-def fault_of(
+def find_score_fault(
     inputs: Inputs,
     clients: Sequence[ClientId],
     claim: Scores,
     vector: ScoreVector | None,
     table: DistanceTable | None,
     margins: float,
-) -> Fault | None:
+) -> ScoreFault | None:
     """Say why a signed vector cannot count for a set of usable updates; the lowest reason.
 
     Args:
@@ -125,16 +125,16 @@ def fault_of(
     """
     simple = _simple_fault(inputs, clients, claim, vector)
     if simple is not None and simple <= RefusalReason.NO_USABLE_UPDATE:
-        return Fault(simple)
+        return ScoreFault(simple)
     if table is not None and not table.can_score(claim.member):
-        return Fault(RefusalReason.NO_USABLE_UPDATE)
+        return ScoreFault(RefusalReason.NO_USABLE_UPDATE)
     if simple is not None:
-        return Fault(simple)
+        return ScoreFault(simple)
     if vector is None or table is None or not inputs.parameters.scores_checked:
         return None
     for client, published in vector.claims().items():
         if table.is_off(client, claim.member, published, margins):
-            return Fault(RefusalReason.FALSE_DISTANCE, client)
+            return ScoreFault(RefusalReason.FALSE_DISTANCE, client)
     return None
 
 

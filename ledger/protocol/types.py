@@ -25,7 +25,7 @@ class Phase(IntEnum):
     ELECTION = 2
 
 
-class Form(IntEnum):
+class AcceptanceForm(IntEnum):
     """How the contract derives S_a from a ranking; the number in its constructor."""
 
     FIRST = 1

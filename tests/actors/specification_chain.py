@@ -10,11 +10,11 @@ from ledger.actors.view import ChainView
 from ledger.protocol import rounds
 from ledger.protocol.closing import MinedCommitment
 from ledger.protocol.errors import Refusal
-from ledger.protocol.ledger_state import (
+from ledger.protocol.state import (
     BlockContext,
     Event,
+    LedgerStage,
     RoundDecided,
-    Stage,
     UpdatesCommitted,
     deployment_of,
 )
@@ -23,9 +23,9 @@ from ledger.protocol.types import NO_DIGEST
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ledger.protocol.ledger_state import LedgerState, Step
     from ledger.protocol.parameters import Parameters
     from ledger.protocol.rules.distance.rule import Layout
+    from ledger.protocol.state import LedgerState, Step
     from ledger.protocol.types import Digest, Domain, RegisteredClient
 
 
@@ -87,7 +87,7 @@ class SpecificationChain:
 
     @property
     def is_open(self) -> bool:
-        return self.state.stage is Stage.OPEN
+        return self.state.stage is LedgerStage.OPEN
 
     @property
     def events(self) -> list[Event]:
@@ -146,7 +146,7 @@ class SpecificationChain:
     def view(self) -> ChainView | None:
         """Return the open round as the final blocks have it, None after the last."""
         state, final_block = self.final.state, self.final.number
-        if state.stage is not Stage.OPEN:
+        if state.stage is not LedgerStage.OPEN:
             return None
         commitments = tuple(
             MinedCommitment(block.number, client, commitment)

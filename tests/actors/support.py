@@ -27,7 +27,7 @@ from ledger.actors.member import Member
 from ledger.actors.trainer import Trainer
 from ledger.actors.view import opened_view
 from ledger.actors.voice import Voice
-from ledger.protocol.consensus import primary_place
+from ledger.protocol.consensus import primary_seat
 from ledger.protocol.documents.envelope import (
     Proposal,
     PublishedScores,
@@ -40,10 +40,10 @@ from ledger.protocol.encoding import keccak256, sha256, vector_bytes, vector_fro
 from ledger.protocol.errors import JournalError
 from ledger.protocol.inputs import Evidence
 from ledger.protocol.judgement import judge
-from ledger.protocol.ledger_state import EquivocationReport, SignedStatement
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.payload import Payload
 from ledger.protocol.signing import KeySigner, sign
+from ledger.protocol.state import EquivocationReport, SignedStatement
 from ledger.protocol.types import (
     NO_DIGEST,
     Address,
@@ -73,8 +73,8 @@ if TYPE_CHECKING:
     from ledger.protocol.documents.envelope import Envelope
     from ledger.protocol.documents.record import RoundRecord
     from ledger.protocol.inputs import Inputs
-    from ledger.protocol.ledger_state import LedgerState, RoundDecided
     from ledger.protocol.rules.distance.rule import Layout
+    from ledger.protocol.state import LedgerState, RoundDecided
     from ledger.protocol.types import Scores, Slot
     from tests.actors.specification_chain import SpecificationBlock
 
@@ -603,7 +603,7 @@ def with_empty_seat() -> Network:
     rehearsal.close()
     play(rehearsal, committee_of(rehearsal).values())
     state = rehearsal.chain.state
-    place = primary_place(state.seed, Phase.AGGREGATION, 0, len(state.committee))
+    place = primary_seat(state.seed, Phase.AGGREGATION, 0, len(state.committee))
     network = Network()
     network.close()
     network.chain.send(self_ban(network, state.committee[place]))

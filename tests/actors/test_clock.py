@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledger.actors.clock import ViewSpan, view_at
-from ledger.protocol.consensus import MAX_VIEWS, primary_place
+from ledger.protocol.consensus import MAX_VIEWS, primary_seat
 from ledger.protocol.types import Phase
 from tests.actors.support import PARAMETERS, Network, RunningMember, elected
 
@@ -54,7 +54,7 @@ def test_there_is_no_view_after_the_last(inputs: Inputs) -> None:
 
 def test_the_view_of_an_empty_seat_takes_no_time(inputs: Inputs) -> None:
     committee = inputs.participants.committee
-    places = [primary_place(inputs.seed, Phase.AGGREGATION, v, len(committee)) for v in range(8)]
+    places = [primary_seat(inputs.seed, Phase.AGGREGATION, v, len(committee)) for v in range(8)]
     banned = committee[places[0]]
     empty = replace(inputs, participants=replace(inputs.participants, banned=frozenset({banned})))
     taken = [number for number in range(8) if places[number] != places[0]]

@@ -15,8 +15,8 @@ from ledger.blobs.store import MemoryBlobs
 from ledger.protocol.documents.envelope import Envelope, EnvelopeKind, PublishedPayload
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, DeadlineNotReachedError, JournalError
-from ledger.protocol.ledger_state import RoundAbandoned, Stage
 from ledger.protocol.payload import Payload
+from ledger.protocol.state import LedgerStage, RoundAbandoned
 from ledger.protocol.types import NO_DIGEST, ClientId, SignedCommitment
 from tests.actors.support import PARAMETERS, signed_commitment
 
@@ -354,7 +354,7 @@ def test_a_decision_after_the_last_round_is_no_error(deployed: Deployed) -> None
         deployed.play()
     _, decision = settled(deployed)
     assert deployed.driver.apply([decision])
-    assert deployed.around.ledger.state().stage is Stage.FINISHED
+    assert deployed.around.ledger.state().stage is LedgerStage.FINISHED
     assert not deployed.driver.apply([decision])
 
 

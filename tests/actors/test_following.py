@@ -13,7 +13,7 @@ from ledger.actors.following import Followed, Following
 from ledger.chain.finality.lineage import Lineage
 from ledger.chain.ports import IncompleteLogsError, NotServedError
 from ledger.protocol.errors import Refusal
-from ledger.protocol.ledger_state import Stage
+from ledger.protocol.state import LedgerStage
 from tests.actors.branching import SHORT, BranchingLedger, Node
 from tests.faults import times
 
@@ -219,7 +219,7 @@ def test_after_the_last_round_none_is_open(ledger: BranchingLedger, reader: Read
         ledger.ban(client)
     ledger.end_round()
     found = reader.read()
-    assert found.state.stage is Stage.FINISHED
+    assert found.state.stage is LedgerStage.FINISHED
     assert found.open_round is None
     ledger.mine(1)
     assert reader.read().open_round is None
@@ -253,7 +253,7 @@ def test_reading_on_is_reading_afresh_whatever_happens_in_between(
                     ledger.ban(who)
                 case "mine":
                     ledger.mine(who)
-                case "end" if ledger.state().stage is Stage.OPEN:
+                case "end" if ledger.state().stage is LedgerStage.OPEN:
                     ledger.end_round()
                 case "take back":
                     ledger = kept[-min(who, len(kept))].branch()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ledger.actors.view import RoundView
-    from ledger.protocol.rules.distance.ground import Ground
+    from ledger.protocol.rules.distance.context import DistanceContext
     from ledger.protocol.rules.distance.rule import DistanceRule
     from ledger.protocol.types import ClientId
 
@@ -54,7 +54,7 @@ class CountedDistances:
     def __call__(
         self,
         rule: DistanceRule,
-        ground: Ground,
+        ground: DistanceContext,
         updates: Mapping[ClientId, NDArray[np.float32]],
         members: Sequence[ClientId],
     ) -> NDArray[np.float64]:

@@ -22,7 +22,7 @@ from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import sha256, vector_bytes, vector_from_bytes
 from ledger.protocol.errors import BlobError
 from ledger.protocol.rules import registry
-from ledger.protocol.rules.reference.rule import ReferenceRule, Travel
+from ledger.protocol.rules.reference.rule import DirectionWeight, ReferenceRule
 from tests.actors.deployed import Deployed
 from tests.actors.support import LAYOUT, PARAMETERS, initial_model, registry_of
 
@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from ledger.protocol.parameters import Parameters
     from ledger.protocol.types import Digest
 
-SHORT = ReferenceRule("short", Travel(window=2, slope=150.0, cap=3.0), "direction", "on a way")
+SHORT = ReferenceRule(
+    "short", DirectionWeight(window=2, slope=150.0, cap=3.0), "direction", "on a way"
+)
 
 
 @pytest.fixture

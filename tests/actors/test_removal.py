@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from clients.adversaries.faults import MemberFault
 from ledger.actors.removal import OldPayloads, named_by
-from ledger.protocol.consensus import primary_place
+from ledger.protocol.consensus import primary_seat
 from ledger.protocol.documents.incidents import decode_incidents
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.encoding import sha256, vector_bytes
@@ -14,7 +14,7 @@ from ledger.protocol.types import Phase
 from tests.actors.support import initial_model
 
 if TYPE_CHECKING:
-    from ledger.protocol.ledger_state import RoundDecided
+    from ledger.protocol.state import RoundDecided
     from ledger.protocol.types import ClientId, Digest
     from tests.actors.deployed import Deployed
 
@@ -90,7 +90,7 @@ def test_a_payload_that_a_kept_round_has_too_stays_until_that_is_old(deployed: D
 
 def test_a_client_cannot_have_a_document_removed_by_publishing_a_copy(deployed: Deployed) -> None:
     chain = deployed.chain_view()
-    primary = primary_place(chain.seed, Phase.AGGREGATION, 0, len(chain.committee))
+    primary = primary_seat(chain.seed, Phase.AGGREGATION, 0, len(chain.committee))
     first = play(deployed, {primary: MemberFault.WRONG_PROPOSAL})
     incidents = decode_incidents(deployed.blobs.get(first.incidents)).incidents
     (accusing,) = [one.opening.record for one in incidents if one.opening is not None]

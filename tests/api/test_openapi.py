@@ -31,7 +31,7 @@ from api.schemas.problems import MEDIA_TYPE, FieldError, Problem
 from api.schemas.words import Schema, example_of
 from api.settings import Settings
 from ledger.protocol.rules import registry
-from ledger.protocol.types import DropoutReason, Form, IncidentKind, RefusalReason
+from ledger.protocol.types import AcceptanceForm, DropoutReason, IncidentKind, RefusalReason
 from tests.api.conftest import refused
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ def test_every_schema_has_an_example_that_it_accepts(document: dict[str, Any]) -
         ("DropoutWhy", DropoutReason),
         ("RefusalWhy", RefusalReason),
         ("IncidentWhat", IncidentKind),
-        ("SelectionForm", Form),
+        ("SelectionForm", AcceptanceForm),
     ],
 )
 def test_codes_and_names_are_those_of_the_protocol(

@@ -231,9 +231,9 @@ def test_what_proves_an_incident_is_signed_by_the_accused(
     assert proofs
 
 
-def opening(told: dict[str, Any]) -> encoding.Opening:
+def opening(told: dict[str, Any]) -> encoding.ResultPreimage:
     digests = {name: digest(text) for name, text in told.items() if name != "threshold_bits"}
-    return encoding.Opening(**digests, threshold_bits=int(told["threshold_bits"]))
+    return encoding.ResultPreimage(**digests, threshold_bits=int(told["threshold_bits"]))
 
 
 def test_abandoned_rounds_have_no_certificates(

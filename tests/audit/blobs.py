@@ -9,7 +9,7 @@ from ledger.audit.codes import BlobKind
 from ledger.blobs.store import MAX_BLOB_BYTES
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.errors import BlobMissingError
-from ledger.protocol.ledger_state import RoundDecided
+from ledger.protocol.state import RoundDecided
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -19,8 +19,8 @@ from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.contract.deployment import deploy
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.home import RunPaths
-from ledger.protocol.closing import closing_of
-from ledger.protocol.consensus import Certificate, primary_place
+from ledger.protocol.closing import round_closing
+from ledger.protocol.consensus import Certificate, primary_seat
 from ledger.protocol.documents.incidents import Incident, Incidents, encode_incidents
 from ledger.protocol.documents.record import encode_record
 from ledger.protocol.documents.run import RunDocument, encode_run
@@ -38,21 +38,21 @@ from ledger.protocol.judgement import (
     compose_record,
     counted_vectors,
     next_model,
-    opening_of,
     rank_trainers,
+    result_preimage,
     score_updates,
     usable_clients,
-)
-from ledger.protocol.ledger_state import (
-    EquivocationReport,
-    RoundDecided,
-    SignedStatement,
-    SubmittedDecision,
-    submitted,
 )
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.payload import Payload
 from ledger.protocol.signing import KeySigner, sign
+from ledger.protocol.state import (
+    EquivocationReport,
+    RoundDecided,
+    SignedStatement,
+    SubmittedDecision,
+    submitted_certificate,
+)
 from ledger.protocol.types import (
     NO_DIGEST,
     ClientId,
@@ -232,7 +232,7 @@ class OpenRun:
     def travel(self) -> NDArray[np.float32] | None:
         """Return the way of the model to the open round, None where the rules have none."""
         rule = self.parameters.travel
-        return None if rule is None else self.began[rule.begins_in(self.round)] - self.model
+        return None if rule is None else self.began[rule.window_start(self.round)] - self.model
 
     def update(self, client: ClientId) -> NDArray[np.float32]:
         rng = np.random.default_rng([self.round, client])
@@ -249,7 +249,7 @@ class OpenRun:
         return SignedVote(member, vote, sign(SIGNERS[member], self.manifest.domain(), vote))
 
     def primary(self, phase: Phase, view: int) -> ClientId:
-        return self.committee[primary_place(self.seed, phase, view, len(self.committee))]
+        return self.committee[primary_seat(self.seed, phase, view, len(self.committee))]
 
     def commitment(self, client: ClientId, word: Digest) -> SignedCommitment:
         commitment = Commitment(self.round, client, word)
@@ -341,10 +341,10 @@ class Run(OpenRun):
         state = self.ledger.state()
         where = (state.opened_block, self.parameters.commit_blocks, self.participants.expected)
         mined = self.ledger.commitments(self.round)
-        if closing_of(*where, self.chain.head().number, mined) is None:
+        if round_closing(*where, self.chain.head().number, mined) is None:
             last = state.opened_block + self.parameters.commit_blocks
             self.chain.mine(max(0, last - self.chain.head().number))
-        closing = closing_of(*where, self.chain.head().number, mined)
+        closing = round_closing(*where, self.chain.head().number, mined)
         assert closing is not None
         return Inputs(
             self.parameters,
@@ -378,7 +378,7 @@ class Run(OpenRun):
         ranking = rank_trainers(self.parameters, counted_vectors(record, self.evidence))
         updates = {c: u for c, u in self.evidence.updates.items() if u is not None}
         model = next_model(self.inputs, self.model, ranking.accepted, updates)
-        opening = opening_of(record, ranking, sha256(vector_bytes(model)))
+        opening = result_preimage(record, ranking, sha256(vector_bytes(model)))
         return Judgement(record, ranking, model, opening)
 
     def first_view(self, phase: int) -> int:
@@ -409,7 +409,7 @@ class Run(OpenRun):
             incidents=incidents,
         )
         first, second = (
-            submitted(self.certificate(judged, base, phase, view), self.committee)
+            submitted_certificate(self.certificate(judged, base, phase, view), self.committee)
             for phase, view in zip(Phase, views, strict=True)
         )
         self.ledger.decide(self.round, decision, (first, second))

@@ -16,9 +16,9 @@ from ledger.chain.contract.deployment import creation_data, deployment_for
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.protocol.documents.run import encode_run
 from ledger.protocol.encoding import keccak256, sha256, vector_bytes
-from ledger.protocol.ledger_state import deployment_of
 from ledger.protocol.signing import KeySigner
-from ledger.protocol.types import Beacon, Digest, Form, RegisteredClient
+from ledger.protocol.state import deployment_of
+from ledger.protocol.types import AcceptanceForm, Beacon, Digest, RegisteredClient
 from tests.audit.forged_chain import forged
 from tests.audit.runs import INITIAL, PARAMETERS, document_of
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ledger.chain.ports import Transaction
-    from ledger.protocol.ledger_state import Deployment
+    from ledger.protocol.state import Deployment
 
 
 def created(chain: EmbeddedChain, deployment: Deployment) -> LedgerWriter:
@@ -39,7 +39,7 @@ def created(chain: EmbeddedChain, deployment: Deployment) -> LedgerWriter:
     ("name", "wrong"),
     [
         ("aggregation_ppm", 1_000_000),
-        ("form", Form.LAST),
+        ("form", AcceptanceForm.LAST),
         ("rounds", 6),
         ("commit_blocks", 2),
         ("deadline_blocks", 8),

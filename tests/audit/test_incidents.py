@@ -17,7 +17,7 @@ from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.incidents import Incident
 from ledger.protocol.documents.record import encode_record
-from ledger.protocol.encoding import Opening, aggregation_result, set_digest, sha256
+from ledger.protocol.encoding import ResultPreimage, aggregation_result, set_digest, sha256
 from ledger.protocol.types import (
     NO_DIGEST,
     ClientId,
@@ -46,14 +46,16 @@ def first_primary(run: Run, phase: Phase = AGGREGATION) -> ClientId:
 
 
 def request(
-    run: Run, phase: Phase, opening: Opening, set_of: Digest, base: Digest | None = None
+    run: Run, phase: Phase, opening: ResultPreimage, set_of: Digest, base: Digest | None = None
 ) -> SignedVote:
     base = run.inputs.closing.base if base is None else base
     what = (base, set_of, aggregation_result(opening))
     return run.vote(VoteKind.REQUEST, phase, 0, first_primary(run, phase), what)
 
 
-def proposal(run: Run, opening: Opening, set_of: Digest, phase: Phase = AGGREGATION) -> Incident:
+def proposal(
+    run: Run, opening: ResultPreimage, set_of: Digest, phase: Phase = AGGREGATION
+) -> Incident:
     vote = request(run, phase, opening, set_of)
     accused = first_primary(run, phase)
     return Incident(phase, 0, accused, IncidentKind.WRONG_PROPOSAL, (vote,), opening)

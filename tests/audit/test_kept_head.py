@@ -16,7 +16,7 @@ from ledger.audit.readable import readable
 from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.ports import ChainDamagedError
-from ledger.protocol.ledger_state import ClientBanned, RoundAbandoned, RoundDecided
+from ledger.protocol.state import ClientBanned, RoundAbandoned, RoundDecided
 from ledger.protocol.types import Digest
 from tests.audit.forged_chain import ForgedChain, forged
 from tests.audit.runs import Run

@@ -11,7 +11,7 @@ from ledger.audit.observations import Disagreement, Malformed, OtherValue, Refus
 from ledger.audit.report import Contradiction, Missing
 from ledger.audit.steps.belonging import left_open, step_of_field, step_of_refusal
 from ledger.audit.steps.order import STEPS
-from ledger.protocol import errors, ledger_state
+from ledger.protocol import errors, state
 from ledger.protocol.errors import REFUSALS
 
 
@@ -63,7 +63,7 @@ def test_answers_that_disagree_fail_exactly_one_step(fact: Fact) -> None:
 
 
 def test_every_field_of_every_event_has_its_step() -> None:
-    kinds = ledger_state.Event.__args__
+    kinds = state.Event.__args__
     for kind in kinds:
         for name in kind.__dataclass_fields__:
             seen = OtherValue(3, 1, kind, name, 1, 2, is_made=True)

@@ -26,7 +26,7 @@ from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.errors import ChainError
-from ledger.protocol.ledger_state import RoundDecided
+from ledger.protocol.state import RoundDecided
 from ledger.protocol.types import DropoutReason
 from tests.audit.blobs import ChangedBlobs, kinds
 from tests.audit.honest import honest_run

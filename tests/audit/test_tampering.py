@@ -25,8 +25,8 @@ from ledger.chain.ports import ChainDamagedError
 from ledger.protocol.documents.record import decode_record, encode_record
 from ledger.protocol.encoding import keccak256
 from ledger.protocol.errors import ChainError
-from ledger.protocol.ledger_state import RoundDecided, Stage
-from ledger.protocol.types import ClientId, Digest, Form
+from ledger.protocol.state import LedgerStage, RoundDecided
+from ledger.protocol.types import AcceptanceForm, ClientId, Digest
 from tests.audit.blobs import ChangedBlobs
 from tests.audit.forged_chain import (
     answer_types,
@@ -420,7 +420,9 @@ def test_a_wrong_answer_of_the_contract_contradicts_its_history(honest: Run, fun
 def is_possible(function: str, data: bytes) -> bool:
     """Say whether an answer names a strategy, or a stage, that there is."""
     values = decode(answer_types(function), data)
-    return values[0] in set(Stage) if function == "state" else values[6] in set(Form)
+    return (
+        values[0] in set(LedgerStage) if function == "state" else values[6] in set(AcceptanceForm)
+    )
 
 
 def _instead(function: str, data: bytes) -> Callable[[str, bytes], bytes]:

@@ -17,7 +17,7 @@ from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.judgement import score_updates, usable_clients
 from ledger.protocol.rules import registry
 from ledger.protocol.rules.distance.rule import plain_distances
-from ledger.protocol.rules.reference.rule import ReferenceRule, Travel
+from ledger.protocol.rules.reference.rule import DirectionWeight, ReferenceRule
 from ledger.protocol.types import RefusalReason
 from tests.audit import deviations as dev
 from tests.audit.blobs import ChangedBlobs
@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from ledger.protocol.types import Digest
     from tests.audit.runs import Payloads, Vectors
 
-SHORT = ReferenceRule("short", Travel(window=2, slope=150.0, cap=3.0), "direction", "on a way")
+SHORT = ReferenceRule(
+    "short", DirectionWeight(window=2, slope=150.0, cap=3.0), "direction", "on a way"
+)
 """With a window that a run of five rounds goes beyond."""
 RULES = {
     "distance": "direction",

@@ -16,7 +16,7 @@ from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.rpc.served.server import RpcServer
 from ledger.home import Home
-from ledger.protocol.ledger_state import RoundDecided
+from ledger.protocol.state import RoundDecided
 from tests.api.conftest import serving
 from tests.cli.conftest import SHARED, cmfl, first_decided, refusal, succeeds
 

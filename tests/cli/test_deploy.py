@@ -14,7 +14,7 @@ from ledger.blobs.store import FolderBlobs
 from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerWriter
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.chain.embedded.reader import EmbeddedReader
-from ledger.protocol.ledger_state import Stage
+from ledger.protocol.state import LedgerStage
 from tests.cli.conftest import refusal, settings_of, succeeds
 from tests.clients.played import Cut, CuttingChain
 
@@ -104,7 +104,7 @@ def test_a_deployment_cut_off_between_its_transactions_is_completed(
     assert blocks(tmp_path) == 3
     with EmbeddedReader.open(tmp_path / "chain.sqlite") as reader:
         state = CommitteeLedger(reader, manifest["address"], manifest["block"]).state()
-        assert (state.registered, state.stage, state.round) == (300, Stage.OPEN, 1)
+        assert (state.registered, state.stage, state.round) == (300, LedgerStage.OPEN, 1)
     assert succeeds("run", "--home", tmp_path, "--resume", "--json").json["round"] == 1
 
 

@@ -29,7 +29,7 @@ from ledger.chain.ports import TransactionRefusedError
 from ledger.chain.rpc.chain import RpcChain
 from ledger.chain.rpc.served.server import RpcServer
 from ledger.protocol.keccak import keccak
-from ledger.protocol.ledger_state import Stage
+from ledger.protocol.state import LedgerStage
 from ledger.protocol.types import Digest
 from tests.api.store.conftest import served
 from tests.cli.conftest import cmfl, refusal, settings_of, succeeds
@@ -453,7 +453,7 @@ def test_who_joins_is_told_whether_the_open_round_takes_commitments(
 ) -> None:
     none = Digest(bytes(32))
     open_round = Snapshot(
-        stage=Stage.OPEN,
+        stage=LedgerStage.OPEN,
         round=3,
         opened_block=10,
         seed=none,

@@ -14,7 +14,7 @@ from clients.joining import keystores
 from clients.joining.keystores import Work
 from clients.keys import simulated_keys, simulated_signers
 from ledger.chain.addresses import checksum
-from ledger.protocol import joining, signing
+from ledger.protocol import registration, signing
 from ledger.protocol.signing import KeySigner
 from tests.cli.conftest import cmfl, refusal, succeeds
 
@@ -170,7 +170,7 @@ def test_no_key_and_no_password_is_ever_printed(
 
 def test_everything_that_a_key_signs_is_listed_and_told() -> None:
     rows = succeeds("keys", "can-sign", "--json").json
-    known = {*joining.TYPES, *signing.TYPES, "transaction"} - {"EIP712Domain"}
+    known = {*registration.TYPES, *signing.TYPES, "transaction"} - {"EIP712Domain"}
     assert {row["name"] for row in rows} == known
     people = succeeds("keys", "can-sign").out
     page = (DOCS / "joining.md").read_text("utf-8")

@@ -16,7 +16,7 @@ from ledger.audit.codes import Outcome
 from ledger.blobs.store import MemoryBlobs
 from ledger.chain.contract.deployment import connect
 from ledger.protocol.errors import BlobMissingError
-from ledger.protocol.ledger_state import RoundDecided
+from ledger.protocol.state import RoundDecided
 from tests.clients.played import configured
 
 if TYPE_CHECKING:

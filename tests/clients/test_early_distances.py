@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from clients.early_distances import EarlyDistances
+from ledger.protocol.rules.distance.context import DistanceContext, ServerDirection
 from ledger.protocol.rules.distance.direction import DIRECTION
-from ledger.protocol.rules.distance.ground import Ground, Pull
 from ledger.protocol.rules.distance.l2 import L2
 from ledger.protocol.rules.distance.rule import plain_distances
 from ledger.protocol.rules.distance.squared import SQUARED
-from ledger.protocol.rules.reference.rule import Travel
+from ledger.protocol.rules.reference.rule import DirectionWeight
 from ledger.protocol.types import ClientId
 from tests.distances.support import STEEP
 from tests.protocol.support import f32, ids
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from ledger.protocol.rules.distance.rule import DistanceRule
 
-GROUND = Ground((("weight", (2,)),))
+GROUND = DistanceContext((("weight", (2,)),))
 UPDATES = {client: f32(float(client), 0.0) for client in ids(0, 1, 3, 7)}
 
 
@@ -40,7 +40,7 @@ class Counted:
     def __call__(
         self,
         rule: DistanceRule,
-        ground: Ground,
+        ground: DistanceContext,
         updates: Mapping[ClientId, NDArray[np.float32]],
         members: Sequence[ClientId],
     ) -> NDArray[np.float64]:
@@ -102,8 +102,10 @@ def test_what_was_begun_along_a_travel_is_that_of_this_very_travel(
     counted: Counted, early: EarlyDistances
 ) -> None:
     vector = f32(1.0, 2.0)
-    grounds = [Ground(GROUND.layout, Pull(vector, ids(0, 1), STEEP)) for _ in range(2)]
-    other = Ground(GROUND.layout, Pull(vector.copy(), ids(0, 1), STEEP))
+    grounds = [
+        DistanceContext(GROUND.layout, ServerDirection(vector, ids(0, 1), STEEP)) for _ in range(2)
+    ]
+    other = DistanceContext(GROUND.layout, ServerDirection(vector.copy(), ids(0, 1), STEEP))
     early.begin(DIRECTION, grounds[0], UPDATES, ids(1))
     for ground, times in ((grounds[1], 1), (other, 2)):
         found = early(DIRECTION, ground, copied(0, 1, 3, 7), ids(1))
@@ -124,9 +126,11 @@ def test_anything_else_is_computed_when_it_is_asked_for(
     if what == "update":
         updates[ClientId(1)] = UPDATES[ClientId(1)].copy()  # the same numbers, but who knows that
     rule = L2 if what == "rule" else SQUARED
-    ground = Ground((("bias", (2,)),)) if what == "layout" else GROUND
+    ground = DistanceContext((("bias", (2,)),)) if what == "layout" else GROUND
     if what == "travel":
-        ground = Ground(GROUND.layout, Pull(f32(1.0, 0.0), ids(0), Travel(1, 1.0, 1.0)))
+        ground = DistanceContext(
+            GROUND.layout, ServerDirection(f32(1.0, 0.0), ids(0), DirectionWeight(1, 1.0, 1.0))
+        )
     found = early(rule, ground, updates, members)
     assert np.array_equal(found, plain_distances(rule, ground, updates, members))
     assert len(counted.asked) == 2

@@ -14,7 +14,7 @@ from ledger.audit.codes import Outcome
 from ledger.audit.readable import readable
 from ledger.protocol.errors import ParametersError
 from ledger.protocol.rules import registry
-from ledger.protocol.rules.reference.rule import ReferenceRule, Travel
+from ledger.protocol.rules.reference.rule import DirectionWeight, ReferenceRule
 from tests.clients.played import configured
 
 if TYPE_CHECKING:
@@ -38,7 +38,9 @@ ATTACKED = ('malice.attack="back-gradient"', "malice.malicious_rate=0.2")
 @pytest.fixture(autouse=True)
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     """A travel with a window that a run of three rounds goes beyond."""
-    rule = ReferenceRule("short", Travel(window=1, slope=150.0, cap=3.0), "direction", "on a way")
+    rule = ReferenceRule(
+        "short", DirectionWeight(window=1, slope=150.0, cap=3.0), "direction", "on a way"
+    )
     monkeypatch.setitem(registry.REFERENCES, "short", rule)
 
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ledger.protocol import encoding, errors
-from ledger.protocol.consensus import primary_place
-from ledger.protocol.ledger_state import EquivocationReport, StatementKind
+from ledger.protocol.consensus import primary_seat
 from ledger.protocol.signing import sign
-from ledger.protocol.types import NO_DIGEST, ClientId, Form, Phase
+from ledger.protocol.state import EquivocationReport, StatementKind
+from ledger.protocol.types import NO_DIGEST, AcceptanceForm, ClientId, Phase
 from tests.contracts import support
 from tests.contracts.twins import digest_of
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ledger.protocol.errors import Refusal
-    from ledger.protocol.ledger_state import SignedStatement
+    from ledger.protocol.state import SignedStatement
     from ledger.protocol.types import SignedCommitment
     from tests.contracts.twins import Outcome, Proposal, Twins
 
@@ -40,7 +40,7 @@ class Fault:
     sentence: str
     refusal: type[Refusal]
     act: Callable[[Twins], Outcome]
-    form: Form = Form.FIRST
+    form: AcceptanceForm = AcceptanceForm.FIRST
 
 
 def rankable(twins: Twins) -> tuple[ClientId, ...]:
@@ -65,7 +65,7 @@ def idle(twins: Twins) -> ClientId:
 def primary(twins: Twins, view: int) -> int:
     """Return the place of the aggregation phase's primary in a view."""
     state = twins.state
-    return primary_place(state.seed, Phase.AGGREGATION, view, len(state.committee))
+    return primary_seat(state.seed, Phase.AGGREGATION, view, len(state.committee))
 
 
 def _committing(

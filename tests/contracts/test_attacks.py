@@ -9,8 +9,8 @@ import pytest
 
 from ledger.chain.contract import abi, calls
 from ledger.chain.contract.calls import CommitCall
-from ledger.protocol import encoding, errors, ledger_state
-from ledger.protocol.ledger_state import Stage, StatementKind
+from ledger.protocol import encoding, errors, state
+from ledger.protocol.state import LedgerStage, StatementKind
 from ledger.protocol.types import ClientId, Commitment
 from tests.contracts import faults, support
 from tests.contracts.twins import Outcome, Shape, Twins
@@ -25,7 +25,7 @@ SHAPE = Shape(commit_blocks=12, deadline_blocks=60)
 def taken(outcome: Outcome) -> tuple[ClientId, ...]:
     assert isinstance(outcome, tuple)
     (event,) = outcome
-    assert isinstance(event, ledger_state.UpdatesCommitted)
+    assert isinstance(event, state.UpdatesCommitted)
     return event.clients
 
 
@@ -121,7 +121,7 @@ def test_of_two_commitments_in_one_batch_the_first_is_taken(chain: ChainWriter) 
     first = support.commitment(twins, client)
     other = support.signed_commitment(twins, Commitment(1, client, support.payload_of(1, client)))
     word = first.commitment.commitment
-    event = ledger_state.UpdatesCommitted(1, (client,), (word,))
+    event = state.UpdatesCommitted(1, (client,), (word,))
     assert twins.commit(1, [first, other]) == (event,)
 
 
@@ -166,7 +166,7 @@ def test_equivocation_is_still_recorded_after_the_last_round(embedded_chain: Emb
     twins = playing(embedded_chain, replace(SHAPE, rounds=1))
     member = twins.state.committee[0]
     assert isinstance(twins.decide(faults.honest(twins)), tuple)
-    assert twins.state.stage is Stage.FINISHED
+    assert twins.state.stage is LedgerStage.FINISHED
     before = twins.state.head
     for kind, accused in zip(StatementKind, (member, ClientId(0), ClientId(1)), strict=True):
         if not twins.state.registry[accused].banned_in:
@@ -208,7 +208,7 @@ def test_votes_with_one_set_and_two_results_are_proof(chain: ChainWriter) -> Non
         support.statement(twins, client, StatementKind.REQUEST, 1, result=result)
         for result in (support.payload_of(1, client), support.payload_of(2, client))
     )
-    report = ledger_state.EquivocationReport(client, first, second)
+    report = state.EquivocationReport(client, first, second)
     assert isinstance(twins.report(report), tuple)
 
 
@@ -236,7 +236,7 @@ def test_a_ban_after_the_last_round_is_of_the_last_round(chain: ChainWriter) -> 
     assert isinstance(twins.decide(faults.honest(twins)), tuple)
     twins.wait()
     assert isinstance(twins.abandon(2), tuple)
-    assert twins.state.stage is Stage.FINISHED
+    assert twins.state.stage is LedgerStage.FINISHED
     for client, said_in in enumerate((1, 2, 3)):
         report = support.equivocation(twins, ClientId(client), round=said_in)
         assert isinstance(twins.report(report), tuple)

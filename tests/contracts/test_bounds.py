@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from ledger.protocol import encoding, errors
-from ledger.protocol.consensus import primary_place
-from ledger.protocol.ledger_state import Stage, registry_batches
+from ledger.protocol.consensus import primary_seat
 from ledger.protocol.parameters import MAX_CLIENTS
 from ledger.protocol.sampling import MAX_DRAWS
 from ledger.protocol.signing import GROUP_ORDER, KeySigner
+from ledger.protocol.state import LedgerStage, registry_batches
 from ledger.protocol.types import (
     NO_DIGEST,
+    AcceptanceForm,
     ClientId,
-    Form,
     Phase,
     SignedCommitment,
 )
@@ -66,15 +66,15 @@ def test_whoever_is_first_in_a_batch_each_client_is_flagged_in_its_own_word(
     twins.compare_clients(range(0, 734, 7))
 
 
-@pytest.mark.parametrize("form", Form)
+@pytest.mark.parametrize("form", AcceptanceForm)
 def test_the_largest_distance_and_the_largest_threshold_are_finite(
-    chain: ChainWriter, form: Form
+    chain: ChainWriter, form: AcceptanceForm
 ) -> None:
     twins = Twins.opened(chain, Shape(form=form))
     trainers = support.trainers_of(twins.state)
     support.commit_all(twins, trainers)
     ranking = support.ranking_of(trainers, [0.0, 5e-324, 1.0, 2.0, LARGEST, LARGEST])
-    threshold = encoding.float_bits(LARGEST) if form is Form.WITHIN_THRESHOLD else 0
+    threshold = encoding.float_bits(LARGEST) if form is AcceptanceForm.WITHIN_THRESHOLD else 0
     assert isinstance(twins.decide(support.proposal(twins, ranking, threshold)), tuple)
 
 
@@ -96,7 +96,7 @@ def test_a_primary_at_any_place_does_not_reply_to_itself(chain: ChainWriter) -> 
     support.commit_all(twins, support.trainers_of(twins.state))
     honest, seen = faults.honest(twins), set()
     for view in range(60):
-        place = primary_place(twins.state.seed, Phase.AGGREGATION, view, 5)
+        place = primary_seat(twins.state.seed, Phase.AGGREGATION, view, 5)
         others = [other for other in range(5) if other != place]
         repliers = sorted([place, *others[: twins.state.deployment.replies]])
         vote = support.request(twins, honest.decision, Phase.AGGREGATION, view)
@@ -169,6 +169,6 @@ def test_a_committee_may_be_complete_with_the_last_draw(
     twins.abandon(1)
     left = set(range(banned, shape.clients))
     assert draws_needed(twins.state.seed, shape.clients, left) == draws
-    assert twins.state.stage is (Stage.OPEN if draws == MAX_DRAWS else Stage.FINISHED)
+    assert twins.state.stage is (LedgerStage.OPEN if draws == MAX_DRAWS else LedgerStage.FINISHED)
     assert len(twins.state.committee) == shape.members - (draws > MAX_DRAWS)
     twins.compare_clients()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.protocol import encoding
 from ledger.protocol.parameters import MAX_CLIENTS, MAX_MEMBERS, MAX_TRAINERS
-from ledger.protocol.types import ClientId, Form, Phase
+from ledger.protocol.types import AcceptanceForm, ClientId, Phase
 from tests.contracts import support
 from tests.contracts.twins import Proposal, Shape, Twins
 from tests.faults import times
@@ -63,7 +63,7 @@ def dearest_calls(chain: EmbeddedChain, clients: int) -> dict[str, int]:
         trainers=MAX_TRAINERS,
         members=MAX_MEMBERS,
         aggregation_ppm=1_000_000,
-        form=Form.WITHIN_THRESHOLD,
+        form=AcceptanceForm.WITHIN_THRESHOLD,
         commit_blocks=60,
         deadline_blocks=120,
         replies=MAX_MEMBERS - 1,

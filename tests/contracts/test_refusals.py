@@ -12,8 +12,8 @@ from contracts.build import HERE, SOURCES
 from ledger.chain.contract import abi, calls, reverts
 from ledger.chain.ports import TransactionRevertedError
 from ledger.protocol import encoding, errors
-from ledger.protocol.ledger_state import EquivocationReport, StatementKind, registry_batches
-from ledger.protocol.types import NO_DIGEST, ClientId, Digest, Form, Phase
+from ledger.protocol.state import EquivocationReport, StatementKind, registry_batches
+from ledger.protocol.types import NO_DIGEST, AcceptanceForm, ClientId, Digest, Phase
 from tests.contracts import faults, support, test_deployment_guards, wrong_decisions
 from tests.contracts.twins import Outcome, Shape, Twins, digest_of, registry_of, signers
 
@@ -139,14 +139,14 @@ STAGE_FAULTS: tuple[tuple[str, type[Refusal], StageFault], ...] = (
 
 
 @pytest.fixture(scope="module")
-def left_open() -> dict[Form, Twins]:
+def left_open() -> dict[AcceptanceForm, Twins]:
     """By form, a contract whose round a test has decided; its next is open since the last block."""
     return {}
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.sentence)
 def test_a_wrong_transaction_is_refused_for_its_reason_and_the_honest_one_is_not(
-    chain: ChainWriter, left_open: dict[Form, Twins], fault: Fault
+    chain: ChainWriter, left_open: dict[AcceptanceForm, Twins], fault: Fault
 ) -> None:
     shape = replace(SHAPE, form=fault.form, rounds=len(FAULTS) + 1)
     twins = left_open.pop(fault.form, None)

@@ -8,12 +8,19 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledger.chain.contract import abi
-from ledger.protocol import encoding, errors, ledger_state
-from ledger.protocol.consensus import primary_place
-from ledger.protocol.ledger_state import Stage
+from ledger.protocol import encoding, errors, state
+from ledger.protocol.consensus import primary_seat
 from ledger.protocol.ranking import rank
 from ledger.protocol.sampling import drawn_committee
-from ledger.protocol.types import NO_DIGEST, Beacon, ClientId, Form, Phase, RegisteredClient
+from ledger.protocol.state import LedgerStage
+from ledger.protocol.types import (
+    NO_DIGEST,
+    AcceptanceForm,
+    Beacon,
+    ClientId,
+    Phase,
+    RegisteredClient,
+)
 from tests.contracts import faults, support
 from tests.contracts.test_gas_ceilings import CEILINGS, if_all_were_cold
 from tests.contracts.twins import Outcome, Proposal, Shape, Twins, digest_of, registry_of
@@ -27,10 +34,10 @@ def ids(*clients: int) -> tuple[ClientId, ...]:
     return tuple(map(ClientId, clients))
 
 
-def decided(outcome: Outcome) -> ledger_state.RoundDecided:
+def decided(outcome: Outcome) -> state.RoundDecided:
     assert isinstance(outcome, tuple)
     (event,) = outcome
-    assert isinstance(event, ledger_state.RoundDecided)
+    assert isinstance(event, state.RoundDecided)
     return event
 
 
@@ -43,16 +50,16 @@ def ranked_by_index(twins: Twins) -> tuple[int, ...]:
 @pytest.mark.parametrize(
     ("form", "threshold", "accepted"),
     [
-        (Form.FIRST, 0.0, slice(0, 3)),
-        (Form.LAST, 0.0, slice(3, 6)),
-        (Form.WITHIN_THRESHOLD, 4.0, slice(0, 4)),
-        (Form.WITHIN_THRESHOLD, 3.9, slice(0, 3)),
-        (Form.WITHIN_THRESHOLD, 100.0, slice(0, 6)),
-        (Form.WITHIN_THRESHOLD, 0.5, slice(0, 3)),
+        (AcceptanceForm.FIRST, 0.0, slice(0, 3)),
+        (AcceptanceForm.LAST, 0.0, slice(3, 6)),
+        (AcceptanceForm.WITHIN_THRESHOLD, 4.0, slice(0, 4)),
+        (AcceptanceForm.WITHIN_THRESHOLD, 3.9, slice(0, 3)),
+        (AcceptanceForm.WITHIN_THRESHOLD, 100.0, slice(0, 6)),
+        (AcceptanceForm.WITHIN_THRESHOLD, 0.5, slice(0, 3)),
     ],
 )
 def test_accepts_by_strategy_and_elects_the_middle(
-    chain: ChainWriter, form: Form, threshold: float, accepted: slice
+    chain: ChainWriter, form: AcceptanceForm, threshold: float, accepted: slice
 ) -> None:
     # Six trainers at distances 1 to 6, half of them accepted, four members: places 1 to 4.
     twins = Twins.opened(chain, Shape(members=4, form=form))
@@ -85,14 +92,14 @@ def test_runs_from_the_first_round_to_the_last(chain: ChainWriter, beacon: Beaco
         assert twins.state.committee == event.next_committee
         seeds.add(twins.state.seed)
     assert len(seeds) == 5
-    assert twins.state.stage is Stage.FINISHED
+    assert twins.state.stage is LedgerStage.FINISHED
     twins.compare_clients()
 
 
 def test_equal_runs_have_equal_heads_and_a_block_beacon_makes_other_seeds(
     chain: ChainWriter,
 ) -> None:
-    def run(beacon: Beacon) -> ledger_state.LedgerState:
+    def run(beacon: Beacon) -> state.LedgerState:
         twins = Twins.opened(chain, Shape(beacon=beacon))
         support.commit_all(twins, support.trainers_of(twins.state))
         twins.decide(faults.honest(twins))
@@ -252,7 +259,7 @@ def test_ends_when_no_committee_can_be_drawn(chain: ChainWriter, shape: Shape, b
         twins.report(support.equivocation(twins, client))
     twins.wait()
     assert isinstance(twins.abandon(1), tuple)
-    assert twins.state.stage is Stage.FINISHED
+    assert twins.state.stage is LedgerStage.FINISHED
     assert len(twins.state.committee) == shape.clients - banned < shape.members
     assert if_all_were_cold(twins.last_receipt.gas_used) < CEILINGS["abandon_round"]
     twins.compare_clients()
@@ -276,7 +283,7 @@ def test_every_member_beside_the_primary_may_reply(chain: ChainWriter) -> None:
     decision = faults.honest(twins).decision
     found = []
     for phase in Phase:
-        place = primary_place(twins.state.seed, phase, 0, 5)
+        place = primary_seat(twins.state.seed, phase, 0, 5)
         vote = support.request(twins, decision, phase, 0)
         others = [other for other in range(5) if other != place]
         found.append(support.certificate(twins, vote, repliers=others))

@@ -20,10 +20,10 @@ from hypothesis.stateful import (
 
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.protocol import encoding
-from ledger.protocol.consensus import primary_place, replies_needed
-from ledger.protocol.ledger_state import Stage, StatementKind
+from ledger.protocol.consensus import primary_seat, replies_needed
 from ledger.protocol.ranking import rank
-from ledger.protocol.types import Beacon, ClientId, Form, Phase, Quorum
+from ledger.protocol.state import LedgerStage, StatementKind
+from ledger.protocol.types import AcceptanceForm, Beacon, ClientId, Phase, Quorum
 from tests.contracts import faults, support, wrong_decisions
 from tests.contracts.twins import Proposal, Shape, Twins
 from tests.faults import times
@@ -62,7 +62,7 @@ class TwinsMachine(RuleBasedStateMachine):
 
     @initialize(
         sizes=st.sampled_from(SIZES),
-        form=st.sampled_from(Form),
+        form=st.sampled_from(AcceptanceForm),
         beacon=st.sampled_from(Beacon),
         aggregation_ppm=st.sampled_from([0, 400_000, 1_000_000]),
         rounds=st.integers(4, 20),
@@ -73,7 +73,7 @@ class TwinsMachine(RuleBasedStateMachine):
     def open(
         self,
         sizes: tuple[int, int, int],
-        form: Form,
+        form: AcceptanceForm,
         beacon: Beacon,
         aggregation_ppm: int,
         rounds: int,
@@ -98,7 +98,7 @@ class TwinsMachine(RuleBasedStateMachine):
         return Twins.opened(self.chain, self.shape, 150, self.most_compared)
 
     def is_open(self) -> bool:
-        return self.twins.state.stage is Stage.OPEN
+        return self.twins.state.stage is LedgerStage.OPEN
 
     def can_be_decided(self) -> bool:
         state = self.twins.state
@@ -145,7 +145,7 @@ class TwinsMachine(RuleBasedStateMachine):
         trainers = data.draw(st.permutations(able))[:size]
         distances = data.draw(st.lists(DISTANCES, min_size=size, max_size=size))
         ranking = rank(zip(trainers, distances, strict=True))
-        certified = state.deployment.form is Form.WITHIN_THRESHOLD
+        certified = state.deployment.form is AcceptanceForm.WITHIN_THRESHOLD
         threshold = encoding.float_bits(data.draw(DISTANCES)) if certified else 0
         self.twins.decide(support.proposal(self.twins, ranking, threshold))
 
@@ -162,7 +162,7 @@ class TwinsMachine(RuleBasedStateMachine):
         size, found = len(state.committee), []
         for phase, view in zip(Phase, views, strict=True):
             # The banned are among them, and now and then there are too few.
-            others = set(range(size)) - {primary_place(state.seed, phase, view, size)}
+            others = set(range(size)) - {primary_seat(state.seed, phase, view, size)}
             absent = data.draw(st.sets(st.sampled_from(sorted(others)), max_size=2))
             vote = support.request(self.twins, decision, phase, view)
             repliers = sorted(others - absent)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ledger.protocol import encoding, errors
 from ledger.protocol.signing import sign
-from ledger.protocol.types import NO_DIGEST, Form, Phase
+from ledger.protocol.types import NO_DIGEST, AcceptanceForm, Phase
 from tests.contracts import support
 from tests.contracts.faults import Fault, honest, idle, primary, rankable
 from tests.contracts.twins import digest_of
@@ -15,7 +15,7 @@ from tests.contracts.twins import digest_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ledger.protocol.ledger_state import SubmittedCertificate
+    from ledger.protocol.state import SubmittedCertificate
     from tests.contracts.twins import Outcome, Proposal, Twins
 
 INFINITE_WORD = encoding.INFINITY_BITS << 32
@@ -219,7 +219,7 @@ WRONG_DECISIONS = (
         "a threshold for strategy II",
         errors.ThresholdUnusedError,
         lambda t: t.decide(support.proposal(t, support.ranking_of(rankable(t)), 1)),
-        Form.LAST,
+        AcceptanceForm.LAST,
     ),
     Fault(
         "an infinite threshold",
@@ -227,7 +227,7 @@ WRONG_DECISIONS = (
         lambda t: t.decide(
             support.proposal(t, support.ranking_of(rankable(t)), encoding.INFINITY_BITS)
         ),
-        Form.WITHIN_THRESHOLD,
+        AcceptanceForm.WITHIN_THRESHOLD,
     ),
     Fault(
         "a set that does not follow from the ranking",
@@ -258,7 +258,7 @@ WRONG_DECISIONS = (
                 p, decision=replace(p.decision, threshold_bits=p.decision.threshold_bits + 1)
             )
         ),
-        Form.WITHIN_THRESHOLD,
+        AcceptanceForm.WITHIN_THRESHOLD,
     ),
     Fault(
         "an election without the aggregation's result",

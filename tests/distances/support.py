@@ -10,9 +10,9 @@ import pytest
 
 from ledger.distances.fast import distances_with, fast_distances
 from ledger.distances.machine_code import Processor, compiled, this_processor
-from ledger.protocol.rules.distance.ground import Ground, Pull
+from ledger.protocol.rules.distance.context import DistanceContext, ServerDirection
 from ledger.protocol.rules.distance.rule import plain_distances
-from ledger.protocol.rules.reference.rule import Travel
+from ledger.protocol.rules.reference.rule import DirectionWeight
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ledger.protocol.rules.distance.rule import DistanceRule, Distances
 
-STEEP = Travel(window=20, slope=150.0, cap=3.0)
+STEEP = DirectionWeight(window=20, slope=150.0, cap=3.0)
 
 
 def round_of(vectors: Sequence[np.ndarray] | np.ndarray) -> dict[ClientId, np.ndarray]:
@@ -32,16 +32,18 @@ def draws(seed: int, count: int, dimension: int) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal((count, dimension)).astype(np.float32)
 
 
-def ground_of(dimension: int) -> Ground:
+def ground_of(dimension: int) -> DistanceContext:
     """Two tensors, cut somewhere in the middle."""
     cut = dimension // 3
-    return Ground((("weights", (cut, 1)), ("biases", (dimension - cut,))))
+    return DistanceContext((("weights", (cut, 1)), ("biases", (dimension - cut,))))
 
 
-def pulled(vector: np.ndarray, members: Sequence[int], travel: Travel = STEEP) -> Ground:
+def pulled(
+    vector: np.ndarray, members: Sequence[int], travel: DirectionWeight = STEEP
+) -> DistanceContext:
     """References that follow a travel as far as these members of a `round_of` agree with it."""
     jury = tuple(ClientId(10 * member) for member in members)
-    return Ground(ground_of(len(vector)).layout, Pull(vector, jury, travel))
+    return DistanceContext(ground_of(len(vector)).layout, ServerDirection(vector, jury, travel))
 
 
 def other_tile() -> Distances:
@@ -70,7 +72,7 @@ def require_equal(
     rule: DistanceRule,
     vectors: np.ndarray,
     members: Sequence[int],
-    ground: Ground | None = None,
+    ground: DistanceContext | None = None,
 ) -> None:
     """Hold fast distances to a ten-thousandth of what the rule tolerates, pulled to a hundredth."""
     updates, ground = round_of(vectors), ground or ground_of(vectors.shape[1])

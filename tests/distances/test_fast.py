@@ -13,13 +13,13 @@ from ledger.distances.fast import fast_distances, usable_cores
 from ledger.distances.machine_code import machine_code
 from ledger.distances.rules import COMPOSED
 from ledger.distances.streaming import RANGE, StreamedSquares
+from ledger.protocol.rules.distance.context import DistanceContext
 from ledger.protocol.rules.distance.direction import DIRECTION
-from ledger.protocol.rules.distance.ground import Ground
 from ledger.protocol.rules.distance.l2 import L2
 from ledger.protocol.rules.distance.per_tensor import PER_TENSOR
 from ledger.protocol.rules.distance.rule import DistanceRule, RelativeMeasure, plain_distances
 from ledger.protocol.rules.distance.squared import SQUARED
-from ledger.protocol.rules.reference.rule import Travel
+from ledger.protocol.rules.reference.rule import DirectionWeight
 from ledger.protocol.rules.registry import DISTANCES
 from ledger.protocol.types import ClientId
 from tests.distances.support import CODES, draws, ground_of, pulled, require_equal, round_of
@@ -51,7 +51,7 @@ def test_by_pencil_members_are_rows_as_asked_and_clients_columns_ascending(
         ClientId(client): np.array(vector, dtype=np.float32)
         for client, vector in ((8, [1, 0]), (5, [3, 4]), (2, [0, 0]), (9, [1, 1]))
     }
-    ground = Ground((("a", (1,)), ("b", (1,))))
+    ground = DistanceContext((("a", (1,)), ("b", (1,))))
     found = fast(rule, ground, updates, [ClientId(9), ClientId(2)])
     assert np.allclose(found[:, :3], expected, rtol=1e-15)
     assert found[0, 3] == 0
@@ -67,7 +67,9 @@ def test_directions_by_pencil() -> None:
 def test_directions_along_a_travel_by_pencil() -> None:
     # The members point along it and across it: g is (1 + 0) / 2, and b is 2 g = 1.
     vectors = np.array([[1, 0], [0, 1], [-8, 0], [0, 0]], dtype=np.float32)
-    ground = pulled(np.array([5, 0], np.float32), [0, 1, 3, 9], Travel(1, slope=2.0, cap=3.0))
+    ground = pulled(
+        np.array([5, 0], np.float32), [0, 1, 3, 9], DirectionWeight(1, slope=2.0, cap=3.0)
+    )
     found = fast(DIRECTION, ground, round_of(vectors), [ClientId(0), ClientId(10)])
     assert found.tolist() == [[0, 2, 64, 4], [1, 1, 48, 4]]
 
@@ -236,7 +238,7 @@ def test_a_layout_that_does_not_fit_the_updates_is_read_as_the_plain_rule_reads_
     updates = round_of(draws(0, 3, 9))
     longer, back = (("a", (4,)), ("b", (50,))), (("a", (20,)), ("b", (-11,)))
     for layout in ((), (("a", (4,)),), longer, back):
-        ground = Ground(layout)
+        ground = DistanceContext(layout)
         found = fast(rule, ground, updates, [ClientId(10)])
         expected = plain_distances(rule, ground, updates, [ClientId(10)])
         assert np.allclose(found, expected, rtol=1e-14, atol=0)

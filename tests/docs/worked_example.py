@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ledger.protocol import bound_inputs, encoding, merkle
-from ledger.protocol.closing import MinedCommitment, closing_of
-from ledger.protocol.consensus import primary_place
+from ledger.protocol.closing import MinedCommitment, round_closing
+from ledger.protocol.consensus import primary_seat
 from ledger.protocol.documents.envelope import (
     Envelope,
     PhaseCertificate,
@@ -37,11 +37,11 @@ from ledger.protocol.judgement import (
     score_updates,
     update_leaves,
 )
-from ledger.protocol.ledger_state import deployment_of, domain_of, registry_batches
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.payload import Payload
 from ledger.protocol.sampling import drawn_committee
 from ledger.protocol.signing import KeySigner, domain_separator, sign, typed_digest
+from ledger.protocol.state import deployment_of, domain_of, registry_batches
 from ledger.protocol.types import (
     NO_DIGEST,
     ClientId,
@@ -143,7 +143,7 @@ def example() -> Example:
         MinedCommitment(OPENED + 1, client, encoding.commitment_of(client, sha256(payload)))
         for client, payload in payloads.items()
     ]
-    closing = closing_of(OPENED, PARAMETERS.commit_blocks, seats.expected, OPENED + 9, mined)
+    closing = round_closing(OPENED, PARAMETERS.commit_blocks, seats.expected, OPENED + 9, mined)
     assert closing is not None
     inputs = Inputs(PARAMETERS, LAYOUT, domain, registry, 1, seed, seats, closing)
     published = {client: Payload.of(data) for client, data in payloads.items()}
@@ -178,7 +178,7 @@ def signed_scores(
 def primary(inputs: Inputs, phase: Phase, view: int) -> ClientId:
     """Return who proposes in a view."""
     committee = inputs.participants.committee
-    return committee[primary_place(inputs.seed, phase, view, len(committee))]
+    return committee[primary_seat(inputs.seed, phase, view, len(committee))]
 
 
 def voted(
@@ -241,7 +241,7 @@ def blocks() -> dict[str, str]:
     views = (request.vote.view, election.vote.view)
     votes = encoding.votes_digest(views, told.signers, sha256(told.incidents))
     sets = (judgement.set_digest(Phase.AGGREGATION), judgement.set_digest(Phase.ELECTION))
-    before = encoding.Before(sha256(told.run), 1, inputs.seed, inputs.closing.base)
+    before = encoding.HeadContext(sha256(told.run), 1, inputs.seed, inputs.closing.base)
 
     def envelope(client: ClientId, body: Body) -> str:
         return hexes({"": encode_envelope(Envelope(inputs.domain, 1, client, body))})

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from clients.adversaries.faults import MemberFault, TrainerFault
-from ledger.protocol.consensus import MAX_VIEWS, primary_place
+from ledger.protocol.consensus import MAX_VIEWS, primary_seat
 from ledger.protocol.types import Phase
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def roles_of(one: Round) -> dict[ClientId, frozenset[Role]]:
     for member in one.committee:
         found[member] = {Role.MEMBER}
     for phase, role in zip((Phase.AGGREGATION, Phase.ELECTION), PRIMARIES, strict=True):
-        place = primary_place(one.seed, phase, 0, len(one.committee))
+        place = primary_seat(one.seed, phase, 0, len(one.committee))
         found[one.committee[place]] = (found[one.committee[place]] - {Role.MEMBER}) | {role}
     for banned in one.empty_seats:
         del found[banned]
@@ -204,7 +204,7 @@ def is_drawn_for_nothing(one: Round, faulty: frozenset[ClientId], views: int = 3
     """
     size = len(one.committee)
     for phase in (Phase.AGGREGATION, Phase.ELECTION):
-        drawn = (one.committee[primary_place(one.seed, phase, v, size)] for v in range(MAX_VIEWS))
+        drawn = (one.committee[primary_seat(one.seed, phase, v, size)] for v in range(MAX_VIEWS))
         seated = [client for client in drawn if not one.registry[client].banned_in]
         if seated and faulty.issuperset(seated[:views]):
             return True

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ledger.audit.codes import FindingKind, Outcome
 from ledger.audit.earlier import EarlierAudit, read_report, report_bytes
-from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
+from ledger.protocol.state import RoundAbandoned, RoundDecided
 from tests.federation.cells import BANS, Fault
 from tests.federation.effects import NAMED_BY
 

@@ -9,7 +9,7 @@ import pytest
 
 from clients.federation.watching import EndedRound
 from ledger.chain.contract.events import Recorded
-from ledger.protocol.ledger_state import RoundAbandoned
+from ledger.protocol.state import RoundAbandoned
 from ledger.protocol.types import Digest
 from tests.federation.cells import Fault
 from tests.federation.checks import Checks, Violation, Wrong

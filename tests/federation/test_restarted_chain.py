@@ -43,7 +43,7 @@ from ledger.protocol.documents.envelope import (
 )
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.encoding import sha256
-from ledger.protocol.ledger_state import (
+from ledger.protocol.state import (
     EquivocationReport,
     RoundDecided,
     SignedStatement,

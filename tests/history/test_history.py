@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ledger.history.round import Round
-    from ledger.protocol.ledger_state import ClientBanned
+    from ledger.protocol.state import ClientBanned
 
 
 def history_of(run: Run) -> RecordedHistory:

@@ -13,7 +13,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ledger.protocol import encoding
-from ledger.protocol.closing import Closing
+from ledger.protocol.closing import RoundClosing
 from ledger.protocol.documents.vector import ScoreVector, encode_vector
 from ledger.protocol.inputs import Evidence, Inputs, Participants
 from ledger.protocol.judgement import (
@@ -208,7 +208,7 @@ def small_round(
             ids(*range(parameters.members, parameters.clients)),
             frozenset(ids(*banned)),
         ),
-        closing=Closing(9, encoding.commitments_chain(commitments.items()), commitments),
+        closing=RoundClosing(9, encoding.commitments_chain(commitments.items()), commitments),
     )
     published = payloads.keys() - set(unpublished)
     held = {client: Payload.of(payloads[client]) for client in sorted(published)}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledger.protocol.algorithms import Ballot, committee_consensus, training, voting
-from ledger.protocol.consensus import MAX_VIEWS, primary_place
+from ledger.protocol.consensus import MAX_VIEWS, primary_seat
 from ledger.protocol.encoding import keccak256
 from ledger.protocol.errors import ConsensusError
 from ledger.protocol.inputs import Participants
@@ -72,7 +72,7 @@ def ballot(members: Sequence[Scripted | None], replies: int = 3) -> Ballot:
 
 
 def primary_of(members: Sequence[Scripted | None], phase: Phase, view: int) -> Scripted:
-    found = members[primary_place(SEED, phase, view, len(members))]
+    found = members[primary_seat(SEED, phase, view, len(members))]
     assert found is not None
     return found
 
@@ -141,7 +141,7 @@ def test_replies_that_are_not_equal_and_genuine_do_not_count(fault: str) -> None
 
 def test_an_empty_seat_is_neither_primary_nor_asked() -> None:
     members: list[Scripted | None] = [*committee()]
-    place = primary_place(SEED, Phase.AGGREGATION, 0, 5)
+    place = primary_seat(SEED, Phase.AGGREGATION, 0, 5)
     members[place] = None
     certificate = voting(ballot(members), Phase.AGGREGATION)
     assert certificate.vote.view > 0

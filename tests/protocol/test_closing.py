@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.protocol.closing import Closing, MinedCommitment, closing_of
+from ledger.protocol.closing import MinedCommitment, RoundClosing, round_closing
 from ledger.protocol.encoding import commitments_chain, sha256
 from ledger.protocol.types import ClientId
 from tests.protocol.support import ids
@@ -17,9 +17,9 @@ def mined(block: int, client: int) -> MinedCommitment:
     return MinedCommitment(block, ClientId(client), sha256(b"%d" % client))
 
 
-def closing(*commitments: MinedCommitment, final: int = 200) -> Closing | None:
+def closing(*commitments: MinedCommitment, final: int = 200) -> RoundClosing | None:
     """Return the closing of a round in which clients 1, 2 and 3 are active."""
-    return closing_of(OPENED, WINDOW, ids(1, 2, 3), final, commitments)
+    return round_closing(OPENED, WINDOW, ids(1, 2, 3), final, commitments)
 
 
 def test_the_last_active_clients_commitment_closes_the_round() -> None:
@@ -63,7 +63,7 @@ def test_it_is_open_while_the_closing_block_is_not_final() -> None:
 
 
 def test_without_a_commitment_the_base_is_zero() -> None:
-    assert closing() == Closing(104, commitments_chain([]), {})
+    assert closing() == RoundClosing(104, commitments_chain([]), {})
 
 
 entries = st.lists(st.tuples(st.integers(101, 104), st.integers(0, 6)), max_size=8)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.protocol.consensus import Certificate, majority, primary_place, replies_needed
+from ledger.protocol.consensus import Certificate, majority, primary_seat, replies_needed
 from ledger.protocol.encoding import keccak256
 from ledger.protocol.types import NO_DIGEST, Digest, Phase, Quorum, SignedVote, Vote, VoteKind
 from tests.protocol.support import BASE, SEED, digests, ids
@@ -48,8 +48,8 @@ def test_the_others_can_reach_a_quorum_and_two_quorums_meet(quorum: Quorum, memb
 
 def test_primaries_follow_from_seed_phase_and_view() -> None:
     # keccak256(32 zero bytes ‖ phase ‖ u32 view) mod 5, view after view.
-    first = [primary_place(SEED, Phase.AGGREGATION, view, 5) for view in range(8)]
-    second = [primary_place(SEED, Phase.ELECTION, view, 5) for view in range(8)]
+    first = [primary_seat(SEED, Phase.AGGREGATION, view, 5) for view in range(8)]
+    second = [primary_seat(SEED, Phase.ELECTION, view, 5) for view in range(8)]
     assert first == [2, 4, 2, 3, 1, 3, 3, 2]
     assert second == [3, 3, 2, 4, 1, 3, 0, 2]
     digest = keccak256(bytes(32) + b"\2" + b"\0\0\0\6")
@@ -58,7 +58,7 @@ def test_primaries_follow_from_seed_phase_and_view() -> None:
 
 @given(seed=digests, phase=st.sampled_from(Phase), members=st.integers(3, 20))
 def test_every_member_is_primary_sooner_or_later(seed: Digest, phase: Phase, members: int) -> None:
-    places = {primary_place(seed, phase, view, members) for view in range(40 * members)}
+    places = {primary_seat(seed, phase, view, members) for view in range(40 * members)}
     assert places == set(range(members))
 
 

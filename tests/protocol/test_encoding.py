@@ -115,7 +115,7 @@ def test_the_reveal_joins_the_ranked_trainers_payloads_by_client() -> None:
 
 def test_the_aggregation_result_is_seven_abi_words() -> None:
     joined = A + B + C + D + word(7) + E + A
-    opening = encoding.Opening(A, B, C, D, 7, E, A)
+    opening = encoding.ResultPreimage(A, B, C, D, 7, E, A)
     assert encoding.aggregation_result(opening) == encoding.keccak256(joined)
 
 
@@ -127,7 +127,7 @@ def test_seeds_follow_from_what_nobody_who_speaks_last_can_bend() -> None:
 
 def test_the_head_folds_in_all_that_is_recorded() -> None:
     number = b"\0\0\0\0\0\0\0\3"
-    before = encoding.Before(A, 3, B, C)
+    before = encoding.HeadContext(A, 3, B, C)
     votes = encoding.votes_digest((1, 2), (3, 4), E)
     assert votes == encoding.keccak256(word(1) + word(2) + word(3) + word(4) + E)
     decided = encoding.head_after_decision(before, D, E, A, votes)
@@ -202,7 +202,7 @@ def test_every_part_of_an_opening_changes_the_result(parts: list[Digest], place:
     def result(*parts: Digest) -> Digest:
         model, updates, scores, ranking, reveal, record = parts
         return encoding.aggregation_result(
-            encoding.Opening(model, updates, scores, ranking, 0, reveal, record)
+            encoding.ResultPreimage(model, updates, scores, ranking, 0, reveal, record)
         )
 
     changed = list(parts)

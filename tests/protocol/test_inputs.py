@@ -11,13 +11,13 @@ from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.inputs import (
     Evidence,
     Participants,
-    ground_of,
+    distance_context,
     participants_of,
     registry_with_bans,
 )
-from ledger.protocol.ledger_state import ClientBanned
 from ledger.protocol.payload import Payload
-from ledger.protocol.rules.distance.ground import Ground, Pull
+from ledger.protocol.rules.distance.context import DistanceContext, ServerDirection
+from ledger.protocol.state import ClientBanned
 from ledger.protocol.types import ClientId
 from tests.protocol.support import PENCIL, SEED, f32, ids, registry_of
 
@@ -144,9 +144,9 @@ def test_the_ground_of_a_round_has_the_travel_where_the_rules_have_one() -> None
     seats = Participants(ids(7, 2, 5), ids(1, 3), frozenset(ids(2)))
     along = replace(PENCIL, distance="direction", reference="travel")
     assert along.travel is not None
-    assert ground_of(PENCIL, layout, 5, seats, None) == Ground(layout)
-    assert ground_of(along, layout, 1, seats, None) == Ground(layout)
-    pull = Pull(travel, ids(5, 7), along.travel)
-    assert ground_of(along, layout, 2, seats, travel) == Ground(layout, pull)
+    assert distance_context(PENCIL, layout, 5, seats, None) == DistanceContext(layout)
+    assert distance_context(along, layout, 1, seats, None) == DistanceContext(layout)
+    pull = ServerDirection(travel, ids(5, 7), along.travel)
+    assert distance_context(along, layout, 2, seats, travel) == DistanceContext(layout, pull)
     with pytest.raises(ValueError, match="round 2 has distances along a travel"):
-        ground_of(along, layout, 2, seats, None)
+        distance_context(along, layout, 2, seats, None)

@@ -25,8 +25,8 @@ from ledger.protocol.judgement import (
     counted_vectors,
     judge,
     next_model,
-    opening_of,
     rank_trainers,
+    result_preimage,
     score_leaves,
     score_updates,
     sets_of,
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ledger.protocol.rules.distance.ground import Ground
+    from ledger.protocol.rules.distance.context import DistanceContext
     from ledger.protocol.rules.distance.rule import DistanceRule, Layout
 
 # Members 0, 1, 2 have -1, 0, 1; trainers 3 to 8 have 1, 2, 3, 4, 5, 60.
@@ -212,7 +212,7 @@ def test_distances_can_be_handed_in() -> None:
 
     def counted(
         rule: DistanceRule,
-        ground: Ground,
+        ground: DistanceContext,
         updates: Mapping[ClientId, NDArray[np.float32]],
         members: Sequence[ClientId],
     ) -> NDArray[np.float64]:
@@ -426,7 +426,7 @@ def test_a_record_with_another_field_is_another_result(field: str) -> None:
         ranking = replace(ranking, words=ranking.words[1:])
 
     def result(record: RoundRecord) -> Digest:
-        return encoding.aggregation_result(opening_of(record, ranking, model))
+        return encoding.aggregation_result(result_preimage(record, ranking, model))
 
     assert result(honest) == result(decode_record(encode_record(honest)))
     assert result(changed) != result(honest)
@@ -435,7 +435,7 @@ def test_a_record_with_another_field_is_another_result(field: str) -> None:
 @given(digest=digests, bits=st.integers(1, 2**64 - 1))
 def test_an_opening_with_another_field_is_another_result(digest: Digest, bits: int) -> None:
     judged = SMALL.judged()
-    for field in fields(encoding.Opening):
+    for field in fields(encoding.ResultPreimage):
         value: object = bits if field.name == "threshold_bits" else digest
         changed = replace(judged.opening, **{field.name: value})  # type: ignore[arg-type]
         assert encoding.aggregation_result(changed) != judged.result
@@ -450,7 +450,7 @@ def test_stages_can_be_taken_one_by_one() -> None:
     model = next_model(small.inputs, f32(0.0), ranking.accepted, updates)
     assert model.tobytes() == judged.model.tobytes()
     digest = encoding.sha256(encoding.vector_bytes(model))
-    assert opening_of(record, ranking, digest) == judged.opening
+    assert result_preimage(record, ranking, digest) == judged.opening
 
 
 def along(

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import ledger.protocol
-from ledger.protocol import ledger_state, rounds
-from ledger.protocol.paper_map import PAPER_MAP, Row
+from ledger.protocol import rounds, state
+from ledger.protocol.paper_map import PAPER_MAP, PaperMapRow
 
 PAPER = Path(__file__).parents[3] / "shared" / "paper" / "cmfl.tex"
 ARTEFACT = resources.files("contracts") / "artifacts" / "committee_ledger.json"
@@ -44,7 +44,7 @@ def resolved(dotted: str) -> object:
 
 
 @each_row
-def test_every_name_stands_for_something_that_can_be_called(row: Row) -> None:
+def test_every_name_stands_for_something_that_can_be_called(row: PaperMapRow) -> None:
     if row.function.startswith("clients."):
         pytest.importorskip("torch")
     assert callable(resolved(row.function))
@@ -64,7 +64,7 @@ def test_the_map_names_every_transaction_and_every_event_of_the_contract() -> No
 
 def test_the_specification_has_the_transactions_and_events_of_the_contract() -> None:
     assert all(callable(getattr(rounds, name)) for name in TRANSACTIONS)
-    assert {event.__name__ for event in ledger_state.Event.__args__} == EVENTS
+    assert {event.__name__ for event in state.Event.__args__} == EVENTS
 
 
 def test_what_is_recorded_is_enforced_in_some_transaction() -> None:

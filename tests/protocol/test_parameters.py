@@ -21,7 +21,7 @@ from ledger.protocol.parameters import (
     require_layout,
     rounded_share,
 )
-from ledger.protocol.types import Form, Quorum
+from ledger.protocol.types import AcceptanceForm, Quorum
 
 PENCIL = Parameters(
     clients=20,
@@ -49,10 +49,10 @@ def test_sizes_of_a_round() -> None:
 
 
 def test_replies_and_form_follow_from_quorum_and_strategy() -> None:
-    assert (made().replies, made().form) == (2, Form.FIRST)
+    assert (made().replies, made().form) == (2, AcceptanceForm.FIRST)
     assert made(quorum=Quorum.BFT, active_ppm=MILLION, committee_ppm=350_000).replies == 4
-    assert made(strategy=2).form is Form.LAST
-    assert made(strategy=3, threshold="spread").form is Form.WITHIN_THRESHOLD
+    assert made(strategy=2).form is AcceptanceForm.LAST
+    assert made(strategy=3, threshold="spread").form is AcceptanceForm.WITHIN_THRESHOLD
 
 
 def test_a_committee_has_at_least_three_members() -> None:

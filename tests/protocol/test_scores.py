@@ -11,12 +11,12 @@ import pytest
 from ledger.protocol.documents.vector import ScoreVector, encode_vector
 from ledger.protocol.encoding import set_digest
 from ledger.protocol.scores import (
-    COUNTED_TO,
-    PRIMARY_LINE,
-    REFUSED_FROM,
+    COUNTING_MARGINS,
+    PRIMARY_MARGINS,
+    REFUSAL_MARGINS,
     DistanceTable,
-    Fault,
-    fault_of,
+    ScoreFault,
+    find_score_fault,
     parse_vector,
 )
 from ledger.protocol.types import ClientId, RefusalReason
@@ -45,14 +45,14 @@ def fault(
     vector: ScoreVector | bytes,
     member: int = 0,
     *,
-    margins: float = PRIMARY_LINE,
+    margins: float = PRIMARY_MARGINS,
     checked: bool = True,
-) -> Fault | None:
+) -> ScoreFault | None:
     """Return why a vector that the member signed for all usable updates does not count."""
     data = vector if isinstance(vector, bytes) else encode_vector(vector)
     claim = told.claim(member, data).scores
     table = table_of(told) if checked else None
-    return fault_of(told.inputs, told.usable, claim, parse_vector(data), table, margins)
+    return find_score_fault(told.inputs, told.usable, claim, parse_vector(data), table, margins)
 
 
 def moved(vector: ScoreVector, place: int, factor: float) -> ScoreVector:
@@ -85,7 +85,7 @@ def test_a_table_computes_nothing_before_it_is_asked() -> None:
 
 
 def test_one_is_bytes_that_are_no_vector() -> None:
-    assert fault(ROUND, b"nothing") == Fault(RefusalReason.NOT_A_VECTOR)
+    assert fault(ROUND, b"nothing") == ScoreFault(RefusalReason.NOT_A_VECTOR)
     assert parse_vector(encode_vector(ROUND.vector(0))) is not None
     assert parse_vector(encode_vector(ROUND.vector(0))[:-1]) is None
 
@@ -97,7 +97,7 @@ def test_one_is_bytes_that_are_no_vector() -> None:
 )
 def test_two_is_a_vector_of_another_round_member_or_base(change: dict[str, object]) -> None:
     vector = replace(ROUND.vector(0), **change)  # type: ignore[arg-type]
-    assert fault(ROUND, vector) == Fault(RefusalReason.OF_ANOTHER)
+    assert fault(ROUND, vector) == ScoreFault(RefusalReason.OF_ANOTHER)
 
 
 def test_three_is_a_member_without_a_usable_update() -> None:
@@ -105,7 +105,7 @@ def test_three_is_a_member_without_a_usable_update() -> None:
     vector = replace(
         told.vector(1), member=ClientId(0), members=ids(1, 2), member_distances=np.ones(2)
     )
-    assert fault(told, vector) == Fault(RefusalReason.NO_USABLE_UPDATE)
+    assert fault(told, vector) == ScoreFault(RefusalReason.NO_USABLE_UPDATE)
     assert fault(told, told.vector(1), 1) is None
 
 
@@ -117,7 +117,7 @@ def test_three_is_also_a_member_with_only_zeros_where_directions_count() -> None
         members=ids(1, 2),
         member_distances=np.full(2, 4.0),
     )
-    assert fault(DIRECTION, zeros) == Fault(RefusalReason.NO_USABLE_UPDATE)
+    assert fault(DIRECTION, zeros) == ScoreFault(RefusalReason.NO_USABLE_UPDATE)
     assert fault(DIRECTION, DIRECTION.vector(1), 1) is None
     squared = small_round({0: 0.0, **{i: float(i) for i in range(1, 9)}})
     assert fault(squared, squared.vector(0)) is None
@@ -138,7 +138,7 @@ def test_four_is_a_vector_of_other_clients_than_its_claim_names(
     change: dict[str, object],
 ) -> None:
     vector = replace(ROUND.vector(0), **change)  # type: ignore[arg-type]
-    assert fault(ROUND, vector) == Fault(RefusalReason.OTHER_CLIENTS)
+    assert fault(ROUND, vector) == ScoreFault(RefusalReason.OTHER_CLIENTS)
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, -1.0, -0.0, np.nextafter(1e300, 2e300)])
@@ -147,7 +147,9 @@ def test_five_is_a_distance_out_of_range(value: float, field: str) -> None:
     vector = ROUND.vector(0)
     values = getattr(vector, field).copy()
     values[-1] = value
-    assert fault(ROUND, replace(vector, **{field: values})) == Fault(RefusalReason.OUT_OF_RANGE)
+    assert fault(ROUND, replace(vector, **{field: values})) == ScoreFault(
+        RefusalReason.OUT_OF_RANGE
+    )
     values[-1] = 1e300
     largest = fault(ROUND, replace(vector, **{field: values}), checked=False)
     assert largest is None, "the largest that counts, if nobody computes it again"
@@ -155,9 +157,11 @@ def test_five_is_a_distance_out_of_range(value: float, field: str) -> None:
 
 def test_six_is_a_false_distance_and_names_its_client() -> None:
     vector = ROUND.vector(0)
-    assert fault(ROUND, moved(vector, 2, 1.01)) == Fault(RefusalReason.FALSE_DISTANCE, ClientId(5))
+    assert fault(ROUND, moved(vector, 2, 1.01)) == ScoreFault(
+        RefusalReason.FALSE_DISTANCE, ClientId(5)
+    )
     to_members = replace(vector, member_distances=vector.member_distances + 1)
-    assert fault(ROUND, to_members) == Fault(RefusalReason.FALSE_DISTANCE, ClientId(1))
+    assert fault(ROUND, to_members) == ScoreFault(RefusalReason.FALSE_DISTANCE, ClientId(1))
 
 
 def test_six_is_not_used_where_nobody_computes_again() -> None:
@@ -170,9 +174,9 @@ def test_six_is_not_used_where_nobody_computes_again() -> None:
 @pytest.mark.parametrize(
     ("margins", "counted", "refused"),
     [
-        (REFUSED_FROM, 0.99, 1.01),
-        (PRIMARY_LINE, 1.49, 1.51),
-        (COUNTED_TO, 1.99, 2.01),
+        (REFUSAL_MARGINS, 0.99, 1.01),
+        (PRIMARY_MARGINS, 1.49, 1.51),
+        (COUNTING_MARGINS, 1.99, 2.01),
     ],
 )
 def test_the_line_is_at_one_one_and_a_half_or_two_margins(
@@ -182,15 +186,17 @@ def test_the_line_is_at_one_one_and_a_half_or_two_margins(
     vector = ROUND.vector(0)
     near, far = (moved(vector, 0, 1 + sign * part * 1e-9) for part in (counted, refused))
     assert fault(ROUND, near, margins=margins) is None
-    assert fault(ROUND, far, margins=margins) == Fault(RefusalReason.FALSE_DISTANCE, ClientId(3))
+    assert fault(ROUND, far, margins=margins) == ScoreFault(
+        RefusalReason.FALSE_DISTANCE, ClientId(3)
+    )
 
 
 def test_the_lines_are_one_one_and_a_half_and_two() -> None:
-    assert (REFUSED_FROM, PRIMARY_LINE, COUNTED_TO) == (1.0, 1.5, 2.0)
+    assert (REFUSAL_MARGINS, PRIMARY_MARGINS, COUNTING_MARGINS) == (1.0, 1.5, 2.0)
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-@pytest.mark.parametrize("margins", [REFUSED_FROM, PRIMARY_LINE, COUNTED_TO])
+@pytest.mark.parametrize("margins", [REFUSAL_MARGINS, PRIMARY_MARGINS, COUNTING_MARGINS])
 def test_a_distance_that_lies_on_the_line_is_false(sign: int, margins: float) -> None:
     # 30000² + 10000² = 10⁹, of which the margin is 1.0 exactly.
     told = small_round({3: (30_000.0, 10_000.0)}, layout=(("w", (2,)),), model=(0.0, 0.0))
@@ -201,7 +207,7 @@ def test_a_distance_that_lies_on_the_line_is_false(sign: int, margins: float) ->
         for off in (margins, margins - 0.25)
     )
     assert fault(told, within, margins=margins) is None
-    assert fault(told, on_the_line, margins=margins) == Fault(
+    assert fault(told, on_the_line, margins=margins) == ScoreFault(
         RefusalReason.FALSE_DISTANCE, ClientId(3)
     )
 
@@ -211,11 +217,11 @@ def test_at_no_distance_only_no_distance_is_true() -> None:
     told = small_round({0: 5.0, 3: 5.0})
     vector = told.vector(0)
     assert vector.distances[0] == 0.0
-    assert fault(told, vector, margins=REFUSED_FROM) is None
+    assert fault(told, vector, margins=REFUSAL_MARGINS) is None
     least = replace(vector, distances=np.array([5e-324, *vector.distances[1:]]))
-    for margins in (REFUSED_FROM, PRIMARY_LINE, COUNTED_TO):
+    for margins in (REFUSAL_MARGINS, PRIMARY_MARGINS, COUNTING_MARGINS):
         found = fault(told, least, margins=margins)
-        assert found == Fault(RefusalReason.FALSE_DISTANCE, ClientId(3))
+        assert found == ScoreFault(RefusalReason.FALSE_DISTANCE, ClientId(3))
 
 
 def test_near_no_distance_of_direction_there_is_an_absolute_margin() -> None:
@@ -236,21 +242,21 @@ def test_of_several_reasons_the_lowest_holds() -> None:
         distances=np.array([np.nan, 1.0]),
         members=ids(1, 2),
     )
-    assert fault(DIRECTION, worst) == Fault(RefusalReason.OF_ANOTHER)
+    assert fault(DIRECTION, worst) == ScoreFault(RefusalReason.OF_ANOTHER)
     worst = replace(worst, round=2)
-    assert fault(DIRECTION, worst) == Fault(RefusalReason.NO_USABLE_UPDATE)
+    assert fault(DIRECTION, worst) == ScoreFault(RefusalReason.NO_USABLE_UPDATE)
     other = replace(worst, member=ClientId(1), members=ids(0, 2))
-    assert fault(DIRECTION, other, 1) == Fault(RefusalReason.OTHER_CLIENTS)
+    assert fault(DIRECTION, other, 1) == ScoreFault(RefusalReason.OTHER_CLIENTS)
     ranged = replace(other, trainers=ids(*range(3, 9)), distances=np.full(6, np.nan))
-    assert fault(DIRECTION, ranged, 1) == Fault(RefusalReason.OUT_OF_RANGE)
+    assert fault(DIRECTION, ranged, 1) == ScoreFault(RefusalReason.OUT_OF_RANGE)
     false = replace(ranged, distances=np.full(6, 3.5))
-    assert fault(DIRECTION, false, 1) == Fault(RefusalReason.FALSE_DISTANCE, ClientId(3))
+    assert fault(DIRECTION, false, 1) == ScoreFault(RefusalReason.FALSE_DISTANCE, ClientId(3))
 
 
 def test_without_the_updates_only_what_needs_none_is_asked() -> None:
     zeros = replace(DIRECTION.vector(1), member=ClientId(0), members=ids(1, 2))
     assert fault(DIRECTION, zeros, checked=False) is None
-    assert fault(ROUND, b"", checked=False) == Fault(RefusalReason.NOT_A_VECTOR)
+    assert fault(ROUND, b"", checked=False) == ScoreFault(RefusalReason.NOT_A_VECTOR)
 
 
 def test_a_vector_for_fewer_updates_names_fewer() -> None:
@@ -259,5 +265,8 @@ def test_a_vector_for_fewer_updates_names_fewer() -> None:
     vector = ROUND.vector(0, fewer)
     data = encode_vector(vector)
     claim = replace(ROUND.claim(0, data).scores, clients=set_digest(fewer))
-    assert fault_of(ROUND.inputs, fewer, claim, vector, table_of(ROUND), PRIMARY_LINE) is None
-    assert fault(ROUND, vector) == Fault(RefusalReason.OTHER_CLIENTS)
+    assert (
+        find_score_fault(ROUND.inputs, fewer, claim, vector, table_of(ROUND), PRIMARY_MARGINS)
+        is None
+    )
+    assert fault(ROUND, vector) == ScoreFault(RefusalReason.OTHER_CLIENTS)

@@ -16,19 +16,19 @@ import pytest
 
 from ledger.distances.fast import fast_distances
 from ledger.protocol import encoding, merkle, sampling, signing
-from ledger.protocol.closing import MinedCommitment, closing_of
-from ledger.protocol.consensus import primary_place, replies_needed
+from ledger.protocol.closing import MinedCommitment, round_closing
+from ledger.protocol.consensus import primary_seat, replies_needed
 from ledger.protocol.election import elect
 from ledger.protocol.errors import ParametersError
-from ledger.protocol.ledger_state import registry_batches
 from ledger.protocol.parameters import Parameters, parts_per_million
 from ledger.protocol.ranking import rank
 from ledger.protocol.rules.aggregation import aggregate
+from ledger.protocol.rules.distance.context import DistanceContext, ServerDirection
 from ledger.protocol.rules.distance.direction import DirectionMeasure
-from ledger.protocol.rules.distance.ground import Ground, Pull
 from ledger.protocol.rules.distance.rule import Distances, plain_distances
-from ledger.protocol.rules.reference.travel import travelled
+from ledger.protocol.rules.reference.travel import displacement
 from ledger.protocol.rules.registry import DISTANCES, REFERENCES, SCORINGS, SELECTIONS, THRESHOLDS
+from ledger.protocol.state import registry_batches
 from ledger.protocol.types import (
     NO_DIGEST,
     Address,
@@ -143,7 +143,7 @@ def test_distances_of_direction(case: dict[str, Any]) -> None:
     factors = dict(zip(trainers, floats(case["f"]).tolist(), strict=True))
     for trainer in trainers:
         assert measure.factor(updates[trainer]) == pytest.approx(factors[trainer], rel=1e-12)
-    found = plain_distances(DISTANCES["direction"], Ground(), updates, members)
+    found = plain_distances(DISTANCES["direction"], DistanceContext(), updates, members)
     for row, expected in zip(found, case["expected"], strict=True):
         for trainer, claim in zip(trainers, floats(expected).tolist(), strict=True):
             truth = float(row[trainer])
@@ -164,11 +164,11 @@ def test_distances_along_a_travel(computed_by: Distances, case: dict[str, Any]) 
     models = (np.frombuffer(raw(case[name]), dtype="<f4") for name in ("model_s", "model_t"))
     rule = REFERENCES["travel"].travel
     assert rule is not None
-    pull = Pull(travelled(*models), members, rule)
+    pull = ServerDirection(displacement(*models), members, rule)
     measure = DirectionMeasure(updates, pull)
     assert measure.multiple == pytest.approx(float.fromhex(case["b"]), rel=1e-9)
     factors = dict(zip(trainers, floats(case["f"]).tolist(), strict=True))
-    found = computed_by(DISTANCES["direction"], Ground(pull=pull), updates, members)
+    found = computed_by(DISTANCES["direction"], DistanceContext(pull=pull), updates, members)
     for row, expected in zip(found, case["expected"], strict=True):
         for trainer, claim in zip(trainers, floats(expected).tolist(), strict=True):
             truth, factor = float(row[trainer]), factors[trainer]
@@ -219,7 +219,7 @@ def test_the_closing_block_and_the_base(case: dict[str, Any]) -> None:
         for entry in case["commitments"]
     ]
     expected = set(clients(case["active"])) - set(clients(case["banned_when_opened"]))
-    closing = closing_of(
+    closing = round_closing(
         case["opened_block"], case["commit_blocks"], expected, case["final_block"], mined
     )
     if case["expected_closing_block"] is None:
@@ -247,8 +247,8 @@ def test_seeds(case: dict[str, Any]) -> None:
     assert after == digest(case["expected_after_abandoned"])
 
 
-def before(case: dict[str, Any]) -> encoding.Before:
-    return encoding.Before(
+def before(case: dict[str, Any]) -> encoding.HeadContext:
+    return encoding.HeadContext(
         digest(case["head"]), case["round"], digest(case["seed"]), digest(case["commitments"])
     )
 
@@ -287,7 +287,7 @@ def test_the_digest_of_a_registry(case: dict[str, Any]) -> None:
 @cases("primary")
 def test_the_primary_of_a_view(case: dict[str, Any]) -> None:
     phase, committee = Phase(case["phase"]), case["committee"]
-    place = primary_place(digest(case["seed"]), phase, case["view"], len(committee))
+    place = primary_seat(digest(case["seed"]), phase, case["view"], len(committee))
     assert place == case["expected_position"]
     assert committee[place] == case["expected_client"]
 
@@ -299,7 +299,7 @@ def test_the_digest_of_a_set(case: dict[str, Any]) -> None:
 
 @cases("aggregation_result")
 def test_the_aggregation_result(case: dict[str, Any]) -> None:
-    opening = encoding.Opening(
+    opening = encoding.ResultPreimage(
         digest(case["model"]),
         digest(case["updates_root"]),
         digest(case["scores_root"]),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from clients.engine.port import Evaluation, TrainedUpdate, TrainingJob
     from clients.models.model import ParameterVector
-    from ledger.protocol.rules.distance.ground import Ground
+    from ledger.protocol.rules.distance.context import DistanceContext
     from ledger.protocol.rules.distance.rule import DistanceRule, Distances, Updates
     from ledger.protocol.types import ClientId
 
@@ -139,7 +139,7 @@ class _TimedEvaluation(PendingEvaluation):
 
 def _timed(distances: Distances, stopwatch: Stopwatch) -> Distances:
     def computed(
-        rule: DistanceRule, ground: Ground, updates: Updates, members: Sequence[ClientId]
+        rule: DistanceRule, ground: DistanceContext, updates: Updates, members: Sequence[ClientId]
     ) -> NDArray[np.float64]:
         with stopwatch.timing(SCORING):
             return distances(rule, ground, updates, members)

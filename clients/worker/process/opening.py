@@ -49,7 +49,7 @@ from ledger.chain.finality.rule import final_number
 from ledger.chain.ports import IncompleteLogsError, NotServedError
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.errors import ChainError, ConfigurationError
-from ledger.protocol.joining import data_salt
+from ledger.protocol.registration import data_salt
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:

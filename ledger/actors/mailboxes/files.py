@@ -14,7 +14,7 @@ import threading
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ledger.actors.mailboxes.arrivals import Arrivals
-from ledger.protocol import digest_forms
+from ledger.protocol import digest_patterns
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.envelope import encode_envelope
 from ledger.protocol.encoding import sha256
@@ -36,7 +36,7 @@ MOST_BYTES_AT_ONCE = 64 * 2**20
 MOST_UNREADABLE = 16
 """Files that cannot be read before the place itself is held to be at fault."""
 
-_NAME = re.compile(digest_forms.BARE)
+_NAME = re.compile(digest_patterns.BARE)
 _log = logging.getLogger(__name__)
 
 

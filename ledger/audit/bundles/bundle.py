@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from ledger.audit.proofs.links import DecisionLink
 from ledger.protocol.errors import EncodingError
-from ledger.protocol.inputs import needs_travel
+from ledger.protocol.inputs import needs_displacement
 
 if TYPE_CHECKING:
     from ledger.audit.proofs.proof import RoundGround
     from ledger.chain.ports import Block, Log, Transaction
-    from ledger.protocol.encoding import Opening
+    from ledger.protocol.encoding import ResultPreimage
     from ledger.protocol.types import Digest
 
 
@@ -21,7 +21,7 @@ class EarlierDecision:
     """What the result of an earlier round binds, its model above all."""
 
     round: int
-    opening: Opening
+    opening: ResultPreimage
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +95,6 @@ def rounds_of_models(ground: RoundGround) -> tuple[int, ...]:
         EncodingError: there is no configuration.
     """
     parameters, number = ground.document.parameters, ground.round
-    if parameters.travel is None or not needs_travel(parameters, number):
+    if parameters.travel is None or not needs_displacement(parameters, number):
         return (number,)
-    return (number, parameters.travel.begins_in(number))
+    return (number, parameters.travel.window_start(number))

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
 from ledger.blobs.store import MAX_BLOB_BYTES
-from ledger.protocol import digest_forms
+from ledger.protocol import digest_patterns
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, BlobMissingError, EncodingError
 from ledger.protocol.types import Digest
@@ -34,7 +34,7 @@ MAX_MANIFEST_BYTES = 64 << 20
 MOST_PARTS = 10_000
 BLOCK = 512
 _AT_ONCE = 1 << 20
-_BLOB = re.compile(f"blobs/({digest_forms.BARE})")
+_BLOB = re.compile(f"blobs/({digest_patterns.BARE})")
 _SIZE = re.compile(rb"[0-7]{11}\0")
 _END = bytes(2 * BLOCK)
 

@@ -23,8 +23,8 @@ from ledger.audit.proofs.possible import require_possible_ground
 from ledger.audit.proofs.proof import RoundGround
 from ledger.chain.ports import Block, Log, Transaction
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
-from ledger.protocol.documents.fields import whole
-from ledger.protocol.encoding import Opening
+from ledger.protocol.documents.fields import unsigned
+from ledger.protocol.encoding import ResultPreimage
 from ledger.protocol.errors import BlobError, EncodingError
 from ledger.protocol.parameters import MAX_CLIENTS, MAX_MEMBERS
 
@@ -172,11 +172,11 @@ def bundle_of(value: object, blobs: BlobReader) -> RoundBundle:
     except BlobError as error:
         raise EncodingError(f"configuration: {error}") from error
     ground = RoundGround(
-        chain_id=whole("chain_id", found["chain_id"], 64),
+        chain_id=unsigned("chain_id", found["chain_id"], 64),
         contract=contract,
         deployed_after=fields.digest("deployed_after", found["deployed_after"]),
         genesis_hash=fields.digest("genesis_hash", found["genesis_hash"]),
-        round=whole("round", found["round"], 32),
+        round=unsigned("round", found["round"], 32),
         configuration=configuration,
         path=path_of(found["path"]),
         seed=fields.digest("seed", found["seed"]),
@@ -186,7 +186,7 @@ def bundle_of(value: object, blobs: BlobReader) -> RoundBundle:
     require_possible_ground(ground)
     bundle = RoundBundle(
         ground=ground,
-        opened_block=whole("opened_block", found["opened_block"], 53),
+        opened_block=unsigned("opened_block", found["opened_block"], 53),
         earlier=fields.listed("earlier", found["earlier"], _earlier_of, 2),
         blocks=fields.listed("blocks", found["blocks"], _block_of, MOST_EVENTS),
         transactions=fields.listed(
@@ -203,14 +203,14 @@ def _earlier_of(name: str, value: object) -> EarlierDecision:
     digests = {one: fields.digest(one, found[one]) for one in _DIGESTS}
     bits = fields.decimal("threshold_bits", found["threshold_bits"], 64)
     return EarlierDecision(
-        whole("round", found["round"], 32), Opening(threshold_bits=bits, **digests)
+        unsigned("round", found["round"], 32), ResultPreimage(threshold_bits=bits, **digests)
     )
 
 
 def _block_of(name: str, value: object) -> Block:
     found = fields.fields_of(name, value, _BLOCK)
     return Block(
-        number=whole("number", found["number"], 53),
+        number=unsigned("number", found["number"], 53),
         hash=fields.digest("hash", found["hash"]),
         parent_hash=fields.digest("parent_hash", found["parent_hash"]),
         timestamp=0,
@@ -227,7 +227,7 @@ def _transaction_of(name: str, value: object) -> Transaction:
         sender="",
         to=to,
         input=fields.octets("input", found["input"], _MAX_INPUT_BYTES),
-        block_number=whole("block_number", found["block_number"], 53),
+        block_number=unsigned("block_number", found["block_number"], 53),
     )
 
 
@@ -240,10 +240,10 @@ def _logs_of(value: object, contract: Address) -> tuple[Log, ...]:
             address=address,
             topics=fields.listed("topics", found["topics"], fields.digest, _MOST_TOPICS),
             data=fields.octets("data", found["data"], _MAX_INPUT_BYTES),
-            block_number=whole("block_number", found["block_number"], 53),
+            block_number=unsigned("block_number", found["block_number"], 53),
             block_hash=fields.digest("block_hash", found["block_hash"]),
             transaction_hash=fields.digest("transaction_hash", found["transaction_hash"]),
-            log_index=whole("log_index", found["log_index"], 32),
+            log_index=unsigned("log_index", found["log_index"], 32),
         )
 
     return fields.listed("logs", value, log_of, MOST_EVENTS)

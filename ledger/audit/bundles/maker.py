@@ -15,7 +15,7 @@ from ledger.audit.proofs.maker import make_ground, path_between
 from ledger.audit.proofs.trust import read_facts
 from ledger.chain.contract.events import decode_log
 from ledger.protocol.errors import BlobMissingError, ChainError, ConfigurationError
-from ledger.protocol.ledger_state import (
+from ledger.protocol.state import (
     ClientBanned,
     RoundAbandoned,
     RoundDecided,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ledger.blobs.store import BlobReader
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.chain.ports import Log
-    from ledger.protocol.ledger_state import Event
+    from ledger.protocol.state import Event
 
 _LACKING = {Need.BLOB, Need.BLOB_UNREADABLE, Need.MODEL_BEFORE, Need.TRAVEL}
 """What is said to be missing where a blob is not to be had that the round's truth rests on."""

@@ -34,7 +34,7 @@ from ledger.audit.steps.order import said_by_steps
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.distances.fast import fast_distances, usable_cores
 from ledger.protocol.encoding import aggregation_result
-from ledger.protocol.ledger_state import LedgerState, Stage
+from ledger.protocol.state import LedgerStage, LedgerState
 from ledger.protocol.types import NO_DIGEST
 
 if TYPE_CHECKING:
@@ -246,7 +246,7 @@ def _state_of(bundle: RoundBundle) -> LedgerState:
     return LedgerState(
         deployment=ground.deployment,
         domain=ground.domain,
-        stage=Stage.OPEN,
+        stage=LedgerStage.OPEN,
         round=ground.round,
         opened_block=bundle.opened_block,
         seed=ground.seed,

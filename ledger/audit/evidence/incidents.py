@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ledger.audit.codes import BlobKind
 from ledger.audit.evidence.archive import Lost
 from ledger.audit.evidence.round import named_payloads, named_vectors
-from ledger.protocol.consensus import primary_place
+from ledger.protocol.consensus import primary_seat
 from ledger.protocol.documents.incidents import decode_incidents
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.doubts import Objection
@@ -104,7 +104,7 @@ def _holds(incident: Incident, found: RoundEvidence, proposals: _Proposals) -> b
         return False
     if incident.kind in UNPROVEN:
         committee = inputs.participants.committee
-        place = primary_place(inputs.seed, incident.phase, incident.view, len(committee))
+        place = primary_seat(inputs.seed, incident.phase, incident.view, len(committee))
         has_failed = incident.view < found.event.views[incident.phase - 1]
         return has_failed and committee[place] == incident.member
     address = inputs.registry[incident.member].address

@@ -10,7 +10,7 @@ from ledger.audit.evidence.archive import Lost
 from ledger.protocol.encoding import sha256, vector_from_bytes, vector_view
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.judgement import next_model
-from ledger.protocol.rules.reference.travel import travelled
+from ledger.protocol.rules.reference.travel import displacement
 
 if TYPE_CHECKING:
     import numpy as np
@@ -97,13 +97,13 @@ class ModelChain:
             before: digest of w_s; None if that is not known.
             archive: where it is.
         """
-        if not inputs.needs_travel or before is None or self.vector is None:
+        if not inputs.needs_displacement or before is None or self.vector is None:
             return None
         data = archive.read_again(BlobKind.MODEL, before, inputs.round)
         if isinstance(data, Lost):
             return None  # said of the round that it came from
         vector = _model(data, len(self.vector))
-        return None if vector is None else travelled(vector, self.vector)
+        return None if vector is None else displacement(vector, self.vector)
 
     def follow(self, found: RoundEvidence, archive: Archive) -> ModelStep:
         """Return w_{t+1} as it is recorded and as it follows, and go on from there.
@@ -162,9 +162,9 @@ class ModelNames:
             inputs: of a round that was opened here.
         """
         rule = inputs.parameters.travel
-        first = inputs.round if rule is None else rule.begins_in(inputs.round)
+        first = inputs.round if rule is None else rule.window_start(inputs.round)
         self._began = {at: one for at, one in self._began.items() if at >= first}
-        return self._began.get(first) if inputs.needs_travel else None
+        return self._began.get(first) if inputs.needs_displacement else None
 
 
 def _model(data: bytes, dimension: int) -> NDArray[np.float32] | None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ledger.audit.codes import BlobKind
 from ledger.audit.evidence.archive import Lost
-from ledger.protocol.closing import closing_of
+from ledger.protocol.closing import round_closing
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES
 from ledger.protocol.doubts import Doubt, Objection, judge_claims, judge_scores, judge_updates
@@ -20,7 +20,7 @@ from ledger.protocol.judgement import counted_vectors, rank_trainers
 from ledger.protocol.payload import Payload
 from ledger.protocol.rules.distance.rule import Distances, plain_distances
 from ledger.protocol.rules.registry import DISTANCES
-from ledger.protocol.scores import COUNTED_TO, DistanceTable
+from ledger.protocol.scores import COUNTING_MARGINS, DistanceTable
 from ledger.protocol.types import RefusalReason
 
 if TYPE_CHECKING:
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
     from ledger.audit.evidence.archive import Archive
     from ledger.audit.replay.round import ReplayedRound
-    from ledger.protocol.closing import Closing
+    from ledger.protocol.closing import RoundClosing
     from ledger.protocol.documents.record import RoundRecord
     from ledger.protocol.inputs import Inputs, Participants
     from ledger.protocol.judgement import Ranking
-    from ledger.protocol.ledger_state import RoundDecided
+    from ledger.protocol.state import RoundDecided
     from ledger.protocol.types import ClientId, Digest
 
 _UNRANKABLE = {Objection.TOO_FEW_SCORES, Objection.TOO_FEW_TRAINERS}
@@ -90,7 +90,7 @@ class RoundEvidence:
     @property
     def lacks_travel(self) -> bool:
         """Whether distances stand on the way that the model went, and it is not known."""
-        return self.inputs.needs_travel and self.evidence.travel is None
+        return self.inputs.needs_displacement and self.evidence.travel is None
 
     @cached_property
     def doubts(self) -> tuple[Doubt, ...]:
@@ -149,7 +149,9 @@ def _false_distances(
         if vector.clients != record.clients or not table.can_score(vector.member):
             continue
         for client, claim in vector.claims().items():
-            if client in found.updates and table.is_off(client, vector.member, claim, COUNTED_TO):
+            if client in found.updates and table.is_off(
+                client, vector.member, claim, COUNTING_MARGINS
+            ):
                 named = (vector.member, client)
                 reason = RefusalReason.FALSE_DISTANCE
                 yield Doubt(Objection.SCORES_DO_NOT_COUNT, named, reason)
@@ -167,7 +169,7 @@ def participants_in(replayed: ReplayedRound) -> Participants:
     return participants_of(sizes, before.registry, number, before.seed, before.committee)
 
 
-def closing_in(replayed: ReplayedRound, participants: Participants) -> Closing:
+def closing_in(replayed: ReplayedRound, participants: Participants) -> RoundClosing:
     """Return where a round's inputs end, though it may have ended before.
 
     Args:
@@ -177,7 +179,7 @@ def closing_in(replayed: ReplayedRound, participants: Participants) -> Closing:
     before = replayed.before
     window = before.deployment.commit_blocks
     end = before.opened_block + window
-    closing = closing_of(
+    closing = round_closing(
         before.opened_block, window, participants.expected, end, replayed.commitments
     )
     assert closing is not None, "the window's end closes it"

@@ -16,11 +16,11 @@ from ledger.audit.proofs.proof import MAX_PROOF_BYTES, Ban, ClientProof, Decisio
 from ledger.audit.proofs.statement import CutOff, Rank, Statement, Weight
 from ledger.bounded_json import parse_json
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
-from ledger.protocol.documents.fields import whole
+from ledger.protocol.documents.fields import unsigned
 from ledger.protocol.encoding import INFINITY_BITS
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.parameters import MAX_CLIENTS, MAX_MEMBERS, MAX_TRAINERS
-from ledger.protocol.types import Address, DropoutReason, Form, RefusalReason
+from ledger.protocol.types import AcceptanceForm, Address, DropoutReason, RefusalReason
 
 if TYPE_CHECKING:
     from ledger.protocol.types import Digest
@@ -168,11 +168,11 @@ def proof_of(value: object) -> ClientProof:
     found = fields.fields_of("proof", value, _PROOF)
     require_format(found, FORMAT, VERSION)
     proof = ClientProof(
-        chain_id=whole("chain_id", found["chain_id"], 64),
+        chain_id=unsigned("chain_id", found["chain_id"], 64),
         contract=contract_of(found["address"]),
         deployed_after=fields.digest("deployed_after", found["deployed_after"]),
         genesis_hash=fields.digest("genesis_hash", found["genesis_hash"]),
-        round=whole("round", found["round"], 32),
+        round=unsigned("round", found["round"], 32),
         client=fields.client("client", found["client"]),
         configuration=fields.octets("configuration", found["configuration"], MAX_DOCUMENT_BYTES),
         path=path_of(found["path"]),
@@ -269,10 +269,10 @@ def _place(place: Place | None) -> dict[str, Any] | None:
 def _place_of(name: str, value: object) -> Place:
     found = fields.fields_of(name, value, _PLACE)
     return Place(
-        block_number=whole("block_number", found["block_number"], 53),
+        block_number=unsigned("block_number", found["block_number"], 53),
         block_hash=fields.digest("block_hash", found["block_hash"]),
         transaction_hash=fields.digest("transaction_hash", found["transaction_hash"]),
-        log_index=whole("log_index", found["log_index"], 32),
+        log_index=unsigned("log_index", found["log_index"], 32),
     )
 
 
@@ -310,8 +310,8 @@ def _rank_of(name: str, value: object) -> Rank:
     shape = {"place": int, "ranked": int, "distance": float, "distance_bits": str}
     found = fields.fields_of(name, value, shape | {"accepted": bool})
     return Rank(
-        place=whole("place", found["place"], 32),
-        ranked=whole("ranked", found["ranked"], 32),
+        place=unsigned("place", found["place"], 32),
+        ranked=unsigned("ranked", found["ranked"], 32),
         distance_bits=_finite_bits("distance_bits", found["distance_bits"]),
         accepted=found["accepted"],
     )
@@ -321,8 +321,8 @@ def _cut_off_of(name: str, value: object) -> CutOff:
     shape = {"form": int, "accepted": int, "edge": float, "edge_bits": str}
     found = fields.fields_of(name, value, shape | {"threshold": float, "threshold_bits": str})
     return CutOff(
-        form=fields.named("form", found["form"], Form),
-        accepted=whole("accepted", found["accepted"], 32),
+        form=fields.named("form", found["form"], AcceptanceForm),
+        accepted=unsigned("accepted", found["accepted"], 32),
         edge_bits=_finite_bits("edge_bits", found["edge_bits"]),
         threshold_bits=_finite_bits("threshold_bits", found["threshold_bits"]),
     )
@@ -330,8 +330,8 @@ def _cut_off_of(name: str, value: object) -> CutOff:
 
 def _weight_of(name: str, value: object) -> Weight:
     found = fields.fields_of(name, value, {"samples": int, "total": int, "share": float})
-    samples = whole("samples", found["samples"], 53)
-    total = whole("total", found["total"], 53)
+    samples = unsigned("samples", found["samples"], 53)
+    total = unsigned("total", found["total"], 53)
     if not total:
         raise EncodingError("total 0 is not above 0")
     return Weight(samples, total)
@@ -355,7 +355,7 @@ def ban_of(name: str, value: object) -> Ban:
         EncodingError: it is none.
     """
     number, client = _two(name, value)
-    return Ban(whole("round", number, 32), fields.client(name, client))
+    return Ban(unsigned("round", number, 32), fields.client(name, client))
 
 
 def _promise_of(name: str, value: object) -> Promise:

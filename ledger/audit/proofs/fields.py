@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ledger.protocol.documents.fields import client_id, keyed, whole
+from ledger.protocol.documents.fields import client_id, exact_fields, unsigned
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.types import Digest
 
@@ -43,7 +43,7 @@ def fields_of(name: str, value: object, types: dict[str, type]) -> dict[str, Any
         key: kind if kind is not object else type(value.get(key)) for key, kind in types.items()
     }
     try:
-        return keyed(value, exact)
+        return exact_fields(value, exact)
     except EncodingError as error:
         raise EncodingError(f"{name}: {error}") from error
 
@@ -88,7 +88,7 @@ def decimal(name: str, value: object, bits: int) -> int:
     """
     if type(value) is not str or not _DECIMAL.fullmatch(value):
         raise EncodingError(f"{name} {value!r:.80} is not a decimal string")
-    return whole(name, int(value), bits)
+    return unsigned(name, int(value), bits)
 
 
 def listed(name: str, value: object, item: Callable[[str, object], T], most: int) -> tuple[T, ...]:

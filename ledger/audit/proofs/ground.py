@@ -9,8 +9,8 @@ from ledger.audit.proofs.codes import StepName
 from ledger.audit.proofs.steps import VerificationStep, equal, settled, shown, unknown
 from ledger.audit.proofs.trust import ChainFacts, TrustedHead
 from ledger.protocol import encoding
-from ledger.protocol.ledger_state import Deployment
 from ledger.protocol.sampling import drawn_committee
+from ledger.protocol.state import Deployment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 from ledger.protocol import encoding
-from ledger.protocol.ledger_state import (
+from ledger.protocol.state import (
     ClientBanned,
     RoundAbandoned,
     RoundDecided,
@@ -22,7 +22,7 @@ from ledger.protocol.types import NO_DIGEST
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ledger.protocol.ledger_state import Event
+    from ledger.protocol.state import Event
     from ledger.protocol.types import ClientId, Digest
 
 
@@ -50,7 +50,7 @@ class DecisionLink:
 
     def follow(self, head: Digest) -> Digest:
         """Return the head after it."""
-        before = encoding.Before(head, self.round, self.seed, self.commitments)
+        before = encoding.HeadContext(head, self.round, self.seed, self.commitments)
         rest = self.accepted, self.committee, self.result, self.votes
         return encoding.head_after_decision(before, *rest)
 
@@ -66,7 +66,7 @@ class AbandonmentLink:
 
     def follow(self, head: Digest) -> Digest:
         """Return the head after it."""
-        before = encoding.Before(head, self.round, self.seed, self.commitments)
+        before = encoding.HeadContext(head, self.round, self.seed, self.commitments)
         return encoding.head_after_abandoned(before, self.committee)
 
 

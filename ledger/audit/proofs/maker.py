@@ -25,7 +25,7 @@ from ledger.protocol.errors import (
     EncodingError,
 )
 from ledger.protocol.judgement import update_leaves
-from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided, UpdatesCommitted
+from ledger.protocol.state import RoundAbandoned, RoundDecided, UpdatesCommitted
 from ledger.protocol.types import Address
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ledger.blobs.store import BlobReader
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.chain.contract.events import Recorded
-    from ledger.protocol.ledger_state import Event
+    from ledger.protocol.state import Event
     from ledger.protocol.types import ClientId, Digest
 
 BLOCKS_AT_ONCE = 512

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ledger.audit.proofs import fields
 from ledger.audit.proofs.fields import hexed
 from ledger.audit.proofs.links import AbandonmentLink, BanLink, DecisionLink, HeadPath
-from ledger.protocol.documents.fields import whole
+from ledger.protocol.documents.fields import unsigned
 from ledger.protocol.errors import EncodingError
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def _link_of(name: str, value: object) -> Link:
     if type(kind) is not str or kind not in _LINKS:
         raise EncodingError(f"{name}: {value!r:.80} is no link of heads")
     found = fields.fields_of(name, value, {"kind": str, "round": int} | _LINKS[kind])
-    number = whole("round", found["round"], 64)
+    number = unsigned("round", found["round"], 64)
     if kind == "banned":
         return BanLink(number, fields.client("client", found["client"]))
     digests = {one: fields.digest(one, found[one]) for one in _LINKS[kind]}

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from ledger.protocol.documents.fields import require_ascending
 from ledger.protocol.encoding import INFINITY_BITS, word_client
 from ledger.protocol.errors import EncodingError
-from ledger.protocol.types import NO_DIGEST, Beacon, Form
+from ledger.protocol.types import NO_DIGEST, AcceptanceForm, Beacon
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ledger.audit.proofs.proof import ClientProof, Decision, RoundGround
-    from ledger.protocol.ledger_state import Deployment
+    from ledger.protocol.state import Deployment
 
 
 def require_possible(proof: ClientProof) -> None:
@@ -68,7 +68,7 @@ def _require_decision(decision: Decision, sizes: Deployment) -> None:
     _require_clients("ranking", [word_client(word) for word in ranking], sizes)
     if decision.threshold_bits >= INFINITY_BITS:
         raise EncodingError(f"threshold_bits {decision.threshold_bits} are not of a finite number")
-    if decision.threshold_bits and sizes.form is not Form.WITHIN_THRESHOLD:
+    if decision.threshold_bits and sizes.form is not AcceptanceForm.WITHIN_THRESHOLD:
         raise EncodingError(f"threshold_bits {decision.threshold_bits}, where none is used")
 
 

@@ -8,7 +8,7 @@ from ledger.audit.codes import Outcome
 from ledger.audit.proofs.codes import Caveat, Role, ScoresTaken, StepName, Verdict
 from ledger.audit.sentences import why
 from ledger.protocol.encoding import float_from_bits
-from ledger.protocol.types import Form
+from ledger.protocol.types import AcceptanceForm
 
 if TYPE_CHECKING:
     from ledger.audit.proofs.statement import CutOff, Rank, Statement, Weight
@@ -149,11 +149,11 @@ def _ranked(rank: Rank | None, cut_off: CutOff | None, weight: Weight | None) ->
 def _limit(cut_off: CutOff) -> str:
     edge = _number(cut_off.edge_bits)
     match cut_off.form:
-        case Form.FIRST:
+        case AcceptanceForm.FIRST:
             return f"the first {cut_off.accepted} were accepted, up to distance {edge}"
-        case Form.LAST:
+        case AcceptanceForm.LAST:
             return f"the last {cut_off.accepted} were accepted, from distance {edge} on"
-        case Form.WITHIN_THRESHOLD:
+        case AcceptanceForm.WITHIN_THRESHOLD:
             limit = _number(cut_off.threshold_bits)
             return f"{cut_off.accepted} were accepted, the threshold being {limit}"
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ledger.audit.proofs.codes import Role, ScoresTaken, Verdict
 from ledger.protocol.encoding import float_from_bits, word_client
-from ledger.protocol.types import DropoutReason, Form, RefusalReason
+from ledger.protocol.types import AcceptanceForm, DropoutReason, RefusalReason
 
 if TYPE_CHECKING:
     from ledger.audit.proofs.proof import ClientProof
@@ -44,7 +44,7 @@ class CutOff:
         threshold_bits: float64 bits of strategy III's threshold, 0 for I and II.
     """
 
-    form: Form
+    form: AcceptanceForm
     accepted: int
     edge_bits: int
     threshold_bits: int
@@ -190,7 +190,7 @@ def _cut_off(proof: ClientProof) -> CutOff | None:
         return None
     accepted, form = proof.sets[0], proof.deployment.form
     bits = {word_client(word): word >> 32 for word in proof.decision.ranking}
-    edge = accepted[0 if form is Form.LAST else -1]
+    edge = accepted[0 if form is AcceptanceForm.LAST else -1]
     return CutOff(form, len(accepted), bits[edge], proof.decision.threshold_bits)
 
 

@@ -26,7 +26,7 @@ from ledger.audit.proofs.steps import (
 )
 from ledger.audit.proofs.trust import ChainFacts
 from ledger.protocol import encoding, merkle
-from ledger.protocol.closing import MinedCommitment, closing_of
+from ledger.protocol.closing import MinedCommitment, round_closing
 from ledger.protocol.encoding import word_client
 from ledger.protocol.errors import SignatureError
 from ledger.protocol.judgement import score_leaves
@@ -186,7 +186,7 @@ def _of_update(proof: ClientProof) -> Iterator[VerificationStep]:
     for place, word in enumerate(proof.decision.ranking):
         if word_client(word) == proof.client:
             leaf = (proof.client, payload, place, word >> 32, chosen)
-            root = merkle.climbed(merkle.UPDATE_LEAF, leaf, proof.siblings)
+            root = merkle.root_from_proof(merkle.UPDATE_LEAF, leaf, proof.siblings)
             yield equal(StepName.UPDATES_ROOT, shown(proof.decision.updates_root), shown(root))
 
 
@@ -225,7 +225,7 @@ def _of_closing(
         for one in facts.commitments
     ]
     opened, expected = opening.opened_block, proof.participants.expected
-    closing = closing_of(opened, window, expected, opened + window, mined)
+    closing = round_closing(opened, window, expected, opened + window, mined)
     base = None if closing is None else shown(closing.base)
     return settled(StepName.CLOSING, base, shown(record.base), facts)
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ledger.protocol import encoding, ledger_state
-from ledger.protocol.consensus import primary_place
+from ledger.protocol import encoding, state
+from ledger.protocol.consensus import primary_seat
 from ledger.protocol.sampling import drawn_committee
 from ledger.protocol.types import (
     NO_DIGEST,
@@ -26,7 +26,7 @@ from ledger.protocol.types import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ledger.protocol.ledger_state import BlockContext, Event, LedgerState
+    from ledger.protocol.state import BlockContext, Event, LedgerState
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,20 +60,20 @@ def adopted(state: LedgerState, event: Event, block_number: int) -> Adopted:
         block_number: the block that holds it.
     """
     match event:
-        case ledger_state.LedgerDeployed():
+        case state.LedgerDeployed():
             return Adopted(state)
-        case ledger_state.ClientsRegistered(_, words):
+        case state.ClientsRegistered(_, words):
             left = state.deployment.clients - len(state.registry)
             joined = tuple(encoding.registered_client(word) for word in words[:left])
             return Adopted(replace(state, registry=state.registry + joined))
-        case ledger_state.LedgerOpened(_, seed, committee, model):
-            state = replace(state, stage=ledger_state.Stage.OPEN, round=1, seed=seed, model=model)
+        case state.LedgerOpened(_, seed, committee, model):
+            state = replace(state, stage=state.LedgerStage.OPEN, round=1, seed=seed, model=model)
             state = replace(_padded(state), committee=_known(state, committee))
             return Adopted(replace(state, opened_block=block_number, registry_rest=NO_DIGEST))
-        case ledger_state.UpdatesCommitted(number, clients, commitments):
+        case state.UpdatesCommitted(number, clients, commitments):
             taken = zip(clients, commitments, strict=True)
             return Adopted(_committed(state, taken), number == state.round)
-        case ledger_state.ClientBanned(number, client, head):
+        case state.ClientBanned(number, client, head):
             return Adopted(_banned(state, client, head), number == state.round)
         case _:
             return Adopted(_opened(state, event, block_number), event.round == state.round)
@@ -94,9 +94,9 @@ def mismatches(state: LedgerState, event: Event, block: BlockContext) -> Iterato
         recorded = getattr(event, name)
         if recorded != true:
             yield Mismatch(name, recorded, true)
-    if isinstance(event, ledger_state.LedgerOpened):
+    if isinstance(event, state.LedgerOpened):
         words = [encoding.registry_word(client) for client in state.registry]
-        registered, _ = ledger_state.registry_batches(words)
+        registered, _ = state.registry_batches(words)
         if registered != state.deployment.registry:
             yield Mismatch("registry", registered, state.deployment.registry)
 
@@ -106,20 +106,20 @@ def _expected(
 ) -> Iterator[tuple[str, object]]:
     """Yield name and value of the fields of an event that follow from the rest."""
     match event:
-        case ledger_state.ClientsRegistered():
+        case state.ClientsRegistered():
             yield "first", len(state.registry)
             left = state.deployment.clients - len(state.registry)
             yield "words", event.words[:left]
-        case ledger_state.LedgerOpened():
+        case state.LedgerOpened():
             yield from _expected_opening(state, block)
-        case ledger_state.UpdatesCommitted():
+        case state.UpdatesCommitted():
             yield "round", state.round
-        case ledger_state.ClientBanned():
+        case state.ClientBanned():
             client = ClientId(min(event.client, state.deployment.clients - 1))
             yield "round", state.round
             yield "client", client
             yield "head", encoding.head_after_ban(state.head, state.round, client)
-        case ledger_state.RoundDecided():
+        case state.RoundDecided():
             yield from _expected_decision(state, event, block)
         case _:
             yield from _expected_abandonment(state, block)
@@ -136,7 +136,7 @@ def _expected_opening(state: LedgerState, block: BlockContext) -> Iterator[tuple
 
 
 def _expected_decision(
-    state: LedgerState, event: ledger_state.RoundDecided, block: BlockContext
+    state: LedgerState, event: state.RoundDecided, block: BlockContext
 ) -> Iterator[tuple[str, object]]:
     yield "round", state.round
     beacon = _beacon(state, block)
@@ -148,7 +148,7 @@ def _expected_decision(
     committee = state.committee
     if committee:
         places = (
-            primary_place(state.seed, phase, event.views[phase - 1], len(committee))
+            primary_seat(state.seed, phase, event.views[phase - 1], len(committee))
             for phase in Phase
         )
         yield "primaries", tuple(committee[place] for place in places)
@@ -170,8 +170,8 @@ def _beacon(state: LedgerState, block: BlockContext) -> Digest:
     return block.parent_hash if state.deployment.beacon is Beacon.BLOCK else NO_DIGEST
 
 
-def _before(state: LedgerState) -> encoding.Before:
-    return encoding.Before(state.head, state.round, state.seed, state.commitments)
+def _before(state: LedgerState) -> encoding.HeadContext:
+    return encoding.HeadContext(state.head, state.round, state.seed, state.commitments)
 
 
 def _known(state: LedgerState, clients: tuple[ClientId, ...]) -> tuple[ClientId, ...]:
@@ -204,21 +204,21 @@ def _banned(state: LedgerState, client: ClientId, head: Digest) -> LedgerState:
 
 def _opened(
     state: LedgerState,
-    event: ledger_state.RoundDecided | ledger_state.RoundAbandoned,
+    event: state.RoundDecided | state.RoundAbandoned,
     block_number: int,
 ) -> LedgerState:
     deployment = state.deployment
     is_last = event.round >= deployment.rounds
-    ended = isinstance(event, ledger_state.RoundAbandoned)
+    ended = isinstance(event, state.RoundAbandoned)
     is_short = ended and len(event.next_committee) < deployment.members
     return replace(
         _padded(state),
-        stage=ledger_state.Stage.FINISHED if is_last or is_short else ledger_state.Stage.OPEN,
+        stage=state.LedgerStage.FINISHED if is_last or is_short else state.LedgerStage.OPEN,
         round=event.round if is_last else event.round + 1,
         opened_block=block_number,
         seed=event.next_seed,
         committee=_known(state, event.next_committee),
-        model=event.model if isinstance(event, ledger_state.RoundDecided) else state.model,
+        model=event.model if isinstance(event, state.RoundDecided) else state.model,
         head=event.head,
         committed=frozenset(),
         commitments=NO_DIGEST,

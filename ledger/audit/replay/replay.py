@@ -36,13 +36,13 @@ from ledger.chain.contract.possible import require_possible_event
 from ledger.chain.ports import ChainUnreachableError, IncompleteLogsError
 from ledger.protocol.closing import MinedCommitment
 from ledger.protocol.errors import ChainError, Refusal
-from ledger.protocol.ledger_state import (
+from ledger.protocol.state import (
     ClientBanned,
     ClientsRegistered,
     LedgerDeployed,
+    LedgerStage,
     RoundAbandoned,
     RoundDecided,
-    Stage,
     UpdatesCommitted,
 )
 
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from ledger.audit.replay.transactions import RecordedTransaction
     from ledger.chain.contract.calls import Call
     from ledger.chain.contract.committee_ledger import CommitteeLedger
-    from ledger.protocol.ledger_state import Event, LedgerState
+    from ledger.protocol.state import Event, LedgerState
     from ledger.protocol.types import Digest
 
 _ONLY_IN_CALL_DATA = (UpdatesCommitted, ClientBanned, RoundDecided, RoundAbandoned)
@@ -120,7 +120,7 @@ class Replay:
         self.applied = 0
         self._ledger = ledger
         self._is_of_node = ledger.chain.node is not None
-        self._awaits_deployment = state.stage is Stage.REGISTERING
+        self._awaits_deployment = state.stage is LedgerStage.REGISTERING
         self._transactions = TransactionReader(ledger)
         self._open = _OpenRound()
 
@@ -242,7 +242,7 @@ class Replay:
         """Say whether the state is one that the specification can start from."""
         if isinstance(call, RegisterCall) and self.believes_registry:
             return False
-        return self.state.stage is not Stage.OPEN or _is_plausible(self.state)
+        return self.state.stage is not LedgerStage.OPEN or _is_plausible(self.state)
 
     def _adopt(self, transaction: RecordedTransaction, call: Call | None) -> Iterator[Replayed]:
         """Go on with what the logs say, since their transaction says nothing."""

@@ -16,7 +16,7 @@ from ledger.audit.report import Contradiction, Counted, Finding
 from ledger.audit.sentences import hexed
 from ledger.audit.steps.belonging import replayed
 from ledger.audit.steps.objections import objected
-from ledger.protocol.ledger_state import UpdatesCommitted
+from ledger.protocol.state import UpdatesCommitted
 from ledger.protocol.types import DropoutReason
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from ledger.audit.observations import RunStart, StateRead
 from ledger.audit.report import Contradiction, Finding
 from ledger.audit.sentences import hexed, text_of
 from ledger.audit.steps.belonging import replayed
-from ledger.protocol.ledger_state import Deployment, Stage
+from ledger.protocol.state import Deployment, LedgerStage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,7 +63,7 @@ def _of_registry(seen: StateRead) -> Iterator[Said]:
     """Yield how the contract's registrations differ from those that were sent to it."""
     snapshot, state = seen.snapshot, seen.state
     expected: dict[str, object] = {"registered": len(state.registry)}
-    if state.stage is not Stage.REGISTERING or not seen.believes_registry:
+    if state.stage is not LedgerStage.REGISTERING or not seen.believes_registry:
         expected["registry_rest"] = state.registry_rest
     for name, true in expected.items():
         recorded = getattr(snapshot, name)

@@ -17,7 +17,7 @@ from ledger.audit.sentences import hexed
 from ledger.audit.steps.belonging import replayed
 from ledger.audit.steps.objections import objected
 from ledger.protocol.doubts import Objection, doubt_claim
-from ledger.protocol.scores import COUNTED_TO, parse_vector
+from ledger.protocol.scores import COUNTING_MARGINS, parse_vector
 from ledger.protocol.signing import typed_digest
 from ledger.protocol.types import RefusalReason
 
@@ -108,5 +108,5 @@ def _is_compared(found: RoundEvidence, entry: RefusedScores, table: DistanceTabl
     return (
         table is not None
         and claim is not None
-        and table.is_off(entry.client, member, claim, COUNTED_TO)
+        and table.is_off(entry.client, member, claim, COUNTING_MARGINS)
     )

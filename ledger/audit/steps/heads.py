@@ -10,7 +10,7 @@ from ledger.audit.report import Contradiction
 from ledger.audit.sentences import hexed, text_of
 from ledger.audit.steps.belonging import replayed
 from ledger.protocol.encoding import set_digest
-from ledger.protocol.ledger_state import Stage
+from ledger.protocol.state import LedgerStage
 from ledger.protocol.types import NO_DIGEST
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def check(seen: Observation) -> Iterator[Said]:
 def _of_state(seen: StateRead) -> Iterator[Said]:
     """Yield how the contract's own state differs from the one that its transactions lead to."""
     state = seen.state
-    opened = state.stage is not Stage.REGISTERING
+    opened = state.stage is not LedgerStage.REGISTERING
     expected = {
         "head": state.head,
         "seed": state.seed,

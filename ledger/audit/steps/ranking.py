@@ -11,7 +11,7 @@ from ledger.audit.sentences import hexed, text_of
 from ledger.audit.steps.belonging import replayed
 from ledger.audit.steps.objections import objected
 from ledger.protocol.encoding import float_from_bits, word_client
-from ledger.protocol.judgement import Ranking, opening_of, sets_of
+from ledger.protocol.judgement import Ranking, result_preimage, sets_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ledger.audit.observations import Observation
     from ledger.audit.report import Said
     from ledger.protocol.documents.record import RoundRecord
-    from ledger.protocol.ledger_state import Deployment, RoundDecided
+    from ledger.protocol.state import Deployment, RoundDecided
 
 NUMBER = Step.RANKING
 TITLE = "ranking, accepted set and election"
@@ -82,7 +82,7 @@ def _of_ranked(found: RoundEvidence, record: RoundRecord) -> Iterator[Said]:
 def _of_opening(event: RoundDecided, record: RoundRecord) -> Iterator[Said]:
     """Yield what the result binds and does not follow from the record and the ranking."""
     sets = event.accepted, event.next_committee
-    true = opening_of(record, Ranking(event.ranking, event.threshold_bits, *sets), event.model)
+    true = result_preimage(record, Ranking(event.ranking, event.threshold_bits, *sets), event.model)
     for fact, one, other in (
         (Fact.UPDATES_ROOT, event.updates_root, true.updates_root),
         (Fact.SCORES_ROOT, event.scores_root, true.scores_root),

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Self
 from ledger.chain.contract.committee_ledger import RoundOpening, Snapshot
 from ledger.chain.ports import IncompleteLogsError
 from ledger.protocol import encoding
-from ledger.protocol.ledger_state import (
+from ledger.protocol.state import (
     ClientBanned,
     ClientsRegistered,
     LedgerDeployed,
     LedgerOpened,
+    LedgerStage,
     RoundAbandoned,
     RoundDecided,
-    Stage,
     UpdatesCommitted,
 )
 from ledger.protocol.types import NO_DIGEST
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ledger.chain.contract.events import Recorded
-    from ledger.protocol.ledger_state import Deployment
+    from ledger.protocol.state import Deployment
     from ledger.protocol.types import Digest, RegisteredClient
 
 
@@ -60,7 +60,7 @@ class FoldedState:
             fixed: its argument.
         """
         none = NO_DIGEST
-        places = Stage.REGISTERING, 0, 0, none, none
+        places = LedgerStage.REGISTERING, 0, 0, none, none
         rest = 0, fixed.registry, none
         return cls(fixed, Snapshot(*places, fixed.model, fixed.config, *rest))
 
@@ -147,7 +147,7 @@ class FoldedState:
 
     def _ended(self, event: RoundDecided | RoundAbandoned, recorded: Recorded) -> Snapshot:
         before, fixed = self.snapshot, self.fixed
-        place = encoding.Before(before.head, before.round, before.seed, before.commitments)
+        place = encoding.HeadContext(before.head, before.round, before.seed, before.commitments)
         is_last = before.round >= fixed.rounds
         ended = replace(
             before,
@@ -160,7 +160,7 @@ class FoldedState:
         return _opened(ended, recorded, is_over=is_last or is_short)
 
 
-def head_after_end(before: encoding.Before, event: RoundDecided | RoundAbandoned) -> Digest:
+def head_after_end(before: encoding.HeadContext, event: RoundDecided | RoundAbandoned) -> Digest:
     """Return the head after the end of a round, as it follows from the event's other fields.
 
     Args:
@@ -180,7 +180,7 @@ def _opened(snapshot: Snapshot, recorded: Recorded, *, is_over: bool) -> Snapsho
     assert opening is not None, "the event opens a round, or says that there is none"
     return replace(
         snapshot,
-        stage=Stage.FINISHED if is_over else Stage.OPEN,
+        stage=LedgerStage.FINISHED if is_over else LedgerStage.OPEN,
         opened_block=opening.opened_block,
         committee=encoding.set_digest(opening.committee),
         commitments=NO_DIGEST,
@@ -190,4 +190,4 @@ def _opened(snapshot: Snapshot, recorded: Recorded, *, is_over: bool) -> Snapsho
 def _shown(value: object) -> str:
     if isinstance(value, bytes):
         return f"0x{value.hex()}"
-    return value.name.lower() if isinstance(value, Stage) else str(value)
+    return value.name.lower() if isinstance(value, LedgerStage) else str(value)

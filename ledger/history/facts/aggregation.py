@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ledger.history.facts.words import coded, finite, hexed, hexed_or_none
 from ledger.protocol import encoding
-from ledger.protocol.types import Form
+from ledger.protocol.types import AcceptanceForm
 
 if TYPE_CHECKING:
     from ledger.history.facts.words import Facts, Told
@@ -26,7 +26,7 @@ def aggregation_facts(told: Told) -> Facts:
         "accepted": _accepted(told, decided.accepted if decided else ()),
         "set": None if decided is None else hexed(encoding.set_digest(decided.accepted)),
         "threshold": None
-        if decided is None or form is not Form.WITHIN_THRESHOLD
+        if decided is None or form is not AcceptanceForm.WITHIN_THRESHOLD
         else {
             "value": finite(encoding.float_from_bits(decided.threshold_bits)),
             "bits": str(decided.threshold_bits),

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from ledger.history.documents import read_run
 from ledger.history.facts.words import coded, hexed
 from ledger.history.paths import DeploymentPath
-from ledger.protocol.ledger_state import Stage
 from ledger.protocol.parameters import accepted_size
+from ledger.protocol.state import LedgerStage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ledger.history.deployments import Served
     from ledger.history.facts.words import Facts
     from ledger.history.now import Now
-    from ledger.protocol.ledger_state import Deployment
+    from ledger.protocol.state import Deployment
     from ledger.protocol.types import Digest
 
 
@@ -72,14 +72,14 @@ def standing_facts(now: Now, served: Served) -> Facts:
     }
 
 
-def stage_name(stage: Stage) -> str:
+def stage_name(stage: LedgerStage) -> str:
     """Return where a deployment stands, as a word."""
     match stage:
-        case Stage.REGISTERING:
+        case LedgerStage.REGISTERING:
             return "registering"
-        case Stage.OPEN:
+        case LedgerStage.OPEN:
             return "open"
-        case Stage.FINISHED:
+        case LedgerStage.FINISHED:
             return "finished"
 
 

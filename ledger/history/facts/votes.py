@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from ledger.chain.ports import NotServedError
 from ledger.history.facts.words import coded, hexed, phase_name
-from ledger.protocol.consensus import primary_place
+from ledger.protocol.consensus import primary_seat
 from ledger.protocol.types import Phase, VoteKind
 
 if TYPE_CHECKING:
     from ledger.history.facts.words import Facts, Told
     from ledger.protocol import encoding
     from ledger.protocol.documents.incidents import Incident
-    from ledger.protocol.ledger_state import RoundDecided, SubmittedCertificate
+    from ledger.protocol.state import RoundDecided, SubmittedCertificate
     from ledger.protocol.types import ClientId, SignedVote
 
 MAX_INCIDENTS = 320
@@ -59,7 +59,7 @@ def _certificate(
     told: Told, phase: Phase, certificate: SubmittedCertificate, decided: RoundDecided
 ) -> Facts:
     committee = told.one.committee
-    primary = primary_place(told.one.seed, phase, certificate.view, len(committee))
+    primary = primary_seat(told.one.seed, phase, certificate.view, len(committee))
     signers = [place for place in range(len(committee)) if certificate.signers >> place & 1]
     if len(signers) != len(certificate.replies):
         raise NotServedError(
@@ -106,7 +106,7 @@ def _evidence(signed: SignedVote) -> Facts:
     }
 
 
-def _opening(opening: encoding.Opening) -> Facts:
+def _opening(opening: encoding.ResultPreimage) -> Facts:
     return {
         "model": hexed(opening.model),
         "updates_root": hexed(opening.updates_root),

@@ -10,15 +10,15 @@ from ledger.protocol import canonical
 from ledger.protocol.documents.fields import (
     client_id,
     digest,
-    octets,
+    fixed_bytes,
     row,
     signature,
-    versioned,
-    whole,
+    unsigned,
+    versioned_fields,
 )
-from ledger.protocol.documents.incidents import opening_fields, opening_of
+from ledger.protocol.documents.incidents import decode_preimage, preimage_fields
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES
-from ledger.protocol.encoding import PROTOCOL_VERSION, Opening, sha256
+from ledger.protocol.encoding import PROTOCOL_VERSION, ResultPreimage, sha256
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.parameters import MAX_MEMBERS
 from ledger.protocol.types import (
@@ -35,7 +35,7 @@ from ledger.protocol.types import (
     VoteKind,
 )
 
-MOST_CONTAINERS = 4 + MAX_MEMBERS
+MAX_ENVELOPE_CONTAINERS = 4 + MAX_MEMBERS
 """Maps and lists of an envelope: itself, its body, a certificate, its replies and each of them."""
 
 
@@ -98,7 +98,7 @@ class Proposal:
     """
 
     request: SignedVote
-    opening: Opening | None = None
+    opening: ResultPreimage | None = None
     record: bytes | None = None
     certificate: PhaseCertificate | None = None
 
@@ -174,12 +174,15 @@ def decode_envelope(data: bytes, domain: Domain) -> Envelope:
         EncodingError: not an envelope, or of another contract.
     """
     types = {"chain_id": int, "contract": bytes, "round": int, "kind": int, "client": int}
-    found = canonical.decode(data, containers=MOST_CONTAINERS, longest=MAX_MEMBERS)
-    value = versioned(found, types | {"body": list})
-    named = whole("chain_id", value["chain_id"], 64), octets("contract", value["contract"], 20)
+    found = canonical.decode(data, containers=MAX_ENVELOPE_CONTAINERS, longest=MAX_MEMBERS)
+    value = versioned_fields(found, types | {"body": list})
+    named = (
+        unsigned("chain_id", value["chain_id"], 64),
+        fixed_bytes("contract", value["contract"], 20),
+    )
     if named != (domain.chain_id, domain.contract):
         raise EncodingError(f"an envelope of contract 0x{named[1].hex()} on chain {named[0]}")
-    number, client = whole("round", value["round"], 64), client_id(value["client"])
+    number, client = unsigned("round", value["round"], 64), client_id(value["client"])
     try:
         kind = EnvelopeKind(value["kind"])
     except ValueError as error:
@@ -200,7 +203,7 @@ def _from_body(body: Body) -> list[object]:
     if body.certificate is not None:
         return [*_from_vote(body.request), _from_certificate(body.certificate)]
     assert body.opening is not None, "a request of phase 1 opens its result"
-    return [*_from_vote(body.request), opening_fields(body.opening), body.record]
+    return [*_from_vote(body.request), preimage_fields(body.opening), body.record]
 
 
 def _body(kind: EnvelopeKind, number: int, client: ClientId, value: list[Any]) -> Body:
@@ -233,7 +236,7 @@ def _proposal(number: int, client: ClientId, value: list[Any]) -> Proposal:
     opening, record = row(value[6:], 2)
     if type(record) is not bytes:
         raise EncodingError("the record of a request is not bytes")
-    return Proposal(request, opening_of(opening), record)
+    return Proposal(request, decode_preimage(opening), record)
 
 
 def _from_certificate(certificate: PhaseCertificate) -> list[object]:
@@ -246,7 +249,7 @@ def _certificate(value: list[Any]) -> PhaseCertificate:
     if type(replies) is not list:
         raise EncodingError("the replies of a certificate are not a list")
     cast = tuple((client_id(member), signature(signed)) for member, signed in map(_pair, replies))
-    return PhaseCertificate(whole("view", view, 32), digest(set_of), signature(request), cast)
+    return PhaseCertificate(unsigned("view", view, 32), digest(set_of), signature(request), cast)
 
 
 def _pair(value: object) -> list[Any]:
@@ -262,9 +265,9 @@ def _from_vote(signed: SignedVote) -> list[object]:
 def _vote(kind: VoteKind, number: int, member: ClientId, value: list[Any]) -> SignedVote:
     phase_code, view, base, set_of, result, signed = row(value, 6)
     try:
-        phase = Phase(whole("phase", phase_code, 8))
+        phase = Phase(unsigned("phase", phase_code, 8))
     except ValueError as error:
         raise EncodingError(f"there is no phase {phase_code}") from error
-    where = (kind, number, phase, whole("view", view, 32))
+    where = (kind, number, phase, unsigned("view", view, 32))
     vote = Vote(*where, digest(base), digest(set_of), digest(result))
     return SignedVote(member, vote, signature(signed))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 
-def keyed(value: Mapping[str, Any], types: Mapping[str, type]) -> dict[str, Any]:
+def exact_fields(value: Mapping[str, Any], types: Mapping[str, type]) -> dict[str, Any]:
     """Return a map that has exactly these keys, with values of exactly these types.
 
     Raises:
@@ -28,7 +28,7 @@ def keyed(value: Mapping[str, Any], types: Mapping[str, type]) -> dict[str, Any]
     return dict(value)
 
 
-def versioned(value: Mapping[str, Any], types: Mapping[str, type]) -> dict[str, Any]:
+def versioned_fields(value: Mapping[str, Any], types: Mapping[str, type]) -> dict[str, Any]:
     """Return the fields of a document of this protocol version.
 
     Raises:
@@ -40,7 +40,7 @@ def versioned(value: Mapping[str, Any], types: Mapping[str, type]) -> dict[str, 
             f"protocol version {version} is not {PROTOCOL_VERSION}, the only one that this "
             f"program reads"
         )
-    return keyed(value, {"version": int, **types})
+    return exact_fields(value, {"version": int, **types})
 
 
 def row(value: object, length: int) -> list[Any]:
@@ -54,7 +54,7 @@ def row(value: object, length: int) -> list[Any]:
     return value
 
 
-def whole(name: str, value: object, bits: int) -> int:
+def unsigned(name: str, value: object, bits: int) -> int:
     """Return a number of at most so many bits.
 
     Raises:
@@ -71,10 +71,10 @@ def client_id(value: object) -> ClientId:
     Raises:
         EncodingError: it is not a number of 32 bits.
     """
-    return ClientId(whole("client", value, 32))
+    return ClientId(unsigned("client", value, 32))
 
 
-def octets(name: str, value: object, length: int) -> bytes:
+def fixed_bytes(name: str, value: object, length: int) -> bytes:
     """Return bytes of this length.
 
     Raises:
@@ -91,7 +91,7 @@ def digest(value: object) -> Digest:
     Raises:
         EncodingError: it is not 32 bytes.
     """
-    return Digest(octets("digest", value, 32))
+    return Digest(fixed_bytes("digest", value, 32))
 
 
 def signature(value: object) -> bytes:
@@ -100,7 +100,7 @@ def signature(value: object) -> bytes:
     Raises:
         EncodingError: they are not 65.
     """
-    return octets("signature", value, 65)
+    return fixed_bytes("signature", value, 65)
 
 
 def require_ascending(name: str, values: Iterable[Any]) -> None:

@@ -15,10 +15,10 @@ from ledger.protocol.documents.fields import (
     require_ascending,
     row,
     signature,
-    versioned,
-    whole,
+    unsigned,
+    versioned_fields,
 )
-from ledger.protocol.encoding import PROTOCOL_VERSION, Opening
+from ledger.protocol.encoding import PROTOCOL_VERSION, ResultPreimage
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.types import (
     ClientId,
@@ -60,7 +60,7 @@ class Incident:
     member: ClientId
     kind: IncidentKind
     votes: tuple[SignedVote, ...] = ()
-    opening: Opening | None = None
+    opening: ResultPreimage | None = None
 
     @property
     def key(self) -> tuple[int, int, int, int]:
@@ -105,32 +105,32 @@ def decode_incidents(data: bytes) -> Incidents:
         EncodingError: not an incidents document.
     """
     types = {"round": int, "base": bytes, "incidents": list}
-    value = versioned(canonical.decode(data), types)
-    number = whole("round", value["round"], 64)
+    value = versioned_fields(canonical.decode(data), types)
+    number = unsigned("round", value["round"], 64)
     incidents = tuple(_incident(number, row(entry, 6)) for entry in value["incidents"])
     require_ascending("incidents", [incident.key for incident in incidents])
     return Incidents(number, digest(value["base"]), incidents)
 
 
-def opening_fields(opening: Opening) -> list[object]:
+def preimage_fields(opening: ResultPreimage) -> list[object]:
     """Return an opening as documents carry it."""
     digests = [opening.model, opening.updates_root, opening.scores_root, opening.ranking_digest]
     return [*digests, opening.threshold_bits, opening.reveal, opening.record]
 
 
-def opening_of(value: object) -> Opening:
+def decode_preimage(value: object) -> ResultPreimage:
     """Return the opening that a document carries.
 
     Raises:
         EncodingError: it is none.
     """
     model, updates, scores, ranking, threshold, reveal, record = row(value, 7)
-    return Opening(
+    return ResultPreimage(
         digest(model),
         digest(updates),
         digest(scores),
         digest(ranking),
-        whole("threshold", threshold, 64),
+        unsigned("threshold", threshold, 64),
         digest(reveal),
         digest(record),
     )
@@ -139,21 +139,21 @@ def opening_of(value: object) -> Opening:
 def _incident(number: int, entry: list[object]) -> Incident:
     phase_code, view_code, member, kind_code, votes, opening = entry
     try:
-        phase = Phase(whole("phase", phase_code, 8))
-        kind = IncidentKind(whole("kind", kind_code, 8))
+        phase = Phase(unsigned("phase", phase_code, 8))
+        kind = IncidentKind(unsigned("kind", kind_code, 8))
     except ValueError as error:
         raise EncodingError(f"phase {phase_code}, kind {kind_code}: no such incident") from error
-    view = whole("view", view_code, 32)
+    view = unsigned("view", view_code, 32)
     who = client_id(member)
     cast = tuple(_vote(number, phase, view, who, row(v, 5)) for v in row(votes, VOTES_OF[kind]))
     if kind is not IncidentKind.WRONG_PROPOSAL:
         row(opening, 0)
         return Incident(phase, view, who, kind, cast)
-    return Incident(phase, view, who, kind, cast, opening_of(opening))
+    return Incident(phase, view, who, kind, cast, decode_preimage(opening))
 
 
 def _opening(incident: Incident) -> list[object]:
-    return [] if incident.opening is None else opening_fields(incident.opening)
+    return [] if incident.opening is None else preimage_fields(incident.opening)
 
 
 def _from_vote(signed: SignedVote) -> list[object]:
@@ -165,7 +165,7 @@ def _vote(
     number: int, phase: Phase, view: int, member: ClientId, entry: list[object]
 ) -> SignedVote:
     code, base, set_of, result, signed = entry
-    kind = _KINDS.get(whole("kind", code, 8))
+    kind = _KINDS.get(unsigned("kind", code, 8))
     if kind is None:
         raise EncodingError(f"vote kind {code} is neither request nor reply")
     vote = Vote(kind, number, phase, view, digest(base), digest(set_of), digest(result))

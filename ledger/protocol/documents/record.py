@@ -10,12 +10,12 @@ from ledger.protocol import canonical
 from ledger.protocol.documents.fields import (
     client_id,
     digest,
-    octets,
+    fixed_bytes,
     require_ascending,
     row,
     signature,
-    versioned,
-    whole,
+    unsigned,
+    versioned_fields,
 )
 from ledger.protocol.encoding import PROTOCOL_VERSION, set_digest
 from ledger.protocol.errors import EncodingError
@@ -31,10 +31,10 @@ from ledger.protocol.types import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-NOBODY = ClientId(0)
+NO_CLIENT = ClientId(0)
 """What stands for the client of a refusal that names none."""
 
-MOST_REFUSED = 2
+MAX_REFUSED_PER_MEMBER = 2
 """Refused vectors of one member that a record lists."""
 
 
@@ -73,7 +73,7 @@ class RefusedScores:
 
     signed: SignedScores
     reason: RefusalReason
-    client: ClientId = NOBODY
+    client: ClientId = NO_CLIENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +143,8 @@ def decode_record(data: bytes) -> RoundRecord:
     """
     lists = ("updates", "dropouts", "scores", "refused")
     types = {"round": int, "base": bytes, **dict.fromkeys(lists, list)}
-    value = versioned(canonical.decode(data), types)
-    number, base = whole("round", value["round"], 64), digest(value["base"])
+    value = versioned_fields(canonical.decode(data), types)
+    number, base = unsigned("round", value["round"], 64), digest(value["base"])
     updates = tuple(_update(entry) for entry in value["updates"])
     require_ascending("updates", [update.client for update in updates])
     dropouts = tuple(_dropout(entry) for entry in value["dropouts"])
@@ -160,8 +160,10 @@ def decode_record(data: bytes) -> RoundRecord:
 def _require_refused(refused: Iterable[RefusedScores]) -> None:
     claims = [entry.signed.scores for entry in refused]
     require_ascending("refused", [(claim.member, claim.digest) for claim in claims])
-    if max(Counter(claim.member for claim in claims).values(), default=0) > MOST_REFUSED:
-        raise EncodingError(f"more than {MOST_REFUSED} refused vectors of one member are listed")
+    if max(Counter(claim.member for claim in claims).values(), default=0) > MAX_REFUSED_PER_MEMBER:
+        raise EncodingError(
+            f"more than {MAX_REFUSED_PER_MEMBER} refused vectors of one member are listed"
+        )
 
 
 def _update(entry: object) -> UsableUpdate:
@@ -172,19 +174,19 @@ def _update(entry: object) -> UsableUpdate:
 def _dropout(entry: object) -> Dropout:
     client, code, payload = row(entry, 3)
     try:
-        reason = DropoutReason(whole("reason", code, 8))
+        reason = DropoutReason(unsigned("reason", code, 8))
     except ValueError as error:
         raise EncodingError(f"there is no dropout reason {code}") from error
     if reason is DropoutReason.PAYLOAD_MALFORMED:
         return Dropout(client_id(client), reason, digest(payload))
-    octets("payload", payload, 0)
+    fixed_bytes("payload", payload, 0)
     return Dropout(client_id(client), reason)
 
 
 def _refused(entry: list[object], about: tuple[int, Digest, Digest]) -> RefusedScores:
     *claim, code, client = entry
     try:
-        reason = RefusalReason(whole("reason", code, 8))
+        reason = RefusalReason(unsigned("reason", code, 8))
     except ValueError as error:
         raise EncodingError(f"there is no refusal reason {code}") from error
     if reason is not RefusalReason.FALSE_DISTANCE and client != 0:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from ledger.protocol import canonical
 from ledger.protocol.documents.fields import (
     digest,
-    keyed,
-    octets,
+    exact_fields,
+    fixed_bytes,
     require_ascending,
     row,
-    versioned,
-    whole,
+    unsigned,
+    versioned_fields,
 )
 from ledger.protocol.encoding import PROTOCOL_VERSION
 from ledger.protocol.errors import EncodingError, ParametersError
@@ -113,8 +113,8 @@ def decode_run(data: bytes) -> RunDocument:
     """
     types = {"parameters": dict, "registry": list, "initial_model": bytes, "layout": list}
     types |= {"experiment": dict} | dict.fromkeys(_BOUND, bytes)
-    value = versioned(canonical.decode(data), types)
-    settings = keyed(value["parameters"], _TYPES | _unusual(value["parameters"]))
+    value = versioned_fields(canonical.decode(data), types)
+    settings = exact_fields(value["parameters"], _TYPES | _unusual(value["parameters"]))
     try:
         settings |= {"quorum": Quorum(settings["quorum"]), "beacon": Beacon(settings["beacon"])}
         parameters = Parameters(**settings)
@@ -153,10 +153,10 @@ def _require_registry(registry: tuple[RegisteredClient, ...], clients: int) -> N
 
 def _client(entry: object) -> RegisteredClient:
     address, samples = row(entry, 2)
-    claimed = whole("samples", samples, 64)
+    claimed = unsigned("samples", samples, 64)
     if not claimed:
         raise EncodingError("a registered client claims at least one sample")
-    return RegisteredClient(Address(octets("address", address, 20)), claimed)
+    return RegisteredClient(Address(fixed_bytes("address", address, 20)), claimed)
 
 
 def _tensor(entry: object) -> tuple[str, tuple[int, ...]]:
@@ -165,4 +165,4 @@ def _tensor(entry: object) -> tuple[str, tuple[int, ...]]:
         raise EncodingError(f"{entry!r:.80} is not a tensor's name and shape")
     if len(shape) > MAX_SIZES:
         raise EncodingError(f"a tensor's shape has {len(shape)} sizes, and at most {MAX_SIZES}")
-    return name, tuple(whole("size", size, 32) for size in shape)
+    return name, tuple(unsigned("size", size, 32) for size in shape)

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ledger.protocol import canonical
-from ledger.protocol.documents.fields import client_id, digest, packed_clients, versioned, whole
+from ledger.protocol.documents.fields import (
+    client_id,
+    digest,
+    packed_clients,
+    unsigned,
+    versioned_fields,
+)
 from ledger.protocol.encoding import PROTOCOL_VERSION, client_list
 from ledger.protocol.errors import EncodingError
 
@@ -93,10 +99,10 @@ def decode_vector(data: bytes) -> ScoreVector:
     """
     lists = ("trainers", "distances", "members", "member_distances")
     types = {"round": int, "member": int, "base": bytes, **dict.fromkeys(lists, bytes)}
-    value = versioned(canonical.decode(data, MAX_VECTOR_BYTES), types)
+    value = versioned_fields(canonical.decode(data, MAX_VECTOR_BYTES), types)
     trainers, members = packed_clients(value["trainers"]), packed_clients(value["members"])
     return ScoreVector(
-        whole("round", value["round"], 64),
+        unsigned("round", value["round"], 64),
         client_id(value["member"]),
         digest(value["base"]),
         trainers,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Selected:
+class SelectionOutcome:
     """What a selection came to, for the sentence that explains it.
 
     Attributes:

@@ -26,7 +26,7 @@ from ledger.protocol.documents.envelope import (
     PublishedPayload,
     encode_envelope,
 )
-from ledger.protocol.encoding import Opening, sha256
+from ledger.protocol.encoding import ResultPreimage, sha256
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.types import (
     ClientId,
@@ -228,7 +228,7 @@ def test_an_envelope_that_nobody_would_read_is_not_put(tmp_path: Path) -> None:
     zero = Digest(bytes(32))
     vote = Vote(VoteKind.REQUEST, 1, Phase.AGGREGATION, 0, zero, zero, zero)
     request = SignedVote(ClientId(0), vote, bytes(65))
-    opening = Opening(zero, zero, zero, zero, 0, zero, zero)
+    opening = ResultPreimage(zero, zero, zero, zero, 0, zero, zero)
     proposal = Proposal(request, opening, bytes(MAX_DOCUMENT_BYTES))
     mailbox = FolderMailbox(tmp_path)
     with pytest.raises(EncodingError, match="over the bound of 1000000"):

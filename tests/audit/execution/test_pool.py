@@ -22,7 +22,7 @@ from ledger.audit.execution.conduct import Conduct, Workers
 from ledger.audit.readable import readable
 from ledger.blobs.store import FolderBlobs
 from ledger.processes import WorkerEndedError
-from ledger.protocol.ledger_state import RoundDecided
+from ledger.protocol.state import RoundDecided
 from ledger.protocol.types import DropoutReason
 from tests.audit.blobs import ChangedBlobs, kinds
 from tests.faults import times

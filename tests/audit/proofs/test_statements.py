@@ -21,8 +21,8 @@ from ledger.chain.rpc.served.server import RpcServer
 from ledger.protocol.documents.record import encode_record
 from ledger.protocol.encoding import commitments_chain, word_client
 from ledger.protocol.errors import BlobMissingError, ConfigurationError
-from ledger.protocol.ledger_state import RoundDecided
-from ledger.protocol.types import ClientId, Digest, DropoutReason, Form, RefusalReason
+from ledger.protocol.state import RoundDecided
+from ledger.protocol.types import AcceptanceForm, ClientId, Digest, DropoutReason, RefusalReason
 from tests.audit.runs import CLIENTS, PARAMETERS, Deviation, Run
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def test_a_used_update_has_its_rank_its_distance_the_cut_off_and_its_exact_weigh
     assert said.verdict is Verdict.USED
     bits = event.ranking[1] >> 32
     assert said.rank == Rank(1, 5, bits, accepted=True)
-    assert said.cut_off == CutOff(Form.FIRST, 2, bits, 0)
+    assert said.cut_off == CutOff(AcceptanceForm.FIRST, 2, bits, 0)
     assert said.weight == Weight(23, 23 + 19)
     assert said.as_dict()["rank"]["distance"] == pytest.approx(12.011, abs=1e-3)
 
@@ -248,22 +248,22 @@ def test_distances_of_no_trainer_are_shown_as_none(honest: Run) -> None:
 @pytest.mark.parametrize(
     ("changes", "form", "limit"),
     [
-        ({"strategy": 2}, Form.LAST, "the last 3 were accepted, from distance "),
+        ({"strategy": 2}, AcceptanceForm.LAST, "the last 3 were accepted, from distance "),
         (
             {"strategy": 3, "threshold": "spread"},
-            Form.WITHIN_THRESHOLD,
+            AcceptanceForm.WITHIN_THRESHOLD,
             "were accepted, the threshold being ",
         ),
     ],
 )
 def test_the_cut_off_is_that_of_the_runs_strategy(
-    tmp_path: Path, changes: dict[str, Any], form: Form, limit: str
+    tmp_path: Path, changes: dict[str, Any], form: AcceptanceForm, limit: str
 ) -> None:
     run = Run.opened(tmp_path, replace(PARAMETERS, **changes))
     with run.chain:
         run.play()
         event, trusted = decided(run, 1), read_facts(run.ledger, 1)
-        edge = event.accepted[0 if form is Form.LAST else -1]
+        edge = event.accepted[0 if form is AcceptanceForm.LAST else -1]
         bits = {word_client(word): word >> 32 for word in event.ranking}
         for client in bits:
             found = verify_proof(make_proof(run.ledger, run.blobs, 1, client), 1, client, trusted)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ledger.chain.contract.code import code_doubt
-from ledger.protocol.ledger_state import Deployment
-from ledger.protocol.types import Address, Beacon, Digest, Form
+from ledger.protocol.state import Deployment
+from ledger.protocol.types import AcceptanceForm, Address, Beacon, Digest
 from tests.audit.runs import Run
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 OTHERS: dict[str, Any] = {
     "config": Digest(b"\x01" * 32),
     "registry": Digest(b"\x01" * 32),
-    "form": Form.LAST,
+    "form": AcceptanceForm.LAST,
     "beacon": Beacon.BLOCK,
     "model": Digest(b"\x01" * 32),
 }

@@ -13,7 +13,7 @@ from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.protocol.closing import MinedCommitment
 from ledger.protocol.consensus import Certificate
 from ledger.protocol.errors import ChainError
-from ledger.protocol.ledger_state import submitted
+from ledger.protocol.state import submitted_certificate
 from ledger.protocol.types import ClientId, Phase, SignedVote, VoteKind
 from tests.contracts import faults, support
 from tests.contracts.twins import Shape, Twins
@@ -21,7 +21,7 @@ from tests.contracts.twins import Shape, Twins
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ledger.protocol import ledger_state
+    from ledger.protocol import state
 
 SHAPE = Shape(commit_blocks=12, deadline_blocks=40)
 
@@ -73,7 +73,7 @@ def test_commitments_are_listed_in_the_order_of_the_chain_with_their_blocks(
 def test_bans_are_listed_in_the_order_of_the_chain(chain: EmbeddedChain) -> None:
     twins = Twins.opened(chain, SHAPE)
     assert twins.ledger.bans() == ()
-    found: list[ledger_state.Event] = []
+    found: list[state.Event] = []
     for client in map(ClientId, (7, 2)):
         outcome = twins.report(support.equivocation(twins, client))
         assert isinstance(outcome, tuple)
@@ -114,7 +114,7 @@ def test_a_certificate_is_submitted_by_ascending_place(chain: EmbeddedChain) -> 
     reply = replace(vote, kind=VoteKind.REPLY)
     replies = tuple(SignedVote(committee[place], reply, bytes([place]) * 65) for place in (3, 0, 2))
     certificate = Certificate(SignedVote(committee[1], vote, b"\7" * 65), replies)
-    found = submitted(certificate, committee)
+    found = submitted_certificate(certificate, committee)
     assert (found.view, found.set_digest, found.request) == (4, vote.set_digest, b"\7" * 65)
     assert found.signers == 0b1101
     assert found.replies == tuple(bytes([place]) * 65 for place in (0, 2, 3))

@@ -16,7 +16,7 @@ from ledger.chain.memory.ledger import MemoryLedger
 from ledger.chain.ports import ChainMovedError, IncompleteLogsError, NotServedError
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import sha256
-from ledger.protocol.ledger_state import Stage
+from ledger.protocol.state import LedgerStage
 from tests.actors.branching import SHORT, BranchingLedger
 from tests.actors.support import DOMAIN, LAYOUT, registry_of
 from tests.audit.forged_chain import ForgedChain, forged
@@ -41,7 +41,7 @@ def test_the_events_up_to_each_block_lead_to_the_state_after_it(honest: Run) -> 
     for number in range(ledger.from_block, honest.chain.head().number + 1):
         folded = folded.after(ledger.recorded_in(number, number))
         assert folded.difference(ledger.state(number)) is None
-    assert ledger.state().stage is Stage.FINISHED
+    assert ledger.state().stage is LedgerStage.FINISHED
     assert folded.registry == ledger.registry()
 
 
@@ -81,7 +81,7 @@ def test_a_ledger_that_ends_for_want_of_clients_is_led_to_as_well() -> None:
     ledger.ban(11)
     folded = FoldedState.at_deployment(ledger.deployment())
     folded = folded.after(ledger.recorded_in(0, ledger.newest_block().number))
-    assert ledger.state().stage is Stage.FINISHED
+    assert ledger.state().stage is LedgerStage.FINISHED
     assert folded.difference(ledger.state()) is None
 
 

@@ -21,9 +21,9 @@ from ledger.home import Home, RunPaths
 from ledger.protocol.documents.run import RunDocument, encode_run
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ChainError
-from ledger.protocol.ledger_state import Stage
 from ledger.protocol.parameters import Parameters
-from ledger.protocol.types import Beacon, Form, Quorum
+from ledger.protocol.state import LedgerStage
+from ledger.protocol.types import AcceptanceForm, Beacon, Quorum
 from tests.contracts.twins import digest_of, registry_of
 
 if TYPE_CHECKING:
@@ -71,10 +71,10 @@ def test_the_contract_holds_what_the_document_says(chain: EmbeddedChain, tmp_pat
     assert found == deployment_for(DOCUMENT)[0]
     assert found.config == sha256(encode_run(DOCUMENT))
     assert (found.clients, found.members, found.trainers) == (300, 12, 18)
-    assert (found.form, found.beacon) == (Form.WITHIN_THRESHOLD, Beacon.BLOCK)
+    assert (found.form, found.beacon) == (AcceptanceForm.WITHIN_THRESHOLD, Beacon.BLOCK)
     assert (found.commit_blocks, found.deadline_blocks) == (5, 31)
     assert found.replies == 7  # of 12 members 3 may be faulty: ceil((12 + 3 + 1) / 2) - 1
-    assert ledger.state().stage is Stage.OPEN
+    assert ledger.state().stage is LedgerStage.OPEN
     assert ledger.registry() == DOCUMENT.registry
 
 
@@ -125,7 +125,7 @@ def test_a_registration_that_was_cut_off_is_completed(
     assert ledger.state().registered == 256
     assert ledger.opening(1) is None
     assert deploy(chain, DOCUMENT, paths) == read_manifest(paths.manifest)
-    assert ledger.state().stage is Stage.OPEN
+    assert ledger.state().stage is LedgerStage.OPEN
 
 
 def test_another_document_is_refused_where_one_is_deployed(

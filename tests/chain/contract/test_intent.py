@@ -21,7 +21,7 @@ from ledger.chain.rpc.served.server import RpcServer
 from ledger.home import Disk, Home
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ChainError
-from ledger.protocol.ledger_state import Stage
+from ledger.protocol.state import LedgerStage
 from tests.chain.contract.test_deployment import SMALL
 from tests.chain.rpc.forking_node import ForkingNode
 from tests.chain.rpc.pool_node import PoolNode
@@ -105,7 +105,7 @@ def creations(chain: ChainWriter) -> list[str | None]:
 
 def require_whole(chain: ChainWriter, paths: RunPaths, manifest: Manifest) -> None:
     assert read_run_manifest(paths) == manifest
-    assert connect(chain, manifest).state().stage is Stage.OPEN
+    assert connect(chain, manifest).state().stage is LedgerStage.OPEN
     assert not paths.intent.exists()
 
 

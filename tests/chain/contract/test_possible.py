@@ -13,7 +13,7 @@ from ledger.chain.contract.events import Recorded, encode_log
 from ledger.chain.contract.possible import require_possible_event, require_possible_sizes
 from ledger.chain.ports import Block, Log, NotServedError
 from ledger.protocol import encoding
-from ledger.protocol.ledger_state import (
+from ledger.protocol.state import (
     ClientBanned,
     ClientsRegistered,
     Deployment,
@@ -23,7 +23,7 @@ from ledger.protocol.ledger_state import (
     RoundDecided,
     UpdatesCommitted,
 )
-from ledger.protocol.types import Address, Beacon, ClientId, Form, RegisteredClient
+from ledger.protocol.types import AcceptanceForm, Address, Beacon, ClientId, RegisteredClient
 from tests.contracts.twins import digest_of
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ FIXED = Deployment(
     trainers=6,
     members=3,
     aggregation_ppm=500_000,
-    form=Form.FIRST,
+    form=AcceptanceForm.FIRST,
     rounds=4,
     commit_blocks=2,
     deadline_blocks=5,

@@ -23,7 +23,7 @@ from ledger.protocol.errors import (
     Refusal,
     WrongRoundError,
 )
-from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided, Stage
+from ledger.protocol.state import LedgerStage, RoundAbandoned, RoundDecided
 from tests.actors.deployed import Deployed, deployed_on
 from tests.actors.support import LAYOUT, PARAMETERS, initial_model, registry_of
 
@@ -121,7 +121,7 @@ def test_the_run_had_a_round_of_each_kind(pair: tuple[Deployed, Deployed]) -> No
     assert len(ends) == 6
     assert {*ends} == {RoundDecided, RoundAbandoned}
     assert len(ledger.bans()) >= 2
-    assert ledger.state().stage is Stage.FINISHED
+    assert ledger.state().stage is LedgerStage.FINISHED
 
 
 def test_contract_and_deployment_are_the_same(pair: tuple[Deployed, Deployed]) -> None:

@@ -20,8 +20,8 @@ from ledger.protocol.errors import (
     RegistryMismatchError,
     SignatureError,
 )
-from ledger.protocol.ledger_state import Stage
 from ledger.protocol.signing import sign
+from ledger.protocol.state import LedgerStage
 from ledger.protocol.types import (
     NO_DIGEST,
     Beacon,
@@ -47,10 +47,10 @@ def test_a_run_is_deployed_in_block_1_and_registered_in_the_next() -> None:
     assert ledger.from_block == 1
     assert ledger.newest_block().number == 2
     deployed, opened = ledger.state(1), ledger.state()
-    assert (deployed.stage, deployed.round, deployed.registered) == (Stage.REGISTERING, 0, 0)
+    assert (deployed.stage, deployed.round, deployed.registered) == (LedgerStage.REGISTERING, 0, 0)
     assert deployed.committee == NO_DIGEST
     assert deployed.head == sha256(encode_run(DOCUMENT))
-    assert (opened.stage, opened.round, opened.registered) == (Stage.OPEN, 1, 14)
+    assert (opened.stage, opened.round, opened.registered) == (LedgerStage.OPEN, 1, 14)
     opening = ledger.opening(1)
     assert opening is not None
     assert (opening.opened_block, opening.seed) == (2, opened.seed)

@@ -20,8 +20,8 @@ from clients.adversaries.updates.adaptive.estimate import accepted_up_to
 from clients.adversaries.updates.attack import AttackInput
 from clients.adversaries.updates.min_max import min_max
 from clients.configuration import load
+from ledger.protocol.rules.distance.context import ServerDirection
 from ledger.protocol.rules.distance.direction import DirectionMeasure
-from ledger.protocol.rules.distance.ground import Pull
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
@@ -196,7 +196,11 @@ def test_the_rule_of_directions_accepts_it_in_most_rounds(reference: str) -> Non
         updates = [*honest[:25].astype(np.float32), *[forged] * 5]
         clients = {ClientId(client): update for client, update in enumerate(updates)}
         members = tuple(map(ClientId, range(12)))
-        pull = None if parameters.travel is None else Pull(travel, members, parameters.travel)
+        pull = (
+            None
+            if parameters.travel is None
+            else ServerDirection(travel, members, parameters.travel)
+        )
         measure = DirectionMeasure(clients, pull)
         accepted += np.median([measure.between(forged, updates[c]) for c in members]) < 2
     assert accepted >= 12

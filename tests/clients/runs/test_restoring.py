@@ -28,7 +28,7 @@ from ledger.protocol.errors import (
     ConfigurationError,
     JournalError,
 )
-from ledger.protocol.ledger_state import RoundDecided
+from ledger.protocol.state import RoundDecided
 from ledger.protocol.types import NO_DIGEST
 
 if TYPE_CHECKING:

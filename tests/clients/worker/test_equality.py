@@ -23,7 +23,7 @@ from ledger.actors.surroundings import Surroundings
 from ledger.blobs.store import FolderBlobs
 from ledger.chain.memory.ledger import memory_ledger
 from ledger.protocol.encoding import vector_bytes
-from ledger.protocol.ledger_state import RoundDecided, Stage
+from ledger.protocol.state import LedgerStage, RoundDecided
 from ledger.protocol.types import ClientId
 from tests.clients.worker.together import QuickDisk, hosted_by
 from tests.seeds import first_that_shows
@@ -125,7 +125,7 @@ def _worked(configuration: Configuration, folder: Path, workers: int) -> MemoryL
         )
         running.append((around, Worker(around, hosting, Troubles(Random(number)))))
     now = float(ledger.newest_block().timestamp)
-    while ledger.state().stage is not Stage.FINISHED:
+    while ledger.state().stage is not LedgerStage.FINISHED:
         for _, worker in running:
             worker.step(Moment(now, now))
         now = max(now + 1, float(ledger.newest_block().timestamp))

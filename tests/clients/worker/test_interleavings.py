@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ledger.protocol.documents.envelope import EnvelopeKind
-from ledger.protocol.ledger_state import RoundDecided, Stage
+from ledger.protocol.state import LedgerStage, RoundDecided
 from tests.clients.worker.together import ROOMY, Together, hosted_by
 from tests.faults import times
 
@@ -125,7 +125,7 @@ def test_whatever_happens_keys_keep_their_word_and_the_run_goes_on(
         for place in together.places:
             place.mail.held, place.mail.lost, place.mail.loses = False, 0, frozenset()
         together.play(places=[number for number in range(WORKERS) if number != frozen])
-        assert together.ledger.state().stage is Stage.FINISHED, "the run stands still"
+        assert together.ledger.state().stage is LedgerStage.FINISHED, "the run stands still"
         assert [event.round for event in together.ends] == [1, 2]
         assert not together.ledger.bans(), "somebody honest was banned"
         models = [together.ledger.deployment().model]

@@ -21,7 +21,7 @@ from ledger.protocol.documents.envelope import EnvelopeKind
 from ledger.protocol.encoding import u64
 from ledger.protocol.errors import ChainError
 from ledger.protocol.inputs import participants_of
-from ledger.protocol.ledger_state import RoundAbandoned, Stage
+from ledger.protocol.state import LedgerStage, RoundAbandoned
 from ledger.protocol.types import Address, Domain, Phase
 from tests.clients.worker.together import ROOMY, Together, hosted_by
 from tests.faults import times
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from clients.engine.port import TrainedUpdate, TrainingJob
-    from ledger.protocol.ledger_state import ClientBanned
+    from ledger.protocol.state import ClientBanned
 
 ALL_FAULTS = (*MemberFault, *TrainerFault)
 SOME_FAULTS = (
@@ -46,7 +46,7 @@ ONE_ROUND = replace(ROOMY, rounds=1)
 
 def test_separate_workers_decide_every_round(tmp_path: Path) -> None:
     together = Together(tmp_path, hosted_by(5)).play()
-    assert together.ledger.state().stage is Stage.FINISHED
+    assert together.ledger.state().stage is LedgerStage.FINISHED
     assert len(together.decided) == 3
     assert not together.ledger.bans()
     for place in together.places:
@@ -390,7 +390,7 @@ def test_who_cannot_send_still_votes(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert together.worker(0).troubles.present[Part.SENDING].times > 1
     replies = together.board.listed(together.ledger.domain, 1, EnvelopeKind.REPLY)
     assert len(replies) >= ROOMY.replies
-    assert together.ledger.state().stage is Stage.OPEN
+    assert together.ledger.state().stage is LedgerStage.OPEN
     monkeypatch.undo()
     together.play()
     assert len(together.decided) == 1

@@ -28,9 +28,9 @@ from ledger.home import Disk
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import vector_bytes
 from ledger.protocol.errors import BlobUnreachableError
-from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided, Stage
 from ledger.protocol.payload import Payload
 from ledger.protocol.rules.distance.rule import plain_distances
+from ledger.protocol.state import LedgerStage, RoundAbandoned, RoundDecided
 from ledger.protocol.types import ClientId, VoteKind
 from tests.actors.branching import BranchingLedger
 from tests.actors.support import (
@@ -288,7 +288,7 @@ class Together:
         for _ in range(most_steps):
             for number in everybody:
                 self.step(number)
-            if self.ledger.state().stage is Stage.FINISHED:
+            if self.ledger.state().stage is LedgerStage.FINISHED:
                 break
             self.pass_time()
         for number in everybody:

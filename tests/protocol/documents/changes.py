@@ -36,7 +36,7 @@ from ledger.protocol.documents.record import (
 )
 from ledger.protocol.documents.run import RunDocument, decode_run, encode_run
 from ledger.protocol.documents.vector import ScoreVector, decode_vector, encode_vector
-from ledger.protocol.encoding import Opening, set_digest, sha256
+from ledger.protocol.encoding import ResultPreimage, set_digest, sha256
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.types import (
     Address,
@@ -116,7 +116,9 @@ RECORD = RoundRecord(
     ),
 )
 
-OPENING = Opening(filled(1), filled(2), filled(3), filled(4), 2**64 - 1, filled(5), filled(6))
+OPENING = ResultPreimage(
+    filled(1), filled(2), filled(3), filled(4), 2**64 - 1, filled(5), filled(6)
+)
 
 
 def vote(kind: VoteKind, phase: Phase, view: int, member: int, result: int = 8) -> SignedVote:

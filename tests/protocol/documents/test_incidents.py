@@ -9,9 +9,9 @@ import pytest
 from ledger.protocol.documents.incidents import (
     VOTES_OF,
     decode_incidents,
+    decode_preimage,
     encode_incidents,
-    opening_fields,
-    opening_of,
+    preimage_fields,
 )
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.types import IncidentKind
@@ -33,10 +33,10 @@ def test_each_kind_has_its_number_of_votes() -> None:
 
 
 def test_an_opening_is_seven_fields() -> None:
-    assert len(opening_fields(OPENING)) == 7
-    assert opening_of(opening_fields(OPENING)) == OPENING
+    assert len(preimage_fields(OPENING)) == 7
+    assert decode_preimage(preimage_fields(OPENING)) == OPENING
     with pytest.raises(EncodingError, match="is not a list of 7"):
-        opening_of(opening_fields(OPENING)[:6])
+        decode_preimage(preimage_fields(OPENING)[:6])
 
 
 def test_incidents_ascend_by_phase_view_member_and_kind() -> None:

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ledger.protocol.rules.distance.context import DistanceContext, ServerDirection
 from ledger.protocol.rules.distance.direction import DirectionMeasure, norm_of
-from ledger.protocol.rules.distance.ground import Ground, Pull
 from ledger.protocol.rules.distance.l2 import l2_distance
 from ledger.protocol.rules.distance.rule import DistanceRule, difference, plain_distances
 from ledger.protocol.rules.distance.squared import squared_distance
-from ledger.protocol.rules.reference.rule import Travel
+from ledger.protocol.rules.reference.rule import DirectionWeight
 from ledger.protocol.rules.registry import DISTANCES
 from ledger.protocol.types import ClientId
 from tests.protocol.support import f32, ids
@@ -23,7 +23,7 @@ from tests.protocol.support import f32, ids
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-GROUND = Ground((("weight", (2, 1)), ("bias", (1,))))
+GROUND = DistanceContext((("weight", (2, 1)), ("bias", (1,))))
 each_rule = pytest.mark.parametrize("rule", DISTANCES.values(), ids=DISTANCES)
 whole = st.integers(-1000, 1000)
 
@@ -59,7 +59,7 @@ def test_per_tensor_adds_the_roots_of_the_tensors() -> None:
 
 
 def test_per_tensor_follows_the_layouts_order_and_a_scalar_has_one_number() -> None:
-    ground = Ground((("scale", ()), ("rest", (2,))))
+    ground = DistanceContext((("scale", ()), ("rest", (2,))))
     measure = DISTANCES["per_tensor"].among({}, ground)
     assert measure.between(f32(7, 3, 4), f32(0, 0, 0)) == 7 + 5
 
@@ -104,7 +104,7 @@ def drawn(
     vector: NDArray[np.float32], *updates: NDArray[np.float32], members: int = 2, slope: float = 1.0
 ) -> DirectionMeasure:
     """Return the measure of a round whose first clients are members, who follow a travel."""
-    pull = Pull(vector, ids(*range(members)), Travel(20, slope, 3.0))
+    pull = ServerDirection(vector, ids(*range(members)), DirectionWeight(20, slope, 3.0))
     return DirectionMeasure(numbered(*updates), pull)
 
 
@@ -136,7 +136,7 @@ def test_a_travel_that_the_members_go_against_draws_nobody() -> None:
 def test_members_without_an_update_or_with_zeros_do_not_say_how_far_a_travel_draws() -> None:
     with_zeros = drawn(f32(1, 0), f32(0, 0), f32(3, 4), f32(9, 0), members=2)
     assert with_zeros.multiple == pytest.approx(0.6, rel=1e-15)
-    pull = Pull(f32(1, 0), ids(1, 7), Travel(20, 1.0, 3.0))
+    pull = ServerDirection(f32(1, 0), ids(1, 7), DirectionWeight(20, 1.0, 3.0))
     updates = numbered(f32(1, 0), f32(3, 4))
     assert DirectionMeasure(updates, pull).multiple == pytest.approx(0.6, rel=1e-15)
     assert drawn(f32(1, 0), f32(0, 0), f32(0, 0), f32(9, 0)).multiple == 0.0
@@ -158,7 +158,9 @@ def test_a_travel_is_as_long_as_the_updates() -> None:
 def test_a_distance_along_a_travel_is_below_two_where_the_cosine_is_above_zero(
     updates: dict[ClientId, NDArray[np.float32]], vector: tuple[int, int, int], slope: float
 ) -> None:
-    measure = DirectionMeasure(updates, Pull(f32(*vector), ids(0, 1, 2), Travel(20, slope, 3.0)))
+    measure = DirectionMeasure(
+        updates, ServerDirection(f32(*vector), ids(0, 1, 2), DirectionWeight(20, slope, 3.0))
+    )
     heading = np.array(vector) / (norm_of(f32(*vector)) or 1.0)
     for update in updates.values():
         for own in updates.values():

@@ -14,35 +14,35 @@ from hypothesis import strategies as st
 
 from ledger.distances.fast import fast_distances
 from ledger.protocol.errors import ParametersError
+from ledger.protocol.rules.distance.context import DistanceContext, ServerDirection
 from ledger.protocol.rules.distance.direction import DirectionMeasure
-from ledger.protocol.rules.distance.ground import Ground, Pull
 from ledger.protocol.rules.distance.rule import Distances, plain_distances
-from ledger.protocol.rules.reference.rule import Travel
-from ledger.protocol.rules.reference.travel import travelled
+from ledger.protocol.rules.reference.rule import DirectionWeight
+from ledger.protocol.rules.reference.travel import displacement
 from ledger.protocol.rules.registry import DISTANCES, REFERENCES
 from ledger.protocol.types import ClientId
 from tests.protocol.support import PENCIL, f32, ids
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "travel-v1.json").read_text("utf-8"))
-TRAVEL = Travel(window=20, slope=150.0, cap=3.0)
+TRAVEL = DirectionWeight(window=20, slope=150.0, cap=3.0)
 numbers = st.floats(allow_nan=False, allow_infinity=False, width=32)
 
 
 def test_the_travel_points_as_the_updates_do_that_made_it() -> None:
     # A model goes down by its updates: from 3 to 1 they added up to 2.
-    assert travelled(f32(3, 0), f32(1, 5)).tolist() == [2, -5]
-    assert travelled(f32(1, 1), f32(1, 1)).tolist() == [0, 0]
+    assert displacement(f32(3, 0), f32(1, 5)).tolist() == [2, -5]
+    assert displacement(f32(1, 1), f32(1, 1)).tolist() == [0, 0]
 
 
 def test_a_travel_that_is_out_of_range_has_no_direction() -> None:
     largest = float(np.finfo(np.float32).max)
-    assert travelled(f32(largest, 1), f32(-largest, 0)).tolist() == [0, 0]
-    assert travelled(f32(np.inf, 1), f32(np.inf, 0)).tolist() == [0, 0]
+    assert displacement(f32(largest, 1), f32(-largest, 0)).tolist() == [0, 0]
+    assert displacement(f32(np.inf, 1), f32(np.inf, 0)).tolist() == [0, 0]
 
 
 def test_models_of_different_length_have_no_travel() -> None:
     with pytest.raises(ValueError, match=r"models of shapes \(1,\) and \(2,\) differ"):
-        travelled(f32(1), f32(1, 2))
+        displacement(f32(1), f32(1, 2))
 
 
 @given(before=st.lists(numbers, min_size=3, max_size=3), now=st.lists(numbers, min_size=3))
@@ -51,7 +51,7 @@ def test_each_number_of_a_travel_is_one_subtraction_in_float32(
 ) -> None:
     with np.errstate(over="ignore"):
         expected = [np.float32(a) - np.float32(b) for a, b in zip(before, now[:3], strict=True)]
-    found = travelled(f32(*before), f32(*now[:3]))
+    found = displacement(f32(*before), f32(*now[:3]))
     assert found.dtype == np.float32
     assert found.tolist() == (expected if np.isfinite(expected).all() else [0, 0, 0])
 
@@ -66,20 +66,23 @@ def test_a_reference_takes_as_much_of_the_travel_as_the_members_agree_with_it() 
 
 
 def test_a_travel_begins_so_many_rounds_before_and_at_first_with_the_first_model() -> None:
-    assert [TRAVEL.begins_in(t) for t in (1, 2, 20, 21, 22, 50)] == [1, 1, 1, 1, 2, 30]
+    assert [TRAVEL.window_start(t) for t in (1, 2, 20, 21, 22, 50)] == [1, 1, 1, 1, 2, 30]
 
 
 def test_a_pull_is_of_one_vector_in_memory() -> None:
     vector = f32(1, 2)
-    pull = Pull(vector, ids(1, 2), TRAVEL)
-    again, other = Pull(vector, ids(1, 2), TRAVEL), Pull(vector.copy(), ids(1, 2), TRAVEL)
+    pull = ServerDirection(vector, ids(1, 2), TRAVEL)
+    again, other = (
+        ServerDirection(vector, ids(1, 2), TRAVEL),
+        ServerDirection(vector.copy(), ids(1, 2), TRAVEL),
+    )
     assert pull == again
     assert hash(pull) == hash(again)
     assert pull != other
-    assert pull != Pull(vector, ids(1), TRAVEL)
+    assert pull != ServerDirection(vector, ids(1), TRAVEL)
     assert pull != vector.tolist()
-    assert Ground((), pull) == Ground((), again)
-    assert Ground((), pull) != Ground(())
+    assert DistanceContext((), pull) == DistanceContext((), again)
+    assert DistanceContext((), pull) != DistanceContext(())
 
 
 def test_only_travel_follows_the_travel_and_only_directions_go_with_it() -> None:
@@ -103,10 +106,10 @@ def test_only_travel_follows_the_travel_and_only_directions_go_with_it() -> None
 def test_distances_along_a_travel_are_those_of_decimals(
     case: dict[str, Any], compute: Distances
 ) -> None:
-    vector = travelled(f32(*case["before"]), f32(*case["now"]))
+    vector = displacement(f32(*case["before"]), f32(*case["now"]))
     updates = {ClientId(i): f32(*update) for i, update in enumerate(case["updates"])}
     members = ids(*range(case["members"]))
-    ground = Ground((), Pull(vector, members, TRAVEL))
+    ground = DistanceContext((), ServerDirection(vector, members, TRAVEL))
     measure = DirectionMeasure(updates, ground.pull)
     assert measure.multiple == pytest.approx(float.fromhex(case["multiple"]), rel=1e-9, abs=1e-11)
     found = compute(DISTANCES["direction"], ground, updates, members)

@@ -19,7 +19,7 @@ from ledger.protocol.rules import registry
 from ledger.protocol.rules.distance.rule import DistanceRule, RelativeMeasure
 from ledger.protocol.rules.scoring.rule import ScoringRule
 from ledger.protocol.rules.threshold.rule import ThresholdRule
-from ledger.protocol.types import Form
+from ledger.protocol.types import AcceptanceForm
 from tests.protocol.support import PENCIL, ids, registry_of, small_round
 from tests.protocol.test_rounds import (
     ACCEPTED,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ledger.protocol.rules.selected import Selected
+    from ledger.protocol.rules.selected import SelectionOutcome
     from ledger.protocol.rules.selection.rule import SelectionRule
 
 SOURCE = Path(__file__).parents[3]
@@ -54,7 +54,7 @@ def twelve(member_distances: Sequence[NDArray[np.float64]], scoring: ScoringRule
     return 12.0
 
 
-def _sentence(found: Selected) -> str:
+def _sentence(found: SelectionOutcome) -> str:
     return f"the {found.accepted} of the toy strategy were accepted."
 
 
@@ -107,7 +107,7 @@ def test_listed_toys_can_be_configured_deployed_and_decided_on_the_chain() -> No
     parameters = replace(PENCIL, **TOYS)
     run = RunDocument(parameters, registry_of(9), encoding.sha256(b"w"), (("w", (1,)),), {})
     assert decode_run(encode_run(run)).parameters == parameters
-    assert parameters.form is Form.WITHIN_THRESHOLD
+    assert parameters.form is AcceptanceForm.WITHIN_THRESHOLD
     state = committed(parameters=parameters)
     decision = replace(DECISION, threshold_bits=encoding.float_bits(2.5))
     after, _ = decided(state, decision, certificates(state, decision, ACCEPTED[:2]))
@@ -156,14 +156,14 @@ def test_every_rule_is_listed_under_its_own_name() -> None:
     assert len(set(names)) == len(names)
 
 
-def one_of_each_form() -> dict[Form, SelectionRule]:
+def one_of_each_form() -> dict[AcceptanceForm, SelectionRule]:
     return {rule.form: rule for rule in registry.SELECTIONS.values()}
 
 
 @pytest.mark.usefixtures("toys")
 def test_strategies_of_one_form_select_alike_because_the_contract_does() -> None:
     # A strategy that selects otherwise is a form of its own, and a branch of the contract.
-    assert set(one_of_each_form()) == set(Form)
+    assert set(one_of_each_form()) == set(AcceptanceForm)
     for rule in registry.SELECTIONS.values():
         assert rule.select is one_of_each_form()[rule.form].select
         parameters = replace(

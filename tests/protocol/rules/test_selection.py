@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from ledger.protocol.encoding import float_bits, word_client
 from ledger.protocol.ranking import rank
 from ledger.protocol.rules.registry import SELECTIONS
-from ledger.protocol.rules.selected import Selected
+from ledger.protocol.rules.selected import SelectionOutcome
 from ledger.protocol.rules.selection.farthest import farthest
 from ledger.protocol.rules.selection.nearest import nearest
 from ledger.protocol.rules.selection.within_threshold import within_threshold
-from ledger.protocol.types import ClientId, Form
+from ledger.protocol.types import AcceptanceForm, ClientId
 from tests.protocol.support import client_ids, distances, ids
 
 FIVE = rank([(ClientId(c), d) for c, d in ((7, 4.0), (2, 1.0), (9, 1.0), (4, 3.0), (0, 2.0))])
@@ -44,9 +44,9 @@ def test_all_can_be_accepted(number: int) -> None:
 
 def test_numbers_and_forms_are_the_contracts() -> None:
     assert {number: rule.form for number, rule in SELECTIONS.items()} == {
-        1: Form.FIRST,
-        2: Form.LAST,
-        3: Form.WITHIN_THRESHOLD,
+        1: AcceptanceForm.FIRST,
+        2: AcceptanceForm.LAST,
+        3: AcceptanceForm.WITHIN_THRESHOLD,
     }
     assert [rule.name for rule in SELECTIONS.values()] == ["I", "II", "III"]
     assert [n for n, rule in SELECTIONS.items() if rule.needs_threshold] == [3]
@@ -67,14 +67,14 @@ def test_the_three_strategies_take_a_prefix_a_suffix_and_a_neighbourhood(
 
 
 def test_each_strategy_has_a_sentence() -> None:
-    found = Selected(2, 1.5, 0.0, "no threshold")
+    found = SelectionOutcome(2, 1.5, 0.0, "no threshold")
     assert SELECTIONS[1].sentence(found) == "the 2 nearest were accepted, up to distance 1.5."
     assert SELECTIONS[2].sentence(found) == "the 2 farthest were accepted, from distance 1.5 on."
-    within = Selected(4, 1.5, 2.0, "the committee's own spread")
+    within = SelectionOutcome(4, 1.5, 2.0, "the committee's own spread")
     assert SELECTIONS[3].sentence(within) == (
         "the 4 within the committee's own spread of 2 were accepted."
     )
-    outside = Selected(2, 2.5, 2.0, "a right angle")
+    outside = SelectionOutcome(2, 2.5, 2.0, "a right angle")
     assert SELECTIONS[3].sentence(outside) == (
         "none lies within a right angle of 2, so the 2 nearest were accepted."
     )

@@ -14,7 +14,7 @@ from clients.adversaries.updates.adaptive.against import FARTHEST, against
 from clients.adversaries.updates.attack import AttackInput, Update, UpdateAttack
 from clients.adversaries.updates.min_max import min_max
 from ledger.protocol.rules.distance.direction import DIRECTION
-from ledger.protocol.types import Form
+from ledger.protocol.types import AcceptanceForm
 
 
 def adaptive(attacker: AttackInput) -> Update:
@@ -32,7 +32,7 @@ def adaptive(attacker: AttackInput) -> Update:
         return np.array(attacker.colluders[0])
     if attacker.parameters is None:
         return min_max(attacker)
-    if attacker.parameters.form is Form.LAST:
+    if attacker.parameters.form is AcceptanceForm.LAST:
         forged = -FARTHEST * attacker.mean
     elif attacker.parameters.distance == DIRECTION.name:
         forged = across(attacker)

@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ledger.protocol.rules.distance.ground import Ground, Pull
+    from ledger.protocol.rules.distance.context import DistanceContext, ServerDirection
     from ledger.protocol.rules.distance.rule import Updates
 
-NOWHERE = 4.0
+OPPOSITE_DISTANCE = 4.0
 """Squared distance of opposite directions; also of an update that has no direction."""
 
 ABSOLUTE_TOLERANCE = 1e-12
 """What the margin has beside its relative part, times the length factor."""
 
-PULLED_TOLERANCE = 1e-10
+SERVER_DIRECTION_TOLERANCE = 1e-10
 """The same where references follow the travel: its multiple grows with a slope of 150, and so
 does what two sums of one cosine differ by."""
 
@@ -43,7 +43,7 @@ class DirectionMeasure:
     so short that two who compute it would agree on nothing.
     """
 
-    def __init__(self, updates: Updates, pull: Pull | None = None) -> None:
+    def __init__(self, updates: Updates, pull: ServerDirection | None = None) -> None:
         self._updates = dict(updates)  # their places in memory stay theirs
         self._pull = pull
 
@@ -113,7 +113,7 @@ class DirectionMeasure:
             raise ValueError(f"updates of shapes {update.shape} and {reference.shape} differ")
         lengths = self._norm(update), self._norm(reference)
         if 0.0 in lengths:
-            return NOWHERE
+            return OPPOSITE_DISTANCE
         found = _apart(update, lengths[0], reference.astype(np.float64) / lengths[1])
         b = self.multiple
         if b:
@@ -124,7 +124,7 @@ class DirectionMeasure:
 
     def tolerance(self, update: NDArray[np.float32], distance: float) -> float:
         """Return the margin, which has an absolute part: near 0 a relative one means nothing."""
-        absolute = ABSOLUTE_TOLERANCE if self._pull is None else PULLED_TOLERANCE
+        absolute = ABSOLUTE_TOLERANCE if self._pull is None else SERVER_DIRECTION_TOLERANCE
         return RELATIVE_TOLERANCE * distance + absolute * self.factor(update)
 
     def can_score(self, reference: NDArray[np.float32]) -> bool:
@@ -144,7 +144,7 @@ def _apart(update: NDArray[np.float32], length: float, direction: NDArray[np.flo
     return float(np.dot(delta, delta))
 
 
-def direction_measure(updates: Updates, ground: Ground) -> DirectionMeasure:
+def direction_measure(updates: Updates, ground: DistanceContext) -> DirectionMeasure:
     """Return the measure among these updates.
 
     Args:

@@ -13,13 +13,13 @@ from ledger.protocol.rules.distance.rule import DistanceRule, RelativeMeasure, d
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ledger.protocol.rules.distance.ground import Ground
+    from ledger.protocol.rules.distance.context import DistanceContext
     from ledger.protocol.rules.distance.rule import Updates
 
 
 def per_tensor_measure(
     updates: Updates,  # noqa: ARG001 - one signature for all rules
-    ground: Ground,
+    ground: DistanceContext,
 ) -> RelativeMeasure:
     """Return the measure Σ_tensors ‖Δ_k − Δ_c‖.
 

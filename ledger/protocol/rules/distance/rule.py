@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ledger.protocol.rules.distance.ground import Ground
+from ledger.protocol.rules.distance.context import DistanceContext
 from ledger.protocol.types import ClientId
 
 RELATIVE_TOLERANCE = 1e-9
@@ -51,12 +51,14 @@ class DistanceRule:
     """
 
     name: str
-    among: Callable[[Updates, Ground], DistanceMeasure]
+    among: Callable[[Updates, DistanceContext], DistanceMeasure]
     sentence: str
     needs_all: bool = False
 
 
-Distances = Callable[[DistanceRule, Ground, Updates, Sequence[ClientId]], NDArray[np.float64]]
+Distances = Callable[
+    [DistanceRule, DistanceContext, Updates, Sequence[ClientId]], NDArray[np.float64]
+]
 """Computes all distances of a round at once; `plain_distances` is the one all others equal."""
 
 
@@ -79,7 +81,7 @@ class RelativeMeasure:
 
 def plain_distances(
     rule: DistanceRule,
-    ground: Ground,
+    ground: DistanceContext,
     updates: Updates,
     members: Sequence[ClientId],
 ) -> NDArray[np.float64]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Travel:
+class DirectionWeight:
     """How references follow the travel, the way that the model went in the rounds before.
 
     Attributes:
@@ -44,7 +44,7 @@ class Travel:
         agreement = float(median(np.array(cosines, dtype=np.float64)))
         return min(self.cap, self.slope * max(0.0, agreement))
 
-    def begins_in(self, round_number: int) -> int:
+    def window_start(self, round_number: int) -> int:
         """Return s, the round whose model the travel of a round begins with; itself in the first.
 
         Args:
@@ -65,6 +65,6 @@ class ReferenceRule:
     """
 
     name: str
-    travel: Travel | None
+    travel: DirectionWeight | None
     distance: str | None
     sentence: str

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ledger.protocol.rules.reference.rule import ReferenceRule, Travel
+from ledger.protocol.rules.reference.rule import DirectionWeight, ReferenceRule
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,13 +22,13 @@ CAP = 3.0
 
 TRAVEL = ReferenceRule(
     name="travel",
-    travel=Travel(WINDOW, SLOPE, CAP),
+    travel=DirectionWeight(WINDOW, SLOPE, CAP),
     distance="direction",
     sentence="along the model's travel",
 )
 
 
-def travelled(before: NDArray[np.float32], now: NDArray[np.float32]) -> NDArray[np.float32]:
+def displacement(before: NDArray[np.float32], now: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the travel w_s − w_t, which points as the updates do that made it.
 
     Args:

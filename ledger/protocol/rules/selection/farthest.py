@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from ledger.protocol.encoding import word_client
 from ledger.protocol.rules.selection.rule import SelectionRule
-from ledger.protocol.types import ClientId, Form
+from ledger.protocol.types import AcceptanceForm, ClientId
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ledger.protocol.rules.selected import Selected
+    from ledger.protocol.rules.selected import SelectionOutcome
 
 
 def farthest(
@@ -29,8 +29,10 @@ def farthest(
     return tuple(word_client(word) for word in ranking[len(ranking) - accepted :])
 
 
-def _sentence(found: Selected) -> str:
+def _sentence(found: SelectionOutcome) -> str:
     return f"the {found.accepted} farthest were accepted, from distance {found.edge:.6g} on."
 
 
-FARTHEST = SelectionRule(number=2, name="II", form=Form.LAST, select=farthest, sentence=_sentence)
+FARTHEST = SelectionRule(
+    number=2, name="II", form=AcceptanceForm.LAST, select=farthest, sentence=_sentence
+)

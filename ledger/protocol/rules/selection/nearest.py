@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from ledger.protocol.encoding import word_client
 from ledger.protocol.rules.selection.rule import SelectionRule
-from ledger.protocol.types import ClientId, Form
+from ledger.protocol.types import AcceptanceForm, ClientId
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ledger.protocol.rules.selected import Selected
+    from ledger.protocol.rules.selected import SelectionOutcome
 
 
 def nearest(
@@ -29,8 +29,10 @@ def nearest(
     return tuple(word_client(word) for word in ranking[:accepted])
 
 
-def _sentence(found: Selected) -> str:
+def _sentence(found: SelectionOutcome) -> str:
     return f"the {found.accepted} nearest were accepted, up to distance {found.edge:.6g}."
 
 
-NEAREST = SelectionRule(number=1, name="I", form=Form.FIRST, select=nearest, sentence=_sentence)
+NEAREST = SelectionRule(
+    number=1, name="I", form=AcceptanceForm.FIRST, select=nearest, sentence=_sentence
+)

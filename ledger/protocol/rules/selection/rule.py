@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ledger.protocol.types import ClientId, Form
+from ledger.protocol.types import AcceptanceForm, ClientId
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ledger.protocol.rules.selected import Selected
+    from ledger.protocol.rules.selected import SelectionOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +28,11 @@ class SelectionRule:
 
     number: int
     name: str
-    form: Form
+    form: AcceptanceForm
     select: Callable[[Sequence[int], int, int], tuple[ClientId, ...]]
-    sentence: Callable[[Selected], str]
+    sentence: Callable[[SelectionOutcome], str]
 
     @property
     def needs_threshold(self) -> bool:
         """Whether the committee certifies a threshold for it."""
-        return self.form is Form.WITHIN_THRESHOLD
+        return self.form is AcceptanceForm.WITHIN_THRESHOLD

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from ledger.protocol.encoding import word_client
 from ledger.protocol.rules.selection.rule import SelectionRule
-from ledger.protocol.types import ClientId, Form
+from ledger.protocol.types import AcceptanceForm, ClientId
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ledger.protocol.rules.selected import Selected
+    from ledger.protocol.rules.selected import SelectionOutcome
 
 
 def within_threshold(
@@ -28,7 +28,7 @@ def within_threshold(
     return tuple(word_client(word) for word in ranking[: within or accepted])
 
 
-def _sentence(found: Selected) -> str:
+def _sentence(found: SelectionOutcome) -> str:
     limit = f"{found.threshold_sentence} of {found.threshold:.6g}"
     if found.edge > found.threshold:
         return f"none lies within {limit}, so the {found.accepted} nearest were accepted."
@@ -38,7 +38,7 @@ def _sentence(found: Selected) -> str:
 WITHIN_THRESHOLD = SelectionRule(
     number=3,
     name="III",
-    form=Form.WITHIN_THRESHOLD,
+    form=AcceptanceForm.WITHIN_THRESHOLD,
     select=within_threshold,
     sentence=_sentence,
 )

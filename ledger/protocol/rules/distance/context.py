@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ledger.protocol.rules.distance.rule import Layout
-    from ledger.protocol.rules.reference.rule import Travel
+    from ledger.protocol.rules.reference.rule import DirectionWeight
     from ledger.protocol.types import ClientId
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pull:
+class ServerDirection:
     """What draws the members' references in one direction.
 
     Attributes:
@@ -26,11 +26,11 @@ class Pull:
 
     vector: NDArray[np.float32]
     members: tuple[ClientId, ...]
-    travel: Travel
+    travel: DirectionWeight
 
     def __eq__(self, other: object) -> bool:
         """Say whether it is the same vector in the same memory, and so on."""
-        if not isinstance(other, Pull):
+        if not isinstance(other, ServerDirection):
             return NotImplemented
         mine, others = (self.members, self.travel), (other.members, other.travel)
         return self.vector is other.vector and mine == others
@@ -41,7 +41,7 @@ class Pull:
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class DistanceContext:
     """What the distances of a round stand on.
 
     Attributes:
@@ -50,4 +50,4 @@ class Ground:
     """
 
     layout: Layout = ()
-    pull: Pull | None = None
+    pull: ServerDirection | None = None

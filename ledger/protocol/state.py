@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from ledger.protocol import encoding
 from ledger.protocol.types import (
     NO_DIGEST,
+    AcceptanceForm,
     Address,
     Beacon,
     ClientId,
     Digest,
     Domain,
-    Form,
     RegisteredClient,
     Scores,
     Slot,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ledger.protocol.parameters import Parameters
 
 
-class Stage(IntEnum):
+class LedgerStage(IntEnum):
     """Where a deployment stands."""
 
     REGISTERING = 0
@@ -67,7 +67,7 @@ class Deployment:
     trainers: int
     members: int
     aggregation_ppm: int
-    form: Form
+    form: AcceptanceForm
     rounds: int
     commit_blocks: int
     deadline_blocks: int
@@ -98,7 +98,7 @@ class LedgerState:
 
     deployment: Deployment
     domain: Domain
-    stage: Stage
+    stage: LedgerStage
     round: int
     opened_block: int
     seed: Digest
@@ -167,7 +167,7 @@ class SubmittedDecision:
     record: Digest
     incidents: Digest
 
-    def opening(self) -> encoding.Opening:
+    def opening(self) -> encoding.ResultPreimage:
         """Return what the aggregation result binds."""
         return _opening(self)
 
@@ -280,7 +280,7 @@ class RoundDecided:
     next_seed: Digest
     head: Digest
 
-    def opening(self) -> encoding.Opening:
+    def opening(self) -> encoding.ResultPreimage:
         """Return what the aggregation result binds."""
         return _opening(self)
 
@@ -336,7 +336,9 @@ def domain_of(
     return Domain(chain_id, contract, salt)
 
 
-def submitted(certificate: Certificate, committee: Sequence[ClientId]) -> SubmittedCertificate:
+def submitted_certificate(
+    certificate: Certificate, committee: Sequence[ClientId]
+) -> SubmittedCertificate:
     """Return a certificate as a transaction carries it.
 
     Args:
@@ -418,8 +420,8 @@ def _place(statement: Vote | Scores) -> Slot | tuple[int, ClientId, Digest]:
     return statement.slot
 
 
-def _opening(decided: SubmittedDecision | RoundDecided) -> encoding.Opening:
-    return encoding.Opening(
+def _opening(decided: SubmittedDecision | RoundDecided) -> encoding.ResultPreimage:
+    return encoding.ResultPreimage(
         decided.model,
         decided.updates_root,
         decided.scores_root,

@@ -12,10 +12,10 @@ BARE = "[0-9a-f]{64}"
 PREFIXED = f"0x{BARE}"
 """A digest in an answer or in a document."""
 
-TYPED_BARE = "[0-9a-fA-F]{64}"
+BARE_ANY_CASE = "[0-9a-fA-F]{64}"
 
-TYPED_PREFIXED = f"0x{TYPED_BARE}"
+PREFIXED_ANY_CASE = f"0x{BARE_ANY_CASE}"
 """A head, as an audit printed it and somebody has copied it."""
 
-TYPED = f"(0x)?{TYPED_BARE}"
+EITHER_FORM_ANY_CASE = f"(0x)?{BARE_ANY_CASE}"
 """A digest that is looked for."""

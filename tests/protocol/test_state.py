@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ledger.protocol import encoding
-from ledger.protocol.ledger_state import (
+from ledger.protocol.state import (
     EquivocationReport,
     SignedStatement,
     StatementKind,
@@ -16,9 +16,9 @@ from ledger.protocol.ledger_state import (
 )
 from ledger.protocol.types import (
     NO_DIGEST,
+    AcceptanceForm,
     Beacon,
     ClientId,
-    Form,
     Phase,
     Quorum,
     Scores,
@@ -42,7 +42,7 @@ def test_a_deployment_fixes_sizes_rules_and_clients() -> None:
     assert deployment.registry == encoding.registry_digest(words, NO_DIGEST)
     sizes = (deployment.clients, deployment.trainers, deployment.members, deployment.rounds)
     assert sizes == (9, 6, 3, 2)
-    assert (deployment.aggregation_ppm, deployment.form) == (500_000, Form.LAST)
+    assert (deployment.aggregation_ppm, deployment.form) == (500_000, AcceptanceForm.LAST)
     assert (deployment.commit_blocks, deployment.deadline_blocks) == (3, 10)
     assert (deployment.replies, deployment.beacon) == (1, Beacon.BLOCK)
     assert (deployment.config, deployment.model) == (CONFIG, MODEL)

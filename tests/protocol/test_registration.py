@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ledger.protocol.encoding import keccak256
 from ledger.protocol.errors import SignatureError
-from ledger.protocol.joining import (
+from ledger.protocol.registration import (
     TYPES,
     Registration,
     challenge_digest,
