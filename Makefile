@@ -52,7 +52,7 @@ fuzz: $(VENV)/.dev
 # Every line and branch of the protocol and of the audit's steps is run by their own tests.
 coverage: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2 --dist loadgroup tests/protocol tests/audit \
-	  --cov=ledger.protocol --cov=ledger.audit.steps --cov-branch --cov-report=
+	  --cov=ledger.protocol --cov=ledger.audit.checks --cov-branch --cov-report=
 	$(BIN)/coverage report --skip-covered --fail-under=100
 
 lint: $(VENV)/.dev

@@ -23,8 +23,8 @@ from clients.simulation import Cast, Simulation
 from ledger.actors.journal import MemoryJournal
 from ledger.actors.mailbox import MemoryMailbox
 from ledger.actors.surroundings import Surroundings
-from ledger.audit.audit import audit
 from ledger.audit.codes import StepOutcome
+from ledger.audit.engine import audit
 from ledger.blobs.store import MemoryBlobs
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.embedded.chain import EmbeddedChain

@@ -29,8 +29,8 @@ from cli.where import Where
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from ledger.audit.earlier import EarlierAudit
-    from ledger.audit.execution.conduct import Workers
+    from ledger.audit.audit_options import AuditWorkers
+    from ledger.audit.earlier_report import EarlierAudit
     from ledger.audit.report import AuditReport
 
 MOST_JOBS = 256
@@ -83,8 +83,8 @@ def audit(
     be had is named. With --since the blobs of rounds that an earlier audit has checked are not read
     again, and the report says so.
     """
-    from ledger.audit.codes import Outcome
-    from ledger.audit.readable import readable
+    from ledger.audit.codes import AuditOutcome
+    from ledger.audit.report_text import readable
 
     if report is not None:
         _require_writable(report)
@@ -98,7 +98,11 @@ def audit(
     else:
         for line in readable(result):
             print_line(line)
-    code = {Outcome.PASSED: 0, Outcome.FAILED: FAILED, Outcome.INCOMPLETE: INCOMPLETE}
+    code = {
+        AuditOutcome.PASSED: 0,
+        AuditOutcome.FAILED: FAILED,
+        AuditOutcome.INCOMPLETE: INCOMPLETE,
+    }
     written = report is None or _written(report, result)
     raise typer.Exit(code[result.outcome] or (0 if written else WRONG))
 
@@ -121,8 +125,8 @@ class _Wish:
 
 
 def _audited(where: Where, wish: _Wish) -> AuditReport:
-    from ledger.audit.audit import audit as run_audit
-    from ledger.audit.execution.conduct import AuditProgress, Conduct
+    from ledger.audit.audit_options import AuditOptions, AuditProgress
+    from ledger.audit.engine import audit as run_audit
     from ledger.protocol.types import Digest
 
     kept = None if wish.head is None else Digest(bytes.fromhex(wish.head.removeprefix("0x")))
@@ -135,22 +139,22 @@ def _audited(where: Where, wish: _Wish) -> AuditReport:
         return run_audit(
             where.ledger(chain),
             where.published(),
-            Conduct(progress=show, workers=_workers(where, wish.jobs)),
+            AuditOptions(progress=show, workers=_workers(where, wish.jobs)),
             head=kept,
             strict=wish.strict,
             earlier=wish.earlier,
         )
 
 
-def _workers(where: Where, jobs: int | None) -> Workers | None:
+def _workers(where: Where, jobs: int | None) -> AuditWorkers | None:
     """Return the processes of an audit; None for this one alone."""
-    from ledger.audit.execution.conduct import Workers
+    from ledger.audit.audit_options import AuditWorkers
     from ledger.distances.fast import usable_cores
 
     processes = min(usable_cores(), MOST_UNASKED) if jobs is None else jobs
     if processes == 1:
         return None
-    return Workers(processes, where.published)
+    return AuditWorkers(processes, where.published)
 
 
 def _earlier(path: Path) -> EarlierAudit:
@@ -160,7 +164,7 @@ def _earlier(path: Path) -> EarlierAudit:
         ConfigurationError: the file cannot be read.
         EarlierReportError: it is no report that one can build on.
     """
-    from ledger.audit.earlier import MAX_REPORT_BYTES, read_report
+    from ledger.audit.earlier_report import MAX_REPORT_BYTES, read_report
     from ledger.home import read_file
 
     try:
@@ -186,7 +190,7 @@ def _require_writable(path: Path) -> None:
 
 def _written(path: Path, result: AuditReport) -> bool:
     """Write the report; say so on standard error if that fails, because the verdict stands."""
-    from ledger.audit.earlier import report_bytes
+    from ledger.audit.earlier_report import report_bytes
 
     try:
         path.write_bytes(report_bytes(result))

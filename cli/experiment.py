@@ -222,8 +222,8 @@ def audit(
 
 def _tell(found: Repeated, *, as_json: bool) -> None:
     """Print what became of a repeated cell, and end with its exit code."""
-    from ledger.audit.codes import Outcome
-    from ledger.audit.readable import readable
+    from ledger.audit.codes import AuditOutcome
+    from ledger.audit.report_text import readable
 
     if as_json:
         told = {"differing": found.differing, "report": found.report.as_dict()}
@@ -238,7 +238,11 @@ def _tell(found: Repeated, *, as_json: bool) -> None:
             print_line("DIFFERS: another machine, torch build or version trains to other bytes")
         else:
             print_line(f"{found.row.cell} came out again: the same head, and all its numbers")
-    codes = {Outcome.PASSED: 0, Outcome.FAILED: FAILED, Outcome.INCOMPLETE: INCOMPLETE}
+    codes = {
+        AuditOutcome.PASSED: 0,
+        AuditOutcome.FAILED: FAILED,
+        AuditOutcome.INCOMPLETE: INCOMPLETE,
+    }
     raise typer.Exit(codes[found.outcome])
 
 
@@ -316,7 +320,7 @@ def _run(
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
     from clients.experiments.execution.runner import run as run_all
-    from ledger.audit.codes import Outcome
+    from ledger.audit.codes import AuditOutcome
 
     with progress(
         TextColumn("{task.description}", markup=False),
@@ -334,7 +338,7 @@ def _run(
     for failure in done.failures:
         complain(f"{failure.job}: {failure.reason}")
     verdicts = [row.ledger.verdict for row in store.rows().cells if row.ledger is not None]
-    passed = sum(verdict == Outcome.PASSED for verdict in verdicts)
+    passed = sum(verdict == AuditOutcome.PASSED for verdict in verdicts)
     if not quiet:
         print_line(
             f"{plan.experiment}: {len(done.rows)} new rows in {store.path}; {passed} of "
@@ -350,14 +354,14 @@ def _run(
 
 
 def _code(results: Iterable[dict[str, Any]]) -> int:
-    from ledger.audit.codes import Outcome
+    from ledger.audit.codes import AuditOutcome
 
     verdicts = {verdict for result in results for verdict in result["verdicts"]}
-    if Outcome.FAILED in verdicts:
+    if AuditOutcome.FAILED in verdicts:
         return FAILED
     if any(result["failures"] for result in results):
         return WRONG
-    return INCOMPLETE if Outcome.INCOMPLETE in verdicts else 0
+    return INCOMPLETE if AuditOutcome.INCOMPLETE in verdicts else 0
 
 
 def _options(

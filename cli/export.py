@@ -27,7 +27,7 @@ from cli.where import Where
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from ledger.audit.bundles.verification import RoundVerification
+    from ledger.audit.bundles.bundle_verification import RoundVerification
     from ledger.audit.proofs.proof import ClientProof
     from ledger.protocol.types import ClientId
 
@@ -75,7 +75,7 @@ def bundle(
 
 def _written(where: Where, round_number: int, out: Path) -> RoundVerification:
     """Write the bundle of a round on a chain that is read here; return what checking it came to."""
-    from ledger.audit.bundles.maker import export_bundle
+    from ledger.audit.bundles.bundle_export import export_bundle
 
     with opened_ledger(where) as ledger:
         return export_bundle(ledger, where.published(), round_number, out)
@@ -120,8 +120,8 @@ def proof(
 
 def _made(where: Where, round_number: int, who: ClientId) -> tuple[bytes, ClientProof]:
     """Return a proof out of chain and blobs, as a file has it and as it is."""
-    from ledger.audit.proofs.document import proof_bytes
-    from ledger.audit.proofs.maker import make_proof
+    from ledger.audit.proofs.proof_document import proof_bytes
+    from ledger.audit.proofs.proof_maker import make_proof
 
     with opened_ledger(where) as ledger:
         made = make_proof(ledger, where.published(), round_number, who, whole=True)

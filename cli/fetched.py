@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cli.where import Where
     from ledger.audit.bundles.bundle import RoundBundle
     from ledger.audit.bundles.container import BundleFile
-    from ledger.audit.proofs.proof import ClientProof, RoundGround
+    from ledger.audit.proofs.proof import ClientProof, RoundBasis
     from ledger.protocol.types import ClientId
 
 
@@ -40,7 +40,7 @@ def fetched_proof(
     Raises:
         ServiceError: there is none, or it is no proof, or of another contract.
     """
-    from ledger.audit.proofs.document import read_proof
+    from ledger.audit.proofs.proof_document import read_proof
 
     with _deployment(where) as deployment:
         data = deployment.proof(round_number, client, whole=whole)
@@ -69,8 +69,8 @@ def fetched_bundle(
         ServiceError: there is none, or it is no bundle, or of another contract or round.
         OSError: it cannot be written.
     """
+    from ledger.audit.bundles.bundle_manifest import read_manifest
     from ledger.audit.bundles.container import open_bundle
-    from ledger.audit.bundles.document import read_manifest
 
     with tempfile.TemporaryDirectory(prefix=".cmfl-", dir=folder) as temporary:
         path = Path(temporary) / "bundle.tar"
@@ -108,7 +108,7 @@ def _as_sent(what: str) -> Iterator[None]:
         raise ServiceError(f"what was sent as {what}: {error}") from error
 
 
-def _require_meant(where: Where, ground: RoundGround) -> None:
+def _require_meant(where: Where, ground: RoundBasis) -> None:
     """Refuse what is of another contract or chain than the command names.
 
     Raises:

@@ -31,11 +31,11 @@ from ledger.protocol.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ledger.audit.bundles.verification import RoundVerification
+    from ledger.audit.bundles.bundle_verification import RoundVerification
+    from ledger.audit.proofs.comparisons import VerificationStep
     from ledger.audit.proofs.proof import ClientProof
-    from ledger.audit.proofs.steps import VerificationStep
+    from ledger.audit.proofs.proof_verification import Verification
     from ledger.audit.proofs.trust import Trusted
-    from ledger.audit.proofs.verification import Verification
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.protocol.types import ClientId
 
@@ -76,7 +76,7 @@ def client(
     is trusted for nothing of it. Exit code 0: proven. 1: the proof is contradicted. 3: something
     could not be checked.
     """
-    from ledger.audit.proofs.verification import verify_proof
+    from ledger.audit.proofs.proof_verification import verify_proof
     from ledger.protocol.types import ClientId
 
     afar, who = Afar.of(api, api_token_file, api_timeout), ClientId(client_index)
@@ -117,9 +117,9 @@ def round_(
     contract on a chain that is trusted: --rpc-url with --address. Exit code 0: everything was
     checked and is true. 1: a contradiction. 3: something could not be checked.
     """
-    from ledger.audit.bundles.maker import make_bundle
-    from ledger.audit.bundles.verification import verify_bundle
-    from ledger.audit.proofs.trust import read_facts
+    from ledger.audit.bundles.bundle_export import make_bundle
+    from ledger.audit.bundles.bundle_verification import verify_bundle
+    from ledger.audit.proofs.trust import read_trusted_contract
 
     afar = Afar.of(api, api_token_file, api_timeout)
     where = Where(home, run, address, rpc_url, chain_id, blobs, afar)
@@ -130,7 +130,7 @@ def round_(
         _show_round(result, json=json)
     with opened_ledger(where) as ledger:
         bundle = make_bundle(ledger, where.published(), round_number, whole=head is not None)
-        trusted = _kept(head) if head is not None else read_facts(ledger, round_number)
+        trusted = _kept(head) if head is not None else read_trusted_contract(ledger, round_number)
     _show_round(verify_bundle(bundle, where.published(), trusted), json=json)
 
 
@@ -151,9 +151,9 @@ def bundle(
     trusted: --rpc-url with --address, or the home's own. Exit code 0: everything was checked and is
     true. 1: a contradiction. 3: something could not be checked.
     """
+    from ledger.audit.bundles.bundle_manifest import read_manifest
+    from ledger.audit.bundles.bundle_verification import verify_bundle
     from ledger.audit.bundles.container import open_bundle
-    from ledger.audit.bundles.document import read_manifest
-    from ledger.audit.bundles.verification import verify_bundle
 
     where = Where(home, run, address, rpc_url, chain_id)
     try:
@@ -167,7 +167,7 @@ def bundle(
 
 
 def _show_round(result: RoundVerification, *, json: bool) -> NoReturn:
-    from ledger.audit.readable import finding_line, step_lines
+    from ledger.audit.report_text import finding_line, step_lines
 
     if not json:
         print_line(result.sentence, bold=True)
@@ -192,7 +192,7 @@ def _show_steps(steps: tuple[VerificationStep, ...]) -> None:
 
 def _end(result: Verification | RoundVerification, *, json: bool) -> NoReturn:
     """Print what is not proven, or all as JSON, and end with the verdict's exit code."""
-    from ledger.audit.codes import Outcome
+    from ledger.audit.codes import AuditOutcome
     from ledger.audit.proofs.sentences import CAVEATS
 
     if json:
@@ -200,7 +200,11 @@ def _end(result: Verification | RoundVerification, *, json: bool) -> NoReturn:
     else:
         for caveat in result.caveats:
             print_line(f"  note: {CAVEATS[caveat]}")
-    codes = {Outcome.PASSED: 0, Outcome.FAILED: FAILED, Outcome.INCOMPLETE: INCOMPLETE}
+    codes = {
+        AuditOutcome.PASSED: 0,
+        AuditOutcome.FAILED: FAILED,
+        AuditOutcome.INCOMPLETE: INCOMPLETE,
+    }
     raise typer.Exit(codes[result.outcome])
 
 
@@ -223,8 +227,8 @@ def _sent(path: Path) -> ClientProof:
     Raises:
         ConfigurationError: it cannot be read; names the file.
     """
-    from ledger.audit.proofs.document import read_proof
     from ledger.audit.proofs.proof import MAX_PROOF_BYTES
+    from ledger.audit.proofs.proof_document import read_proof
     from ledger.home import read_file
 
     try:
@@ -254,13 +258,15 @@ def _made(
     where: Where, round_number: int, who: ClientId, head: str | None
 ) -> tuple[ClientProof, Trusted]:
     """Return a proof out of chain and blobs, and what it is held against."""
-    from ledger.audit.proofs.maker import make_proof
-    from ledger.audit.proofs.trust import read_facts
+    from ledger.audit.proofs.proof_maker import make_proof
+    from ledger.audit.proofs.trust import read_trusted_contract
 
     with opened_ledger(where) as ledger:
         whole = head is not None
         made = make_proof(ledger, where.published(), round_number, who, whole=whole)
-        return made, _kept(head) if head is not None else read_facts(ledger, round_number)
+        return made, _kept(head) if head is not None else read_trusted_contract(
+            ledger, round_number
+        )
 
 
 def _trusted(where: Where, round_number: int, head: str | None) -> Trusted | None:
@@ -269,7 +275,7 @@ def _trusted(where: Where, round_number: int, head: str | None) -> Trusted | Non
     Raises:
         ConfigurationError: a node is named, and no contract.
     """
-    from ledger.audit.proofs.trust import read_facts
+    from ledger.audit.proofs.trust import read_trusted_contract
 
     if head is not None:
         return _kept(head)
@@ -279,7 +285,7 @@ def _trusted(where: Where, round_number: int, head: str | None) -> Trusted | Non
     if where.rpc_url is None and not is_there:
         return None
     with opened_ledger(where) as ledger:
-        return read_facts(ledger, round_number)
+        return read_trusted_contract(ledger, round_number)
 
 
 def _kept(head: str) -> Trusted:

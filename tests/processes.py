@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 MODULES = (
     *OF_A_FEDERATION,
     *("torch.nn.functional", "clients.runs.opening", "clients.comparison"),
-    *("ledger.audit.readable", "ledger.chain.embedded.chain"),
+    *("ledger.audit.report_text", "ledger.chain.embedded.chain"),
     *("ledger.history.facts.rounds", "api.serve", "api.store.serve"),
 )
 PATIENCE_SECONDS = 120.0

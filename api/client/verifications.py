@@ -16,7 +16,7 @@ from api.schemas.verifications import (
     VerificationRequest,
     VerificationsAnswer,
 )
-from ledger.audit.earlier import MAX_REPORT_BYTES
+from ledger.audit.earlier_report import MAX_REPORT_BYTES
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ServiceError
 
@@ -114,7 +114,7 @@ class RemoteVerifications:
         return self._meant(self._connection.end(Verification, self._path_of(name)), name)
 
     def report(self, told: Verification) -> bytes:
-        """Return the report of one, for `cmfl audit --since` and `ledger.audit.earlier`.
+        """Return the report of one, for `cmfl audit --since` and `ledger.audit.earlier_report`.
 
         Args:
             told: how it stands; only a finished one has a report.

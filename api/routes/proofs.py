@@ -27,17 +27,17 @@ from api.http.routing import (
     refuse_unknown,
 )
 from api.reading import require_client, require_round
+from ledger.audit.bundles.bundle_export import prepare_export
 from ledger.audit.bundles.container import container_parts
-from ledger.audit.bundles.maker import prepare_export
-from ledger.audit.proofs.document import as_dict
-from ledger.audit.proofs.maker import make_proof
+from ledger.audit.proofs.proof_document import as_dict
+from ledger.audit.proofs.proof_maker import make_proof
 from ledger.protocol.errors import BlobError, ConfigurationError
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ledger.audit.bundles.maker import Export
+    from ledger.audit.bundles.bundle_export import RoundExport
 
 router = APIRouter(
     prefix="/v1/chains/{chain}/deployments/{address}/rounds/{number}",
@@ -117,7 +117,7 @@ def bundle(reading: Now, address: Address, number: RoundIndex, whole: Whole = Fa
     return StreamingResponse(_parts(export), headers=headers, media_type="application/x-tar")
 
 
-def _exported(reading: Now, address: str, number: int, *, whole: bool) -> Export:
+def _exported(reading: Now, address: str, number: int, *, whole: bool) -> RoundExport:
     """Return a round's bundle.
 
     Raises:
@@ -140,5 +140,5 @@ def _exported(reading: Now, address: str, number: int, *, whole: bool) -> Export
         _one_at_a_time.release()
 
 
-def _parts(export: Export) -> Iterator[bytes]:
+def _parts(export: RoundExport) -> Iterator[bytes]:
     yield from container_parts(export.manifest, export.blobs.read, export.blobs)

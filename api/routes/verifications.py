@@ -46,7 +46,7 @@ from api.verifications.verifications import (
     QueueFullError,
     Verifications,
 )
-from ledger.audit.earlier import EarlierReportError
+from ledger.audit.earlier_report import EarlierReportError
 from ledger.history.paths import DeploymentPath
 
 if TYPE_CHECKING:

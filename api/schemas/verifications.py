@@ -18,7 +18,7 @@ from api.schemas.words import (
     Schema,
     UnixTime,
 )
-from ledger.audit.codes import Outcome, Step, StepOutcome
+from ledger.audit.codes import AuditOutcome, Step, StepOutcome
 
 VERIFICATION_NAME = r"^[0-9]{8}T[0-9]{9}Z-[0-9a-f]{8}$"
 
@@ -98,7 +98,7 @@ class Verdict(Schema):
     """What an audit has come to; all of it is in its report."""
 
     outcome: Annotated[
-        Outcome,
+        AuditOutcome,
         Field(
             description="passed; failed: something contradicts; incomplete: nothing contradicts, "
             "but not everything could be checked",

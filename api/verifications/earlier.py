@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from api.schemas.verifications import EarlierVerification
-from ledger.audit.earlier import EarlierReportError, read_report
+from ledger.audit.earlier_report import EarlierReportError, read_report
 
 if TYPE_CHECKING:
     from api.schemas.verifications import Verification

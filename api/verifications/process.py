@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 from api.schemas.verifications import Verdict, VerificationProgress, VerificationState, WhyNoVerdict
 from api.verifications.task import Exit, Message
 from api.verifications.worker import work
-from ledger.audit.earlier import MAX_REPORT_BYTES
+from ledger.audit.earlier_report import MAX_REPORT_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import TYPE_CHECKING
 
-from ledger.audit.earlier import EarlierReportError
+from ledger.audit.earlier_report import EarlierReportError
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from api.verifications.task import Message, exit_codes, limit
-from ledger.audit.audit import audit
-from ledger.audit.earlier import read_report, report_bytes
-from ledger.audit.execution.conduct import Conduct
+from ledger.audit.audit_options import AuditOptions
+from ledger.audit.earlier_report import read_report, report_bytes
+from ledger.audit.engine import audit
 from ledger.blobs.store import FolderBlobs
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.embedded.reader import EmbeddedReader
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
     from api.verifications.task import Task
-    from ledger.audit.execution.conduct import AuditProgress
+    from ledger.audit.audit_options import AuditProgress
     from ledger.audit.report import AuditReport
     from ledger.chain.ports import ChainReader
 
@@ -66,7 +66,7 @@ def audited(task: Task, tell: Callable[[AuditProgress], None]) -> AuditReport:
         return audit(
             CommitteeLedger(chain, task.address, task.from_block),
             FolderBlobs(task.blob_folder),
-            Conduct(progress=tell, distances=fast_distances(1)),
+            AuditOptions(progress=tell, distances=fast_distances(1)),
             head=None if task.head is None else Digest(task.head),
             strict=task.strict,
             earlier=earlier,

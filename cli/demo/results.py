@@ -116,13 +116,13 @@ def show_audits(reports: dict[str, AuditReport]) -> None:
     Args:
         reports: by run.
     """
-    from ledger.audit.codes import Outcome
-    from ledger.audit.readable import readable
+    from ledger.audit.codes import AuditOutcome
+    from ledger.audit.report_text import readable
 
     print_line(f"Audit of {SHOWN_RUN}, from chain and blobs alone", bold=True)
     for line in readable(reports[SHOWN_RUN]):
         print_line(line)  # not folded: a head and a command are to be copied whole
-    passed = sum(report.outcome is Outcome.PASSED for report in reports.values())
+    passed = sum(report.outcome is AuditOutcome.PASSED for report in reports.values())
     print_line(f"{passed} of {len(reports)} runs on the ledger pass their audit.", bold=True)
 
 
@@ -135,10 +135,10 @@ def require_passed(reports: Iterable[AuditReport]) -> None:
     Raises:
         typer.Exit: not everything was checked and is true.
     """
-    from ledger.audit.codes import Outcome
+    from ledger.audit.codes import AuditOutcome
 
     found = {report.outcome for report in reports}
-    if Outcome.FAILED in found:
+    if AuditOutcome.FAILED in found:
         raise typer.Exit(FAILED)
-    if Outcome.INCOMPLETE in found:
+    if AuditOutcome.INCOMPLETE in found:
         raise typer.Exit(INCOMPLETE)

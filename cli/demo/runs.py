@@ -145,7 +145,7 @@ def play_seed(job: SeedRuns, report: Callable[[Progressed], None]) -> Played:
     """
     from clients.comparison import Comparison, Trial
     from clients.methods import METHODS, Committee
-    from ledger.audit.audit import audit
+    from ledger.audit.engine import audit
     from ledger.blobs.store import FolderBlobs
 
     where = Where(job.home)

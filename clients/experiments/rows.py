@@ -19,7 +19,7 @@ from clients.experiments.measurements import (  # noqa: TC001 - pydantic reads t
     ExtraValues,
     TrafficValues,
 )
-from ledger.audit.codes import Outcome  # noqa: TC001 - pydantic reads the types of rows
+from ledger.audit.codes import AuditOutcome  # noqa: TC001 - pydantic reads the types of rows
 from ledger.home import DISK, read_file
 from ledger.protocol.errors import ConfigurationError
 
@@ -90,7 +90,7 @@ class Evidence:
     chain_id: int
     address: str
     head: str
-    verdict: Outcome
+    verdict: AuditOutcome
     report: str
     configuration: str
 

@@ -43,7 +43,7 @@ MODULES = (
     *("torch", "sklearn.datasets", "torch._dynamo", "pyarrow", "llvmlite.binding", "httpcore"),
     *("cli.application", "clients.worker.process.loop", "clients.worker.process.opening"),
     *("clients.simulation", "clients.runs.preparing", "clients.engine.lockstep.trainer"),
-    *("clients.joining.keystores", "ledger.audit.audit", "ledger.distances.fast"),
+    *("clients.joining.keystores", "ledger.audit.engine", "ledger.distances.fast"),
     *("ledger.chain.rpc.chain", "ledger.chain.rpc.served.server"),
     *("cli.worker", "cli.deploy", "cli.audit"),
 )

@@ -21,10 +21,10 @@ from ledger.protocol.documents.envelope import (
 )
 from ledger.protocol.documents.record import encode_record
 from ledger.protocol.documents.vector import encode_vector
-from ledger.protocol.doubts import Objection, judge_omissions
 from ledger.protocol.encoding import set_digest, sha256
 from ledger.protocol.payload import Payload
 from ledger.protocol.types import Phase, Scores, SignedScores, Vote, VoteKind
+from ledger.protocol.validation import ViolationCode, validate_omissions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from ledger.protocol.consensus import Certificate
     from ledger.protocol.documents.envelope import Body
     from ledger.protocol.documents.record import RoundRecord
-    from ledger.protocol.doubts import Doubt
     from ledger.protocol.judgement import Judgement
     from ledger.protocol.types import ClientId
+    from ledger.protocol.validation import Violation
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class Acts:
         if judgement is None:
             return []
         asked = proposal.request.vote
-        omissions = judge_omissions(judgement.record, in_time.payloads, in_time.claims)
+        omissions = validate_omissions(judgement.record, in_time.payloads, in_time.claims)
         if omissions:
             return self._repeat(view, in_time, omissions)
         reply = self._reply(view, asked, judgement)
@@ -179,12 +179,12 @@ class Acts:
         signed = self._voice.vote(view.inputs.domain, vote)
         return [] if signed is None else [self._post(view, Reply(signed))]
 
-    def _repeat(self, view: RoundView, held: Held, omissions: list[Doubt]) -> list[Action]:
+    def _repeat(self, view: RoundView, held: Held, omissions: list[Violation]) -> list[Action]:
         """Return what the primary seems not to have: vectors and payloads, as they were sent."""
         actions: list[Action] = []
         for doubt in omissions:
             (client,) = doubt.clients
-            if doubt.objection is Objection.PAYLOAD_HELD:
+            if doubt.code is ViolationCode.PAYLOAD_HELD:
                 actions += self.publish_payloads(view, [client])
                 continue
             actions += [

@@ -9,11 +9,11 @@ from operator import is_
 from typing import TYPE_CHECKING
 
 from ledger.protocol.documents.record import decode_record
-from ledger.protocol.doubts import Doubt, Objection
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.judgement import compose_record, judge, score_updates
 from ledger.protocol.rules.distance.rule import plain_distances
+from ledger.protocol.validation import Violation, ViolationCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -30,15 +30,19 @@ if TYPE_CHECKING:
     from ledger.protocol.rules.distance.rule import DistanceRule, Distances, Updates
     from ledger.protocol.types import ClientId, Digest, SignedScores
 
-Judged = tuple["Judgement | None", tuple[Doubt, ...]]
+Judged = tuple["Judgement | None", tuple[Violation, ...]]
 
-_NOT_FINAL = {Objection.UPDATE_MISSING, Objection.VECTOR_MISSING, Objection.MODEL_UNKNOWN}
+_NOT_FINAL = {
+    ViolationCode.UPDATE_MISSING,
+    ViolationCode.VECTOR_MISSING,
+    ViolationCode.MODEL_UNKNOWN,
+}
 """Doubts that what arrives later may clear up."""
 
 
-def is_certain(doubts: Iterable[Doubt]) -> bool:
+def is_certain(violations: Iterable[Violation]) -> bool:
     """Say whether one of these doubts stands, whatever arrives later."""
-    return any(doubt.objection not in _NOT_FINAL for doubt in doubts)
+    return any(doubt.code not in _NOT_FINAL for doubt in violations)
 
 
 class Judge:
@@ -69,10 +73,10 @@ class Judge:
             return self._judged[digest]
         read = self.read(view, record)
         if read is None:
-            found: Judged = (None, (Doubt(Objection.OTHER_ROUND_OR_BASE),))
+            found: Judged = (None, (Violation(ViolationCode.OTHER_ROUND_OR_BASE),))
         else:
             found = judge(view.inputs, read, view.evidence, self._distances)
-        if not any(doubt.objection in _NOT_FINAL for doubt in found[1]):
+        if not any(doubt.code in _NOT_FINAL for doubt in found[1]):
             self._judged[digest] = found
         return found
 

@@ -159,8 +159,8 @@ def _failed(view: RoundView, judge: Judge, settlement: Settlement, request: Sign
     else:
         judgement = None
         for proposal in proposals:
-            judgement, doubts = judge.judge(view, proposal.record or b"")
-            if judgement is not None or is_certain(doubts):
+            judgement, violations = judge.judge(view, proposal.record or b"")
+            if judgement is not None or is_certain(violations):
                 opening = proposal.opening
     is_right = judgement is not None and (vote.set_digest, vote.result) == (
         judgement.set_digest(vote.phase),

@@ -28,7 +28,7 @@ class StepOutcome(StrEnum):
     NOT_CHECKABLE = "not checkable"
 
 
-class Outcome(StrEnum):
+class AuditOutcome(StrEnum):
     """How an audit ended."""
 
     PASSED = "passed"
@@ -172,7 +172,7 @@ REMARKS = frozenset({FindingKind.PAYLOAD_APPEARED, FindingKind.INCIDENTS_MISSING
 """Findings against nobody: what can be told neither true nor false, by anyone."""
 
 
-class Count(StrEnum):
+class AuditCount(StrEnum):
     """What an audit counts."""
 
     BLOBS = "blobs"

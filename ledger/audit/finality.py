@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from ledger.audit.codes import Need
-from ledger.audit.observations import Unserved
+from ledger.audit.observations import Unavailable
 from ledger.chain.ports import ChainDamagedError
 from ledger.protocol.errors import ChainError
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Anchor:
+class ChainAnchor:
     """A chain's newest and its newest final block as an audit begins.
 
     Attributes:
@@ -67,7 +67,7 @@ class Anchor:
         """
         return block <= self.final_number
 
-    def changes(self, chain: ChainReader) -> Iterator[Unserved]:
+    def changes(self, chain: ChainReader) -> Iterator[Unavailable]:
         """Yield what keeps one from saying that the chain stayed as it was.
 
         Args:
@@ -78,10 +78,10 @@ class Anchor:
         except ChainDamagedError:
             return
         except ChainError as error:
-            yield Unserved(self.head.number, Need.HEAD_BLOCK, detail=str(error))
+            yield Unavailable(self.head.number, Need.HEAD_BLOCK, detail=str(error))
             return
         if again.hash != self.head.hash:
-            yield Unserved(self.head.number, Need.REORGANISED)
+            yield Unavailable(self.head.number, Need.REORGANISED)
 
     def holds(self, chain: ChainReader) -> bool:
         """Say whether what was final still is there.

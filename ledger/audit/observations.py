@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from ledger.audit.codes import Fact, Need
-    from ledger.audit.evidence.archive import Lost
+    from ledger.audit.evidence.archive import UnavailableBlob
     from ledger.audit.evidence.incidents import Accusations
-    from ledger.audit.evidence.models import ModelStep
-    from ledger.audit.evidence.round import RoundEvidence
+    from ledger.audit.evidence.model_chain import ModelStep
+    from ledger.audit.evidence.round_evidence import RoundEvidence
     from ledger.audit.replay.round import ReplayedRound
     from ledger.chain.contract.calls import Call
     from ledger.chain.contract.committee_ledger import Snapshot
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Unserved:
+class Unavailable:
     """Something that could not be had, or not be read, though nothing contradicts.
 
     Attributes:
@@ -85,7 +85,7 @@ class RunStart:
     address: str
     recorded: Deployment
     document: RunDocument | None
-    lost: Lost | None
+    lost: UnavailableBlob | None
     malformed: str
     deployment: Deployment
     is_possible: bool
@@ -94,7 +94,7 @@ class RunStart:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedCall:
     """The specification refuses a transaction that left events."""
 
     block: int
@@ -104,7 +104,7 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class Miscounted:
+class EventCountMismatch:
     """A transaction has more or fewer logs than the events that it makes."""
 
     block: int
@@ -115,7 +115,7 @@ class Miscounted:
 
 
 @dataclass(frozen=True, slots=True)
-class Malformed:
+class MalformedEvent:
     """A log is not the event that its transaction makes, and none of the contract's.
 
     Attributes:
@@ -132,7 +132,7 @@ class Malformed:
 
 
 @dataclass(frozen=True, slots=True)
-class OtherKind:
+class EventKindMismatch:
     """A log is another event than its transaction makes."""
 
     block: int
@@ -142,7 +142,7 @@ class OtherKind:
 
 
 @dataclass(frozen=True, slots=True)
-class OtherValue:
+class EventFieldMismatch:
     """A field of an event is not what it must be.
 
     Attributes:
@@ -165,7 +165,7 @@ class OtherValue:
 
 
 @dataclass(frozen=True, slots=True)
-class Happened:
+class ReplayedEvent:
     """An event that the replay went on with.
 
     Attributes:
@@ -244,7 +244,7 @@ class AppearedPayload:
 
 
 @dataclass(frozen=True, slots=True)
-class StateRead:
+class StateComparison:
     """The contract's own state, and the one that its transactions lead to.
 
     Attributes:
@@ -261,7 +261,7 @@ class StateRead:
 
 
 @dataclass(frozen=True, slots=True)
-class RolledBack:
+class ChainRollback:
     """The home has acknowledged a block that the chain does not have.
 
     Attributes:
@@ -280,7 +280,7 @@ class RolledBack:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptHead:
+class KeptHeadPosition:
     """A head that the auditor kept, and whether the run passes through it.
 
     Attributes:
@@ -297,20 +297,20 @@ class KeptHead:
 
 
 Observation: TypeAlias = (
-    Unserved
+    Unavailable
     | Disagreement
     | RunStart
-    | Refused
-    | Miscounted
-    | Malformed
-    | OtherKind
-    | OtherValue
-    | Happened
+    | RefusedCall
+    | EventCountMismatch
+    | MalformedEvent
+    | EventKindMismatch
+    | EventFieldMismatch
+    | ReplayedEvent
     | EndedRound
     | ClosedRound
     | DecidedRound
     | AppearedPayload
-    | StateRead
-    | RolledBack
-    | KeptHead
+    | StateComparison
+    | ChainRollback
+    | KeptHeadPosition
 )

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ledger.audit import sentences
 from ledger.audit.codes import (
     REMARKS,
+    AuditCount,
+    AuditOutcome,
     BlobKind,
-    Count,
     Fact,
     FindingKind,
     Need,
-    Outcome,
     Step,
     StepOutcome,
 )
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from ledger.protocol.types import ClientId, DropoutReason, Phase, RefusalReason
 
 REPORT_VERSION = 3
-MOST_NAMED = 50
+MAX_NAMED = 50
 """Missing things that a step names; of the others only the number is kept."""
-MOST_FINDINGS = 10_000
+MAX_FINDINGS = 10_000
 """Findings that are kept; of the others only the number by kind is."""
 
 
@@ -76,7 +76,7 @@ class Contradiction:
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class MissingInput:
     """What could not be checked, or for want of what.
 
     Attributes:
@@ -130,7 +130,7 @@ class StepReport:
     outcome: StepOutcome
     contradiction: Contradiction | None
     contradictions: int
-    missing: tuple[Missing, ...]
+    missing: tuple[MissingInput, ...]
     missing_count: int
 
     def as_dict(self) -> dict[str, Any]:
@@ -148,7 +148,7 @@ class StepReport:
 
 
 @dataclass(frozen=True, slots=True)
-class VotePlace:
+class VoteSlot:
     """Where a vote was signed; the phase may be one that does not exist."""
 
     round: int
@@ -178,7 +178,7 @@ class Finding:
     proven: bool
     reason: DropoutReason | RefusalReason | StatementKind | None = None
     named: ClientId | None = None
-    place: VotePlace | None = None
+    place: VoteSlot | None = None
 
     @property
     def sentence(self) -> str:
@@ -209,19 +209,19 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class CountIncrement:
     """So much more of something that an audit counts."""
 
-    count: Count
+    count: AuditCount
     number: int
 
 
-Said: TypeAlias = Contradiction | Missing | Finding | Counted
+StepResult: TypeAlias = Contradiction | MissingInput | Finding | CountIncrement
 """What a step can say."""
 
 
 @dataclass(frozen=True, slots=True)
-class KeptHeadFound:
+class KeptHeadReport:
     """The head that an auditor had kept, and where the run has it.
 
     Attributes:
@@ -253,7 +253,7 @@ class KeptHeadFound:
 
 
 @dataclass(frozen=True, slots=True)
-class BuiltOn:
+class TrustedEarlierAudit:
     """The earlier audit that this one trusts for the first rounds.
 
     Attributes:
@@ -321,18 +321,18 @@ class AuditReport:
     findings: tuple[Finding, ...]
     finding_counts: Mapping[str, int]
     counts: Mapping[str, int]
-    kept: KeptHeadFound | None = None
+    kept: KeptHeadReport | None = None
     strict: bool = False
-    built_on: BuiltOn | None = None
+    built_on: TrustedEarlierAudit | None = None
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> AuditOutcome:
         """Failed if a step failed, else incomplete if something could not be checked."""
         found = {step.outcome for step in self.steps}
         if StepOutcome.FAILED in found:
-            return Outcome.FAILED
+            return AuditOutcome.FAILED
         is_open = StepOutcome.NOT_CHECKABLE in found or (self.strict and self.remarks > 0)
-        return Outcome.INCOMPLETE if is_open else Outcome.PASSED
+        return AuditOutcome.INCOMPLETE if is_open else AuditOutcome.PASSED
 
     @property
     def remarks(self) -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ledger.audit.codes import BlobKind, Fact, Need
-from ledger.audit.evidence.archive import Lost
-from ledger.audit.observations import Disagreement, RunStart, Unserved
+from ledger.audit.evidence.archive import UnavailableBlob
+from ledger.audit.observations import Disagreement, RunStart, Unavailable
 from ledger.chain.contract.code import code_doubt
 from ledger.chain.contract.deployment import deployment_for, require_code
 from ledger.chain.ports import ChainDamagedError, ChainUnreachableError, NotServedError
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ledger.audit.evidence.archive import Archive
-    from ledger.audit.evidence.models import ModelChain
+    from ledger.audit.evidence.model_chain import ModelChain
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.protocol.documents.run import RunDocument
     from ledger.protocol.state import Deployment
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def read_start(
     ledger: CommitteeLedger, archive: Archive, models: ModelChain, block: int
-) -> Iterator[RunStart | Disagreement | Unserved]:
+) -> Iterator[RunStart | Disagreement | Unavailable]:
     """Yield what was deployed, last, and before it what of it could not be had.
 
     Args:
@@ -43,17 +43,17 @@ def read_start(
     except ChainUnreachableError:
         raise
     except NotServedError as error:
-        yield Unserved(block, Need.DEPLOYMENT, detail=str(error))
+        yield Unavailable(block, Need.DEPLOYMENT, detail=str(error))
         return
     except (ChainError, Refusal) as error:
-        if must_answer(ledger, error):
-            yield Unserved(block, Need.DEPLOYMENT, detail=str(error))
+        if is_node_failure(ledger, error):
+            yield Unavailable(block, Need.DEPLOYMENT, detail=str(error))
             return
         yield Disagreement(block, Fact.DEPLOYMENT_UNREADABLE, true=str(error))
-        yield Unserved(block, Need.DEPLOYMENT)
+        yield Unavailable(block, Need.DEPLOYMENT)
         return
     blob = archive.read(BlobKind.CONFIGURATION, recorded.config, None)
-    document, malformed = (None, "") if isinstance(blob, Lost) else _document(blob)
+    document, malformed = (None, "") if isinstance(blob, UnavailableBlob) else _document(blob)
     deployment = recorded if document is None else deployment_for(document)[0]
     code = ""
     try:
@@ -63,7 +63,7 @@ def read_start(
     except ChainDamagedError as error:
         code = f"it cannot be read: {error}"
     except ChainError as error:
-        yield Unserved(block, Need.CODE, detail=str(error))
+        yield Unavailable(block, Need.CODE, detail=str(error))
     model = None
     if document is not None:
         model = models.begin(deployment.model, document.parameters.dimension, archive)
@@ -73,7 +73,7 @@ def read_start(
         address=ledger.address,
         recorded=recorded,
         document=document,
-        lost=blob if isinstance(blob, Lost) else None,
+        lost=blob if isinstance(blob, UnavailableBlob) else None,
         malformed=malformed,
         deployment=deployment,
         is_possible=document is not None or _is_possible(recorded),
@@ -82,7 +82,7 @@ def read_start(
     )
 
 
-def must_answer(ledger: CommitteeLedger, error: ChainError | Refusal) -> bool:
+def is_node_failure(ledger: CommitteeLedger, error: ChainError | Refusal) -> bool:
     """Say whether a view that failed cannot have failed, so that the node's answer says nothing.
 
     Neither view of the ledger's code reverts or answers nothing, whatever was recorded.

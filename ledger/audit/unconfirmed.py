@@ -19,14 +19,14 @@ from ledger.audit.observations import (
     DecidedRound,
     Disagreement,
     EndedRound,
-    KeptHead,
-    Miscounted,
-    OtherKind,
-    OtherValue,
-    Refused,
-    StateRead,
+    EventCountMismatch,
+    EventFieldMismatch,
+    EventKindMismatch,
+    KeptHeadPosition,
+    RefusedCall,
+    StateComparison,
 )
-from ledger.audit.report import Contradiction, Finding, Missing
+from ledger.audit.report import Contradiction, Finding, MissingInput
 from ledger.protocol.state import RoundAbandoned
 
 if TYPE_CHECKING:
@@ -34,10 +34,18 @@ if TYPE_CHECKING:
 
     from ledger.audit.codes import Step
     from ledger.audit.observations import Observation
-    from ledger.audit.report import Said
+    from ledger.audit.report import StepResult
 
 _FROM_ALL_BEFORE = (
-    *(Refused, Miscounted, OtherKind, EndedRound, ClosedRound, DecidedRound, StateRead),
+    *(
+        RefusedCall,
+        EventCountMismatch,
+        EventKindMismatch,
+        EndedRound,
+        ClosedRound,
+        DecidedRound,
+        StateComparison,
+    ),
 )
 _FIELDS_FROM_ALL_BEFORE = frozenset(
     {"first", "registry", "seed", "committee", "round", "clients", "commitments"}
@@ -52,10 +60,10 @@ def rests_on_all_logs(seen: Observation) -> bool:
         seen: any observation.
     """
     match seen:
-        case OtherValue(_, _, kind, name):
+        case EventFieldMismatch(_, _, kind, name):
             drawn = kind is RoundAbandoned and name == "next_committee"
             return drawn or name in _FIELDS_FROM_ALL_BEFORE
-        case KeptHead():
+        case KeptHeadPosition():
             return seen.round is None
         case Disagreement():
             return seen.fact is Fact.EARLIER_HEAD
@@ -64,7 +72,7 @@ def rests_on_all_logs(seen: Observation) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class SaidByStep:
+class PendingResult:
     """What a step says.
 
     Attributes:
@@ -76,16 +84,16 @@ class SaidByStep:
     """
 
     step: Step
-    said: Said
+    said: StepResult
     block: int
     is_final: bool
     rests_on_all_logs: bool
 
-    def unconfirmed(self) -> SaidByStep:
+    def unconfirmed(self) -> PendingResult:
         """Return what of it stands where a log may be missing."""
         match self.said:
             case Contradiction(fact=fact) as said if self.rests_on_all_logs:
-                missing = Missing(Need.LOGS, said.round, said.clients, detail=str(fact))
+                missing = MissingInput(Need.LOGS, said.round, said.clients, detail=str(fact))
                 return replace(self, said=missing)
             case Finding() as said if self.rests_on_all_logs:
                 return replace(self, said=replace(said, proven=False))
@@ -94,12 +102,12 @@ class SaidByStep:
 
 
 @dataclass
-class Unconfirmed:
+class UnconfirmedResults:
     """What was said and rests on events that no head has confirmed yet, in its order."""
 
-    _waiting: deque[SaidByStep] = field(default_factory=deque)
+    _waiting: deque[PendingResult] = field(default_factory=deque)
 
-    def hold(self, said: SaidByStep) -> None:
+    def hold(self, said: PendingResult) -> None:
         """Take what a step says.
 
         Args:
@@ -107,7 +115,7 @@ class Unconfirmed:
         """
         self._waiting.append(said)
 
-    def confirmed(self, complete_to: int) -> Iterator[SaidByStep]:
+    def confirmed(self, complete_to: int) -> Iterator[PendingResult]:
         """Yield, and forget, what a head has confirmed by now.
 
         Args:
@@ -116,7 +124,7 @@ class Unconfirmed:
         while self._waiting and self._waiting[0].block <= complete_to:
             yield self._waiting.popleft()
 
-    def rest(self, complete_to: int) -> Iterator[SaidByStep]:
+    def rest(self, complete_to: int) -> Iterator[PendingResult]:
         """Yield, and forget, all that is left, as far as it stands.
 
         Args:

@@ -29,14 +29,6 @@ from ledger.protocol.documents.record import (
     encode_record,
 )
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES, ScoreVector
-from ledger.protocol.doubts import (
-    Doubt,
-    Objection,
-    doubt_claim,
-    judge_claims,
-    judge_scores,
-    judge_updates,
-)
 from ledger.protocol.election import elect
 from ledger.protocol.parameters import accepted_size
 from ledger.protocol.ranking import rank
@@ -45,6 +37,14 @@ from ledger.protocol.rules.distance.rule import plain_distances
 from ledger.protocol.rules.registry import SCORINGS, SELECTIONS, THRESHOLDS
 from ledger.protocol.scores import PRIMARY_MARGINS, DistanceTable, find_score_fault, parse_vector
 from ledger.protocol.types import DropoutReason, Phase, RefusalReason
+from ledger.protocol.validation import (
+    Violation,
+    ViolationCode,
+    validate_claims,
+    validate_score_claim,
+    validate_scores,
+    validate_updates,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -138,7 +138,7 @@ def judge(
     record: RoundRecord,
     evidence: Evidence,
     distances: Distances = plain_distances,
-) -> tuple[Judgement | None, tuple[Doubt, ...]]:
+) -> tuple[Judgement | None, tuple[Violation, ...]]:
     """Return what follows from a record, or every doubt about it.
 
     Args:
@@ -150,22 +150,22 @@ def judge(
     Returns:
         The judgement and no doubts, or None and at least one.
     """
-    doubts = [*judge_claims(inputs, record), *judge_updates(record, evidence)]
-    if doubts:
-        return None, tuple(doubts)
+    violations = [*validate_claims(inputs, record), *validate_updates(record, evidence)]
+    if violations:
+        return None, tuple(violations)
     if inputs.needs_displacement and evidence.travel is None:
-        return None, (Doubt(Objection.MODEL_UNKNOWN),)
+        return None, (Violation(ViolationCode.MODEL_UNKNOWN),)
     updates = _usable(record, evidence)
     table = DistanceTable(inputs, updates, distances, evidence.travel)
-    doubts = judge_scores(inputs, record, evidence, table)
-    if doubts:
-        return None, tuple(doubts)
+    violations = validate_scores(inputs, record, evidence, table)
+    if violations:
+        return None, tuple(violations)
     if evidence.model is None:
-        return None, (Doubt(Objection.MODEL_UNKNOWN),)
+        return None, (Violation(ViolationCode.MODEL_UNKNOWN),)
     ranking = rank_trainers(inputs.parameters, counted_vectors(record, evidence))
     model = next_model(inputs, evidence.model, ranking.accepted, updates)
     if not np.isfinite(model).all():
-        return None, (Doubt(Objection.MODEL_NOT_FINITE),)
+        return None, (Violation(ViolationCode.MODEL_NOT_FINITE),)
     opening = result_preimage(record, ranking, encoding.sha256(encoding.vector_view(model)))
     return Judgement(record, ranking, model, opening), ()
 
@@ -206,7 +206,7 @@ def compose_record(
         == (inputs.round, base, wanted)
         and signed.scores.digest in evidence.vectors
         and len(evidence.vectors[signed.scores.digest]) <= MAX_VECTOR_BYTES
-        and not doubt_claim(inputs, signed)
+        and not validate_score_claim(inputs, signed)
     }
     vectors = {client: evidence.updates[client] for client in clients}
     held = {client: update for client, update in vectors.items() if update is not None}

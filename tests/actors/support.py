@@ -323,8 +323,8 @@ class Network:
         named = record.payloads() | {d.client: d.payload for d in record.dropouts if d.payload}
         payloads = {client: Payload.of(self.blobs[digest]) for client, digest in named.items()}
         evidence = Evidence(self.model(before), payloads, vectors | self.blobs)
-        judgement, doubts = judge(inputs, record, evidence)
-        assert not doubts
+        judgement, violations = judge(inputs, record, evidence)
+        assert not violations
         assert judgement is not None
         assert judgement.opening == decided.opening()
         assert judgement.ranking.words == decided.ranking

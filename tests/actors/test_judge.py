@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledger.actors.judge import Judge, is_certain
-from ledger.protocol.doubts import Doubt, Objection
 from ledger.protocol.encoding import sha256
 from ledger.protocol.rules.distance.rule import plain_distances
 from ledger.protocol.types import Digest, Phase
+from ledger.protocol.validation import Violation, ViolationCode
 from tests.actors.support import Network, requested
 
 if TYPE_CHECKING:
@@ -64,9 +64,9 @@ class CountedDistances:
 
 def test_judges_a_record_once(view: RoundView) -> None:
     judge = Judge()
-    judged, doubts = judge.judge(view, record_in(view))
+    judged, violations = judge.judge(view, record_in(view))
     assert judged is not None
-    assert doubts == ()
+    assert violations == ()
     assert judge.judge(view, record_in(view))[0] is judged
 
 
@@ -83,7 +83,10 @@ def test_computes_the_distances_of_one_set_once(network: Network, view: RoundVie
 
 def test_bytes_that_are_no_record_are_one_doubt(view: RoundView) -> None:
     judge = Judge()
-    assert judge.judge(view, b"no record") == (None, (Doubt(Objection.OTHER_ROUND_OR_BASE),))
+    assert judge.judge(view, b"no record") == (
+        None,
+        (Violation(ViolationCode.OTHER_ROUND_OR_BASE),),
+    )
     assert judge.read(view, b"no record") is None
     assert judge.read(view, record_in(view)) is not None
 
@@ -94,17 +97,17 @@ def test_a_record_whose_payload_is_missing_is_judged_again_when_it_comes(
     judge, opened = Judge(), network.opened()
     assert opened is not None
     partial = opened.with_envelopes(network.board)
-    judgement, doubts = judge.judge(partial, record_in(view))
+    judgement, violations = judge.judge(partial, record_in(view))
     assert judgement is None
-    assert {doubt.objection for doubt in doubts} == {Objection.UPDATE_MISSING}
-    assert not is_certain(doubts)
+    assert {doubt.code for doubt in violations} == {ViolationCode.UPDATE_MISSING}
+    assert not is_certain(violations)
     assert judge.judge(view, record_in(view))[0] is not None
 
 
 def test_a_doubt_is_certain_if_nothing_that_arrives_can_clear_it_up() -> None:
-    missing = Doubt(Objection.VECTOR_MISSING)
-    assert is_certain([missing, Doubt(Objection.CLAIM_NOT_SIGNED)])
-    assert not is_certain([missing, Doubt(Objection.MODEL_UNKNOWN)])
+    missing = Violation(ViolationCode.VECTOR_MISSING)
+    assert is_certain([missing, Violation(ViolationCode.CLAIM_NOT_SIGNED)])
+    assert not is_certain([missing, Violation(ViolationCode.MODEL_UNKNOWN)])
     assert not is_certain([])
 
 
@@ -115,9 +118,9 @@ def test_nothing_is_remembered_of_a_round_that_the_chain_has_changed(view: Round
     seats = inputs.participants
     fewer = replace(seats, trainers=seats.trainers[1:])
     elsewhere = replace(view, inputs=replace(inputs, participants=fewer))
-    judgement, doubts = judge.judge(elsewhere, record_in(view))
+    judgement, violations = judge.judge(elsewhere, record_in(view))
     assert judgement is None
-    assert doubts[0].objection is Objection.NOT_THE_ACTIVE_CLIENTS
+    assert violations[0].code is ViolationCode.NOT_THE_ACTIVE_CLIENTS
 
     model = view.evidence.model
     assert model is not None

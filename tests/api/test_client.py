@@ -13,7 +13,7 @@ from api.client.connection import ServiceProblemError
 from api.client.queries import Paging, RoundFilter
 from api.client.service import Service
 from api.schemas.verifications import Verification, VerificationRequest, VerificationState
-from ledger.audit.proofs.document import read_proof
+from ledger.audit.proofs.proof_document import read_proof
 from ledger.history.status import AskedRole, Order, RoundStatus
 from ledger.protocol.errors import ServiceError
 from ledger.protocol.types import Digest

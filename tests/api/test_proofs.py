@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ledger.audit.bundles.bundle_manifest import read_manifest
+from ledger.audit.bundles.bundle_verification import verify_bundle
 from ledger.audit.bundles.container import open_bundle
-from ledger.audit.bundles.document import read_manifest
-from ledger.audit.bundles.verification import verify_bundle
-from ledger.audit.codes import Outcome
-from ledger.audit.proofs.document import read_proof
+from ledger.audit.codes import AuditOutcome
+from ledger.audit.proofs.proof_document import read_proof
+from ledger.audit.proofs.proof_verification import verify_proof
 from ledger.audit.proofs.trust import TrustedHead
-from ledger.audit.proofs.verification import verify_proof
 from ledger.protocol.errors import CmflError
 from ledger.protocol.types import ClientId, Digest
 from tests.api.conftest import CLIENTS, ROUNDS, read, refused, rounds_that_are
@@ -43,7 +43,7 @@ def test_every_clients_part_in_a_round_is_proven_by_the_head_alone(
         assert answer.status_code == 200
         proof = read_proof(answer.content)
         result = verify_proof(proof, number, ClientId(who), kept)
-        assert result.outcome is Outcome.PASSED, [s for s in result.steps if not s.is_ok]
+        assert result.outcome is AuditOutcome.PASSED, [s for s in result.steps if not s.is_ok]
         told = json.loads(answer.content)["statement"]
         assert (told["verdict"] == "used") == (who in accepted), told
 
@@ -58,14 +58,14 @@ def test_a_proof_of_another_client_or_with_another_rank_does_not_hold(
     document: dict[str, Any] = json.loads(answer.content)
     other = ClientId((who + 1) % CLIENTS)
     result = verify_proof(read_proof(answer.content), number, other, kept)
-    assert result.outcome is Outcome.FAILED
+    assert result.outcome is AuditOutcome.FAILED
     ranking = document["decision"]["ranking"]
     ranking[0], ranking[1] = ranking[1], ranking[0]
     try:
         changed = verify_proof(read_proof(json.dumps(document).encode()), number, who, kept).outcome
     except CmflError:
-        changed = Outcome.FAILED
-    assert changed is Outcome.FAILED
+        changed = AuditOutcome.FAILED
+    assert changed is AuditOutcome.FAILED
 
 
 def test_a_round_is_checked_from_its_bundle_alone(
@@ -79,7 +79,7 @@ def test_a_round_is_checked_from_its_bundle_alone(
     file.write_bytes(answer.content)
     with open_bundle(file) as parts:
         result = verify_bundle(read_manifest(parts.manifest, parts), parts, kept)
-    assert result.outcome is Outcome.PASSED
+    assert result.outcome is AuditOutcome.PASSED
 
 
 def test_what_is_not_there_is_not_proven(client: httpx.Client, root: str) -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import httpx
 
     from clients.runs.metrics import RoundMetrics
-    from ledger.audit.execution.conduct import AuditProgress
+    from ledger.audit.audit_options import AuditProgress
 
 ROUNDS, SHARED_ROUNDS, DEADLINE = 4, 2, 3
 SETTINGS = (

@@ -24,8 +24,8 @@ from api.verifications.verifications import (
     Verifications,
 )
 from api.verifications.worker import audited, summary_of
-from ledger.audit.codes import Outcome
-from ledger.audit.earlier import EarlierReportError, report_bytes
+from ledger.audit.codes import AuditOutcome
+from ledger.audit.earlier_report import EarlierReportError, report_bytes
 from ledger.blobs.store import FolderBlobs
 from ledger.history.paths import ChainPath, DeploymentPath
 from ledger.protocol.encoding import sha256
@@ -371,7 +371,7 @@ def test_a_corrupt_payload_fails_and_names_whose_it_is(honest: Run, honest_task:
     (honest_task.blob_folder / name[:2] / name).write_bytes(b"another")
     told: list[int] = []
     summary = summary_of(audited(honest_task, lambda now: told.append(now.done)))
-    assert summary["verdict"]["outcome"] == Outcome.FAILED
+    assert summary["verdict"]["outcome"] == AuditOutcome.FAILED
     assert summary["verdict"]["named"] == [owner]
     assert told[-1] == summary["verdict"]["rounds"] == summary["progress"]["done"]
 
@@ -384,7 +384,7 @@ def test_a_chain_that_was_reorganised_since_the_earlier_report_is_no_pass(
     report["deployment"]["head_block_hash"] = "0x" + "5c" * 32  # as of a fork that is gone
     later = replace(honest_task, earlier=json.dumps(report).encode())
     summary = summary_of(audited(later, lambda _: None))
-    assert summary["verdict"]["outcome"] == Outcome.FAILED
+    assert summary["verdict"]["outcome"] == AuditOutcome.FAILED
     report["deployment"]["address"] = ADDRESSES[0]
     of_another = replace(honest_task, earlier=json.dumps(report).encode())
     with pytest.raises(EarlierReportError, match="contract"):

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.audit.audit import audit
-from ledger.audit.codes import BlobKind, Count
-from ledger.audit.evidence.archive import Archive, Loss, Lost
+from ledger.audit.codes import AuditCount, BlobKind
+from ledger.audit.engine import audit
+from ledger.audit.evidence.archive import Archive, BlobFailure, UnavailableBlob
 from ledger.blobs.store import MAX_BLOB_BYTES, FolderBlobs, MemoryBlobs
 from ledger.protocol.encoding import sha256
 from ledger.protocol.payload import Payload
@@ -50,9 +50,9 @@ class MistakenBlobs(MemoryBlobs):
 def test_an_audit_reads_each_blob_once(honest: Run) -> None:
     blobs = CountedBlobs(honest.blobs)
     report = audit(honest.ledger, blobs)
-    assert report.counts[Count.BLOBS] == len(blobs.reads)
+    assert report.counts[AuditCount.BLOBS] == len(blobs.reads)
     assert set(blobs.reads.values()) == {1}
-    assert report.counts[Count.BYTES] == sum(len(honest.blobs.get(one)) for one in blobs.reads)
+    assert report.counts[AuditCount.BYTES] == sum(len(honest.blobs.get(one)) for one in blobs.reads)
 
 
 @pytest.mark.parametrize("is_hashing", [True, False])
@@ -60,8 +60,8 @@ def test_what_a_store_says_it_has_hashed_is_compared_all_the_same(*, is_hashing:
     digest = sha256(b"bytes")
     store = MistakenBlobs() if is_hashing else ChangedBlobs(MemoryBlobs(), {digest: b"other bytes"})
     found = Archive(store).read(BlobKind.PAYLOAD, digest, 1)
-    assert isinstance(found, Lost)
-    assert found.loss is Loss.DAMAGED
+    assert isinstance(found, UnavailableBlob)
+    assert found.loss is BlobFailure.DAMAGED
 
 
 @pytest.mark.parametrize("kind", ["memory", "folder"])
@@ -72,7 +72,7 @@ def test_a_blob_comes_with_the_digest_that_was_found(kind: str, tmp_path: Path) 
     assert archive.read(BlobKind.PAYLOAD, digest, 1) == b"bytes"
     assert (archive.blobs_read, archive.bytes_read, archive.named) == (1, 5, {digest})
     gone = archive.read(BlobKind.PAYLOAD, sha256(b"others"), 1)
-    assert isinstance(gone, Lost)
-    assert gone.loss is Loss.MISSING
+    assert isinstance(gone, UnavailableBlob)
+    assert gone.loss is BlobFailure.MISSING
     assert archive.read_again(BlobKind.PAYLOAD, digest, 1) == b"bytes"
     assert archive.blobs_read == 1

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ledger.audit.audit import audit
-from ledger.audit.codes import Fact, FindingKind, Outcome, Step, StepOutcome
-from ledger.audit.readable import readable
+from ledger.audit.codes import AuditOutcome, Fact, FindingKind, Step, StepOutcome
+from ledger.audit.engine import audit
+from ledger.audit.report_text import readable
 from ledger.protocol.consensus import MAX_VIEWS
 from ledger.protocol.documents.record import RoundRecord, encode_record
 from ledger.protocol.encoding import sha256
@@ -242,7 +242,7 @@ def test_a_colluding_committee_is_found_and_named(
         run.play()
         report = audit(run.ledger, run.blobs)
     step = report.step(case.step)
-    assert report.outcome is Outcome.FAILED, readable(report)
+    assert report.outcome is AuditOutcome.FAILED, readable(report)
     assert step.outcome is StepOutcome.FAILED, readable(report)
     assert step.contradiction is not None
     assert (step.contradiction.round, step.contradiction.fact) == (2, case.fact), readable(report)
@@ -279,7 +279,7 @@ def test_a_decision_in_a_view_that_no_member_counts_to_is_right(tmp_path: Path) 
     with run.chain:
         run.play(Deviation(views=(MAX_VIEWS, 2**32 - 1)))
         report = audit(run.ledger, run.blobs)
-    assert (report.outcome, report.findings) == (Outcome.PASSED, ()), readable(report)
+    assert (report.outcome, report.findings) == (AuditOutcome.PASSED, ()), readable(report)
 
 
 def test_scores_that_were_rightly_refused_are_kept_as_evidence(tmp_path: Path) -> None:
@@ -288,7 +288,7 @@ def test_scores_that_were_rightly_refused_are_kept_as_evidence(tmp_path: Path) -
         member = dev.first_member(run)
         run.play(Deviation(record=dev.garbage_refused))
         report = audit(run.ledger, run.blobs)
-    assert report.outcome is Outcome.PASSED, readable(report)
+    assert report.outcome is AuditOutcome.PASSED, readable(report)
     finding = one(report, FindingKind.REFUSED_SCORES)
     assert (finding.clients, finding.reason) == ((member,), RefusalReason.NOT_A_VECTOR)
     assert (finding.proven, len(finding.evidence)) == (True, 2)
@@ -311,7 +311,7 @@ def test_two_signatures_prove_two_vectors_of_any_length(tmp_path: Path) -> None:
         member = dev.first_member(run)
         run.play(Deviation(record=dev.two_of_which_one_is_too_long))
         report = audit(run.ledger, run.blobs)
-    assert report.outcome is Outcome.PASSED, readable(report)
+    assert report.outcome is AuditOutcome.PASSED, readable(report)
     finding = one(report, FindingKind.TWO_VECTORS)
     assert (finding.clients, finding.proven) == ((member,), True)
 
@@ -321,7 +321,7 @@ def test_a_refusal_in_the_zone_of_doubt_names_nobody_as_proven(tmp_path: Path) -
     with run.chain:
         run.play(Deviation(vectors=dev.scaled(1 + 1.7e-9)))
         report = audit(run.ledger, run.blobs)
-    assert report.outcome is Outcome.PASSED, readable(report)
+    assert report.outcome is AuditOutcome.PASSED, readable(report)
     assert not one(report, FindingKind.FALSE_SCORES).proven
 
 
@@ -330,7 +330,7 @@ def test_distances_in_the_zone_of_doubt_may_count(tmp_path: Path) -> None:
     with run.chain:
         run.play(Deviation(vectors=dev.scaled(1 + 1.2e-9)))
         report = audit(run.ledger, run.blobs)
-    assert report.outcome is Outcome.PASSED, readable(report)
+    assert report.outcome is AuditOutcome.PASSED, readable(report)
     assert not report.findings
 
 
@@ -341,7 +341,7 @@ def test_a_silent_member_is_a_finding_that_nobody_can_prove(tmp_path: Path) -> N
         liar = dev.first_member(run)
         run.play(Deviation(vectors=dev.scaled(2.0), record=dev.whitewashed))
         report = audit(run.ledger, run.blobs)
-    assert report.outcome is Outcome.PASSED, readable(report)
+    assert report.outcome is AuditOutcome.PASSED, readable(report)
     finding = one(report, FindingKind.SILENT_MEMBER)
     assert (finding.clients, finding.proven) == ((liar,), False)
 
@@ -352,7 +352,7 @@ def test_equal_payloads_are_noted(tmp_path: Path) -> None:
         pair = (run.trainers[0], run.trainers[-1])
         run.play(Deviation(payloads=dev.copied_payload))
         report = audit(run.ledger, run.blobs)
-    assert report.outcome is Outcome.PASSED, readable(report)
+    assert report.outcome is AuditOutcome.PASSED, readable(report)
     finding = one(report, FindingKind.EQUAL_PAYLOADS)
     assert (finding.clients, len(finding.evidence)) == (pair, 1)
 
@@ -364,7 +364,7 @@ def test_a_repeated_commitment_is_worth_nothing(tmp_path: Path) -> None:
         copier = dev.last_trainer(run)
         run.play(Deviation(words=dev.copied_commitment, withheld=lambda run: run.trainers[-1:]))
         report = audit(run.ledger, run.blobs)
-    assert report.outcome is Outcome.PASSED, readable(report)
+    assert report.outcome is AuditOutcome.PASSED, readable(report)
     finding = one(report, FindingKind.DROPOUT)
     assert (finding.clients, finding.reason) == ((copier,), DropoutReason.PAYLOAD_MISSING)
 
@@ -390,7 +390,7 @@ def test_false_scores_are_named_even_if_the_run_does_not_check_them(tmp_path: Pa
         liar = dev.first_member(run)
         run.play(Deviation(vectors=dev.scaled(2.0)))
         report = audit(run.ledger, run.blobs)
-    assert clean.outcome is Outcome.PASSED, readable(clean)
+    assert clean.outcome is AuditOutcome.PASSED, readable(clean)
     remark = one(clean, FindingKind.SCORES_UNCHECKED)
     assert (remark.round, remark.clients) == (None, ())
     assert any("the run: scores unchecked" in line for line in readable(clean))

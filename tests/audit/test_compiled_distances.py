@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.audit.audit import audit
-from ledger.audit.codes import Outcome, Step
-from ledger.audit.execution.conduct import Conduct
-from ledger.audit.readable import readable
+from ledger.audit.audit_options import AuditOptions
+from ledger.audit.codes import AuditOutcome, Step
+from ledger.audit.engine import audit
+from ledger.audit.report_text import readable
 from ledger.distances import machine_code
 from ledger.protocol.rules.distance.rule import plain_distances
 from ledger.protocol.rules.registry import DISTANCES
@@ -43,18 +43,18 @@ def run(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Run]:
 def test_the_verdict_does_not_depend_on_the_extra(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    require_one_verdict(run, monkeypatch, Outcome.PASSED)
+    require_one_verdict(run, monkeypatch, AuditOutcome.PASSED)
     run.play(FALSE)
-    report = require_one_verdict(run, monkeypatch, Outcome.FAILED)
+    report = require_one_verdict(run, monkeypatch, AuditOutcome.FAILED)
     assert report.step(Step.DISTANCES).contradiction is not None, readable(report)
 
 
 def require_one_verdict(
-    run: Run, monkeypatch: pytest.MonkeyPatch, expected: Outcome
+    run: Run, monkeypatch: pytest.MonkeyPatch, expected: AuditOutcome
 ) -> AuditReport:
     """Audit a run with compiled distances, with plain ones, and where nothing can be compiled."""
     compiled = audit(run.ledger, run.blobs)
-    plain = audit(run.ledger, run.blobs, Conduct(distances=plain_distances))
+    plain = audit(run.ledger, run.blobs, AuditOptions(distances=plain_distances))
     machine_code._attempted.cache_clear()
     with monkeypatch.context() as without:
         without.setitem(sys.modules, "llvmlite.binding", None)

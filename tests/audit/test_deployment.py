@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.audit.audit import audit
-from ledger.audit.codes import Fact, Outcome, Step, StepOutcome
-from ledger.audit.readable import readable
+from ledger.audit.codes import AuditOutcome, Fact, Step, StepOutcome
+from ledger.audit.engine import audit
+from ledger.audit.report_text import readable
 from ledger.blobs.store import MemoryBlobs
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.contract.deployment import creation_data, deployment_for
@@ -117,7 +117,7 @@ def test_a_registration_that_was_not_sent_to_the_ledger_is_believed_as_far_as_it
         for batch in batches:
             ledger.register_clients(batch.words, batch.rest)
             report = audit(forged(ledger, transaction_of=relayed_first), blobs)
-            assert report.outcome is Outcome.PASSED, readable(report)
+            assert report.outcome is AuditOutcome.PASSED, readable(report)
             stages.append(report.deployment["stage"])
     assert stages == ["registering", "open"]
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.audit.audit import audit
-from ledger.audit.codes import BlobKind, Count, Fact, FindingKind, Outcome, Step
-from ledger.audit.readable import readable
+from ledger.audit.codes import AuditCount, AuditOutcome, BlobKind, Fact, FindingKind, Step
+from ledger.audit.engine import audit
+from ledger.audit.report_text import readable
 from ledger.audit.sentences import hexed
 from ledger.blobs.store import MemoryBlobs
 from ledger.chain.contract.deployment import connect
@@ -225,7 +225,7 @@ def test_an_incident_that_the_accused_s_signature_proves_is_proven(
 ) -> None:
     accuse, kind = PROVEN[name]
     _, accused, report = accused_of(tmp_path, accuse)
-    assert report.outcome is Outcome.PASSED, readable(report)
+    assert report.outcome is AuditOutcome.PASSED, readable(report)
     [finding] = report.findings
     assert (finding.kind, finding.clients, finding.proven) == (kind, (accused,), True)
     assert finding.evidence
@@ -237,7 +237,7 @@ def test_an_incident_without_evidence_is_a_finding_that_is_not_proven(
 ) -> None:
     accuse, kind = UNPROVEN[name]
     _, accused, report = accused_of(tmp_path, accuse)
-    assert report.outcome is Outcome.PASSED, readable(report)
+    assert report.outcome is AuditOutcome.PASSED, readable(report)
     [finding] = report.findings
     assert (finding.kind, finding.clients, finding.proven) == (kind, (accused,), False)
 
@@ -245,16 +245,16 @@ def test_an_incident_without_evidence_is_a_finding_that_is_not_proven(
 @pytest.mark.parametrize("name", IGNORED)
 def test_an_accusation_that_proves_nothing_changes_nothing(tmp_path: Path, name: str) -> None:
     _, _, report = accused_of(tmp_path, IGNORED[name])
-    assert report.outcome is Outcome.PASSED, readable(report)
+    assert report.outcome is AuditOutcome.PASSED, readable(report)
     assert not report.findings
-    assert report.counts[Count.IGNORED_INCIDENTS] == 1
+    assert report.counts[AuditCount.IGNORED_INCIDENTS] == 1
 
 
 def test_an_accusation_whose_record_is_missing_is_a_remark(tmp_path: Path) -> None:
     """It may be true: only strictly is that something left open."""
     run, _, report = accused_of(tmp_path, missing_record)
-    assert report.outcome is Outcome.PASSED, readable(report)
-    assert report.counts[Count.IGNORED_INCIDENTS] == 1
+    assert report.outcome is AuditOutcome.PASSED, readable(report)
+    assert report.counts[AuditCount.IGNORED_INCIDENTS] == 1
     [remark] = report.findings
     assert (remark.kind, remark.clients, remark.proven) == (
         FindingKind.INCIDENTS_MISSING,
@@ -264,19 +264,19 @@ def test_an_accusation_whose_record_is_missing_is_a_remark(tmp_path: Path) -> No
     assert remark.evidence == (hexed(sha256(b"a record that was never published")),)
     with EmbeddedReader.open(tmp_path / "chain.sqlite") as chain:
         strictly = audit(connect(chain, run.manifest), run.blobs, strict=True)
-    assert strictly.outcome is Outcome.INCOMPLETE
+    assert strictly.outcome is AuditOutcome.INCOMPLETE
     assert readable(strictly)[-1].startswith("INCOMPLETE: strictly, 1 remark")
 
 
 def test_without_the_model_before_a_right_proposal_still_is_no_wrong_one(tmp_path: Path) -> None:
     _, _, report = accused_of(tmp_path, right_proposal, without_model=True)
-    assert report.outcome is Outcome.INCOMPLETE, readable(report)
+    assert report.outcome is AuditOutcome.INCOMPLETE, readable(report)
     assert not report.findings
 
 
 def test_without_the_model_before_a_wrong_root_is_still_proven(tmp_path: Path) -> None:
     _, accused, report = accused_of(tmp_path, wrong_root, without_model=True)
-    assert report.outcome is Outcome.INCOMPLETE, readable(report)
+    assert report.outcome is AuditOutcome.INCOMPLETE, readable(report)
     [finding] = report.findings
     assert (finding.clients, finding.proven) == ((accused,), True)
 
@@ -295,7 +295,7 @@ def test_a_bogus_incidents_document_changes_nothing(
             Deviation(incidents=lambda j, r: (silent(j, r),), views=(1, 0), incidents_blob=blob)
         )
         report = audit(run.ledger, run.blobs)
-    assert (report.outcome, report.findings) == (Outcome.PASSED, ()), readable(report)
+    assert (report.outcome, report.findings) == (AuditOutcome.PASSED, ()), readable(report)
 
 
 def test_a_missing_incidents_document_is_a_remark_and_a_damaged_one_fails(tmp_path: Path) -> None:
@@ -306,7 +306,7 @@ def test_a_missing_incidents_document_is_a_remark_and_a_damaged_one_fails(tmp_pa
         report = audit(run.ledger, ChangedBlobs(run.blobs, {event.incidents: None}))
         damaged = audit(run.ledger, ChangedBlobs(run.blobs, {event.incidents: b"other"}))
     assert event.incidents != NO_DIGEST
-    assert report.outcome is Outcome.PASSED, readable(report)
+    assert report.outcome is AuditOutcome.PASSED, readable(report)
     assert [f.kind for f in report.findings] == [FindingKind.INCIDENTS_MISSING]
     contradiction = damaged.step(Step.BLOBS).contradiction
     assert contradiction is not None, readable(damaged)
@@ -321,7 +321,7 @@ def test_a_sender_that_names_a_far_too_large_incidents_document_changes_nothing(
         large = bytes(MAX_DOCUMENT_BYTES + 1)
         run.play(Deviation(incidents_blob=lambda _data, _run: large))
         report = audit(run.ledger, run.blobs)
-    assert report.outcome is Outcome.PASSED, readable(report)
+    assert report.outcome is AuditOutcome.PASSED, readable(report)
     assert [f.kind for f in report.findings] == [FindingKind.INCIDENTS_MISSING]
 
 
@@ -331,7 +331,7 @@ def test_a_view_that_nobody_explains_accuses_nobody(tmp_path: Path) -> None:
     with run.chain:
         run.play(Deviation(views=(5, 3)))
         report = audit(run.ledger, run.blobs)
-    assert (report.outcome, report.findings) == (Outcome.PASSED, ()), readable(report)
+    assert (report.outcome, report.findings) == (AuditOutcome.PASSED, ()), readable(report)
 
 
 def test_only_so_many_proposals_are_judged(tmp_path: Path) -> None:
@@ -354,9 +354,9 @@ def test_only_so_many_proposals_are_judged(tmp_path: Path) -> None:
     with run.chain:
         run.play(Deviation(incidents=many, views=(8, 0)))
         report = audit(run.ledger, run.blobs)
-    assert report.outcome is Outcome.PASSED, readable(report)
+    assert report.outcome is AuditOutcome.PASSED, readable(report)
     assert len(report.findings) == len(run.committee)
-    assert report.counts[Count.IGNORED_INCIDENTS] == 8 - len(run.committee)
+    assert report.counts[AuditCount.IGNORED_INCIDENTS] == 8 - len(run.committee)
 
 
 def test_a_proposal_that_counts_other_payloads_is_judged_by_its_own(tmp_path: Path) -> None:
@@ -370,7 +370,7 @@ def test_a_proposal_that_counts_other_payloads_is_judged_by_its_own(tmp_path: Pa
         return proposal(run, opening, judged.set_digest(AGGREGATION))
 
     _, accused, report = accused_of(tmp_path, proposes)
-    assert report.outcome is Outcome.PASSED, readable(report)
+    assert report.outcome is AuditOutcome.PASSED, readable(report)
     [finding] = report.findings
     assert (finding.clients, finding.proven) == ((accused,), True)
 
@@ -392,7 +392,7 @@ def test_a_proposal_whose_payloads_are_missing_is_not_proven_wrong(tmp_path: Pat
         run.play(Deviation(incidents=lambda j, r: (proposes(j, r),), views=(1, 0)))
         report = audit(run.ledger, ChangedBlobs(run.blobs, {named[0]: None}))
         known = audit(run.ledger, run.blobs)
-    assert report.outcome is Outcome.PASSED, readable(report)
+    assert report.outcome is AuditOutcome.PASSED, readable(report)
     assert [finding.kind for finding in report.findings] == [FindingKind.INCIDENTS_MISSING]
     assert [finding.proven for finding in known.findings] == [True]
 
@@ -402,7 +402,7 @@ def test_without_blobs_incidents_say_nothing(tmp_path: Path) -> None:
     with run.chain:
         run.play(Deviation(incidents=lambda j, r: (wrong_model(j, r),), views=(1, 0)))
         report = audit(run.ledger, MemoryBlobs())
-    assert report.outcome is Outcome.INCOMPLETE
+    assert report.outcome is AuditOutcome.INCOMPLETE
     assert not report.findings
 
 

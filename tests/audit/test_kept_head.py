@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.audit.audit import audit
-from ledger.audit.codes import Fact, Need, Outcome, Step
-from ledger.audit.execution.conduct import AuditProgress, Conduct
-from ledger.audit.readable import readable
+from ledger.audit.audit_options import AuditOptions, AuditProgress
+from ledger.audit.codes import AuditOutcome, Fact, Need, Step
+from ledger.audit.engine import audit
+from ledger.audit.report_text import readable
 from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.ports import ChainDamagedError
@@ -48,7 +48,7 @@ def test_a_run_passes_through_every_head_that_it_has_had(honest: Run) -> None:
     }
     for at, event, head in heads:
         report = audit(honest.ledger, honest.blobs, head=head)
-        assert report.outcome is Outcome.PASSED, readable(report)
+        assert report.outcome is AuditOutcome.PASSED, readable(report)
         assert report.kept is not None
         assert (report.kept.found, report.kept.round, report.kept.event) == (True, at, event)
         shown = [line for line in readable(report) if "head that you kept" in line]
@@ -112,9 +112,9 @@ def copies(tmp_path: Path) -> Copies:
 def test_a_backup_of_a_whole_home_passes_unless_its_head_was_kept(copies: Copies) -> None:
     """Nothing in an older copy says that it is old: that is what the head is kept for."""
     report = copies.audited(copies.backup)
-    assert (report.outcome, report.rounds) == (Outcome.PASSED, 1), readable(report)
+    assert (report.outcome, report.rounds) == (AuditOutcome.PASSED, 1), readable(report)
     report = copies.audited(copies.backup, head=copies.head)
-    assert report.outcome is Outcome.FAILED, readable(report)
+    assert report.outcome is AuditOutcome.FAILED, readable(report)
     assert "it does not reach it, as an older copy of the run does not" in str(readable(report))
 
 
@@ -158,8 +158,8 @@ def with_note(
 def test_a_noted_block_must_be_in_the_chain_with_its_hash(honest: Run) -> None:
     head = honest.chain.head()
     for block in (head, honest.chain.block(3)):
-        assert with_note(honest, (block.number, block.hash)).outcome is Outcome.PASSED
-    assert with_note(honest, None).outcome is Outcome.PASSED
+        assert with_note(honest, (block.number, block.hash)).outcome is AuditOutcome.PASSED
+    assert with_note(honest, None).outcome is AuditOutcome.PASSED
     for noted in ((head.number + 1, bytes(32)), (3, bytes(32)), (head.number, bytes(32))):
         report = with_note(honest, noted)
         contradiction = report.step(Step.HEAD).contradiction
@@ -169,7 +169,7 @@ def test_a_noted_block_must_be_in_the_chain_with_its_hash(honest: Run) -> None:
 
 def test_a_damaged_note_says_nothing_of_the_chain(honest: Run) -> None:
     report = with_note(honest, None, is_damaged=True)
-    assert report.outcome is Outcome.INCOMPLETE, readable(report)
+    assert report.outcome is AuditOutcome.INCOMPLETE, readable(report)
     [missing] = report.step(Step.HEAD).missing
     assert missing.need is Need.HEAD_NOTE
     assert "the note is damaged" in missing.sentence
@@ -190,8 +190,8 @@ def test_a_run_that_grows_during_its_audit_is_audited_as_of_its_first_head(tmp_p
 
         run.round = 3
         with EmbeddedReader.open(tmp_path / "chain.sqlite") as chain:
-            report = audit(connect(chain, run.manifest), run.blobs, Conduct(progress=go_on))
-    assert report.outcome is Outcome.PASSED, readable(report)
+            report = audit(connect(chain, run.manifest), run.blobs, AuditOptions(progress=go_on))
+    assert report.outcome is AuditOutcome.PASSED, readable(report)
     assert report.deployment["head_block"] == head.number
     assert report.deployment["head"] == f"0x{ledger_head.hex()}"
 
@@ -205,7 +205,7 @@ def test_every_report_says_what_it_is_as_of_and_prints_the_line_to_keep(honest: 
             honest.blobs,
         ),
     ]
-    assert [report.outcome for report in reports] == [Outcome.PASSED, Outcome.FAILED]
+    assert [report.outcome for report in reports] == [AuditOutcome.PASSED, AuditOutcome.FAILED]
     for report in reports:
         text = readable(report)
         assert any(line.startswith(f"as of block   {wrong.number}, 0x") for line in text)

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from ledger.audit.audit import audit
-from ledger.audit.codes import Fact, Need, Outcome, Step
-from ledger.audit.earlier import read_report, report_bytes
-from ledger.audit.finality import Anchor
-from ledger.audit.readable import readable
+from ledger.audit.codes import AuditOutcome, Fact, Need, Step
+from ledger.audit.earlier_report import read_report, report_bytes
+from ledger.audit.engine import audit
+from ledger.audit.finality import ChainAnchor
+from ledger.audit.report_text import readable
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.ports import ChainDamagedError, ChainUnreachableError
 from tests.audit.forged_chain import forged
@@ -20,7 +20,7 @@ from tests.audit.runs import Run
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ledger.audit.earlier import EarlierAudit
+    from ledger.audit.earlier_report import EarlierAudit
     from ledger.audit.report import AuditReport
     from ledger.chain.ports import ChainReader
     from ledger.protocol.errors import ChainError
@@ -79,25 +79,25 @@ def needs(report: AuditReport) -> set[Need]:
 def test_whatever_answer_is_lost_the_chain_is_missing(run: Run) -> None:
     node = OnceAway(run.chain)
     report = audited(run, node)
-    assert report.outcome is Outcome.PASSED, readable(report)
+    assert report.outcome is AuditOutcome.PASSED, readable(report)
     for name in ("code", "call", "logs", "transaction"):
         assert node.calls[name] > 0
         for number in range(1, node.calls[name] + 1):
             report = audited(run, OnceAway(run.chain, name, number))
-            assert report.outcome is Outcome.INCOMPLETE, (name, number, readable(report))
+            assert report.outcome is AuditOutcome.INCOMPLETE, (name, number, readable(report))
             assert Need.CHAIN in needs(report), (name, number, readable(report))
 
 
 def test_a_chain_that_contradicts_itself_about_what_is_final_fails(run: Run) -> None:
     damaged = ChainDamagedError("block 7 is not block 7")
     report = audited(run, OnceAway(run.chain, "finalized", 1, error=damaged))
-    assert report.outcome is Outcome.FAILED, readable(report)
+    assert report.outcome is AuditOutcome.FAILED, readable(report)
     contradiction = report.step(Step.HEAD).contradiction
     assert contradiction is not None
     assert contradiction.fact is Fact.CHAIN_UNREADABLE
     # Who does not say what is final contradicts nothing.
     away = audited(run, OnceAway(run.chain, "finalized", 1))
-    assert away.outcome is Outcome.PASSED, readable(away)
+    assert away.outcome is AuditOutcome.PASSED, readable(away)
 
 
 @pytest.mark.parametrize("function", ["deployment", "state"])
@@ -114,26 +114,26 @@ def test_a_node_that_is_away_when_its_empty_answer_is_doubted_has_said_nothing(
     for number in range(1, doubted.calls["code"] + 1):
         away = OnceAway(doubted.true, "code", number)
         report = audited(run, away)
-        assert report.outcome is Outcome.INCOMPLETE, readable(report)
+        assert report.outcome is AuditOutcome.INCOMPLETE, readable(report)
         assert Need.CHAIN in needs(report), (number, readable(report))
 
 
 def test_an_audit_that_builds_on_another_misses_the_chain_where_a_block_is_lost(run: Run) -> None:
     earlier = read_report(report_bytes(audit(run.ledger, run.blobs)))
     node = OnceAway(run.chain)
-    assert audited(run, node, earlier).outcome is Outcome.PASSED
+    assert audited(run, node, earlier).outcome is AuditOutcome.PASSED
     outcomes = []
     for number in range(1, node.calls["block"] + 1):
         report = audited(run, OnceAway(run.chain, "block", number), earlier)
-        assert report.outcome is not Outcome.FAILED, (number, readable(report))
+        assert report.outcome is not AuditOutcome.FAILED, (number, readable(report))
         outcomes.append((report.outcome, Need.CHAIN in needs(report)))
     # The block of the earlier report's head is one of them.
-    assert (Outcome.INCOMPLETE, True) in outcomes
+    assert (AuditOutcome.INCOMPLETE, True) in outcomes
 
 
 def test_a_chain_that_did_not_say_what_is_final_has_promised_nothing(honest: Run) -> None:
     node = OnceAway(honest.ledger.chain, "finalized", 1)
-    silent = Anchor.read(node)
+    silent = ChainAnchor.read(node)
     assert (silent.final, silent.final_number) == (None, -1)
     assert not silent.holds(node)
-    assert Anchor.read(node).holds(node)
+    assert ChainAnchor.read(node).holds(node)

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import pytest
 
+from ledger.audit.checks.objections import CONTRADICTED, UNCHECKED
+from ledger.audit.checks.order import CHECKS
 from ledger.audit.codes import Fact, FindingKind, Need, Step
-from ledger.audit.report import Contradiction, Missing
+from ledger.audit.report import Contradiction, MissingInput
 from ledger.audit.sentences import MOST_CHARACTERS, happened, listed, plain, text_of, why
-from ledger.audit.steps.objections import CONTRADICTED, UNCHECKED
-from ledger.audit.steps.order import STEPS
-from ledger.protocol.doubts import Objection
 from ledger.protocol.types import ClientId, DropoutReason, IncidentKind, Phase, RefusalReason
+from ledger.protocol.validation import ViolationCode
 from ledger.words import DROPOUTS, INCIDENTS, PHASES, REFUSALS
 
 NOT_ASKED = {
-    Objection.PAYLOAD_HELD,
-    Objection.VECTOR_LEFT_OUT,
-    Objection.MODEL_UNKNOWN,
-    Objection.MODEL_NOT_FINITE,
+    ViolationCode.PAYLOAD_HELD,
+    ViolationCode.VECTOR_LEFT_OUT,
+    ViolationCode.MODEL_UNKNOWN,
+    ViolationCode.MODEL_NOT_FINITE,
 }
 """Objections of members that were there in time, and those that step 9 finds by itself."""
 
 
 def test_every_code_has_words() -> None:
-    assert [step.NUMBER for step in STEPS] == list(Step)
-    assert all(step.TITLE for step in STEPS)
+    assert [step.NUMBER for step in CHECKS] == list(Step)
+    assert all(step.TITLE for step in CHECKS)
     assert set(DROPOUTS) == set(DropoutReason)
     assert set(REFUSALS) == set(RefusalReason)
     assert set(INCIDENTS) == set(IncidentKind)
@@ -32,14 +32,16 @@ def test_every_code_has_words() -> None:
     for fact in Fact:
         assert Contradiction(fact, subject="S", recorded="R", true="T").sentence
     for need in Need:
-        assert Missing(need, 3, (ClientId(1), ClientId(2))).sentence.startswith("round 3, clients")
+        assert MissingInput(need, 3, (ClientId(1), ClientId(2))).sentence.startswith(
+            "round 3, clients"
+        )
     for kind in FindingKind:
         assert happened(kind)
 
 
 def test_every_objection_has_its_step() -> None:
     assert not CONTRADICTED.keys() & UNCHECKED.keys()
-    assert CONTRADICTED.keys() | UNCHECKED.keys() | NOT_ASKED == set(Objection)
+    assert CONTRADICTED.keys() | UNCHECKED.keys() | NOT_ASKED == set(ViolationCode)
 
 
 @pytest.mark.parametrize(
@@ -57,8 +59,8 @@ def test_what_others_wrote_stays_text(text: str, shown: str) -> None:
 
 
 def test_what_is_missing_is_said_with_and_without_its_reason() -> None:
-    assert Missing(Need.CHAIN).sentence == "the chain cannot be read any further"
-    assert Missing(Need.CHAIN, detail="the node [is] gone").sentence == (
+    assert MissingInput(Need.CHAIN).sentence == "the chain cannot be read any further"
+    assert MissingInput(Need.CHAIN, detail="the node [is] gone").sentence == (
         "the chain cannot be read any further: the node (is) gone"
     )
 
@@ -67,7 +69,7 @@ def test_a_report_s_data_holds_no_more_of_others_text_than_its_sentences() -> No
     long = "x" * (2 * MOST_CHARACTERS)
     for data in (
         Contradiction(Fact.CHAIN_FILE, None, (), long, long, long).as_dict(),
-        Missing(Need.CHAIN, detail=long).as_dict(),
+        MissingInput(Need.CHAIN, detail=long).as_dict(),
     ):
         texts = [value for value in data.values() if isinstance(value, str)]
         assert max(map(len, texts)) < 3 * MOST_CHARACTERS

@@ -9,9 +9,9 @@ import pytest
 from clients.configuration import load
 from clients.runs.opening import opened
 from clients.runs.recorded import manifest_of
-from ledger.audit.audit import audit
-from ledger.audit.codes import FindingKind, Outcome
-from ledger.audit.readable import readable
+from ledger.audit.codes import AuditOutcome, FindingKind
+from ledger.audit.engine import audit
+from ledger.audit.report_text import readable
 from ledger.blobs.store import FolderBlobs
 from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.chain import EmbeddedChain
@@ -52,7 +52,7 @@ def test_a_simulated_run_passes_and_its_faults_are_named(
 
     def play(seed: int) -> AuditReport:
         report = audited(tmp_path / str(seed), (*settings, f"seed={seed}"))
-        assert report.outcome is Outcome.PASSED, readable(report)
+        assert report.outcome is AuditOutcome.PASSED, readable(report)
         assert report.rounds == 5
         return report
 

@@ -18,9 +18,9 @@ import pytest
 from eth.db.trie import make_trie_root_and_nodes
 from eth_hash.auto import keccak
 
-from ledger.audit.audit import audit
-from ledger.audit.codes import BlobKind, Outcome
-from ledger.audit.readable import readable
+from ledger.audit.codes import AuditOutcome, BlobKind
+from ledger.audit.engine import audit
+from ledger.audit.report_text import readable
 from ledger.blobs.store import MemoryBlobs
 from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.reader import EmbeddedReader
@@ -182,11 +182,11 @@ class ClosedRun:
 
 
 def _verdict(report: AuditReport) -> Verdict:
-    if report.outcome is Outcome.PASSED:
-        is_strict = replace(report, strict=True).outcome is Outcome.INCOMPLETE
+    if report.outcome is AuditOutcome.PASSED:
+        is_strict = replace(report, strict=True).outcome is AuditOutcome.INCOMPLETE
         assert is_strict == bool(report.remarks)
         return REMARK if report.remarks else UNSEEN
-    if report.outcome is Outcome.INCOMPLETE:
+    if report.outcome is AuditOutcome.INCOMPLETE:
         return OPEN
     assert any(step.contradiction is not None for step in report.steps), readable(report)
     return NAMED

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.audit.audit import audit
-from ledger.audit.codes import BlobKind, Fact, FindingKind, Need, Outcome, Step, StepOutcome
-from ledger.audit.readable import readable
+from ledger.audit.codes import AuditOutcome, BlobKind, Fact, FindingKind, Need, Step, StepOutcome
+from ledger.audit.engine import audit
+from ledger.audit.report_text import readable
 from ledger.blobs.store import MAX_BLOB_BYTES, MemoryBlobs
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.documents.run import encode_run
@@ -90,7 +90,7 @@ def test_a_deleted_blob_of_any_kind_makes_the_audit_incomplete_and_is_named(
 ) -> None:
     for digest in kinds(honest)[kind][-MOST_TRIED:]:
         report = with_blob(honest, digest, None)
-        assert report.outcome is Outcome.INCOMPLETE, readable(report)
+        assert report.outcome is AuditOutcome.INCOMPLETE, readable(report)
         missing = [m for m in report.step(Step.BLOBS).missing if m.need is Need.BLOB]
         assert [m.detail for m in missing] == [f"0x{digest.hex()}"]
         assert "is missing" in missing[0].sentence
@@ -117,7 +117,7 @@ class FailingStore:
 def test_a_store_that_does_not_answer_contradicts_nothing(honest: Run, kind: str) -> None:
     digest = kinds(honest)[kind][0]
     report = audit(honest.ledger, FailingStore(honest.blobs, {digest}))
-    assert report.outcome is Outcome.INCOMPLETE, readable(report)
+    assert report.outcome is AuditOutcome.INCOMPLETE, readable(report)
     [missing] = [m for m in report.step(Step.BLOBS).missing if m.need is Need.BLOB_UNREADABLE]
     assert missing.sentence.endswith(
         f"cannot be had: 0x{digest.hex()} (the store says: (503) try later?)"
@@ -131,8 +131,10 @@ def test_no_blob_at_all_is_incomplete_though_no_round_has_ended(tmp_path: Path) 
         run.commit({client: run.word(client) for client in run.trainers[:2]})
         run.abandon()
         abandoned = audit(run.ledger, MemoryBlobs())
-    assert (report.outcome, report.rounds) == (Outcome.INCOMPLETE, 0), readable(report)
-    assert (abandoned.outcome, abandoned.rounds) == (Outcome.INCOMPLETE, 1), readable(abandoned)
+    assert (report.outcome, report.rounds) == (AuditOutcome.INCOMPLETE, 0), readable(report)
+    assert (abandoned.outcome, abandoned.rounds) == (AuditOutcome.INCOMPLETE, 1), readable(
+        abandoned
+    )
 
 
 def test_a_payload_recorded_as_missing_that_is_there_is_a_remark(tmp_path: Path) -> None:
@@ -146,8 +148,8 @@ def test_a_payload_recorded_as_missing_that_is_there_is_a_remark(tmp_path: Path)
         late = run.blobs.put(run.payload(gone))
         reports = [audit(run.ledger, run.blobs, strict=strict) for strict in (False, True)]
         unlisted = audit(run.ledger, ChangedBlobs(run.blobs, {}), strict=True)
-    assert before.outcome is Outcome.PASSED, readable(before)
-    assert [report.outcome for report in reports] == [Outcome.PASSED, Outcome.INCOMPLETE]
+    assert before.outcome is AuditOutcome.PASSED, readable(before)
+    assert [report.outcome for report in reports] == [AuditOutcome.PASSED, AuditOutcome.INCOMPLETE]
     [remark] = [f for f in reports[0].findings if f.kind is FindingKind.PAYLOAD_APPEARED]
     assert (remark.round, remark.clients, remark.proven) == (1, (gone,), False)
     assert remark.evidence == (f"0x{late.hex()}",)
@@ -155,7 +157,7 @@ def test_a_payload_recorded_as_missing_that_is_there_is_a_remark(tmp_path: Path)
     lines = readable(reports[0])
     title = lines.index("What nobody can tell true or false any more:")
     assert lines[title + 1].endswith(f"nobody can know since when (0x{late.hex()})")
-    assert unlisted.outcome is Outcome.PASSED, "a store that cannot list its blobs cannot tell"
+    assert unlisted.outcome is AuditOutcome.PASSED, "a store that cannot list its blobs cannot tell"
 
 
 def lacking(report: AuditReport) -> set[int]:
@@ -212,7 +214,7 @@ def test_a_refusal_that_needs_a_missing_payload_cannot_be_judged(tmp_path: Path)
         run.play(Deviation(vectors=dev.scaled(2.0)))
         gone = {payload_of(run, 1, missing): None}
         report = audit(run.ledger, ChangedBlobs(run.blobs, gone))
-    assert report.outcome is Outcome.INCOMPLETE, readable(report)
+    assert report.outcome is AuditOutcome.INCOMPLETE, readable(report)
     needs = {(m.need, m.clients) for m in report.step(Step.DISTANCES).missing}
     assert needs == {(Need.UPDATES, (missing,)), (Need.REFUSAL, (liar,))}
     [finding] = [f for f in report.findings if f.kind is FindingKind.FALSE_SCORES]
@@ -250,7 +252,7 @@ def test_without_any_blob_the_chain_alone_still_holds(honest: Run) -> None:
     report = audit(honest.ledger, ChangedBlobs(honest.blobs, dict.fromkeys(everything)))
     outcomes = [step.outcome for step in report.steps]
     assert outcomes[1:4] == [StepOutcome.PASSED] * 3
-    assert report.outcome is Outcome.INCOMPLETE
+    assert report.outcome is AuditOutcome.INCOMPLETE
     assert report.rounds == 5
 
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from eth_abi.abi import decode, encode
 
-from ledger.audit.audit import audit
-from ledger.audit.codes import BlobKind, FindingKind, Need, Outcome, Step, StepOutcome
-from ledger.audit.findings import AuditLog
-from ledger.audit.readable import readable
-from ledger.audit.report import MOST_FINDINGS, MOST_NAMED, Finding, Missing
+from ledger.audit.codes import AuditOutcome, BlobKind, FindingKind, Need, Step, StepOutcome
+from ledger.audit.engine import audit
+from ledger.audit.report import MAX_FINDINGS, MAX_NAMED, Finding, MissingInput
+from ledger.audit.report_text import readable
+from ledger.audit.result_log import AuditLog
 from ledger.blobs.store import MemoryBlobs
 from ledger.chain.contract import abi
 from ledger.chain.contract.calls import decode_call, encode_call
@@ -115,7 +115,7 @@ def failing(report: AuditReport) -> set[Step]:
 
 def require_failure(report: AuditReport, steps: set[Step]) -> None:
     """The audit fails, and in one of these steps; each failure says what contradicts what."""
-    assert report.outcome is Outcome.FAILED, readable(report)
+    assert report.outcome is AuditOutcome.FAILED, readable(report)
     assert failing(report) & steps, readable(report)
     for step in report.steps:
         if step.outcome is StepOutcome.FAILED:
@@ -128,7 +128,7 @@ def require_failure(report: AuditReport, steps: set[Step]) -> None:
 
 def require_open(report: AuditReport) -> None:
     """Nothing contradicts, but signatures cannot be checked."""
-    assert report.outcome is Outcome.INCOMPLETE, readable(report)
+    assert report.outcome is AuditOutcome.INCOMPLETE, readable(report)
     step = report.step(Step.CERTIFICATES)
     assert step.outcome is StepOutcome.NOT_CHECKABLE, readable(report)
     assert {missing.need for missing in step.missing} == {Need.CALL_DATA}
@@ -343,7 +343,7 @@ def test_call_data_that_call_nothing_leave_signatures_open(honest: Run, data: by
         if named(log) in SIGNED:
             require_open(report)
         else:
-            assert report.outcome is Outcome.PASSED, readable(report)
+            assert report.outcome is AuditOutcome.PASSED, readable(report)
 
 
 def test_transactions_that_were_not_sent_to_the_ledger_leave_signatures_open(honest: Run) -> None:
@@ -409,12 +409,12 @@ def test_a_wrong_answer_of_the_contract_contradicts_its_history(honest: Run, fun
             if is_possible(function, data):
                 require_failure(report, DEPLOYMENT | HEAD)
             else:  # no contract answers so: it says something of the node
-                assert report.outcome is Outcome.INCOMPLETE, readable(report)
+                assert report.outcome is AuditOutcome.INCOMPLETE, readable(report)
     for data in (b"", bytes(31), bytes(640), b"\xff" * 640):
         report = audit(
             forged(remembered(honest.ledger), answer_of=_instead(function, data)), honest.blobs
         )
-        assert report.outcome is not Outcome.PASSED, readable(report)
+        assert report.outcome is not AuditOutcome.PASSED, readable(report)
 
 
 def is_possible(function: str, data: bytes) -> bool:
@@ -458,7 +458,7 @@ def test_a_node_that_goes_away_is_no_contradiction(honest: Run) -> None:
         for calls in (*range(6), 14, 20, 32)
     ]
     for report in reports:
-        assert report.outcome is Outcome.INCOMPLETE, readable(report)
+        assert report.outcome is AuditOutcome.INCOMPLETE, readable(report)
         assert all(step.missing for step in report.steps)
         assert "the chain cannot be read any further: the node went away" in str(readable(report))
     assert [report.rounds for report in reports][-3:] == [1, 2, 4]
@@ -601,11 +601,11 @@ def test_a_contract_of_impossible_sizes_fails_even_without_its_configuration(
 def test_a_report_names_only_so_much_and_counts_the_rest(honest: Run) -> None:
     log = AuditLog()
 
-    def missing(number: int) -> Missing:
-        return Missing(Need.BLOB, number, (), BlobKind.PAYLOAD, "0x00")
+    def missing(number: int) -> MissingInput:
+        return MissingInput(Need.BLOB, number, (), BlobKind.PAYLOAD, "0x00")
 
     log.take(Step.BLOBS, missing(0))
-    for number in range(MOST_FINDINGS + 1):
+    for number in range(MAX_FINDINGS + 1):
         log.take(Step.BLOBS, missing(number))
         clients = tuple(map(ClientId, range(30)))
         log.take(
@@ -613,9 +613,9 @@ def test_a_report_names_only_so_much_and_counts_the_rest(honest: Run) -> None:
             Finding(FindingKind.DROPOUT, number, clients, (), proven=True),
         )
     step = log.steps()[4]
-    assert (len(step.missing), step.missing_count) == (MOST_NAMED, MOST_FINDINGS + 1)
-    assert len(log.findings) == MOST_FINDINGS
-    assert log.finding_counts[FindingKind.DROPOUT] == MOST_FINDINGS + 1
+    assert (len(step.missing), step.missing_count) == (MAX_NAMED, MAX_FINDINGS + 1)
+    assert len(log.findings) == MAX_FINDINGS
+    assert log.finding_counts[FindingKind.DROPOUT] == MAX_FINDINGS + 1
     report = audit(honest.ledger, honest.blobs)
     report = replace(
         report,

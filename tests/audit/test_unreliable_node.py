@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from ledger.audit.audit import audit
-from ledger.audit.codes import FindingKind, Need, Outcome, Step, StepOutcome
-from ledger.audit.execution.conduct import AuditProgress, Conduct
-from ledger.audit.readable import readable
+from ledger.audit.audit_options import AuditOptions, AuditProgress
+from ledger.audit.codes import AuditOutcome, FindingKind, Need, Step, StepOutcome
+from ledger.audit.engine import audit
+from ledger.audit.report_text import readable
 from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerWriter
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.chain.ports import TransactionRevertedError
@@ -97,20 +97,20 @@ def branches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Branches]:
 
 def test_each_branch_has_nothing_against_it(branches: Branches) -> None:
     report = branches.audited(branches.node())
-    assert (report.outcome, report.rounds) == (Outcome.PASSED, 3), readable(report)
+    assert (report.outcome, report.rounds) == (AuditOutcome.PASSED, 3), readable(report)
     report = branches.audited(replace(branches.node(), branch=1))
     needs = {missing.need for step in report.steps for missing in step.missing}
     # The head that was kept is the other branch's, and either may be taken back yet.
-    assert (report.outcome, needs, report.rounds) == (Outcome.INCOMPLETE, {Need.FINALITY}, 3)
+    assert (report.outcome, needs, report.rounds) == (AuditOutcome.INCOMPLETE, {Need.FINALITY}, 3)
 
 
 @hypothesis_settings(max_examples=40)
 @given(seed=SEEDS, failing=RATES, moving=RATES, leaving=st.sampled_from((0.0, 0.01)), lost=RATES)
 def test_an_honest_run_never_fails(branches: Branches, seed: int, **rates: float) -> None:
     report = branches.audited(branches.node(seed, **rates))
-    assert report.outcome is not Outcome.FAILED, readable(report)
+    assert report.outcome is not AuditOutcome.FAILED, readable(report)
     is_quiet = not any(rates.values())
-    assert report.outcome is Outcome.PASSED or not is_quiet, readable(report)
+    assert report.outcome is AuditOutcome.PASSED or not is_quiet, readable(report)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -118,7 +118,7 @@ def test_an_honest_run_never_fails_though_its_node_moves_at_every_call(
     branches: Branches, seed: int
 ) -> None:
     report = branches.audited(branches.node(seed, moving=1.0))
-    assert report.outcome is not Outcome.FAILED, readable(report)
+    assert report.outcome is not AuditOutcome.FAILED, readable(report)
 
 
 def flipped(data: bytes) -> bytes:
@@ -172,7 +172,7 @@ def test_a_tampered_run_fails_through_a_node_that_does_its_work(
     branches: Branches, name: str
 ) -> None:
     report = branches.audited(replace(branches.node(), lie=LIES[name](branches)))
-    assert report.outcome is Outcome.FAILED, readable(report)
+    assert report.outcome is AuditOutcome.FAILED, readable(report)
 
 
 @pytest.mark.parametrize("is_manifest_there", [True, False])
@@ -192,7 +192,7 @@ def test_a_log_that_a_node_leaves_out_contradicts_nothing_and_is_named(
             report = (
                 branches.audited(node) if is_manifest_there else audited_by_address(branches, node)
             )
-            assert report.outcome is Outcome.INCOMPLETE, readable(report)
+            assert report.outcome is AuditOutcome.INCOMPLETE, readable(report)
             if hidden.block_number > final:
                 continue
             for step in report.steps:
@@ -216,17 +216,17 @@ def test_a_contract_that_may_be_taken_back_never_fails_for_want_of_it(
             node = replace(branches.node(seed, moving=0.3), final=0)
             node.branches = [branches.one.chain, without]
             report = audited_by_address(branches, node)
-            assert report.outcome is not Outcome.FAILED, readable(report)
+            assert report.outcome is not AuditOutcome.FAILED, readable(report)
             assert report.deployment["final_head"] == "", "nothing of it is final"
 
 
 @pytest.mark.parametrize("name", LIES)
 def test_a_tampered_run_fails_without_a_manifest_too(branches: Branches, name: str) -> None:
     """Where the final block has the contract already, what was deployed cannot be taken back."""
-    assert audited_by_address(branches, branches.node()).outcome is Outcome.PASSED
+    assert audited_by_address(branches, branches.node()).outcome is AuditOutcome.PASSED
     node = replace(branches.node(), lie=LIES[name](branches))
     report = audited_by_address(branches, node)
-    assert report.outcome is Outcome.FAILED, readable(report)
+    assert report.outcome is AuditOutcome.FAILED, readable(report)
 
 
 @pytest.mark.parametrize("function", ["deployment", "state"])
@@ -246,11 +246,11 @@ def test_a_view_that_cannot_fail_contradicts_only_where_there_is_other_code(
     run = branches.one
     for wrong in (empty, reverting):
         report = audit(forged(run.ledger, answer_of=wrong), run.blobs)
-        assert report.outcome is Outcome.INCOMPLETE, readable(report)
+        assert report.outcome is AuditOutcome.INCOMPLETE, readable(report)
         for other in (b"", b"other code"):
             ledger = forged(run.ledger, answer_of=wrong, code_of=lambda _code, one=other: one)
             report = audit(ledger, run.blobs)
-            assert report.outcome is Outcome.FAILED, readable(report)
+            assert report.outcome is AuditOutcome.FAILED, readable(report)
 
 
 @hypothesis_settings(max_examples=40)
@@ -267,7 +267,7 @@ def test_a_tampered_run_never_passes(
 ) -> None:
     node = replace(branches.node(seed, **rates), lie=LIES[name](branches))
     report = branches.audited(node)
-    assert report.outcome is not Outcome.PASSED, readable(report)
+    assert report.outcome is not AuditOutcome.PASSED, readable(report)
 
 
 def test_a_tampered_blob_never_passes(branches: Branches) -> None:
@@ -276,7 +276,7 @@ def test_a_tampered_blob_never_passes(branches: Branches) -> None:
         node = branches.node(seed, failing=0.1, moving=0.3, lost=0.1)
         for wrong in (b"another record", None):
             report = branches.audited(node, changed={record: wrong})
-            assert report.outcome is not Outcome.PASSED, readable(report)
+            assert report.outcome is not AuditOutcome.PASSED, readable(report)
 
 
 def test_what_contradicts_only_after_the_final_block_is_left_open(branches: Branches) -> None:
@@ -290,11 +290,11 @@ def test_what_contradicts_only_after_the_final_block_is_left_open(branches: Bran
         return [replace(x, data=flipped(x.data)) if x.block_number == head else x for x in answer]
 
     report = branches.audited(replace(branches.node(), lie=wrong))
-    assert report.outcome is Outcome.INCOMPLETE, readable(report)
+    assert report.outcome is AuditOutcome.INCOMPLETE, readable(report)
     needs = {missing.need for step in report.steps for missing in step.missing}
     assert needs == {Need.FINALITY}
     settled = branches.audited(replace(branches.node(), lie=wrong, final=head))
-    assert settled.outcome is Outcome.FAILED, readable(settled)
+    assert settled.outcome is AuditOutcome.FAILED, readable(settled)
 
 
 def test_findings_after_the_final_block_prove_nothing_yet(branches: Branches) -> None:
@@ -333,8 +333,8 @@ def test_a_chain_that_is_reorganised_during_the_audit_is_named(branches: Branche
     def move(_now: AuditProgress) -> None:
         node.branch = 1
 
-    report = audit(ledger, branches.one.blobs, Conduct(progress=move))
-    assert report.outcome is Outcome.INCOMPLETE, readable(report)
+    report = audit(ledger, branches.one.blobs, AuditOptions(progress=move))
+    assert report.outcome is AuditOutcome.INCOMPLETE, readable(report)
     assert all(Need.REORGANISED in {m.need for m in step.missing} for step in report.steps)
     assert "the node's chain was reorganised during the audit" in str(readable(report))
 
@@ -349,9 +349,9 @@ def test_a_node_that_takes_back_what_it_called_final_proves_nothing(branches: Br
     def move(now: AuditProgress) -> None:
         node.branch = int(now.done >= 2)
 
-    assert branches.audited(replace(node, branch=0)).outcome is Outcome.FAILED
-    report = audit(ledger, branches.one.blobs, Conduct(progress=move))
-    assert report.outcome is Outcome.INCOMPLETE, readable(report)
+    assert branches.audited(replace(node, branch=0)).outcome is AuditOutcome.FAILED
+    report = audit(ledger, branches.one.blobs, AuditOptions(progress=move))
+    assert report.outcome is AuditOutcome.INCOMPLETE, readable(report)
 
 
 @pytest.mark.parametrize("call", ["head", "finalized", "call", "code", "logs", "block"])
@@ -365,9 +365,9 @@ def test_each_kind_of_call_that_is_not_served_leaves_something_open(
 
     report = branches.audited(replace(branches.node(), lie=fails))
     if call == "finalized":
-        assert report.outcome is Outcome.PASSED, readable(report)
+        assert report.outcome is AuditOutcome.PASSED, readable(report)
         return
-    assert report.outcome is Outcome.INCOMPLETE, readable(report)
+    assert report.outcome is AuditOutcome.INCOMPLETE, readable(report)
     assert "the node says: it takes too long" in str(readable(report))
 
 
@@ -376,5 +376,5 @@ def test_transactions_that_the_node_has_dropped_leave_only_signatures_open(
 ) -> None:
     report = branches.audited(branches.node(lost=1.0))
     open_steps = {s.number for s in report.steps if s.outcome is StepOutcome.NOT_CHECKABLE}
-    assert (report.outcome, open_steps) == (Outcome.INCOMPLETE, {Step.CERTIFICATES})
+    assert (report.outcome, open_steps) == (AuditOutcome.INCOMPLETE, {Step.CERTIFICATES})
     assert "the node has no transaction of this hash" in str(readable(report))

@@ -17,7 +17,7 @@ from benchmarks.committee_faults import (
     table,
 )
 from clients.adversaries.faults import MemberFault
-from ledger.audit.codes import FindingKind, Outcome
+from ledger.audit.codes import AuditOutcome, FindingKind
 from ledger.chain.embedded.chain import EmbeddedChain
 from tests.faults import times
 
@@ -85,13 +85,13 @@ def test_checked_scores_keep_favours_out_and_an_abandoned_round_changes_nothing(
 ) -> None:
     rules = Rules(scoring, checked=True)
     one = trials.outcome(rules, Misdeed(FAVOURING, 1))
-    assert (one.counted, one.refused, one.report.outcome) == (4, 1, Outcome.PASSED)
+    assert (one.counted, one.refused, one.report.outcome) == (4, 1, AuditOutcome.PASSED)
     assert one.named() == one.faulty
     assert one.kinds() == [FindingKind.FALSE_SCORES]
     three = trials.outcome(rules, Misdeed(COLLUDING, MAJORITY))
     assert not three.row.decided
     assert three.model.tobytes() == three.first.tobytes()
-    assert three.report.outcome is Outcome.PASSED
+    assert three.report.outcome is AuditOutcome.PASSED
 
 
 @pytest.mark.parametrize(("scoring", "falls"), [("mean", True), ("median", False)])
@@ -103,7 +103,7 @@ def test_unchecked_one_colluder_decides_a_mean_and_the_audit_names_it(
     assert (one.counted, one.refused) == (5, 0)
     assert (one.row.malicious_accepted == 2) == falls
     assert (one.distance(trials.honest(rules)) > 0.1) == falls
-    assert one.report.outcome is Outcome.FAILED
+    assert one.report.outcome is AuditOutcome.FAILED
     assert one.named() == one.faulty
 
 
@@ -112,4 +112,4 @@ def test_unchecked_a_colluding_majority_decides_a_median_too(trials: Trials) -> 
     assert trials.honest(rules).row.malicious_accepted == 0
     three = trials.outcome(rules, Misdeed(COLLUDING, MAJORITY))
     assert three.row.malicious_accepted == 2
-    assert three.report.outcome is Outcome.FAILED
+    assert three.report.outcome is AuditOutcome.FAILED

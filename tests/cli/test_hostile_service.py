@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ledger.audit.proofs.document import proof_bytes
-from ledger.audit.proofs.maker import make_proof
+from ledger.audit.proofs.proof_document import proof_bytes
+from ledger.audit.proofs.proof_maker import make_proof
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.rpc.served.server import RpcServer
 from ledger.protocol.types import ClientId

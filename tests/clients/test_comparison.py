@@ -11,8 +11,8 @@ import pytest
 from clients.comparison import Comparison, Trial
 from clients.methods import METHODS, Committee
 from clients.runs.recorded import manifest_of
-from ledger.audit.audit import audit
-from ledger.audit.codes import Outcome
+from ledger.audit.codes import AuditOutcome
+from ledger.audit.engine import audit
 from ledger.blobs.store import MemoryBlobs
 from ledger.chain.contract.deployment import connect
 from ledger.protocol.errors import BlobMissingError
@@ -59,7 +59,7 @@ def test_each_method_runs_clean_and_attacked_and_each_recorded_run_passes_its_au
         ledger = connect(player.chain, manifest_of(player.home, outcome.run))
         rules = method.configured(comparison.attacked).parameters(650)
         assert ledger.deployment().form is rules.form
-        assert audit(ledger, player.blobs).outcome is Outcome.PASSED
+        assert audit(ledger, player.blobs).outcome is AuditOutcome.PASSED
 
 
 def test_only_attacked_runs_accept_attackers_and_all_have_one_floor(

@@ -14,7 +14,7 @@ from clients.adversaries.faults import MemberFault, TrainerFault
 from clients.models.evaluation import evaluate
 from clients.runs.population import populate
 from clients.runs.recorded import manifest_of
-from ledger.audit.audit import audit
+from ledger.audit.engine import audit
 from ledger.protocol import state
 from ledger.protocol.consensus import majority, primary_seat
 from ledger.protocol.encoding import commitment_of, sha256, word_client, word_distance

@@ -9,9 +9,9 @@ import pytest
 
 from clients.configuration import load
 from clients.runs.opening import in_memory
-from ledger.audit.audit import audit
-from ledger.audit.codes import Outcome
-from ledger.audit.readable import readable
+from ledger.audit.codes import AuditOutcome
+from ledger.audit.engine import audit
+from ledger.audit.report_text import readable
 from ledger.protocol.errors import ParametersError
 from ledger.protocol.rules import registry
 from ledger.protocol.rules.reference.rule import DirectionWeight, ReferenceRule
@@ -61,7 +61,7 @@ def test_a_run_that_was_cut_off_has_the_head_of_one_in_memory_and_passes_its_aud
     assert player.cut(*ALONG, left=7, after=True)
     played = player.play(*ALONG)
     report = audit(played.ledger, played.blobs)
-    assert report.outcome is Outcome.PASSED, readable(report)
+    assert report.outcome is AuditOutcome.PASSED, readable(report)
     with in_memory(tmp_path, "memory", configured(*ALONG)) as run:
         run.go_on(lambda _: None)
         assert run.simulation.head == played.head

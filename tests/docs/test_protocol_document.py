@@ -17,7 +17,7 @@ from eth_abi.abi import encode as abi_encode
 from eth_hash.auto import keccak
 from eth_keys.datatypes import PrivateKey, Signature
 
-from ledger.audit.steps.belonging import step_of_field
+from ledger.audit.checks.belonging import step_of_field
 from ledger.blobs.store import MAX_BLOB_BYTES
 from ledger.protocol import canonical, consensus, parameters, sampling, signing, state
 from ledger.protocol.documents import envelope, vector

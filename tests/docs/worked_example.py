@@ -159,8 +159,8 @@ def example() -> Example:
     evidence = evidence.with_vectors({sha256(data): data for data in vectors.values()})
     claims = [signed_scores(inputs, member, clients, data) for member, data in vectors.items()]
     record = compose_record(inputs, evidence, claims)
-    judgement, doubts = judge(inputs, record, evidence)
-    assert judgement is not None, doubts
+    judgement, violations = judge(inputs, record, evidence)
+    assert judgement is not None, violations
     votes, replies, signed_by = voted(inputs, judgement)
     incidents = encode_incidents(went_wrong(inputs, judgement))
     return Example(run, inputs, payloads, vectors, judgement, votes, replies, incidents, signed_by)

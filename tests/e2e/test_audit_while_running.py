@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ledger.audit.audit import audit
-from ledger.audit.codes import Outcome
-from ledger.audit.readable import readable
+from ledger.audit.codes import AuditOutcome
+from ledger.audit.engine import audit
+from ledger.audit.report_text import readable
 from ledger.blobs.store import FolderBlobs
 from ledger.chain.contract.deployment import connect
 from ledger.chain.contract.manifest import read_manifest
@@ -58,7 +58,7 @@ def test_audits_beside_a_run_pass_as_of_the_head_that_they_began_with(
         ledger = connect(chain, read_manifest(running.manifest))
         for _ in range(times(4, 40)):
             report = audit(ledger, blobs)
-            assert report.outcome is Outcome.PASSED, readable(report)
+            assert report.outcome is AuditOutcome.PASSED, readable(report)
             assert report.deployment["head_block"] < chain.head().number
         for _ in range(times(1, 10)):
             told = finish(forks.start("audit", "--home", running.path, "--json"))

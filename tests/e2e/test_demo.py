@@ -22,8 +22,8 @@ from cli.demo.runs import Played, Work, configuration_of, steps_of
 from cli.demo.service import MOST_PORTS, free_port
 from clients.comparison import Outcome
 from clients.methods import METHODS as EVERY_METHOD
-from ledger.audit.audit import audit
-from ledger.audit.codes import Outcome as Verdict
+from ledger.audit.codes import AuditOutcome as Verdict
+from ledger.audit.engine import audit
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.protocol.errors import ConfigurationError
 from tests.cli.conftest import refusal

@@ -11,9 +11,9 @@ import pytest
 from clients.configuration import load
 from clients.runs.opening import opened
 from clients.runs.recorded import manifest_of
-from ledger.audit.audit import audit
-from ledger.audit.codes import Outcome
-from ledger.audit.readable import readable
+from ledger.audit.codes import AuditOutcome
+from ledger.audit.engine import audit
+from ledger.audit.report_text import readable
 from ledger.blobs.store import FolderBlobs, MemoryBlobs
 from ledger.chain.contract.deployment import connect
 from ledger.chain.contract.manifest import read_manifest
@@ -128,7 +128,7 @@ def test_kills_at_random_moments_lose_and_repeat_no_round(forks: Forks, tmp_path
         ledger = connect(chain, read_manifest(home.manifest))
         assert ledger.bans()
         report = audit(ledger, FolderBlobs(home.path / "blobs"))
-        assert report.outcome is Outcome.PASSED, readable(report)
+        assert report.outcome is AuditOutcome.PASSED, readable(report)
 
 
 @pytest.mark.slow

@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from ledger.audit.codes import FindingKind, Outcome
-from ledger.audit.earlier import EarlierAudit, read_report, report_bytes
+from ledger.audit.codes import AuditOutcome, FindingKind
+from ledger.audit.earlier_report import EarlierAudit, read_report, report_bytes
 from ledger.protocol.state import RoundAbandoned, RoundDecided
 from tests.federation.cells import BANS, Fault
 from tests.federation.effects import NAMED_BY
@@ -199,7 +199,7 @@ class Checks:
         Args:
             report: on top of the audit before.
         """
-        if report.outcome is not Outcome.PASSED:
+        if report.outcome is not AuditOutcome.PASSED:
             self.violations.append(Violation(Wrong.AUDIT, report.rounds))
         else:
             self.earlier = read_report(report_bytes(report))

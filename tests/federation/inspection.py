@@ -6,14 +6,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ledger.audit.audit import audit
+from ledger.audit.engine import audit
 from ledger.protocol.errors import ChainError
 from tests.federation.retraining import Retraining
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ledger.audit.earlier import EarlierAudit
+    from ledger.audit.earlier_report import EarlierAudit
     from ledger.audit.report import AuditReport
     from ledger.blobs.store import BlobReader
     from ledger.chain.contract.committee_ledger import CommitteeLedger

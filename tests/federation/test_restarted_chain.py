@@ -22,8 +22,8 @@ from clients.federation.nodes import ANVIL_TEST_KEY
 from clients.federation.settings import FederationSettings, Pace, suited
 from clients.keys import simulated_signers
 from ledger.actors.mailboxes.files import run_folder
-from ledger.audit.audit import audit
-from ledger.audit.codes import Outcome
+from ledger.audit.codes import AuditOutcome
+from ledger.audit.engine import audit
 from ledger.blobs.store import FolderBlobs
 from ledger.blobs.uploads import Uploads
 from ledger.chain.contract.calls import CommitCall, DecideCall, ReportCall, decode_call, encode_call
@@ -233,7 +233,7 @@ def test_nothing_signed_for_a_run_is_taken_by_the_next_at_its_address(
             for event in decided:
                 record = decode_record(blobs.get(event.record))
                 assert (record.dropouts, record.refused) == ((), ())
-            assert audit(ledger, blobs).outcome is Outcome.PASSED
+            assert audit(ledger, blobs).outcome is AuditOutcome.PASSED
             for seat in second.seats:
                 assert seat.is_up() or seat.status()["stand"] == "finished"
 

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ledger.protocol.documents.record import RoundRecord
-    from ledger.protocol.doubts import Doubt
     from ledger.protocol.rules.distance.rule import Layout
+    from ledger.protocol.validation import Violation
 
 DOMAIN = Domain(31337, Address(bytes(range(20))), Digest(bytes(range(32))))
 SEED = Digest(bytes(32))
@@ -148,13 +148,13 @@ class SmallRound:
 
     def judge(
         self, record: RoundRecord | None = None
-    ) -> tuple[Judgement | None, tuple[Doubt, ...]]:
+    ) -> tuple[Judgement | None, tuple[Violation, ...]]:
         return judge(self.inputs, record or self.compose(), self.evidence)
 
     def judged(self) -> Judgement:
         """Return what follows from the record composed of everything that was published."""
-        judgement, doubts = self.judge()
-        assert not doubts
+        judgement, violations = self.judge()
+        assert not violations
         assert judgement is not None
         return judgement
 

@@ -19,7 +19,6 @@ from ledger.protocol.documents.record import (
     encode_record,
 )
 from ledger.protocol.documents.vector import encode_vector
-from ledger.protocol.doubts import Doubt, Objection
 from ledger.protocol.judgement import (
     compose_record,
     counted_vectors,
@@ -38,6 +37,7 @@ from ledger.protocol.ranking import rank
 from ledger.protocol.rules.distance.rule import plain_distances
 from ledger.protocol.rules.registry import DISTANCES, REFERENCES, SCORINGS, SELECTIONS, THRESHOLDS
 from ledger.protocol.types import ClientId, Digest, DropoutReason, Phase, RefusalReason
+from ledger.protocol.validation import Violation, ViolationCode
 from tests.protocol.support import (
     PENCIL,
     SmallRound,
@@ -186,23 +186,23 @@ def test_sets_follow_as_the_contract_derives_them() -> None:
 def test_a_record_that_is_doubted_has_no_judgement() -> None:
     small = told()
     record = replace(small.compose(), dropouts=(), updates=())
-    judgement, doubts = small.judge(record)
+    judgement, violations = small.judge(record)
     assert judgement is None
-    assert Objection.NOT_THE_ACTIVE_CLIENTS in {doubt.objection for doubt in doubts}
+    assert ViolationCode.NOT_THE_ACTIVE_CLIENTS in {doubt.code for doubt in violations}
     fewer = replace(small.compose(), scores=small.compose().scores[:1])
-    assert small.judge(fewer) == (None, (Doubt(Objection.TOO_FEW_SCORES),))
+    assert small.judge(fewer) == (None, (Violation(ViolationCode.TOO_FEW_SCORES),))
 
 
 def test_without_the_model_before_it_nothing_follows() -> None:
     small = told()
     blind = replace(small, evidence=replace(small.evidence, model=None))
-    assert blind.judge() == (None, (Doubt(Objection.MODEL_UNKNOWN),))
+    assert blind.judge() == (None, (Violation(ViolationCode.MODEL_UNKNOWN),))
     assert blind.compose() == small.compose()
 
 
 def test_a_model_that_is_not_finite_is_refused() -> None:
     small = small_round(dict.fromkeys(range(9), 3e38), model=(-3e38,)).scored()
-    assert small.judge() == (None, (Doubt(Objection.MODEL_NOT_FINITE),))
+    assert small.judge() == (None, (Violation(ViolationCode.MODEL_NOT_FINITE),))
     half = small_round(dict.fromkeys(range(9), 3e38), model=(-3e38,), server_rate=0.1).scored()
     assert half.judge()[1] == ()
 
@@ -220,8 +220,8 @@ def test_distances_can_be_handed_in() -> None:
         return plain_distances(rule, ground, updates, members)
 
     record = compose_record(small.inputs, small.evidence, small.claims, counted)
-    judgement, doubts = judge(small.inputs, record, small.evidence, counted)
-    assert not doubts
+    judgement, violations = judge(small.inputs, record, small.evidence, counted)
+    assert not violations
     assert judgement is not None
     assert asked == [("squared", ids(*range(9)), ids(0, 1, 2))] * 2, "once for each"
 
@@ -351,7 +351,11 @@ def rounds(draw: st.DrawFn) -> SmallRound:
     return small
 
 
-EXPECTED = {Objection.TOO_FEW_SCORES, Objection.TOO_FEW_TRAINERS, Objection.MODEL_NOT_FINITE}
+EXPECTED = {
+    ViolationCode.TOO_FEW_SCORES,
+    ViolationCode.TOO_FEW_TRAINERS,
+    ViolationCode.MODEL_NOT_FINITE,
+}
 """What no primary can help; everything else would be a fault of its own."""
 
 
@@ -360,9 +364,9 @@ EXPECTED = {Objection.TOO_FEW_SCORES, Objection.TOO_FEW_TRAINERS, Objection.MODE
 def test_what_a_primary_composes_nobody_doubts(small: SmallRound) -> None:
     record = small.compose()
     assert decode_record(encode_record(record)) == record
-    judgement, doubts = small.judge(record)
-    assert {doubt.objection for doubt in doubts} <= EXPECTED
-    assert (judgement is None) == bool(doubts)
+    judgement, violations = small.judge(record)
+    assert {doubt.code for doubt in violations} <= EXPECTED
+    assert (judgement is None) == bool(violations)
     if judgement is None:
         return
     ranked, accepted = clients(judgement.ranking.words), judgement.ranking.accepted
@@ -490,9 +494,9 @@ def test_a_false_distance_along_a_travel_is_refused_by_its_name() -> None:
 def test_without_the_travel_nothing_can_be_judged_scored_or_composed() -> None:
     record, unknown = along(5.0).scored().compose(), along(None)
     told = replace(unknown.evidence, vectors=along(5.0).scored().evidence.vectors)
-    judgement, doubts = judge(unknown.inputs, record, told)
+    judgement, violations = judge(unknown.inputs, record, told)
     assert judgement is None
-    assert doubts == (Doubt(Objection.MODEL_UNKNOWN),)
+    assert violations == (Violation(ViolationCode.MODEL_UNKNOWN),)
     with pytest.raises(ValueError, match="round 2 has distances along a travel that is not known"):
         unknown.vector(0)
     with pytest.raises(ValueError, match="not known"):
@@ -524,9 +528,9 @@ def test_where_most_members_send_zeros_nobody_can_decide(zeros: int, reference: 
     values = {i: 0.0 if i < zeros else float(i) for i in range(9)}
     rules: dict[str, Any] = {"distance": "direction", "reference": reference}
     small = small_round(values, travel=(1.0,), **rules).scored()
-    judgement, doubts = small.judge()
+    judgement, violations = small.judge()
     assert judgement is None
-    assert doubts == (Doubt(Objection.TOO_FEW_SCORES),)
+    assert violations == (Violation(ViolationCode.TOO_FEW_SCORES),)
 
 
 def test_one_wild_reference_turns_a_ranking_of_means_but_not_of_medians() -> None:

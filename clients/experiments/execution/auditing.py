@@ -17,7 +17,7 @@ from clients.experiments.execution.kept import kept_beside, require_this_protoco
 from clients.experiments.execution.play import row_of, task_of
 from clients.experiments.execution.tuning import factors
 from clients.experiments.rows import line_of
-from ledger.audit.codes import Outcome
+from ledger.audit.codes import AuditOutcome
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -75,9 +75,9 @@ class Repeated:
         return (*told_otherwise, *self.kept)
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> AuditOutcome:
         """Failed if anything differs or the audit failed; else the audit's."""
-        return Outcome.FAILED if self.differing else self.report.outcome
+        return AuditOutcome.FAILED if self.differing else self.report.outcome
 
 
 def repeat(

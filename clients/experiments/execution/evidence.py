@@ -16,7 +16,7 @@ from clients.experiments.definition import DATA
 from clients.experiments.kinds.committee import RUN, go_on
 from clients.experiments.rows import Evidence
 from clients.runs.opening import opened
-from ledger.audit.audit import audit
+from ledger.audit.engine import audit
 from ledger.blobs.store import FolderBlobs
 from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.chain import EmbeddedChain

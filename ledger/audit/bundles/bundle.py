@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ledger.audit.proofs.links import DecisionLink
+from ledger.audit.proofs.head_path import DecisionLink
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.inputs import needs_displacement
 
 if TYPE_CHECKING:
-    from ledger.audit.proofs.proof import RoundGround
+    from ledger.audit.proofs.proof import RoundBasis
     from ledger.chain.ports import Block, Log, Transaction
     from ledger.protocol.encoding import ResultPreimage
     from ledger.protocol.types import Digest
@@ -37,7 +37,7 @@ class RoundBundle:
         logs: its events, in the chain's order.
     """
 
-    ground: RoundGround
+    ground: RoundBasis
     opened_block: int
     earlier: tuple[EarlierDecision, ...]
     blocks: tuple[Block, ...]
@@ -80,12 +80,12 @@ class RoundBundle:
         Args:
             round_number: t.
         """
-        links = reversed(self.ground.way_here.links)
+        links = reversed(self.ground.path_to_end.links)
         decided = (one for one in links if isinstance(one, DecisionLink))
         return next((one for one in decided if one.round < round_number), None)
 
 
-def rounds_of_models(ground: RoundGround) -> tuple[int, ...]:
+def rounds_of_models(ground: RoundBasis) -> tuple[int, ...]:
     """Return the rounds whose first models a round's rules need: its own, and the travel's.
 
     Args:

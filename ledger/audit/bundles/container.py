@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 MANIFEST = "bundle.json"
 MAX_MANIFEST_BYTES = 64 << 20
-MOST_PARTS = 10_000
+MAX_BLOBS = 10_000
 BLOCK = 512
 _AT_ONCE = 1 << 20
 _BLOB = re.compile(f"blobs/({digest_patterns.BARE})")
@@ -40,7 +40,7 @@ _END = bytes(2 * BLOCK)
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class BlobSpan:
     """Where a blob lies in a bundle's file."""
 
     start: int
@@ -64,13 +64,13 @@ class BundleFile:
             EncodingError: it is no bundle; names the part and the rule.
         """
         self._file = file
-        self._parts: dict[Digest, Part] = {}
+        self._parts: dict[Digest, BlobSpan] = {}
         self.manifest = self._read_manifest()
         previous = ""
         while (name := self._read_blob(previous)) is not None:
             previous = name
-            if len(self._parts) > MOST_PARTS:
-                raise EncodingError(f"a bundle has at most {MOST_PARTS} blobs")
+            if len(self._parts) > MAX_BLOBS:
+                raise EncodingError(f"a bundle has at most {MAX_BLOBS} blobs")
 
     def get(self, digest: Digest, limit: int = MAX_BLOB_BYTES) -> bytes:
         """Return the blob with this digest, verified.
@@ -130,7 +130,7 @@ class BundleFile:
             raise EncodingError(f"{name} comes after {previous}: names ascend, and come once")
         size = _size_of(block, name, MAX_BLOB_BYTES)
         digest = Digest(bytes.fromhex(found[1]))
-        self._parts[digest] = Part(self._file.tell(), size)
+        self._parts[digest] = BlobSpan(self._file.tell(), size)
         if self._hash(size) != digest:
             raise EncodingError(f"{name} has another sha256 than its name")
         self._padding(size)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ledger.protocol.types import Digest
 
 
-class NotingBlobs:
+class RecordingBlobs:
     """A blob store that is read through.
 
     Attributes:

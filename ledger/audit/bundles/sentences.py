@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from ledger.audit.codes import Outcome
+from ledger.audit.codes import AuditOutcome
 
-_OUTCOMES: dict[Outcome, str] = {
-    Outcome.PASSED: "PASSED: round {} was checked whole, and is true",
-    Outcome.FAILED: "FAILED: round {} contradicts itself, the truth, or what is trusted",
-    Outcome.INCOMPLETE: "INCOMPLETE: nothing contradicts, but not all of round {} could be checked",
+_OUTCOMES: dict[AuditOutcome, str] = {
+    AuditOutcome.PASSED: "PASSED: round {} was checked whole, and is true",
+    AuditOutcome.FAILED: "FAILED: round {} contradicts itself, the truth, or what is trusted",
+    AuditOutcome.INCOMPLETE: "INCOMPLETE: nothing contradicts, but not all of round {} could be checked",
 }
 
 
-def verified(outcome: Outcome, round_number: int) -> str:
+def verified(outcome: AuditOutcome, round_number: int) -> str:
     """Return what checking a round came to.
 
     Args:

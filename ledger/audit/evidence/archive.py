@@ -31,7 +31,7 @@ _LIMITS = {
 }
 
 
-class Loss(Enum):
+class BlobFailure(Enum):
     """Why a blob is not to be had."""
 
     MISSING = auto()
@@ -41,7 +41,7 @@ class Loss(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class UnavailableBlob:
     """A blob that is not to be had.
 
     Attributes:
@@ -53,7 +53,7 @@ class Lost:
         detail: what the store says.
     """
 
-    loss: Loss
+    loss: BlobFailure
     kind: BlobKind
     digest: Digest
     round: int | None
@@ -63,11 +63,11 @@ class Lost:
     @property
     def is_bad(self) -> bool:
         """Whether there is something under the name that cannot be what was named."""
-        return self.loss in {Loss.DAMAGED, Loss.TOO_LARGE}
+        return self.loss in {BlobFailure.DAMAGED, BlobFailure.TOO_LARGE}
 
 
 @runtime_checkable
-class Listed(Protocol):
+class ListableStore(Protocol):
     """A store that can say what it holds."""
 
     def digests(self) -> Iterable[Digest]:
@@ -91,7 +91,7 @@ class Archive:
 
     def read(
         self, kind: BlobKind, digest: Digest, at: int | None, clients: tuple[ClientId, ...] = ()
-    ) -> bytes | Lost:
+    ) -> bytes | UnavailableBlob:
         """Return a blob whose digest was found in this process: an audit takes no word for it.
 
         Args:
@@ -105,29 +105,29 @@ class Archive:
         """
         self.named.add(digest)
         data = self.read_again(kind, digest, at, clients)
-        if not isinstance(data, Lost):
+        if not isinstance(data, UnavailableBlob):
             self.blobs_read += 1
             self.bytes_read += len(data)
         return data
 
     def read_again(
         self, kind: BlobKind, digest: Digest, at: int | None, clients: tuple[ClientId, ...] = ()
-    ) -> bytes | Lost:
+    ) -> bytes | UnavailableBlob:
         """Return a blob that is counted elsewhere, as `read` does."""
         limit = _LIMITS[kind]
         try:
             found = self._hashed(digest, limit)
         except BlobMissingError as error:
-            return Lost(Loss.MISSING, kind, digest, at, clients, str(error))
+            return UnavailableBlob(BlobFailure.MISSING, kind, digest, at, clients, str(error))
         except BlobUnreachableError as error:
-            return Lost(Loss.UNREACHABLE, kind, digest, at, clients, str(error))
+            return UnavailableBlob(BlobFailure.UNREACHABLE, kind, digest, at, clients, str(error))
         except BlobError as error:
             # Whoever names a blob that is too large does not damage the store that holds it.
-            loss = Loss.TOO_LARGE if self._is_whole(digest, limit) else Loss.DAMAGED
-            return Lost(loss, kind, digest, at, clients, str(error))
+            loss = BlobFailure.TOO_LARGE if self._is_whole(digest, limit) else BlobFailure.DAMAGED
+            return UnavailableBlob(loss, kind, digest, at, clients, str(error))
         if found.size > limit or found.digest != digest:
             detail = "the store gives other bytes"
-            return Lost(Loss.DAMAGED, kind, digest, at, clients, detail)
+            return UnavailableBlob(BlobFailure.DAMAGED, kind, digest, at, clients, detail)
         return bytes(found.data)  # a copy only of what is no `bytes`
 
     def _hashed(self, digest: Digest, limit: int) -> Payload:
@@ -143,13 +143,13 @@ class Archive:
             return False
 
 
-def unnamed(blobs: BlobReader, named: Collection[Digest]) -> tuple[Digest, ...]:
+def unnamed_blobs(blobs: BlobReader, named: Collection[Digest]) -> tuple[Digest, ...]:
     """Return what a store holds besides some blobs; nothing where it cannot say.
 
     Args:
         blobs: the store.
         named: digests that are passed over.
     """
-    if not isinstance(blobs, Listed):
+    if not isinstance(blobs, ListableStore):
         return ()
     return tuple(digest for digest in blobs.digests() if digest not in named)

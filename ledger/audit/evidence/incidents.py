@@ -9,12 +9,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ledger.audit.codes import BlobKind
-from ledger.audit.evidence.archive import Lost
-from ledger.audit.evidence.round import named_payloads, named_vectors
+from ledger.audit.evidence.archive import UnavailableBlob
+from ledger.audit.evidence.round_evidence import named_payloads, named_vectors
 from ledger.protocol.consensus import primary_seat
 from ledger.protocol.documents.incidents import decode_incidents
 from ledger.protocol.documents.record import decode_record
-from ledger.protocol.doubts import Objection
 from ledger.protocol.encoding import aggregation_result
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.inputs import Evidence
@@ -22,13 +21,14 @@ from ledger.protocol.judgement import judge
 from ledger.protocol.payload import Payload
 from ledger.protocol.signing import is_signed_by
 from ledger.protocol.types import NO_DIGEST, IncidentKind, VoteKind
+from ledger.protocol.validation import ViolationCode
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from ledger.audit.evidence.archive import Archive
-    from ledger.audit.evidence.round import RoundEvidence
+    from ledger.audit.evidence.round_evidence import RoundEvidence
     from ledger.protocol.documents.incidents import Incident
     from ledger.protocol.documents.record import RoundRecord
     from ledger.protocol.judgement import Judgement
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 UNPROVEN = frozenset({IncidentKind.SILENT, IncidentKind.NO_QUORUM})
 """What nobody could prove."""
-_WANTING = {Objection.UPDATE_MISSING, Objection.VECTOR_MISSING, Objection.MODEL_UNKNOWN}
+_WANTING = {ViolationCode.UPDATE_MISSING, ViolationCode.VECTOR_MISSING, ViolationCode.MODEL_UNKNOWN}
 """Objections for want of a blob, which prove nothing against a proposal."""
 
 
@@ -52,7 +52,7 @@ class Accusations:
 
     holding: tuple[Incident, ...]
     ignored: int
-    lost: tuple[Lost, ...]
+    lost: tuple[UnavailableBlob, ...]
 
 
 def read_accusations(
@@ -65,7 +65,7 @@ def read_accusations(
         model: w_t, shape (d,); None if it is not known.
         archive: where the document is.
     """
-    lost: list[Lost] = []
+    lost: list[UnavailableBlob] = []
     proposals = _Proposals(found, model, _Reader(archive, found.event.round, lost))
     incidents = read_incidents(found, archive, lost)
     holding = tuple(incident for incident in incidents if _holds(incident, found, proposals))
@@ -73,7 +73,7 @@ def read_accusations(
 
 
 def read_incidents(
-    found: RoundEvidence, archive: Archive, lost: list[Lost]
+    found: RoundEvidence, archive: Archive, lost: list[UnavailableBlob]
 ) -> tuple[Incident, ...]:
     """Return the incidents of a round; none if the document is missing, bogus or of another.
 
@@ -86,7 +86,7 @@ def read_incidents(
     if digest == NO_DIGEST:
         return ()
     data = archive.read(BlobKind.INCIDENTS, digest, found.event.round)
-    if isinstance(data, Lost):
+    if isinstance(data, UnavailableBlob):
         lost.append(data)
         return ()
     try:
@@ -125,11 +125,11 @@ class _Reader:
 
     archive: Archive
     round: int
-    lost: list[Lost]
+    lost: list[UnavailableBlob]
 
     def read(self, kind: BlobKind, digest: Digest, *clients: ClientId) -> bytes | None:
         data = self.archive.read(kind, digest, self.round, clients)
-        if not isinstance(data, Lost):
+        if not isinstance(data, UnavailableBlob):
             return data
         self.lost.append(data)
         return None
@@ -176,13 +176,15 @@ class _Proposals:
         record = self._record(digest)
         if isinstance(record, bool):
             return record
-        judgement, doubts = judge(
+        judgement, violations = judge(
             self._found.inputs, record, self._evidence(record), self._found.distances
         )
         if judgement is not None:
             return judgement
-        wanting = _WANTING if self._model is not None else _WANTING | {Objection.MODEL_NOT_FINITE}
-        return any(doubt.objection not in wanting for doubt in doubts)
+        wanting = (
+            _WANTING if self._model is not None else _WANTING | {ViolationCode.MODEL_NOT_FINITE}
+        )
+        return any(doubt.code not in wanting for doubt in violations)
 
     def _record(self, digest: Digest) -> RoundRecord | bool:
         """Return a record; else whether it is seen to be none."""

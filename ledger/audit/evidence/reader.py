@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ledger.audit.codes import Need
-from ledger.audit.evidence.models import ModelNames
-from ledger.audit.evidence.round import closing_in, participants_in
-from ledger.audit.execution.tasks import RoundTask
-from ledger.audit.observations import ClosedRound, EndedRound, Unserved
+from ledger.audit.evidence.model_chain import ModelDigests
+from ledger.audit.evidence.round_evidence import closing_in, participants_in
+from ledger.audit.observations import ClosedRound, EndedRound, Unavailable
+from ledger.audit.round_tasks import RoundTask
 from ledger.protocol.inputs import Inputs
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class RoundReader:
     def __init__(self, start: RunStart) -> None:
         self.ended = 0
         self._start = start
-        self._models = ModelNames()
+        self._models = ModelDigests()
 
     def observe(
         self, replayed: ReplayedRound, *, is_trusted: bool
@@ -44,7 +44,7 @@ class RoundReader:
         block, at = replayed.block, replayed.round
         yield EndedRound(block, replayed, self.ended)
         if not replayed.known:
-            yield Unserved(block, Need.ROUND_BEFORE, at)
+            yield Unavailable(block, Need.ROUND_BEFORE, at)
             return
         self._models.opened(at, replayed.before.model)
         if not replayed.is_in_range:

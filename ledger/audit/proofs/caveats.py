@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ledger.audit.proofs.codes import Caveat, Role, ScoresTaken, Verdict
-from ledger.audit.proofs.trust import ChainFacts, TrustedHead
+from ledger.audit.proofs.codes import Caveat, ClientVerdict, ProvenRole, ScoresTaken
+from ledger.audit.proofs.trust import TrustedContract, TrustedHead
 from ledger.protocol.types import DropoutReason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ledger.audit.proofs.proof import ClientProof
-    from ledger.audit.proofs.statement import Statement
+    from ledger.audit.proofs.statement import ClientStatement
     from ledger.audit.proofs.trust import Trusted
 
 _OF_DROPOUT = {
@@ -22,7 +22,7 @@ _OF_DROPOUT = {
 
 
 def caveats_of(
-    proof: ClientProof, statement: Statement, trusted: Trusted | None
+    proof: ClientProof, statement: ClientStatement, trusted: Trusted | None
 ) -> tuple[Caveat, ...]:
     """Return what is not proven of a statement.
 
@@ -38,7 +38,7 @@ def _of_trust(proof: ClientProof, trusted: Trusted | None) -> Iterator[Caveat]:
     match trusted:
         case None:
             yield Caveat.NOTHING_TRUSTED
-        case ChainFacts():
+        case TrustedContract():
             if not trusted.is_final:
                 yield Caveat.NOT_FINAL
         case TrustedHead():
@@ -52,15 +52,17 @@ def _of_trust(proof: ClientProof, trusted: Trusted | None) -> Iterator[Caveat]:
         yield Caveat.AUTHOR_LACKING
 
 
-def _of_statement(proof: ClientProof, statement: Statement) -> Iterator[Caveat]:
+def _of_statement(proof: ClientProof, statement: ClientStatement) -> Iterator[Caveat]:
     if statement.rank is not None:
         yield Caveat.DISTANCES_CERTIFIED
-    if statement.verdict is Verdict.USED:
+    if statement.verdict is ClientVerdict.USED:
         yield Caveat.MODEL_CERTIFIED
     if statement.dropout in _OF_DROPOUT:
         yield _OF_DROPOUT[statement.dropout]
     if statement.scores is ScoresTaken.NONE and statement.dropout is None:
         yield Caveat.SILENCE_UNPROVEN
-    is_active = statement.role in {Role.TRAINER, Role.MEMBER} and proof.decision is not None
+    is_active = (
+        statement.role in {ProvenRole.TRAINER, ProvenRole.MEMBER} and proof.decision is not None
+    )
     if is_active and proof.record is None and proof.siblings is None:
         yield Caveat.RECORD_LACKING

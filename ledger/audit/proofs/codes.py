@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 
-class Role(StrEnum):
+class ProvenRole(StrEnum):
     """What a client was in a round, as seed, registry and bans have it."""
 
     TRAINER = "trainer"
@@ -14,7 +14,7 @@ class Role(StrEnum):
     BANNED = "banned"
 
 
-class Verdict(StrEnum):
+class ClientVerdict(StrEnum):
     """What became of a client in a round."""
 
     USED = "used"

@@ -6,8 +6,14 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 from ledger.audit.proofs.codes import StepName
-from ledger.audit.proofs.steps import VerificationStep, equal, settled, shown, unknown
-from ledger.audit.proofs.trust import ChainFacts, TrustedHead
+from ledger.audit.proofs.comparisons import (
+    VerificationStep,
+    compare,
+    compare_with_chain,
+    not_comparable,
+    shown,
+)
+from ledger.audit.proofs.trust import TrustedContract, TrustedHead
 from ledger.protocol import encoding
 from ledger.protocol.sampling import drawn_committee
 from ledger.protocol.state import Deployment
@@ -15,26 +21,26 @@ from ledger.protocol.state import Deployment
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ledger.audit.proofs.proof import RoundGround
-    from ledger.audit.proofs.steps import Value
+    from ledger.audit.proofs.comparisons import Value
+    from ledger.audit.proofs.proof import RoundBasis
     from ledger.audit.proofs.trust import Trusted
     from ledger.protocol.types import Digest
 
 
-def settled_for(ground: RoundGround, trusted: Trusted | None) -> Trusted | None:
+def final_trust(ground: RoundBasis, trusted: Trusted | None) -> Trusted | None:
     """Return what is trusted, as far as it can contradict: not a chain that lags behind.
 
     Args:
         ground: what a round stands on.
         trusted: what the caller takes for true.
     """
-    if not isinstance(trusted, ChainFacts) or trusted.ended is not None:
+    if not isinstance(trusted, TrustedContract) or trusted.ended is not None:
         return trusted
     has_ended = ground.path.ended(ground.round) is not None
     return replace(trusted, is_final=trusted.is_final and not has_ended)
 
 
-def verify_ground(ground: RoundGround, trusted: Trusted | None) -> Iterator[VerificationStep]:
+def verify_basis(ground: RoundBasis, trusted: Trusted | None) -> Iterator[VerificationStep]:
     """Yield whether run, heads, seed, committee and bans are those that one trusts.
 
     Args:
@@ -48,23 +54,23 @@ def verify_ground(ground: RoundGround, trusted: Trusted | None) -> Iterator[Veri
         EncodingError: there is no configuration.
     """
     match trusted:
-        case ChainFacts():
+        case TrustedContract():
             yield from _of_contract(ground, trusted)
             yield _of_end(ground, trusted)
             seed = None if trusted.opening is None else shown(trusted.opening.seed)
-            yield settled(StepName.SEED, seed, shown(ground.seed), trusted)
+            yield compare_with_chain(StepName.SEED, seed, shown(ground.seed), trusted)
         case TrustedHead(head):
             yield from _of_head(ground, head)
             yield _of_seed(ground)
         case None:
-            yield unknown(StepName.HEAD)
-            yield unknown(StepName.CONFIGURATION, shown(ground.config))
+            yield not_comparable(StepName.HEAD)
+            yield not_comparable(StepName.CONFIGURATION, shown(ground.config))
             yield _of_seed(ground)
     yield _of_committee(ground, trusted)
     yield _of_bans(ground, trusted)
 
 
-def _of_head(ground: RoundGround, head: Digest) -> Iterator[VerificationStep]:
+def _of_head(ground: RoundBasis, head: Digest) -> Iterator[VerificationStep]:
     """Yield whether a head that was kept commits to the round, and to the configuration."""
     heads, place = ground.path.heads, ground.path.end_of(ground.round)
     # A head from before the round commits to nothing in it; one that is not on the way may be of
@@ -74,73 +80,73 @@ def _of_head(ground: RoundGround, head: Digest) -> Iterator[VerificationStep]:
     yield VerificationStep(StepName.HEAD, shown(head), shown(computed), is_ok)
     start, config = shown(ground.path.start), shown(ground.config)
     # A path from the middle of a run does not say where the run began.
-    whole = equal(StepName.CONFIGURATION, start, config)
-    yield whole if ground.is_whole else unknown(StepName.CONFIGURATION, config)
+    whole = compare(StepName.CONFIGURATION, start, config)
+    yield whole if ground.is_whole else not_comparable(StepName.CONFIGURATION, config)
 
 
-def _of_contract(ground: RoundGround, facts: ChainFacts) -> Iterator[VerificationStep]:
+def _of_contract(ground: RoundBasis, facts: TrustedContract) -> Iterator[VerificationStep]:
     """Yield whether it is the contract that is trusted, deployed as the configuration demands."""
     here, there = ground.domain, facts.domain
-    yield equal(
+    yield compare(
         StepName.CONTRACT,
         (there.chain_id, shown(facts.genesis_hash), shown(there.contract), shown(there.salt)),
         (here.chain_id, shown(ground.genesis_hash), shown(here.contract), shown(here.salt)),
     )
-    yield equal(StepName.CODE, "", facts.code_doubt)
+    yield compare(StepName.CODE, "", facts.code_doubt)
     recorded, demanded = facts.deployment, ground.deployment
-    yield equal(StepName.CONFIGURATION, shown(recorded.config), shown(ground.config))
+    yield compare(StepName.CONFIGURATION, shown(recorded.config), shown(ground.config))
     pairs = [
         ((field.name, _field(recorded, field.name)), (field.name, _field(demanded, field.name)))
         for field in fields(Deployment)
     ]
     first = next((pair for pair in pairs if pair[0] != pair[1]), pairs[0])
-    yield equal(StepName.DEPLOYMENT, *first)
+    yield compare(StepName.DEPLOYMENT, *first)
 
 
-def _of_end(ground: RoundGround, facts: ChainFacts) -> VerificationStep:
+def _of_end(ground: RoundBasis, facts: TrustedContract) -> VerificationStep:
     """Return whether the round has ended with the head that the contract has."""
     place = ground.path.end_of(ground.round)
     computed = None if place is None else shown(ground.path.heads[place + 1])
     expected = None if facts.ended is None else shown(facts.ended)
-    return settled(StepName.HEAD, expected, computed, facts)
+    return compare_with_chain(StepName.HEAD, expected, computed, facts)
 
 
-def _of_seed(ground: RoundGround) -> VerificationStep:
+def _of_seed(ground: RoundBasis) -> VerificationStep:
     """Return whether the seed is the link's; no head commits to that of an open round yet."""
     link = ground.path.ended(ground.round)
     if link is None:
-        return unknown(StepName.SEED, shown(ground.seed))
-    return equal(StepName.SEED, shown(link.seed), shown(ground.seed))
+        return not_comparable(StepName.SEED, shown(ground.seed))
+    return compare(StepName.SEED, shown(link.seed), shown(ground.seed))
 
 
-def _of_committee(ground: RoundGround, trusted: Trusted | None) -> VerificationStep:
+def _of_committee(ground: RoundBasis, trusted: Trusted | None) -> VerificationStep:
     """Return whether the committee is the one that the round before elected, or that was drawn."""
     computed = shown(encoding.set_digest(ground.committee))
-    if isinstance(trusted, ChainFacts):
+    if isinstance(trusted, TrustedContract):
         opening = trusted.opening
         elected = None if opening is None else shown(encoding.set_digest(opening.committee))
-        return settled(StepName.COMMITTEE, elected, computed, trusted)
-    before = ground.way_here.ended(ground.round - 1)
+        return compare_with_chain(StepName.COMMITTEE, elected, computed, trusted)
+    before = ground.path_to_end.ended(ground.round - 1)
     if before is not None:
-        return equal(StepName.COMMITTEE, shown(before.committee), computed)
+        return compare(StepName.COMMITTEE, shown(before.committee), computed)
     if ground.round > 1:
-        return unknown(StepName.COMMITTEE, computed)
+        return not_comparable(StepName.COMMITTEE, computed)
     sizes = ground.deployment
     drawn = drawn_committee(ground.seed, sizes.clients, sizes.members, ())
-    return equal(StepName.COMMITTEE, shown(encoding.set_digest(drawn)), computed)
+    return compare(StepName.COMMITTEE, shown(encoding.set_digest(drawn)), computed)
 
 
-def _of_bans(ground: RoundGround, trusted: Trusted | None) -> VerificationStep:
+def _of_bans(ground: RoundBasis, trusted: Trusted | None) -> VerificationStep:
     """Return whether no ban was added, and none is hidden, from before the round opened."""
     computed = tuple((ban.round, ban.client) for ban in ground.bans)
-    if isinstance(trusted, ChainFacts):
+    if isinstance(trusted, TrustedContract):
         known = tuple((ban.round, ban.client) for ban in trusted.bans)
-        return settled(StepName.BANS, known, computed, trusted)
-    links = ground.way_here.bans()
+        return compare_with_chain(StepName.BANS, known, computed, trusted)
+    links = ground.path_to_end.bans()
     linked = tuple((link.round, link.client) for link in links if link.round < ground.round)
     if ground.is_whole or not set(linked) <= set(computed):
-        return equal(StepName.BANS, linked, computed)
-    return unknown(StepName.BANS, computed)
+        return compare(StepName.BANS, linked, computed)
+    return not_comparable(StepName.BANS, computed)
 
 
 def _field(deployment: Deployment, name: str) -> Value:

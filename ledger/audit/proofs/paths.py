@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from ledger.audit.proofs import fields
 from ledger.audit.proofs.fields import hexed
-from ledger.audit.proofs.links import AbandonmentLink, BanLink, DecisionLink, HeadPath
+from ledger.audit.proofs.head_path import AbandonmentLink, BanLink, DecisionLink, HeadPath
 from ledger.protocol.documents.fields import unsigned
 from ledger.protocol.errors import EncodingError
 
 if TYPE_CHECKING:
-    from ledger.audit.proofs.links import Link
+    from ledger.audit.proofs.head_path import Link
 
-MOST_LINKS = 1_000_000
+MAX_LINKS = 1_000_000
 _LINKS: dict[str, dict[str, type]] = {
     "decided": dict.fromkeys(
         ("seed", "commitments", "accepted", "committee", "result", "votes"), str
@@ -43,7 +43,7 @@ def path_of(value: object) -> HeadPath:
     """
     found = fields.fields_of("path", value, {"start": str, "links": list})
     start = fields.digest("start", found["start"])
-    return HeadPath(start, fields.listed("links", found["links"], _link_of, MOST_LINKS))
+    return HeadPath(start, fields.listed("links", found["links"], _link_of, MAX_LINKS))
 
 
 def _link(link: Link) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from ledger.protocol.types import NO_DIGEST, AcceptanceForm, Beacon
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ledger.audit.proofs.proof import ClientProof, Decision, RoundGround
+    from ledger.audit.proofs.proof import ClientProof, CommittedDecision, RoundBasis
     from ledger.protocol.state import Deployment
 
 
@@ -34,7 +34,7 @@ def require_possible(proof: ClientProof) -> None:
     _require_parts(proof)
 
 
-def require_possible_ground(ground: RoundGround) -> None:
+def require_possible_ground(ground: RoundBasis) -> None:
     """Refuse a round that no run with its configuration can have.
 
     Args:
@@ -57,7 +57,7 @@ def require_possible_ground(ground: RoundGround) -> None:
             raise EncodingError(f"a ban in round {ban.round} is not before round {ground.round}")
 
 
-def _require_decision(decision: Decision, sizes: Deployment) -> None:
+def _require_decision(decision: CommittedDecision, sizes: Deployment) -> None:
     ranking = decision.ranking
     require_ascending("ranking words", ranking)
     if not sizes.members <= len(ranking) <= sizes.trainers:

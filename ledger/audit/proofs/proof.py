@@ -15,8 +15,8 @@ from ledger.protocol.state import ClientBanned, deployment_of, domain_of
 from ledger.protocol.types import NO_DIGEST
 
 if TYPE_CHECKING:
-    from ledger.audit.proofs.links import HeadPath
-    from ledger.audit.proofs.statement import Statement
+    from ledger.audit.proofs.head_path import HeadPath
+    from ledger.audit.proofs.statement import ClientStatement
     from ledger.protocol.documents.record import RoundRecord
     from ledger.protocol.inputs import Participants
     from ledger.protocol.state import Deployment
@@ -27,7 +27,7 @@ MAX_PROOF_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class EventLocation:
     """Where a chain holds an event; `log_index` counts from 0 within the block."""
 
     block_number: int
@@ -37,7 +37,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class CommittedDecision:
     """What a decision says that its head commits to.
 
     Attributes:
@@ -79,7 +79,7 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class Ban:
+class RecordedBan:
     """A ban that was recorded before the round opened."""
 
     round: int
@@ -87,7 +87,7 @@ class Ban:
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
+class RecordedCommitment:
     """A commitment that the contract took."""
 
     client: ClientId
@@ -95,7 +95,7 @@ class Promise:
 
 
 @dataclass(frozen=True)
-class RoundGround:
+class RoundBasis:
     """What a round stands on: the run, the heads round it, and who could take part.
 
     Attributes:
@@ -121,7 +121,7 @@ class RoundGround:
     path: HeadPath
     seed: Digest
     committee: tuple[ClientId, ...]
-    bans: tuple[Ban, ...]
+    bans: tuple[RecordedBan, ...]
 
     @cached_property
     def domain(self) -> Domain:
@@ -181,13 +181,13 @@ class RoundGround:
         return self.path.start == self.config
 
     @property
-    def way_here(self) -> HeadPath:
+    def path_to_end(self) -> HeadPath:
         """The path up to where the round ends: a head after it says nothing of what follows."""
         return self.path.before_end_of(self.round)
 
 
 @dataclass(frozen=True)
-class ClientProof(RoundGround):
+class ClientProof(RoundBasis):
     """What became of one client in one round, with all that it follows from.
 
     Attributes:
@@ -204,15 +204,15 @@ class ClientProof(RoundGround):
     """
 
     client: ClientId
-    commitments: tuple[Promise, ...]
-    decision: Decision | None
+    commitments: tuple[RecordedCommitment, ...]
+    decision: CommittedDecision | None
     record: bytes | None
     payload: Digest | None
     siblings: tuple[Digest, ...] | None
     signature: bytes | None
-    committed_at: Place | None
-    ended_at: Place | None
-    statement: Statement
+    committed_at: EventLocation | None
+    ended_at: EventLocation | None
+    statement: ClientStatement
 
     @cached_property
     def sets(self) -> tuple[tuple[ClientId, ...], tuple[ClientId, ...]]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ledger.audit.codes import Outcome
-from ledger.audit.proofs.codes import Caveat, Role, ScoresTaken, StepName, Verdict
+from ledger.audit.codes import AuditOutcome
+from ledger.audit.proofs.codes import Caveat, ClientVerdict, ProvenRole, ScoresTaken, StepName
 from ledger.audit.sentences import why
 from ledger.protocol.encoding import float_from_bits
 from ledger.protocol.types import AcceptanceForm
 
 if TYPE_CHECKING:
-    from ledger.audit.proofs.statement import CutOff, Rank, Statement, Weight
+    from ledger.audit.proofs.statement import ClientStatement, CutOff, Rank, Weight
     from ledger.protocol.types import ClientId
 
 STEPS: dict[StepName, str] = {
@@ -68,17 +68,17 @@ CAVEATS: dict[Caveat, str] = {
     Caveat.AUTHOR_LACKING: "the client's signature of its commitment is not in the proof",
 }
 
-_OUTCOMES: dict[Outcome, str] = {
-    Outcome.PASSED: "PROVEN: {}",
-    Outcome.FAILED: "CONTRADICTED: the proof does not hold, which says: {}",
-    Outcome.INCOMPLETE: "NOT PROVEN: nothing contradicts, but not everything could be checked: {}",
+_OUTCOMES: dict[AuditOutcome, str] = {
+    AuditOutcome.PASSED: "PROVEN: {}",
+    AuditOutcome.FAILED: "CONTRADICTED: the proof does not hold, which says: {}",
+    AuditOutcome.INCOMPLETE: "NOT PROVEN: nothing contradicts, but not everything could be checked: {}",
 }
 
-_ROLES: dict[Role, str] = {
-    Role.TRAINER: "was sampled to train",
-    Role.MEMBER: "was a member of the committee",
-    Role.NOT_SAMPLED: "was not sampled",
-    Role.BANNED: "was banned when it opened",
+_ROLES: dict[ProvenRole, str] = {
+    ProvenRole.TRAINER: "was sampled to train",
+    ProvenRole.MEMBER: "was a member of the committee",
+    ProvenRole.NOT_SAMPLED: "was not sampled",
+    ProvenRole.BANNED: "was banned when it opened",
 }
 
 _SCORES: dict[ScoresTaken, str] = {
@@ -90,7 +90,9 @@ _SCORES: dict[ScoresTaken, str] = {
 }
 
 
-def verified(outcome: Outcome, round_number: int, client: ClientId, said: Statement) -> str:
+def verified(
+    outcome: AuditOutcome, round_number: int, client: ClientId, said: ClientStatement
+) -> str:
     """Return what a verification came to.
 
     Args:
@@ -102,7 +104,7 @@ def verified(outcome: Outcome, round_number: int, client: ClientId, said: Statem
     return _OUTCOMES[outcome].format(stated(round_number, client, said))
 
 
-def stated(round_number: int, client: ClientId, said: Statement) -> str:
+def stated(round_number: int, client: ClientId, said: ClientStatement) -> str:
     """Return what became of a client, in words; ranks count from 1.
 
     Args:
@@ -112,25 +114,25 @@ def stated(round_number: int, client: ClientId, said: Statement) -> str:
     """
     who, at = f"client {client}", f"in round {round_number}"
     match said.verdict:
-        case Verdict.USED | Verdict.NOT_USED:
+        case ClientVerdict.USED | ClientVerdict.NOT_USED:
             return f"{at} the update of {who} {_ranked(said.rank, said.cut_off, said.weight)}."
-        case Verdict.DROPPED_OUT:
+        case ClientVerdict.DROPPED_OUT:
             reason = why(said.dropout) or "why is not known without the record"
             return f"{at} {who} was sampled to train and dropped out: {reason}."
-        case Verdict.MEMBER:
+        case ClientVerdict.MEMBER:
             taken = _SCORES[said.scores or ScoresTaken.UNKNOWN].format(why=why(said.refusal))
             out = f"; of its own update the record says that {why(said.dropout)}"
             dropped = out if said.dropout is not None else ""
             return (
                 f"{at} {who} was a member of the committee, and so did not train; {taken}{dropped}."
             )
-        case Verdict.NOT_SAMPLED:
+        case ClientVerdict.NOT_SAMPLED:
             return f"{at} {who} was not sampled: neither trainer nor member."
-        case Verdict.BANNED:
+        case ClientVerdict.BANNED:
             return f"{at} {who} took no part: it was banned before the round opened."
-        case Verdict.ABANDONED:
+        case ClientVerdict.ABANDONED:
             return f"{at} nothing was decided, and no update used; {who} {_ROLES[said.role]}."
-        case Verdict.OPEN:
+        case ClientVerdict.OPEN:
             has = "has committed" if said.has_committed else "has not committed"
             return f"round {round_number} is open; {who} {_ROLES[said.role]}, and {has}."
 

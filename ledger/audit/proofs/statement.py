@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ledger.audit.proofs.codes import Role, ScoresTaken, Verdict
+from ledger.audit.proofs.codes import ClientVerdict, ProvenRole, ScoresTaken
 from ledger.protocol.encoding import float_from_bits, word_client
 from ledger.protocol.types import AcceptanceForm, DropoutReason, RefusalReason
 
@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from ledger.audit.proofs.proof import ClientProof
     from ledger.protocol.documents.record import RoundRecord
 
-_ENDED_WITHOUT = {Role.NOT_SAMPLED: Verdict.NOT_SAMPLED, Role.BANNED: Verdict.BANNED}
+_ENDED_WITHOUT = {
+    ProvenRole.NOT_SAMPLED: ClientVerdict.NOT_SAMPLED,
+    ProvenRole.BANNED: ClientVerdict.BANNED,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,7 @@ class Weight:
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class ClientStatement:
     """What became of one client in one round.
 
     Attributes:
@@ -75,8 +78,8 @@ class Statement:
         refusal: why its scores were refused; None unless they were.
     """
 
-    verdict: Verdict
-    role: Role
+    verdict: ClientVerdict
+    role: ProvenRole
     has_committed: bool
     rank: Rank | None = None
     cut_off: CutOff | None = None
@@ -130,7 +133,7 @@ class _Scores:
     refusal: RefusalReason | None = None
 
 
-def statement_of(proof: ClientProof) -> Statement:
+def derive_statement(proof: ClientProof) -> ClientStatement:
     """Return what became of the client, as it follows from all but the claimed statement.
 
     Args:
@@ -142,17 +145,19 @@ def statement_of(proof: ClientProof) -> Statement:
     role, has_committed = _role(proof), proof.commitment is not None
     record, dropout, scores = proof.recorded, None, None
     if proof.decision is None:
-        verdict = Verdict.OPEN if proof.path.ended(proof.round) is None else Verdict.ABANDONED
-        return Statement(verdict, role, has_committed)
+        verdict = (
+            ClientVerdict.OPEN if proof.path.ended(proof.round) is None else ClientVerdict.ABANDONED
+        )
+        return ClientStatement(verdict, role, has_committed)
     if role in _ENDED_WITHOUT:
-        return Statement(_ENDED_WITHOUT[role], role, has_committed)
+        return ClientStatement(_ENDED_WITHOUT[role], role, has_committed)
     if record is not None:
         reasons = {entry.client: entry.reason for entry in record.dropouts}
         dropout = reasons.get(proof.client)
-    if role is Role.MEMBER:
+    if role is ProvenRole.MEMBER:
         scores = _scores(proof, record)
-        return Statement(
-            Verdict.MEMBER,
+        return ClientStatement(
+            ClientVerdict.MEMBER,
             role,
             has_committed,
             dropout=dropout,
@@ -161,19 +166,23 @@ def statement_of(proof: ClientProof) -> Statement:
         )
     rank = _rank(proof)
     if rank is None:
-        return Statement(Verdict.DROPPED_OUT, role, has_committed, dropout=dropout)
+        return ClientStatement(ClientVerdict.DROPPED_OUT, role, has_committed, dropout=dropout)
     cut_off = _cut_off(proof)
     if not rank.accepted:
-        return Statement(Verdict.NOT_USED, role, has_committed, rank, cut_off)
-    return Statement(Verdict.USED, role, has_committed, rank, cut_off, _weight(proof))
+        return ClientStatement(ClientVerdict.NOT_USED, role, has_committed, rank, cut_off)
+    return ClientStatement(ClientVerdict.USED, role, has_committed, rank, cut_off, _weight(proof))
 
 
-def _role(proof: ClientProof) -> Role:
+def _role(proof: ClientProof) -> ProvenRole:
     if proof.client in proof.committee:
-        return Role.MEMBER
+        return ProvenRole.MEMBER
     if proof.registry[proof.client].is_banned_in(proof.round):
-        return Role.BANNED
-    return Role.TRAINER if proof.client in proof.participants.trainers else Role.NOT_SAMPLED
+        return ProvenRole.BANNED
+    return (
+        ProvenRole.TRAINER
+        if proof.client in proof.participants.trainers
+        else ProvenRole.NOT_SAMPLED
+    )
 
 
 def _rank(proof: ClientProof) -> Rank | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from ledger.audit.proofs.proof import Ban, Place, Promise
+from ledger.audit.proofs.proof import EventLocation, RecordedBan, RecordedCommitment
 from ledger.chain.contract.code import code_doubt
 from ledger.protocol.state import RoundAbandoned, RoundDecided, UpdatesCommitted
 
@@ -27,7 +27,7 @@ class TrustedHead:
 
 
 @dataclass(frozen=True, slots=True)
-class ChainFacts:
+class TrustedContract:
     """What a contract on a chain that one trusts says of a round.
 
     Attributes:
@@ -50,19 +50,19 @@ class ChainFacts:
     deployment: Deployment
     code_doubt: str
     opening: RoundOpening | None
-    bans: tuple[Ban, ...]
-    commitments: tuple[Promise, ...]
-    commitment_places: dict[ClientId, Place]
-    places: tuple[Place, ...]
+    bans: tuple[RecordedBan, ...]
+    commitments: tuple[RecordedCommitment, ...]
+    commitment_places: dict[ClientId, EventLocation]
+    places: tuple[EventLocation, ...]
     ended: Digest | None
-    ended_at: Place | None
+    ended_at: EventLocation | None
     is_final: bool
 
 
-Trusted: TypeAlias = TrustedHead | ChainFacts
+Trusted: TypeAlias = TrustedHead | TrustedContract
 
 
-def read_facts(ledger: CommitteeLedger, round_number: int) -> ChainFacts:
+def read_trusted_contract(ledger: CommitteeLedger, round_number: int) -> TrustedContract:
     """Return what a contract says of a round.
 
     Args:
@@ -80,7 +80,7 @@ def read_facts(ledger: CommitteeLedger, round_number: int) -> ChainFacts:
     opening = ledger.opening(round_number)
     newest = chain.head().number if ended is None else ended.block_number
     commitments, places = _commitments(recorded)
-    return ChainFacts(
+    return TrustedContract(
         domain=domain,
         genesis_hash=chain.genesis_hash,
         deployment=deployment,
@@ -89,14 +89,14 @@ def read_facts(ledger: CommitteeLedger, round_number: int) -> ChainFacts:
         bans=bans_before(ledger, round_number),
         commitments=commitments,
         commitment_places=places,
-        places=tuple(map(place_of, recorded[: _until(recorded, ended)])),
+        places=tuple(map(location_of, recorded[: _until(recorded, ended)])),
         ended=None if ended is None else _head_of(ended),
-        ended_at=None if ended is None else place_of(ended),
+        ended_at=None if ended is None else location_of(ended),
         is_final=newest <= final,
     )
 
 
-def bans_before(ledger: CommitteeLedger, round_number: int) -> tuple[Ban, ...]:
+def bans_before(ledger: CommitteeLedger, round_number: int) -> tuple[RecordedBan, ...]:
     """Return the bans that were recorded before a round opened, in the chain's order.
 
     Args:
@@ -106,27 +106,27 @@ def bans_before(ledger: CommitteeLedger, round_number: int) -> tuple[Ban, ...]:
     Raises:
         ChainError: the chain is unreachable or damaged.
     """
-    found = (Ban(event.round, event.client) for event in ledger.bans())
+    found = (RecordedBan(event.round, event.client) for event in ledger.bans())
     return tuple(ban for ban in found if ban.round < round_number)
 
 
-def place_of(recorded: Recorded) -> Place:
+def location_of(recorded: Recorded) -> EventLocation:
     """Return where a chain holds an event.
 
     Args:
         recorded: the event.
     """
     where = recorded.block_number, recorded.block_hash, recorded.transaction_hash
-    return Place(*where, recorded.log_index)
+    return EventLocation(*where, recorded.log_index)
 
 
-def place_of_log(log: Log) -> Place:
+def log_location(log: Log) -> EventLocation:
     """Return where a chain holds a log.
 
     Args:
         log: as it was read.
     """
-    return Place(log.block_number, log.block_hash, log.transaction_hash, log.log_index)
+    return EventLocation(log.block_number, log.block_hash, log.transaction_hash, log.log_index)
 
 
 def _ended(recorded: Iterable[Recorded]) -> Recorded | None:
@@ -145,12 +145,12 @@ def _head_of(recorded: Recorded) -> Digest | None:
 
 def _commitments(
     recorded: Iterable[Recorded],
-) -> tuple[tuple[Promise, ...], dict[ClientId, Place]]:
-    taken: list[Promise] = []
-    places: dict[ClientId, Place] = {}
+) -> tuple[tuple[RecordedCommitment, ...], dict[ClientId, EventLocation]]:
+    taken: list[RecordedCommitment] = []
+    places: dict[ClientId, EventLocation] = {}
     for one in recorded:
         if isinstance(one.event, UpdatesCommitted):
             pairs = zip(one.event.clients, one.event.commitments, strict=True)
-            taken += [Promise(*pair) for pair in pairs]
-            places |= dict.fromkeys(one.event.clients, place_of(one))
+            taken += [RecordedCommitment(*pair) for pair in pairs]
+            places |= dict.fromkeys(one.event.clients, location_of(one))
     return tuple(taken), places

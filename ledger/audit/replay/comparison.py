@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from ledger.audit.observations import Malformed, Miscounted, OtherKind, OtherValue
+from ledger.audit.observations import (
+    EventCountMismatch,
+    EventFieldMismatch,
+    EventKindMismatch,
+    MalformedEvent,
+)
 from ledger.chain.contract.events import decode_log, encode_log
 from ledger.protocol.errors import ChainError
 
@@ -33,7 +38,7 @@ def compare_events(
     """
     number, recorded = transaction.block_number, len(transaction.logs)
     if len(events) != recorded:
-        yield Miscounted(number, at, transaction.hash, events, recorded)
+        yield EventCountMismatch(number, at, transaction.hash, events, recorded)
     for event, log in zip(events, transaction.logs, strict=False):
         if encode_log(event) != (log.topics, log.data):
             yield from _differences(event, log, at)
@@ -44,14 +49,14 @@ def _differences(event: Event, log: Log, at: int | None) -> Iterator[Observation
     try:
         found = decode_log(log).event
     except ChainError as error:
-        yield Malformed(number, at, kind, str(error))
+        yield MalformedEvent(number, at, kind, str(error))
         return
     if type(found) is not kind:
-        yield OtherKind(number, at, kind, type(found))
+        yield EventKindMismatch(number, at, kind, type(found))
         return
     names = tuple(f.name for f in fields(kind) if getattr(event, f.name) != getattr(found, f.name))
     if not names:
-        yield Malformed(number, at, kind, "its bytes are others")
+        yield MalformedEvent(number, at, kind, "its bytes are others")
     for name in names:
         values = getattr(found, name), getattr(event, name)
-        yield OtherValue(number, at, kind, name, *values, is_made=True)
+        yield EventFieldMismatch(number, at, kind, name, *values, is_made=True)

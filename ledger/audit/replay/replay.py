@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, TypeAlias
 from ledger.audit.codes import Fact, Need
 from ledger.audit.observations import (
     Disagreement,
-    Happened,
-    Malformed,
-    OtherValue,
-    Refused,
-    Unserved,
+    EventFieldMismatch,
+    MalformedEvent,
+    RefusedCall,
+    ReplayedEvent,
+    Unavailable,
 )
 from ledger.audit.replay.adoption import adopted, mismatches
 from ledger.audit.replay.calls import apply
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 _ONLY_IN_CALL_DATA = (UpdatesCommitted, ClientBanned, RoundDecided, RoundAbandoned)
 """Events that rest on what only their call data say; of the others the rest is public."""
 
-Replayed: TypeAlias = "Observation | ReplayedRound"
+ReplayItem: TypeAlias = "Observation | ReplayedRound"
 
 
 @dataclass
@@ -71,7 +71,7 @@ class _OpenRound:
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class ReplayPosition:
     """Where the transactions up to some block lead to.
 
     Attributes:
@@ -124,7 +124,7 @@ class Replay:
         self._transactions = TransactionReader(ledger)
         self._open = _OpenRound()
 
-    def observe(self, to_block: int) -> Iterator[Replayed]:
+    def observe(self, to_block: int) -> Iterator[ReplayItem]:
         """Yield what the chain's transactions did, every round when it ends, and what is odd.
 
         Args:
@@ -138,22 +138,22 @@ class Replay:
             ChainUnreachableError: the node went away.
         """
         for transaction in self._transactions.read(to_block):
-            if isinstance(transaction, Disagreement | Unserved):
+            if isinstance(transaction, Disagreement | Unavailable):
                 yield transaction
                 continue
             yield from transaction.found
             yield from self._replay(transaction)
 
-    def reached(self) -> Reached:
+    def reached(self) -> ReplayPosition:
         """Return where all that has been replayed leads to."""
         places = self.state, self.believes_registry, self._folded
-        return Reached(*places, self._is_from_calls, self._is_confirmed)
+        return ReplayPosition(*places, self._is_from_calls, self._is_confirmed)
 
     def open_commitments(self) -> int:
         """Return how many commitments the round holds that has not ended."""
         return len(self._open.commitments)
 
-    def _replay(self, transaction: RecordedTransaction) -> Iterator[Replayed]:
+    def _replay(self, transaction: RecordedTransaction) -> Iterator[ReplayItem]:
         heads = self._fold(transaction)
         if self._awaits_deployment:
             self._awaits_deployment = False
@@ -170,20 +170,20 @@ class Replay:
         try:
             self.state, events = apply(before, call, block)
         except Refusal as refusal:
-            yield Refused(transaction.block_number, at, transaction.hash, refusal)
+            yield RefusedCall(transaction.block_number, at, transaction.hash, refusal)
             yield from self._adopt(transaction, call)
             return
         self.applied += 1
         if self._is_from_calls and self.state.head in heads:
             self.complete_to, self._is_confirmed = transaction.block_number, True
         if len(transaction.logs) < len(events) and (told := self._left_out(transaction)):
-            yield Unserved(transaction.block_number, Need.LOGS, at, told)
+            yield Unavailable(transaction.block_number, Need.LOGS, at, told)
         else:
             yield from compare_events(events, transaction, at)
         for event in events:
             yield from self._follow(before, event, transaction, call)
 
-    def _deployed(self, transaction: RecordedTransaction) -> Iterator[Replayed]:
+    def _deployed(self, transaction: RecordedTransaction) -> Iterator[ReplayItem]:
         """Compare what the constructor has logged; its other traces are code and `deployment()`."""
         event = LedgerDeployed(self.state.domain.salt)
         self.applied += 1
@@ -196,7 +196,7 @@ class Replay:
             return Disagreement(block_number, Fact.DEPLOYMENT_UNLOGGED)
         fact = f"no log up to block {block_number} is of the deployment"
         error = IncompleteLogsError(self._ledger.chain.node, fact)
-        return Unserved(block_number, Need.LOGS, None, str(error))
+        return Unavailable(block_number, Need.LOGS, None, str(error))
 
     def _fold(self, transaction: RecordedTransaction) -> set[Digest]:
         """Go on with the recorded events of a node; return the heads that they say."""
@@ -244,7 +244,7 @@ class Replay:
             return False
         return self.state.stage is not LedgerStage.OPEN or _is_plausible(self.state)
 
-    def _adopt(self, transaction: RecordedTransaction, call: Call | None) -> Iterator[Replayed]:
+    def _adopt(self, transaction: RecordedTransaction, call: Call | None) -> Iterator[ReplayItem]:
         """Go on with what the logs say, since their transaction says nothing."""
         self._is_from_calls = False
         number = transaction.block_number
@@ -253,19 +253,19 @@ class Replay:
             try:
                 event = decode_log(log).event
             except ChainError as error:
-                yield Malformed(number, at, None, str(error))
+                yield MalformedEvent(number, at, None, str(error))
                 continue
             before = self.state
             if isinstance(event, LedgerDeployed):
-                yield Malformed(number, at, LedgerDeployed, "the contract was there before it")
+                yield MalformedEvent(number, at, LedgerDeployed, "the contract was there before it")
                 continue
             if call is None and isinstance(event, _ONLY_IN_CALL_DATA):
                 why = f" ({transaction.unserved})" if transaction.unserved else ""
                 detail = f"{hexed(transaction.hash)}{why}"
-                yield Unserved(number, Need.CALL_DATA, before.round or None, detail)
+                yield Unavailable(number, Need.CALL_DATA, before.round or None, detail)
             for odd in mismatches(before, event, transaction.block) if transaction.block else ():
                 values = odd.name, odd.recorded, odd.true
-                yield OtherValue(number, at, type(event), *values, is_made=False)
+                yield EventFieldMismatch(number, at, type(event), *values, is_made=False)
             after = adopted(before, event, log.block_number)
             self.state = after.state
             self.believes_registry |= isinstance(event, ClientsRegistered)
@@ -278,9 +278,9 @@ class Replay:
         event: Event,
         transaction: RecordedTransaction,
         call: Call | None,
-    ) -> Iterator[Replayed]:
+    ) -> Iterator[ReplayItem]:
         """Collect what belongs to the open round, and yield it when it ends."""
-        yield Happened(transaction.block_number, before, event, call, transaction.hash)
+        yield ReplayedEvent(transaction.block_number, before, event, call, transaction.hash)
         match event:
             case UpdatesCommitted(_, clients, commitments):
                 self._open.commitments += [

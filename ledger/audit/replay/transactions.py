@@ -12,7 +12,7 @@ from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 from ledger.audit.codes import Fact, Need
-from ledger.audit.observations import Disagreement, Unserved
+from ledger.audit.observations import Disagreement, Unavailable
 from ledger.audit.sentences import hexed
 from ledger.chain.contract.calls import decode_call
 from ledger.chain.ports import ChainDamagedError, ChainUnreachableError
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.chain.ports import Block, ChainReader, Log, Transaction
 
-BLOCKS_AT_ONCE = 512
+LOG_BATCH_BLOCKS = 512
 
-Odd: TypeAlias = Disagreement | Unserved
+Inconsistency: TypeAlias = Disagreement | Unavailable
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class RecordedTransaction:
     call: Call | None
     unserved: str
     block: BlockContext | None
-    found: tuple[Odd, ...]
+    found: tuple[Inconsistency, ...]
 
 
 class ReadingEndedError(Exception):
@@ -62,7 +62,7 @@ class ReadingEndedError(Exception):
         observed: what it is.
     """
 
-    def __init__(self, observed: Odd) -> None:
+    def __init__(self, observed: Inconsistency) -> None:
         self.observed = observed
         super().__init__(str(observed))
 
@@ -75,7 +75,7 @@ class TransactionReader:
         self._chain: ChainReader = ledger.chain
         self._block: Block | None = None
 
-    def read(self, to_block: int) -> Iterator[RecordedTransaction | Odd]:
+    def read(self, to_block: int) -> Iterator[RecordedTransaction | Inconsistency]:
         """Yield every transaction that left an event, and what is wrong among their logs.
 
         Args:
@@ -89,8 +89,8 @@ class TransactionReader:
             ChainUnreachableError: the node went away.
         """
         ledger = self._ledger
-        for first in range(ledger.from_block, to_block + 1, BLOCKS_AT_ONCE):
-            last = min(first + BLOCKS_AT_ONCE - 1, to_block)
+        for first in range(ledger.from_block, to_block + 1, LOG_BATCH_BLOCKS):
+            last = min(first + LOG_BATCH_BLOCKS - 1, to_block)
             logs = self._logs(first, last)
             yield from self._disorder(logs)
             for _, group in groupby(logs, key=lambda log: log.transaction_hash):
@@ -105,9 +105,9 @@ class TransactionReader:
             blocks, fact = f"{first} to {last}", Fact.LOGS_UNREADABLE
             raise ReadingEndedError(Disagreement(first, fact, blocks, true=str(error))) from error
         except ChainError as error:
-            raise ReadingEndedError(Unserved(first, Need.CHAIN, detail=str(error))) from error
+            raise ReadingEndedError(Unavailable(first, Need.CHAIN, detail=str(error))) from error
 
-    def _disorder(self, logs: list[Log]) -> Iterator[Odd]:
+    def _disorder(self, logs: list[Log]) -> Iterator[Inconsistency]:
         for one, other in pairwise(logs):
             if (one.block_number, one.log_index) >= (other.block_number, other.log_index):
                 before, after = (
@@ -119,13 +119,13 @@ class TransactionReader:
                 yield Disagreement(log.block_number, Fact.LOG_ADDRESS, true=log.address)
 
     def _transaction(self, logs: tuple[Log, ...]) -> RecordedTransaction:
-        found: list[Odd] = []
+        found: list[Inconsistency] = []
         call, unserved = self._call(logs[0], found)
         block = self._context(logs, found)
         identity = logs[0].transaction_hash, logs[0].block_number
         return RecordedTransaction(*identity, logs, call, unserved, block, tuple(found))
 
-    def _call(self, log: Log, found: list[Odd]) -> tuple[Call | None, str]:
+    def _call(self, log: Log, found: list[Inconsistency]) -> tuple[Call | None, str]:
         """Return what the log's transaction asks of the contract, and why it cannot be had.
 
         Raises:
@@ -151,7 +151,7 @@ class TransactionReader:
         except ChainError:
             return None, ""
 
-    def _context(self, logs: tuple[Log, ...], found: list[Odd]) -> BlockContext | None:
+    def _context(self, logs: tuple[Log, ...], found: list[Inconsistency]) -> BlockContext | None:
         """Return the block of a transaction, checked against its neighbour and the logs.
 
         Raises:
@@ -167,7 +167,7 @@ class TransactionReader:
             found.append(Disagreement(number, Fact.BLOCK_UNREADABLE, subject, true=str(error)))
             return None
         except ChainError as error:
-            found.append(Unserved(number, Need.BLOCK, detail=f"{number}: {error}"))
+            found.append(Unavailable(number, Need.BLOCK, detail=f"{number}: {error}"))
             return None
         self._block = block
         wrong = [log for log in logs if (log.block_number, log.block_hash) != (number, block.hash)]

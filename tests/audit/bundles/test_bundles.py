@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.audit.audit import audit
+from ledger.audit.bundles.bundle_export import export_bundle, make_bundle
+from ledger.audit.bundles.bundle_manifest import as_dict, bundle_of, manifest_bytes, read_manifest
+from ledger.audit.bundles.bundle_verification import RoundVerification, verify_bundle
 from ledger.audit.bundles.chain import BundleChain
 from ledger.audit.bundles.container import BundleFile, container_parts, open_bundle
-from ledger.audit.bundles.document import as_dict, bundle_of, manifest_bytes, read_manifest
-from ledger.audit.bundles.maker import export_bundle, make_bundle
-from ledger.audit.bundles.verification import RoundVerification, verify_bundle
-from ledger.audit.codes import Fact, Need, Outcome, Step, StepOutcome
+from ledger.audit.codes import AuditOutcome, Fact, Need, Step, StepOutcome
+from ledger.audit.engine import audit
 from ledger.audit.proofs.codes import Caveat, StepName
-from ledger.audit.proofs.proof import Ban
-from ledger.audit.proofs.trust import TrustedHead, read_facts
+from ledger.audit.proofs.proof import RecordedBan
+from ledger.audit.proofs.trust import TrustedHead, read_trusted_contract
 from ledger.blobs.store import MemoryBlobs
 from ledger.chain.contract import abi
 from ledger.chain.contract.committee_ledger import CommitteeLedger
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ledger.audit.bundles.bundle import RoundBundle
-    from ledger.audit.proofs.trust import ChainFacts, Trusted
+    from ledger.audit.proofs.trust import Trusted, TrustedContract
     from ledger.chain.ports import ChainReader, Log, TopicFilter
 T = TypeVar("T")
 AT_ONCE = 10
@@ -74,12 +74,12 @@ def not_ok(found: RoundVerification) -> list[StepName]:
 
 
 def test_every_round_passes_against_the_newest_head_and_against_the_contract(
-    exported: dict[int, Path], newest: TrustedHead, facts: dict[int, ChainFacts]
+    exported: dict[int, Path], newest: TrustedHead, facts: dict[int, TrustedContract]
 ) -> None:
     for number, path in exported.items():
         for trusted in (newest, facts[number]):
             found = checked(path, trusted)
-            assert found.outcome is Outcome.PASSED, found.as_dict()
+            assert found.outcome is AuditOutcome.PASSED, found.as_dict()
             assert found.sentence == f"PASSED: round {number} was checked whole, and is true"
 
 
@@ -88,14 +88,14 @@ def test_the_rounds_of_a_run_find_what_its_audit_finds(
 ) -> None:
     """But for what is said of the whole run, or of what came after a round."""
     whole = audit(honest.ledger, honest.blobs)
-    assert whole.outcome is Outcome.PASSED
+    assert whole.outcome is AuditOutcome.PASSED
     found = [one for path in exported.values() for one in checked(path, newest).findings]
     assert found == [one for one in whole.findings if one.round is not None]
 
 
 def test_nothing_is_proven_where_nothing_is_trusted(exported: dict[int, Path]) -> None:
     found = checked(exported[2], None)
-    assert found.outcome is Outcome.INCOMPLETE
+    assert found.outcome is AuditOutcome.INCOMPLETE
     assert found.caveats == (Caveat.NOTHING_TRUSTED,)
     assert not_ok(found) == [StepName.HEAD, StepName.CONFIGURATION]
     other = checked(exported[2], TrustedHead(Digest(bytes(32))))
@@ -103,14 +103,14 @@ def test_nothing_is_proven_where_nothing_is_trusted(exported: dict[int, Path]) -
 
 
 def test_a_short_bundle_reaches_back_to_the_models_that_the_round_needs(
-    honest: Run, facts: dict[int, ChainFacts]
+    honest: Run, facts: dict[int, TrustedContract]
 ) -> None:
     # Round 3 was abandoned: round 4 began with the model of round 2.
     bundle = make_bundle(honest.ledger, honest.blobs, 4)
     assert [link.round for link in bundle.ground.path.links] == [2, 3, 3, 4, 4]
     assert [one.round for one in bundle.earlier] == [2]
     found = verify_bundle(bundle, honest.blobs, facts[4])
-    assert found.outcome is Outcome.PASSED
+    assert found.outcome is AuditOutcome.PASSED
     cut = replace(bundle.ground.path, links=bundle.ground.path.links[1:])
     ground = replace(bundle.ground, path=cut)
     with pytest.raises(EncodingError, match="does not reach back to the model that round 4"):
@@ -125,7 +125,7 @@ def test_a_round_along_a_travel_has_both_models(tmp_path: Path) -> None:
         run.play()
         path = tmp_path / "bundle.tar"
         export_bundle(run.ledger, run.blobs, 2, path)
-        assert checked(path, TrustedHead(run.ledger.state().head)).outcome is Outcome.PASSED
+        assert checked(path, TrustedHead(run.ledger.state().head)).outcome is AuditOutcome.PASSED
 
 
 @pytest.mark.parametrize(
@@ -154,9 +154,9 @@ def test_what_a_committee_colludes_in_is_named_as_the_audit_names_it(
     with run.chain:
         run.play(deviation)
         path = tmp_path / "bundle.tar"
-        assert export_bundle(run.ledger, run.blobs, 1, path).outcome is Outcome.FAILED
-        found = checked(path, read_facts(run.ledger, 1))
-        assert found.outcome is Outcome.FAILED
+        assert export_bundle(run.ledger, run.blobs, 1, path).outcome is AuditOutcome.FAILED
+        found = checked(path, read_trusted_contract(run.ledger, 1))
+        assert found.outcome is AuditOutcome.FAILED
         first = found.audit[step - 1].contradiction
         assert first is not None
         assert first.fact is fact
@@ -183,7 +183,7 @@ def test_a_bundle_without_a_blob_is_incomplete_and_is_not_exported(
             if digest != gone:
                 blobs.put(data)
         result = verify_bundle(bundle, blobs, newest)
-        assert result.outcome is Outcome.INCOMPLETE
+        assert result.outcome is AuditOutcome.INCOMPLETE
         assert result.audit[step - 1].outcome is StepOutcome.NOT_CHECKABLE
         assert need in {one.need for one in result.audit[step - 1].missing}
         with pytest.raises(BlobMissingError, match=r"round 1 cannot be exported: "):
@@ -202,7 +202,7 @@ def test_a_blob_that_nobody_asked_for_is_named(
     path = tmp_path / "more.tar"
     path.write_bytes(b"".join(container_parts(found.manifest, digests, blobs)))
     result = checked(path, newest)
-    assert result.outcome is Outcome.FAILED
+    assert result.outcome is AuditOutcome.FAILED
     assert not_ok(result) == [StepName.PARTS]
 
 
@@ -245,13 +245,13 @@ def test_the_model_that_a_round_began_with_is_in_the_decision_before_it(honest: 
 
 def test_a_bundle_of_a_round_that_no_run_can_have_is_not_read(honest: Run) -> None:
     true = make_bundle(honest.ledger, honest.blobs, 2)
-    late = replace(true, ground=replace(true.ground, bans=(Ban(2, ClientId(0)),)))
+    late = replace(true, ground=replace(true.ground, bans=(RecordedBan(2, ClientId(0)),)))
     with pytest.raises(EncodingError, match="a ban in round 2 is not before round 2"):
         read_manifest(manifest_bytes(late), honest.blobs)
 
 
 def test_places_that_the_trusted_chain_does_not_have_are_named(
-    honest: Run, facts: dict[int, ChainFacts]
+    honest: Run, facts: dict[int, TrustedContract]
 ) -> None:
     true = make_bundle(honest.ledger, honest.blobs, 2)
     last = true.logs[-1]
@@ -268,7 +268,7 @@ def test_another_model_before_the_round_is_not_the_one_that_was_voted_for(
     model = honest.blobs.put(np.zeros(8, dtype="<f4").tobytes())
     earlier = replace(true.earlier[0], opening=replace(true.earlier[0].opening, model=model))
     found = verify_bundle(replace(true, earlier=(earlier,)), honest.blobs, newest)
-    assert found.outcome is Outcome.FAILED
+    assert found.outcome is AuditOutcome.FAILED
     assert not_ok(found) == [StepName.EARLIER_RESULT]
 
 
@@ -289,7 +289,7 @@ def test_no_changed_bundle_passes_and_says_anything_but_the_truth(
     honest: Run,
     documents: list[tuple[dict[str, Any], dict[str, Any]]],
     newest: TrustedHead,
-    facts: dict[int, ChainFacts],
+    facts: dict[int, TrustedContract],
     seed: int,
 ) -> None:
     rng = random.Random(seed)
@@ -302,7 +302,7 @@ def test_no_changed_bundle_passes_and_says_anything_but_the_truth(
         except EncodingError:
             continue
         assert json.dumps(found.as_dict(), allow_nan=False)
-        if found.outcome is Outcome.PASSED and other != document:
+        if found.outcome is AuditOutcome.PASSED and other != document:
             # Places are not proven by a head, and change nothing of what was checked.
             assert trusted is newest or path[0] in {"blocks", "transactions", "path"}, path
             assert said(found) == truth, path

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.audit.proofs.trust import ChainFacts, TrustedHead, read_facts
+from ledger.audit.proofs.trust import TrustedContract, TrustedHead, read_trusted_contract
 
 if TYPE_CHECKING:
     from tests.audit.runs import Run
@@ -17,6 +17,6 @@ def newest(honest: Run) -> TrustedHead:
 
 
 @pytest.fixture(scope="session")
-def facts(honest: Run) -> dict[int, ChainFacts]:
+def facts(honest: Run) -> dict[int, TrustedContract]:
     """What the honest run's contract says of each round."""
-    return {number: read_facts(honest.ledger, number) for number in range(1, 6)}
+    return {number: read_trusted_contract(honest.ledger, number) for number in range(1, 6)}

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.audit.codes import Outcome
-from ledger.audit.proofs.codes import StepName, Verdict
-from ledger.audit.proofs.document import as_dict, parse_document, proof_of, read_proof
-from ledger.audit.proofs.links import BanLink, HeadPath
-from ledger.audit.proofs.maker import make_proof
-from ledger.audit.proofs.proof import Ban
-from ledger.audit.proofs.statement import Weight, statement_of
-from ledger.audit.proofs.verification import Verification, verify_proof
+from ledger.audit.codes import AuditOutcome
+from ledger.audit.proofs.codes import ClientVerdict, StepName
+from ledger.audit.proofs.head_path import BanLink, HeadPath
+from ledger.audit.proofs.proof import RecordedBan
+from ledger.audit.proofs.proof_document import as_dict, parse_document, proof_of, read_proof
+from ledger.audit.proofs.proof_maker import make_proof
+from ledger.audit.proofs.proof_verification import Verification, verify_proof
+from ledger.audit.proofs.statement import Weight, derive_statement
 from ledger.protocol.documents.run import encode_run
 from ledger.protocol.encoding import set_digest, sha256
 from ledger.protocol.errors import EncodingError
@@ -27,7 +27,7 @@ from tests.audit.proofs.mutations import FUZZ, changed, paths
 
 if TYPE_CHECKING:
     from ledger.audit.proofs.proof import ClientProof
-    from ledger.audit.proofs.trust import ChainFacts, TrustedHead
+    from ledger.audit.proofs.trust import TrustedContract, TrustedHead
     from tests.audit.runs import Run
 
 ASKED = ((1, 3), (1, 0), (1, 9), (3, 1), (4, 2), (5, 12))
@@ -51,7 +51,7 @@ def documents(honest: Run) -> list[tuple[int, ClientId, dict[str, Any]]]:
 def test_no_changed_proof_says_that_anything_but_the_truth_is_proven(
     documents: list[tuple[int, ClientId, dict[str, Any]]],
     newest: TrustedHead,
-    facts: dict[int, ChainFacts],
+    facts: dict[int, TrustedContract],
     seed: int,
 ) -> None:
     rng = random.Random(seed)
@@ -59,12 +59,12 @@ def test_no_changed_proof_says_that_anything_but_the_truth_is_proven(
     places = list(paths(document))
     for path in rng.choices(places, k=AT_ONCE):
         found = _verified(changed(document, path, rng), number, client, rng.choice((newest, facts)))
-        if found is not None and found.outcome is Outcome.PASSED:
+        if found is not None and found.outcome is AuditOutcome.PASSED:
             assert found.statement.as_dict() == document["statement"], (path, found.as_dict())
 
 
 def _verified(
-    document: Any, number: int, client: ClientId, trusted: TrustedHead | dict[int, ChainFacts]
+    document: Any, number: int, client: ClientId, trusted: TrustedHead | dict[int, TrustedContract]
 ) -> Verification | None:
     try:
         trust = trusted[number] if isinstance(trusted, dict) else trusted
@@ -89,7 +89,7 @@ def test_every_field_in_turn_is_refused_or_contradicted_where_it_stands_for_the_
         if other == document:
             continue
         found = _verified(other, number, client, newest)
-        assert found is None or found.outcome is not Outcome.PASSED, path
+        assert found is None or found.outcome is not AuditOutcome.PASSED, path
 
 
 def test_a_proof_of_another_round_or_client_answers_no_question(
@@ -107,10 +107,10 @@ def test_what_comes_after_the_trusted_head_proves_nothing(honest: Run, newest: T
     banned = replace(
         true,
         path=HeadPath(true.path.start, (*true.path.links, BanLink(1, ClientId(2)))),
-        bans=(*true.bans, Ban(1, ClientId(2))),
+        bans=(*true.bans, RecordedBan(1, ClientId(2))),
     )
     found = verify_proof(restated(banned), 5, ClientId(2), newest)
-    assert found.statement.verdict is Verdict.BANNED
+    assert found.statement.verdict is ClientVerdict.BANNED
     assert failed(found) == [StepName.BANS]
     before = true.path.ended(4)
     assert before is not None
@@ -143,18 +143,18 @@ def test_a_made_up_registry_changes_no_weight(honest: Run, newest: TrustedHead) 
 
 def test_a_ban_that_is_left_out_or_made_up_is_named(honest: Run, newest: TrustedHead) -> None:
     true = make_proof(honest.ledger, honest.blobs, 4, ClientId(10), whole=True)
-    assert true.bans == (Ban(3, ClientId(10)),)
+    assert true.bans == (RecordedBan(3, ClientId(10)),)
     left_out = restated(replace(true, bans=()))
     assert StepName.BANS in failed(verify_proof(left_out, 4, ClientId(10), newest))
     other = make_proof(honest.ledger, honest.blobs, 1, ClientId(13), whole=True)
     assert other.bans == ()
     fifth = make_proof(honest.ledger, honest.blobs, 5, ClientId(2), whole=True)
-    made_up = restated(replace(fifth, bans=(*fifth.bans, Ban(2, ClientId(2)))))
+    made_up = restated(replace(fifth, bans=(*fifth.bans, RecordedBan(2, ClientId(2)))))
     assert failed(verify_proof(made_up, 5, ClientId(2), newest)) == [StepName.BANS]
 
 
 def test_another_head_another_contract_and_another_chain_prove_nothing(
-    honest: Run, facts: dict[int, ChainFacts]
+    honest: Run, facts: dict[int, TrustedContract]
 ) -> None:
     proof = make_proof(honest.ledger, honest.blobs, 1, ClientId(3), whole=True)
     elsewhere = replace(facts[1], domain=replace(facts[1].domain, chain_id=5))
@@ -202,7 +202,7 @@ def test_an_enormous_document_is_refused_before_it_is_read() -> None:
 
 def restated(proof: ClientProof) -> ClientProof:
     """Return a proof whose statement follows from it, as a prover would send it."""
-    return proof_of(as_dict(replace(proof, statement=statement_of(replace(proof)))))
+    return proof_of(as_dict(replace(proof, statement=derive_statement(replace(proof)))))
 
 
 def unproven(found: Verification) -> list[StepName]:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from eth_abi.abi import encode
 
-from ledger.audit.proofs.document import proof_bytes, read_proof
-from ledger.audit.proofs.maker import make_proof
+from ledger.audit.proofs.proof_document import proof_bytes, read_proof
+from ledger.audit.proofs.proof_maker import make_proof
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.protocol.encoding import keccak256, word_client
 from ledger.protocol.merkle import UPDATE_LEAF

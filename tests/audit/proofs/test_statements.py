@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ledger.audit.codes import Outcome
-from ledger.audit.proofs.codes import Caveat, Role, ScoresTaken, StepName, Verdict
-from ledger.audit.proofs.document import as_dict, proof_bytes, proof_of, read_proof
-from ledger.audit.proofs.maker import make_proof, whole_path
+from ledger.audit.codes import AuditOutcome
+from ledger.audit.proofs.codes import Caveat, ClientVerdict, ProvenRole, ScoresTaken, StepName
+from ledger.audit.proofs.proof_document import as_dict, proof_bytes, proof_of, read_proof
+from ledger.audit.proofs.proof_maker import make_proof, whole_path
+from ledger.audit.proofs.proof_verification import verify_proof
 from ledger.audit.proofs.statement import CutOff, Rank, Weight
-from ledger.audit.proofs.trust import ChainFacts, TrustedHead, read_facts
-from ledger.audit.proofs.verification import verify_proof
+from ledger.audit.proofs.trust import TrustedContract, TrustedHead, read_trusted_contract
 from ledger.blobs.store import MemoryBlobs
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.rpc.reader import RpcReader
@@ -34,12 +34,12 @@ def decided(run: Run, number: int) -> RoundDecided:
     return next(event for event in events if isinstance(event, RoundDecided))
 
 
-def verdict(run: Run, number: int, client: int) -> Verdict:
+def verdict(run: Run, number: int, client: int) -> ClientVerdict:
     return make_proof(run.ledger, run.blobs, number, ClientId(client)).statement.verdict
 
 
 def test_every_client_of_three_rounds_is_proven_by_the_newest_head_and_by_the_contract(
-    honest: Run, newest: TrustedHead, facts: dict[int, ChainFacts]
+    honest: Run, newest: TrustedHead, facts: dict[int, TrustedContract]
 ) -> None:
     for number in (1, 3, 5):
         for client in map(ClientId, range(CLIENTS)):
@@ -48,17 +48,17 @@ def test_every_client_of_three_rounds_is_proven_by_the_newest_head_and_by_the_co
             assert read == proof
             for trusted in (newest, facts[number]):
                 found = verify_proof(read, number, client, trusted)
-                assert found.outcome is Outcome.PASSED, found.as_dict()
+                assert found.outcome is AuditOutcome.PASSED, found.as_dict()
                 assert found.statement == proof.statement
 
 
 def test_a_short_proof_is_proven_by_the_contract_and_its_length_is_that_of_two_rounds(
-    honest: Run, facts: dict[int, ChainFacts]
+    honest: Run, facts: dict[int, TrustedContract]
 ) -> None:
     proof = make_proof(honest.ledger, honest.blobs, 5, ClientId(0))
     rounds = [link.round for link in proof.path.links]
     assert rounds == [4, 4, 5]
-    assert verify_proof(proof, 5, ClientId(0), facts[5]).outcome is Outcome.PASSED
+    assert verify_proof(proof, 5, ClientId(0), facts[5]).outcome is AuditOutcome.PASSED
 
 
 def test_a_used_update_has_its_rank_its_distance_the_cut_off_and_its_exact_weight(
@@ -67,7 +67,7 @@ def test_a_used_update_has_its_rank_its_distance_the_cut_off_and_its_exact_weigh
     # Round 1: ranked 9, 13, 6, 3, 12; client k has 10 + k samples, and the first two are accepted.
     event = decided(honest, 1)
     said = make_proof(honest.ledger, honest.blobs, 1, ClientId(13)).statement
-    assert said.verdict is Verdict.USED
+    assert said.verdict is ClientVerdict.USED
     bits = event.ranking[1] >> 32
     assert said.rank == Rank(1, 5, bits, accepted=True)
     assert said.cut_off == CutOff(AcceptanceForm.FIRST, 2, bits, 0)
@@ -96,7 +96,7 @@ def test_what_is_not_proven_of_a_used_update_is_said(honest: Run, newest: Truste
 )
 def test_a_dropout_has_the_reason_of_the_record_and_what_of_it_nobody_can_prove(
     honest: Run,
-    facts: dict[int, ChainFacts],
+    facts: dict[int, TrustedContract],
     number: int,
     client: int,
     reason: DropoutReason,
@@ -104,7 +104,7 @@ def test_a_dropout_has_the_reason_of_the_record_and_what_of_it_nobody_can_prove(
 ) -> None:
     proof = make_proof(honest.ledger, honest.blobs, number, ClientId(client))
     found = verify_proof(proof, number, ClientId(client), facts[number])
-    assert found.statement.verdict is Verdict.DROPPED_OUT
+    assert found.statement.verdict is ClientVerdict.DROPPED_OUT
     assert found.statement.dropout is reason
     assert found.statement.has_committed is (reason is not DropoutReason.NO_COMMITMENT)
     assert found.caveats == (() if caveat is None else (caveat,))
@@ -123,17 +123,17 @@ def test_a_member_did_not_train_and_what_became_of_its_scores_is_said(
     honest: Run, number: int, client: int, taken: ScoresTaken, refusal: RefusalReason | None
 ) -> None:
     said = make_proof(honest.ledger, honest.blobs, number, ClientId(client)).statement
-    assert (said.verdict, said.role) == (Verdict.MEMBER, Role.MEMBER)
+    assert (said.verdict, said.role) == (ClientVerdict.MEMBER, ProvenRole.MEMBER)
     assert (said.scores, said.refusal) == (taken, refusal)
 
 
 def test_others_were_below_the_cut_off_not_sampled_banned_or_of_an_abandoned_round(
     honest: Run,
 ) -> None:
-    assert verdict(honest, 1, 3) is Verdict.NOT_USED
-    assert verdict(honest, 1, 7) is Verdict.NOT_SAMPLED
-    assert verdict(honest, 4, 10) is Verdict.BANNED
-    assert verdict(honest, 3, 0) is Verdict.ABANDONED
+    assert verdict(honest, 1, 3) is ClientVerdict.NOT_USED
+    assert verdict(honest, 1, 7) is ClientVerdict.NOT_SAMPLED
+    assert verdict(honest, 4, 10) is ClientVerdict.BANNED
+    assert verdict(honest, 3, 0) is ClientVerdict.ABANDONED
 
 
 def test_a_round_that_is_open_is_proven_by_the_contract_and_by_no_head(tmp_path: Path) -> None:
@@ -142,21 +142,21 @@ def test_a_round_that_is_open_is_proven_by_the_contract_and_by_no_head(tmp_path:
         run.commit({run.trainers[0]: run.word(run.trainers[0])})
         for client in (run.trainers[0], run.trainers[1]):
             proof = read_proof(proof_bytes(make_proof(run.ledger, run.blobs, 1, client)))
-            assert proof.statement.verdict is Verdict.OPEN
+            assert proof.statement.verdict is ClientVerdict.OPEN
             assert proof.statement.has_committed is (client == run.trainers[0])
-            found = verify_proof(proof, 1, client, read_facts(run.ledger, 1))
-            assert found.outcome is Outcome.PASSED
+            found = verify_proof(proof, 1, client, read_trusted_contract(run.ledger, 1))
+            assert found.outcome is AuditOutcome.PASSED
             head = TrustedHead(run.ledger.state().head)
-            assert verify_proof(proof, 1, client, head).outcome is Outcome.INCOMPLETE
+            assert verify_proof(proof, 1, client, head).outcome is AuditOutcome.INCOMPLETE
         open_yet = make_proof(run.ledger, run.blobs, 1, run.trainers[0])
         run.play()
         # It says what was true, and is not any more.
-        late = verify_proof(open_yet, 1, open_yet.client, read_facts(run.ledger, 1))
-        assert late.outcome is Outcome.FAILED
+        late = verify_proof(open_yet, 1, open_yet.client, read_trusted_contract(run.ledger, 1))
+        assert late.outcome is AuditOutcome.FAILED
 
 
 def test_without_the_record_the_proof_says_what_it_lacks(
-    honest: Run, facts: dict[int, ChainFacts]
+    honest: Run, facts: dict[int, TrustedContract]
 ) -> None:
     blobs = MemoryBlobs()
     blobs.put(honest.blobs.get(honest.ledger.deployment().config))
@@ -164,7 +164,7 @@ def test_without_the_record_the_proof_says_what_it_lacks(
     for client, taken in scores.items():
         proof = make_proof(honest.ledger, blobs, 1, ClientId(client))
         found = verify_proof(proof, 1, ClientId(client), facts[1])
-        assert found.outcome is Outcome.PASSED
+        assert found.outcome is AuditOutcome.PASSED
         assert Caveat.RECORD_LACKING in found.caveats
         assert found.statement.scores is taken
     with pytest.raises(BlobMissingError):
@@ -172,7 +172,7 @@ def test_without_the_record_the_proof_says_what_it_lacks(
 
 
 def test_another_record_than_the_one_that_was_voted_for_is_named(
-    honest: Run, facts: dict[int, ChainFacts]
+    honest: Run, facts: dict[int, TrustedContract]
 ) -> None:
     true = make_proof(honest.ledger, honest.blobs, 1, ClientId(0))
     record = true.recorded
@@ -202,10 +202,10 @@ def test_nothing_is_proven_where_nothing_is_trusted_or_the_head_is_not_on_the_wa
     short = make_proof(honest.ledger, honest.blobs, 1, ClientId(3))
     for trusted in (None, newest):
         found = verify_proof(short, 1, ClientId(3), trusted)
-        assert found.outcome is Outcome.INCOMPLETE
+        assert found.outcome is AuditOutcome.INCOMPLETE
         assert found.sentence.startswith("NOT PROVEN: ")
     own = TrustedHead(decided(honest, 1).head)
-    assert verify_proof(short, 1, ClientId(3), own).outcome is Outcome.PASSED
+    assert verify_proof(short, 1, ClientId(3), own).outcome is AuditOutcome.PASSED
 
 
 def test_a_head_from_before_the_round_says_nothing_of_it(honest: Run) -> None:
@@ -216,16 +216,16 @@ def test_a_head_from_before_the_round_says_nothing_of_it(honest: Run) -> None:
 
 
 def test_a_block_that_may_be_taken_back_contradicts_nothing(
-    honest: Run, facts: dict[int, ChainFacts]
+    honest: Run, facts: dict[int, TrustedContract]
 ) -> None:
     proof = make_proof(honest.ledger, honest.blobs, 1, ClientId(3))
     other = replace(facts[1], ended=decided(honest, 2).head)
-    assert verify_proof(proof, 1, ClientId(3), other).outcome is Outcome.FAILED
+    assert verify_proof(proof, 1, ClientId(3), other).outcome is AuditOutcome.FAILED
     found = verify_proof(proof, 1, ClientId(3), replace(other, is_final=False))
-    assert found.outcome is Outcome.INCOMPLETE
+    assert found.outcome is AuditOutcome.INCOMPLETE
     assert Caveat.NOT_FINAL in found.caveats
     behind = replace(facts[1], ended=None, ended_at=None, is_final=False)
-    assert verify_proof(proof, 1, ClientId(3), behind).outcome is Outcome.INCOMPLETE
+    assert verify_proof(proof, 1, ClientId(3), behind).outcome is AuditOutcome.INCOMPLETE
 
 
 def test_the_path_of_the_whole_run_leads_from_its_configuration_to_its_head(
@@ -262,17 +262,17 @@ def test_the_cut_off_is_that_of_the_runs_strategy(
     run = Run.opened(tmp_path, replace(PARAMETERS, **changes))
     with run.chain:
         run.play()
-        event, trusted = decided(run, 1), read_facts(run.ledger, 1)
+        event, trusted = decided(run, 1), read_trusted_contract(run.ledger, 1)
         edge = event.accepted[0 if form is AcceptanceForm.LAST else -1]
         bits = {word_client(word): word >> 32 for word in event.ranking}
         for client in bits:
             found = verify_proof(make_proof(run.ledger, run.blobs, 1, client), 1, client, trusted)
-            assert found.outcome is Outcome.PASSED
+            assert found.outcome is AuditOutcome.PASSED
             cut_off = CutOff(form, len(event.accepted), bits[edge], event.threshold_bits)
             assert found.statement.cut_off == cut_off
             assert limit in found.sentence
             is_used = client in event.accepted
-            assert (found.statement.verdict is Verdict.USED) is is_used
+            assert (found.statement.verdict is ClientVerdict.USED) is is_used
 
 
 def test_a_record_of_other_commitments_than_the_closing_block_has_is_named(tmp_path: Path) -> None:
@@ -286,7 +286,7 @@ def test_a_record_of_other_commitments_than_the_closing_block_has_is_named(tmp_p
         assert client is not None
         member = client.committee[0]
         proof = make_proof(run.ledger, run.blobs, 1, member, whole=True)
-        by_chain = verify_proof(proof, 1, member, read_facts(run.ledger, 1))
+        by_chain = verify_proof(proof, 1, member, read_trusted_contract(run.ledger, 1))
         assert StepName.CLOSING in [s.name for s in by_chain.steps if s.is_ok is False]
         by_head = verify_proof(proof, 1, member, TrustedHead(run.ledger.state().head))
         assert Caveat.CLOSING_CERTIFIED in by_head.caveats
@@ -315,7 +315,7 @@ def cut(run: Run) -> Digest:
     ],
 )
 def test_what_became_of_a_client_is_one_sentence(
-    honest: Run, facts: dict[int, ChainFacts], number: int, client: int, said: str
+    honest: Run, facts: dict[int, TrustedContract], number: int, client: int, said: str
 ) -> None:
     who = ClientId(client)
     found = verify_proof(
@@ -326,7 +326,7 @@ def test_what_became_of_a_client_is_one_sentence(
 
 
 def test_a_node_over_http_says_what_the_chain_file_says(
-    honest: Run, facts: dict[int, ChainFacts]
+    honest: Run, facts: dict[int, TrustedContract]
 ) -> None:
     with (
         RpcServer(honest.chain) as server,
@@ -334,6 +334,6 @@ def test_a_node_over_http_says_what_the_chain_file_says(
     ):
         ledger = CommitteeLedger(node, honest.ledger.address)
         for number in (3, 5):
-            assert read_facts(ledger, number) == facts[number]
+            assert read_trusted_contract(ledger, number) == facts[number]
         proof = make_proof(ledger, honest.blobs, 5, ClientId(0), whole=True)
     assert proof == make_proof(honest.ledger, honest.blobs, 5, ClientId(0), whole=True)

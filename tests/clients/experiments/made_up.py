@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from clients.experiments.rows import CellRow, Evidence, Rows, Seconds, final_of
-from ledger.audit.codes import Outcome
+from ledger.audit.codes import AuditOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ EVIDENCE = Evidence(
     chain_id=31337,
     address="0x" + "ab" * 20,
     head="0x" + "cd" * 32,
-    verdict=Outcome.PASSED,
+    verdict=AuditOutcome.PASSED,
     report="r.json",
     configuration="c.toml",
 )

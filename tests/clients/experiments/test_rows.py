@@ -23,7 +23,7 @@ from clients.experiments.rows import (
     measured,
     read_rows,
 )
-from ledger.audit.codes import Outcome
+from ledger.audit.codes import AuditOutcome
 from ledger.protocol.errors import ConfigurationError
 from tests.clients.experiments.minis import row
 
@@ -37,7 +37,7 @@ CELL = row(
         chain_id=7,
         address="0xa",
         head="0xb",
-        verdict=Outcome.PASSED,
+        verdict=AuditOutcome.PASSED,
         report="r",
         configuration="c",
     ),

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from clients.simulation import Cast
-from ledger.audit.audit import audit
-from ledger.audit.codes import Outcome, Step, StepOutcome
+from ledger.audit.codes import AuditOutcome, Step, StepOutcome
+from ledger.audit.engine import audit
 from ledger.protocol.types import DropoutReason
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def expected(played: Played, keep: str) -> set[Digest]:
 def unchecked(played: Played) -> set[Step]:
     """Return the steps that an audit has to leave open, and nothing that it contradicts."""
     report = audit(played.ledger, played.blobs)
-    assert report.outcome is Outcome.INCOMPLETE
+    assert report.outcome is AuditOutcome.INCOMPLETE
     found = {step.number: step.outcome for step in report.steps}
     assert StepOutcome.FAILED not in found.values()
     return {number for number, outcome in found.items() if outcome is not StepOutcome.PASSED}
@@ -79,7 +79,7 @@ def test_the_head_is_the_same_and_the_audit_says_which_steps_lack_something(
     assert kept.head == whole.head
     assert other.metrics() == player.metrics()
     assert set(kept.blobs.digests()) == expected(whole, keep)
-    assert audit(whole.ledger, whole.blobs).outcome is Outcome.PASSED
+    assert audit(whole.ledger, whole.blobs).outcome is AuditOutcome.PASSED
     gone = range(1, ROUNDS + 1 if keep == "accepted" else ROUNDS)
     dropouts = [dropout for number in gone for dropout in whole.record(number).dropouts]
     if any(dropout.reason is DropoutReason.PAYLOAD_MALFORMED for dropout in dropouts):

@@ -11,7 +11,7 @@ from clients.experiments.execution.auditing import Repeated, repeat
 from clients.experiments.execution.evidence import portable
 from clients.experiments.execution.kept import kept_beside
 from clients.experiments.execution.store import Store
-from ledger.audit.codes import Outcome
+from ledger.audit.codes import AuditOutcome
 from ledger.home import Home
 from ledger.protocol.errors import ConfigurationError
 from tests.clients.experiments.minis import plan_of
@@ -33,7 +33,7 @@ def test_an_honest_row_comes_out_again_and_a_changed_one_is_told(
     rounds: list[None] = []
     home = tmp_path / "home"
     found = repeat(finished.plan, finished.store, CELL, home, lambda: rounds.append(None))
-    assert (found.outcome, found.differing, len(rounds)) == (Outcome.PASSED, (), 2)
+    assert (found.outcome, found.differing, len(rounds)) == (AuditOutcome.PASSED, (), 2)
     assert Home(home).chain.exists()
     assert Home(home).run("run").manifest.exists()
     evidence = found.row.ledger
@@ -48,7 +48,7 @@ def test_an_honest_row_comes_out_again_and_a_changed_one_is_told(
 
     lie = replace(found.row, final=0.99, ledger=replace(evidence, head="0x00"))
     told = Repeated(lie, found.again, found.report)
-    assert told.outcome is Outcome.FAILED
+    assert told.outcome is AuditOutcome.FAILED
     assert told.differing[0].startswith("head: 0x00, and now 0x")
     assert told.differing[1].startswith("final: 0.99, and now 0.")
     assert len(told.differing) == 2
@@ -102,7 +102,7 @@ def _alter_what_is_kept(store: Store, found: Repeated, evidence: Evidence) -> No
     moved = kept_json.rename(f"{kept_json}.away")
     assert told() == ["report.json beside the row cannot be read: FileNotFoundError"]
     moved.rename(kept_json)
-    assert Repeated(found.row, found.again, found.report, ("x",)).outcome is Outcome.FAILED
+    assert Repeated(found.row, found.again, found.report, ("x",)).outcome is AuditOutcome.FAILED
 
 
 @pytest.mark.parametrize(

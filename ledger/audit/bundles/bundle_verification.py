@@ -1,0 +1,296 @@
+"""The audit of one round out of a bundle: the ten steps of the whole run's audit, on this round.
+
+The round's beginning - model, seed, committee, bans, head - follows from the path of heads, or from
+the contract that is trusted; from there on the same replay, checker and steps judge as in `audit`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from eth_utils.address import to_checksum_address
+
+from ledger.audit.bundles import sentences
+from ledger.audit.bundles.bundle import rounds_of_models
+from ledger.audit.bundles.chain import BundleChain
+from ledger.audit.bundles.container import BundleFile
+from ledger.audit.bundles.noting import RecordingBlobs
+from ledger.audit.checks.order import run_checks
+from ledger.audit.codes import AuditCount, AuditOutcome, StepOutcome
+from ledger.audit.evidence.reader import RoundReader
+from ledger.audit.observations import RunStart
+from ledger.audit.proofs.codes import Caveat, StepName
+from ledger.audit.proofs.comparisons import (
+    VerificationStep,
+    compare,
+    compare_with_chain,
+    location_value,
+    outcome_of,
+    shown,
+)
+from ledger.audit.proofs.ground import final_trust, verify_basis
+from ledger.audit.proofs.sentences import CAVEATS
+from ledger.audit.proofs.trust import TrustedContract, TrustedHead, log_location
+from ledger.audit.replay.replay import Replay
+from ledger.audit.replay.round import ReplayedRound
+from ledger.audit.replay.transactions import ReadingEndedError
+from ledger.audit.result_log import AuditLog
+from ledger.audit.round_checker import RoundChecker
+from ledger.audit.round_tasks import RoundTask
+from ledger.chain.contract.committee_ledger import CommitteeLedger
+from ledger.distances.fast import fast_distances, usable_cores
+from ledger.protocol.encoding import aggregation_result
+from ledger.protocol.state import LedgerStage, LedgerState
+from ledger.protocol.types import NO_DIGEST
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ledger.audit.bundles.bundle import RoundBundle
+    from ledger.audit.observations import Observation
+    from ledger.audit.proofs.trust import Trusted
+    from ledger.audit.report import Finding, StepReport
+    from ledger.blobs.store import BlobReader
+    from ledger.protocol.rules.distance.rule import Distances
+    from ledger.protocol.types import Digest
+
+
+@dataclass(frozen=True, slots=True)
+class RoundVerification:
+    """What checking one round came to.
+
+    Attributes:
+        round: t.
+        steps: whether its beginning and its places are those of the run that is trusted.
+        audit: the ten steps of an audit, on this round.
+        findings: who was caught at what, or failed to deliver.
+        counts: what was read and recomputed.
+        caveats: what is not proven, however all this ends.
+    """
+
+    round: int
+    steps: tuple[VerificationStep, ...]
+    audit: tuple[StepReport, ...]
+    findings: tuple[Finding, ...]
+    counts: dict[str, int]
+    caveats: tuple[Caveat, ...]
+
+    @property
+    def outcome(self) -> AuditOutcome:
+        """Failed if something contradicts, else incomplete if something could not be checked."""
+        found = {outcome_of(self.steps), *(_OUTCOMES[step.outcome] for step in self.audit)}
+        if AuditOutcome.FAILED in found:
+            return AuditOutcome.FAILED
+        return AuditOutcome.INCOMPLETE if AuditOutcome.INCOMPLETE in found else AuditOutcome.PASSED
+
+    @property
+    def sentence(self) -> str:
+        """All of it as one sentence."""
+        return sentences.verified(self.outcome, self.round)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain data for JSON."""
+        return {
+            "round": self.round,
+            "outcome": str(self.outcome),
+            "sentence": self.sentence,
+            "steps": [step.as_dict() for step in self.steps],
+            "audit": [step.as_dict() for step in self.audit],
+            "findings": [finding.as_dict() for finding in self.findings],
+            "counts": dict(self.counts),
+            "caveats": [
+                {"caveat": str(caveat), "sentence": CAVEATS[caveat]} for caveat in self.caveats
+            ],
+        }
+
+
+_OUTCOMES = {
+    StepOutcome.PASSED: AuditOutcome.PASSED,
+    StepOutcome.FAILED: AuditOutcome.FAILED,
+    StepOutcome.NOT_CHECKABLE: AuditOutcome.INCOMPLETE,
+}
+
+
+def verify_bundle(
+    bundle: RoundBundle,
+    blobs: BlobReader,
+    trusted: Trusted | None = None,
+    distances: Distances | None = None,
+) -> RoundVerification:
+    """Return what checking a round comes to.
+
+    Args:
+        bundle: what the chain is said to hold of it.
+        blobs: what was published: those beside the bundle, or any other store.
+        trusted: what the caller takes for true; None for nothing, which proves nothing.
+        distances: how true distances are computed; None for the fastest that is here.
+
+    Raises:
+        EncodingError: the path does not reach back to the models that the round needs.
+    """
+    trusted = final_trust(bundle.ground, trusted)
+    steps = [*verify_basis(bundle.ground, trusted), *_of_earlier(bundle)]
+    if isinstance(trusted, TrustedContract):
+        steps += _of_places(bundle, trusted)
+    noting = RecordingBlobs(blobs)
+    noting.read.add(bundle.ground.config)
+    audit = _RoundAudit(bundle, noting, trusted, distances or fast_distances(usable_cores()))
+    audit.read()
+    end = bundle.ground.path.end_of(bundle.ground.round)
+    assert end is not None, "a bundle is of a round that has ended"
+    head = bundle.ground.path.heads[end + 1]
+    steps.append(compare(StepName.REPLAYED_HEAD, shown(head), shown(audit.head)))
+    if isinstance(blobs, BundleFile):
+        vain = tuple(shown(digest) for digest in blobs.digests() if digest not in noting.read)
+        steps.append(compare(StepName.PARTS, (), vain))
+    return RoundVerification(
+        round=bundle.ground.round,
+        steps=tuple(steps),
+        audit=audit.log.steps(),
+        findings=tuple(audit.log.findings),
+        counts={str(count): n for count, n in sorted(audit.log.counts.items()) if n},
+        caveats=tuple(_caveats(trusted)),
+    )
+
+
+class _RoundAudit:
+    """The audit of one round, from where it began.
+
+    Attributes:
+        log: what the ten steps have said.
+        head: of the ledger, after the round's transactions.
+    """
+
+    def __init__(
+        self,
+        bundle: RoundBundle,
+        blobs: BlobReader,
+        trusted: Trusted | None,
+        distances: Distances,
+    ) -> None:
+        self.log = AuditLog()
+        self._bundle = bundle
+        self._is_final = not isinstance(trusted, TrustedContract) or trusted.is_final
+        self._start = _start_of(bundle, trusted)
+        self._reader = RoundReader(self._start)
+        self._reader.ended = bundle.ground.round - 1
+        self._checker = RoundChecker(blobs, distances)
+        self._state = _state_of(bundle)
+        self.head = self._state.head
+
+    def read(self) -> None:
+        """Replay the round's transactions, and let every step judge what they did."""
+        ledger = CommitteeLedger(
+            BundleChain(self._bundle), self._start.address, self._bundle.opened_block
+        )
+        replay = Replay(ledger, self._state)
+        self._judge(self._start)
+        try:
+            for seen in replay.observe(self._bundle.blocks[-1].number):
+                if isinstance(seen, ReplayedRound):
+                    self._check(seen)
+                else:
+                    self._judge(seen)
+        except ReadingEndedError as ended:
+            self._judge(ended.observed)
+        self.head = replay.state.head
+
+    def _check(self, replayed: ReplayedRound) -> None:
+        for seen in self._reader.observe(replayed, is_trusted=False):
+            if not isinstance(seen, RoundTask):
+                self._judge(seen)
+                continue
+            task = replace(seen, origin=self._origin())
+            checked = self._checker.check(task)
+            for step, said in checked.said:
+                self.log.take(step, said, is_final=self._is_final)
+            self.log.counts[AuditCount.BLOBS] += checked.blobs_read
+            self.log.counts[AuditCount.BYTES] += checked.bytes_read
+
+    def _origin(self) -> Digest | None:
+        """Return the digest of the model that the travel of the round's distances begins with."""
+        rounds = rounds_of_models(self._bundle.ground)
+        return self._bundle.model_at(rounds[1]) if len(rounds) > 1 else None
+
+    def _judge(self, seen: Observation) -> None:
+        for step, said in run_checks(seen):
+            self.log.take(step, said, is_final=self._is_final)
+
+
+def _start_of(bundle: RoundBundle, trusted: Trusted | None) -> RunStart:
+    """Return what the run starts from; what was deployed is what the contract says, if one does.
+
+    Where a head is trusted it commits to the configuration, and the replay recomputes all that the
+    contract's code does.
+    """
+    ground = bundle.ground
+    facts = trusted if isinstance(trusted, TrustedContract) else None
+    return RunStart(
+        block=bundle.opened_block,
+        domain=ground.domain,
+        address=to_checksum_address(ground.contract),
+        recorded=ground.deployment if facts is None else facts.deployment,
+        document=ground.document,
+        lost=None,
+        malformed="",
+        deployment=ground.deployment,
+        is_possible=True,
+        code="" if facts is None else facts.code_doubt,
+        model=None,
+    )
+
+
+def _state_of(bundle: RoundBundle) -> LedgerState:
+    """Return the contract's state as the round opened.
+
+    Raises:
+        EncodingError: the path does not reach back to the model that it began with.
+    """
+    ground = bundle.ground
+    place = ground.path_to_end.end_of(ground.round - 1)
+    opening = 0 if place is None else place + 1
+    return LedgerState(
+        deployment=ground.deployment,
+        domain=ground.domain,
+        stage=LedgerStage.OPEN,
+        round=ground.round,
+        opened_block=bundle.opened_block,
+        seed=ground.seed,
+        committee=ground.committee,
+        model=bundle.model_at(ground.round),
+        head=ground.path.heads[opening],
+        registry_rest=NO_DIGEST,
+        registry=ground.registry,
+        committed=frozenset(),
+        commitments=NO_DIGEST,
+    )
+
+
+def _of_earlier(bundle: RoundBundle) -> Iterator[VerificationStep]:
+    """Yield whether the models that came before are those that were voted for."""
+    given = {one.round: one.opening for one in bundle.earlier}
+    for link in bundle.needed():
+        opened = aggregation_result(given[link.round])
+        yield compare(StepName.EARLIER_RESULT, shown(link.result), shown(opened))
+
+
+def _of_places(bundle: RoundBundle, facts: TrustedContract) -> Iterator[VerificationStep]:
+    """Yield whether the chain that is trusted holds every event where the bundle says."""
+    opened = None if facts.opening is None else facts.opening.opened_block
+    yield compare_with_chain(StepName.OPENED_BLOCK, opened, bundle.opened_block, facts)
+    expected = tuple(map(location_value, facts.places))
+    computed = tuple(location_value(log_location(log)) for log in bundle.logs)
+    yield compare_with_chain(StepName.EVENT_PLACES, expected, computed, facts)
+
+
+def _caveats(trusted: Trusted | None) -> Iterator[Caveat]:
+    match trusted:
+        case None:
+            yield Caveat.NOTHING_TRUSTED
+        case TrustedHead():
+            yield Caveat.PLACES_UNPROVEN
+            yield Caveat.CLOSING_CERTIFIED
+        case TrustedContract():
+            if not trusted.is_final:
+                yield Caveat.NOT_FINAL

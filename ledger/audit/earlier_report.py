@@ -1,0 +1,251 @@
+"""An earlier audit's report that a new audit builds on, and what it takes from it.
+
+Of the rounds that the earlier one has checked, the new one replays every transaction again, and
+with them seeds, sampling, signatures and heads; records, blobs, distances and models it takes from
+the report. A report is signed by nobody: who builds on it trusts it, and the new one says so.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ledger.audit.codes import AuditOutcome, Step, StepOutcome
+from ledger.audit.report import REPORT_VERSION, TrustedEarlierAudit
+from ledger.audit.sentences import hexed, plain
+from ledger.bounded_json import parse_json
+from ledger.protocol import digest_patterns
+from ledger.protocol.encoding import sha256
+from ledger.protocol.errors import CmflError
+from ledger.protocol.types import Digest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ledger.audit.report import AuditReport
+    from ledger.chain.contract.committee_ledger import CommitteeLedger
+
+MAX_REPORT_BYTES = 64_000_000
+"""A report names at most `MOST_FINDINGS` findings, of some hundreds of bytes each."""
+
+_DIGEST = re.compile(digest_patterns.PREFIXED)
+_ADDRESS = re.compile("0x[0-9a-fA-F]{40}")
+_LARGEST = 2**64
+
+
+class EarlierReportError(CmflError):
+    """A report is none that an audit can build on; the message names the value and the rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierAudit:
+    """An audit that passed, as its report tells.
+
+    Attributes:
+        report: sha256 of the report's bytes.
+        chain_id: of the chain.
+        genesis_hash: of its block 0.
+        address: of the contract, EIP-55.
+        rounds: how many rounds had ended.
+        head: of the ledger, as of that audit.
+        block: number of the newest block that it read.
+        block_hash: of that block.
+        remarks: findings that can be told neither true nor false.
+        audits: how many audits stand behind it, its own among them.
+    """
+
+    report: Digest
+    chain_id: int
+    genesis_hash: bytes
+    address: str
+    rounds: int
+    head: Digest
+    block: int
+    block_hash: bytes
+    remarks: int
+    audits: int
+
+    def require_of(self, ledger: CommitteeLedger, *, strict: bool) -> None:
+        """Accept the report for an audit of a contract.
+
+        Args:
+            ledger: the contract that is audited.
+            strict: whether what can be told neither true nor false leaves the audit open.
+
+        Raises:
+            EarlierReportError: it is of another contract or chain, or leaves something open.
+        """
+        chain = ledger.chain
+        for name, told, found in (
+            ("chain id", str(self.chain_id), str(chain.chain_id)),
+            ("genesis block", hexed(self.genesis_hash), hexed(chain.genesis_hash)),
+            ("contract", self.address, ledger.address),
+        ):
+            if told != found:
+                raise EarlierReportError(
+                    f"the earlier report is of {name} {told}, and what is audited has {found}"
+                )
+        if strict and self.remarks:
+            raise EarlierReportError(
+                f"the earlier report has {self.remarks} remarks, so strictly it is incomplete: a "
+                f"strict audit builds on none that has any"
+            )
+
+    def built_on(self, rounds: int, *, is_found: bool) -> TrustedEarlierAudit:
+        """Return what a new report says of this one.
+
+        Args:
+            rounds: how many it takes from this one.
+            is_found: whether the run was found to stand where this one ended.
+        """
+        report, head = hexed(self.report), hexed(self.head)
+        block = self.block, hexed(self.block_hash)
+        return TrustedEarlierAudit(report, head, *block, rounds, self.audits, is_found)
+
+
+@dataclass(frozen=True, slots=True)
+class PriorKnowledge:
+    """What an auditor brings along from before.
+
+    Attributes:
+        head: a head that was kept; None for none.
+        earlier: the audit that this one builds on; None for none.
+    """
+
+    head: Digest | None
+    earlier: EarlierAudit | None
+
+
+def report_bytes(report: AuditReport) -> bytes:
+    """Return a report as the file that an auditor keeps, and that a later audit builds on.
+
+    Args:
+        report: of an audit.
+    """
+    return (json.dumps(report.as_dict(), indent=1) + "\n").encode()
+
+
+def read_report(data: bytes) -> EarlierAudit:
+    """Return the audit behind a JSON report that one can build on.
+
+    Args:
+        data: the report as `cmfl audit --report` writes it.
+
+    Raises:
+        EarlierReportError: it is no report of this version, or of an audit that did not pass.
+    """
+    if len(data) > MAX_REPORT_BYTES:
+        raise EarlierReportError(f"the earlier report is longer than {MAX_REPORT_BYTES} bytes")
+    try:
+        report = parse_json(data)
+    except ValueError as error:
+        raise EarlierReportError(f"the earlier report is no JSON: {plain(str(error))}") from None
+    whole = _Fields(report, "")
+    version = whole.number("version")
+    if version != REPORT_VERSION:
+        raise EarlierReportError(
+            f"the earlier report has version {version}, and only one of version {REPORT_VERSION} "
+            f"can be built on: audit the whole run"
+        )
+    _require_passed(whole)
+    facts = whole.fields("deployment")
+    if whole.value("built_on") is None:
+        audits = 1
+    else:
+        before = whole.fields("built_on")
+        before.require("found", expected=True)
+        audits = before.number("audits") + 1
+    return EarlierAudit(
+        report=sha256(data),
+        chain_id=facts.number("chain_id"),
+        genesis_hash=facts.digest("genesis_hash"),
+        address=facts.text("address", _ADDRESS),
+        rounds=_rounds(whole),
+        head=facts.digest("head"),
+        block=facts.number("head_block"),
+        block_hash=facts.digest("head_block_hash"),
+        remarks=whole.number("remarks"),
+        audits=audits,
+    )
+
+
+def _require_passed(whole: _Fields) -> None:
+    """Refuse an audit that came to another verdict than passed, in words or by its steps.
+
+    Raises:
+        EarlierReportError: it did not pass all ten steps.
+    """
+    whole.require("outcome", expected=str(AuditOutcome.PASSED))
+    if whole.value("kept_head") is not None:
+        whole.fields("kept_head").require("found", expected=True)
+    steps = whole.value("steps")
+    if not isinstance(steps, list) or len(steps) != len(Step):
+        raise EarlierReportError(f"the earlier report: steps must be a list of {len(Step)}")
+    for number, step in zip(Step, steps, strict=True):
+        said = _Fields(step, f"step {int(number)}, ")
+        said.require("number", expected=int(number))
+        said.require("outcome", expected=str(StepOutcome.PASSED))
+        said.require("contradictions", expected=0)
+        said.require("missing_count", expected=0)
+
+
+def _rounds(whole: _Fields) -> int:
+    """Return how many rounds had ended, if the report says so wherever it does.
+
+    Raises:
+        EarlierReportError: it says different things.
+    """
+    rounds, counts = whole.number("rounds"), whole.fields("counts")
+    parts = [counts.number(name, 0) for name in ("rounds decided", "rounds abandoned")]
+    if rounds != sum(parts):
+        raise EarlierReportError(
+            f"the earlier report: rounds is {rounds}, but {parts[0]} decided and {parts[1]} "
+            f"abandoned ones are counted"
+        )
+    return rounds
+
+
+class _Fields:
+    """The fields of a JSON object, each of which must be there and be what it should be."""
+
+    def __init__(self, value: object, place: str) -> None:
+        if not isinstance(value, dict):
+            raise EarlierReportError(f"the earlier report: {place or 'it '}must be a JSON object")
+        self._values: Mapping[str, Any] = value
+        self._place = place
+
+    def value(self, name: str) -> object:
+        if name not in self._values:
+            raise EarlierReportError(f"the earlier report: {self._place}{name} is missing")
+        return self._values[name]
+
+    def number(self, name: str, default: int | None = None) -> int:
+        value = self._values.get(name, default) if default is not None else self.value(name)
+        if type(value) is not int or not 0 <= value < _LARGEST:
+            raise self._wrong(name, "a number of at least 0")
+        return value
+
+    def text(self, name: str, form: re.Pattern[str]) -> str:
+        value = self.value(name)
+        if not isinstance(value, str) or not form.fullmatch(value):
+            raise self._wrong(name, f"text of the form {form.pattern}")
+        return value
+
+    def digest(self, name: str) -> Digest:
+        return Digest(bytes.fromhex(self.text(name, _DIGEST)[2:]))
+
+    def fields(self, name: str) -> _Fields:
+        return _Fields(self.value(name), f"{self._place}{name}, ")
+
+    def require(self, name: str, *, expected: str | int) -> None:
+        value = self.value(name)
+        if type(value) is not type(expected) or value != expected:
+            raise self._wrong(name, f"{expected} for an audit to build on it")
+
+    def _wrong(self, name: str, rule: str) -> EarlierReportError:
+        shown = plain(f"{self._values[name]!r:.60}")
+        return EarlierReportError(
+            f"the earlier report: {self._place}{name} is {shown}, must be {rule}"
+        )

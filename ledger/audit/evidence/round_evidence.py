@@ -1,0 +1,258 @@
+"""What a decided round rests on: inputs that the chain has closed, the record, and its blobs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ledger.audit.codes import BlobKind
+from ledger.audit.evidence.archive import UnavailableBlob
+from ledger.protocol.closing import round_closing
+from ledger.protocol.documents.record import decode_record
+from ledger.protocol.documents.vector import MAX_VECTOR_BYTES
+from ledger.protocol.errors import EncodingError
+from ledger.protocol.inputs import Evidence, participants_of
+from ledger.protocol.judgement import counted_vectors, rank_trainers
+from ledger.protocol.payload import Payload
+from ledger.protocol.rules.distance.rule import Distances, plain_distances
+from ledger.protocol.rules.registry import DISTANCES
+from ledger.protocol.scores import COUNTING_MARGINS, DistanceTable
+from ledger.protocol.types import RefusalReason
+from ledger.protocol.validation import (
+    Violation,
+    ViolationCode,
+    validate_claims,
+    validate_scores,
+    validate_updates,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from ledger.audit.evidence.archive import Archive
+    from ledger.audit.replay.round import ReplayedRound
+    from ledger.protocol.closing import RoundClosing
+    from ledger.protocol.documents.record import RoundRecord
+    from ledger.protocol.inputs import Inputs, Participants
+    from ledger.protocol.judgement import Ranking
+    from ledger.protocol.state import RoundDecided
+    from ledger.protocol.types import ClientId, Digest
+
+_UNRANKABLE = {ViolationCode.TOO_FEW_SCORES, ViolationCode.TOO_FEW_TRAINERS}
+"""Objections after which the counted vectors make no ranking."""
+
+_UNREAD = {ViolationCode.VECTOR_MISSING, ViolationCode.VECTOR_TOO_LONG}
+"""Objections after which a vector is not read; only of a counted one it is missed in a ranking."""
+
+
+@dataclass(frozen=True)
+class RoundEvidence:
+    """A decided round with all that an auditor could read of it.
+
+    Attributes:
+        event: the decision.
+        inputs: what the chain has closed.
+        record: what the decision rests on; None if it cannot be read.
+        malformed: why the record's blob is no record; empty if it is one, or is not to be had.
+        lost: blobs that are not to be had, of the record and of those that it names.
+        evidence: payloads and vectors that could be read, of those that the record names. Its
+            model only stands in for the dimension: step 9 knows the true one.
+        distances: how true distances are computed.
+    """
+
+    event: RoundDecided
+    inputs: Inputs
+    record: RoundRecord | None
+    malformed: str
+    lost: tuple[UnavailableBlob, ...]
+    evidence: Evidence
+    distances: Distances = plain_distances
+
+    @cached_property
+    def updates(self) -> Mapping[ClientId, NDArray[np.float32]]:
+        """Δ of each client whose update the record counts, as far as it is there and is one."""
+        counted = self.record.clients if self.record is not None else ()
+        found = {client: self.evidence.updates.get(client) for client in counted}
+        return {client: update for client, update in found.items() if update is not None}
+
+    @cached_property
+    def is_whole(self) -> bool:
+        """Whether every update is there that the record counts."""
+        return self.record is not None and self.updates.keys() == set(self.record.clients)
+
+    @cached_property
+    def table(self) -> DistanceTable | None:
+        """True distances as far as they can be computed; None if none can."""
+        rule = DISTANCES[self.inputs.parameters.distance]
+        if self.record is None or self.lacks_displacement or (rule.needs_all and not self.is_whole):
+            return None
+        return DistanceTable(self.inputs, self.updates, self.distances, self.evidence.travel)
+
+    @property
+    def lacks_displacement(self) -> bool:
+        """Whether distances stand on the way that the model went, and it is not known."""
+        return self.inputs.needs_displacement and self.evidence.travel is None
+
+    @cached_property
+    def violations(self) -> tuple[Violation, ...]:
+        """What members would object to the record, as far as its blobs are there."""
+        if self.record is None:
+            return ()
+        claims = validate_claims(self.inputs, self.record)
+        return (*claims, *validate_updates(self.record, self.evidence), *self.score_violations)
+
+    @cached_property
+    def score_violations(self) -> tuple[Violation, ...]:
+        """What members would object to the scores, those that count and those that do not."""
+        if self.record is None:
+            return ()
+        table = self.table
+        whole = table if self.is_whole else None
+        violations = validate_scores(self.inputs, self.record, self.evidence, whole)
+        if table is not None and not (self.is_whole and self.inputs.parameters.scores_checked):
+            violations += _false_distances(self, self.record, table)
+        return tuple(violations)
+
+    @cached_property
+    def ranking(self) -> Ranking | None:
+        """What the counted vectors make; None if they cannot be put together."""
+        if self.record is None:
+            return None
+        counted = {signed.scores.member for signed in self.record.scores}
+        if any(_prevents_ranking(doubt, counted) for doubt in self.score_violations):
+            return None
+        vectors = counted_vectors(self.record, self.evidence)
+        return rank_trainers(self.inputs.parameters, vectors)
+
+
+def _prevents_ranking(doubt: Violation, counted: Collection[ClientId]) -> bool:
+    """Say whether vectors with such a doubt cannot be put together; false ones still can.
+
+    Args:
+        doubt: about the scores.
+        counted: the members whose vectors count; no refused vector enters a ranking.
+    """
+    if doubt.code in _UNREAD:
+        return doubt.clients[0] in counted
+    if doubt.code is ViolationCode.SCORES_DO_NOT_COUNT:
+        return doubt.reason is not RefusalReason.FALSE_DISTANCE
+    return doubt.code in _UNRANKABLE
+
+
+def _false_distances(
+    found: RoundEvidence, record: RoundRecord, table: DistanceTable
+) -> Iterator[Violation]:
+    """Yield what is false among the distances whose updates are there.
+
+    Where members do not check scores, false ones are named all the same.
+    """
+    for vector in counted_vectors(record, found.evidence):
+        if vector.clients != record.clients or not table.can_score(vector.member):
+            continue
+        for client, claim in vector.claims().items():
+            if client in found.updates and table.is_off(
+                client, vector.member, claim, COUNTING_MARGINS
+            ):
+                named = (vector.member, client)
+                reason = RefusalReason.FALSE_DISTANCE
+                yield Violation(ViolationCode.SCORES_DO_NOT_COUNT, named, reason)
+                break
+
+
+def participants_in(replayed: ReplayedRound) -> Participants:
+    """Return who took part in a round.
+
+    Args:
+        replayed: the round.
+    """
+    before = replayed.before
+    sizes, number = before.deployment, replayed.round
+    return participants_of(sizes, before.registry, number, before.seed, before.committee)
+
+
+def closing_in(replayed: ReplayedRound, participants: Participants) -> RoundClosing:
+    """Return where a round's inputs end, though it may have ended before.
+
+    Args:
+        replayed: the round.
+        participants: who took part.
+    """
+    before = replayed.before
+    window = before.deployment.commit_blocks
+    end = before.opened_block + window
+    closing = round_closing(
+        before.opened_block, window, participants.expected, end, replayed.commitments
+    )
+    assert closing is not None, "the window's end closes it"
+    return closing
+
+
+def read_round_evidence(
+    inputs: Inputs,
+    event: RoundDecided,
+    archive: Archive,
+    distances: Distances = plain_distances,
+    travel: NDArray[np.float32] | None = None,
+) -> RoundEvidence:
+    """Return the evidence of a decided round, and what of it is not to be had.
+
+    Args:
+        inputs: what the chain has closed.
+        event: the decision.
+        archive: where the blobs are.
+        distances: how true distances are computed.
+        travel: w_s − w_t, shape (d,); None if it is not known, or the distances need none.
+    """
+    record: RoundRecord | None = None
+    malformed, lost = "", []
+    payloads: dict[ClientId, Payload] = {}
+    vectors: dict[Digest, bytes] = {}
+    data = archive.read(BlobKind.RECORD, event.record, event.round)
+    if isinstance(data, UnavailableBlob):
+        lost.append(data)
+    else:
+        try:
+            record = decode_record(data)
+        except EncodingError as error:
+            malformed = str(error)
+    if record is not None:
+        for client, digest in named_payloads(record).items():
+            data = archive.read(BlobKind.PAYLOAD, digest, event.round, (client,))
+            if isinstance(data, UnavailableBlob):
+                lost.append(data)
+            else:
+                payloads[client] = Payload(data, digest)
+        for digest, member in named_vectors(record).items():
+            data = archive.read(BlobKind.VECTOR, digest, event.round, (member,))
+            if isinstance(data, UnavailableBlob):
+                lost.append(data)
+            else:
+                vectors[digest] = data[: MAX_VECTOR_BYTES + 1]  # enough to see that it is longer
+    stand_in = np.broadcast_to(np.float32(0), inputs.parameters.dimension)
+    evidence = Evidence(stand_in, payloads, vectors, travel=travel)
+    return RoundEvidence(event, inputs, record, malformed, tuple(lost), evidence, distances)
+
+
+def named_payloads(record: RoundRecord) -> dict[ClientId, Digest]:
+    """Return the payloads that a record names: those it counts, and malformed ones.
+
+    Args:
+        record: of a round.
+    """
+    malformed = {d.client: d.payload for d in record.dropouts if d.payload is not None}
+    return malformed | record.payloads()
+
+
+def named_vectors(record: RoundRecord) -> dict[Digest, ClientId]:
+    """Return the score vectors that a record names and their members, counted or not.
+
+    Args:
+        record: of a round.
+    """
+    claims = (*record.scores, *(entry.signed for entry in record.refused))
+    return {signed.scores.digest: signed.scores.member for signed in claims}

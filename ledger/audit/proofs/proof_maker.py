@@ -1,0 +1,324 @@
+"""Makes the proof of what became of a client, from the chain and what was published."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING
+
+from ledger.audit.proofs.codes import ClientVerdict, ProvenRole
+from ledger.audit.proofs.head_path import HeadPath, links_of
+from ledger.audit.proofs.proof import ClientProof, CommittedDecision, RecordedCommitment, RoundBasis
+from ledger.audit.proofs.statement import ClientStatement, derive_statement
+from ledger.audit.proofs.trust import bans_before, location_of
+from ledger.chain.addresses import to_canonical
+from ledger.chain.contract.calls import CommitCall
+from ledger.chain.contract.committee_ledger import RoundOpening
+from ledger.protocol import merkle
+from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
+from ledger.protocol.documents.record import decode_record
+from ledger.protocol.documents.run import decode_run
+from ledger.protocol.encoding import word_client
+from ledger.protocol.errors import (
+    BlobError,
+    ChainError,
+    ConfigurationError,
+    EncodingError,
+)
+from ledger.protocol.judgement import update_leaves
+from ledger.protocol.state import RoundAbandoned, RoundDecided, UpdatesCommitted
+from ledger.protocol.types import Address
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ledger.audit.proofs.proof import EventLocation
+    from ledger.blobs.store import BlobReader
+    from ledger.chain.contract.committee_ledger import CommitteeLedger
+    from ledger.chain.contract.events import Recorded
+    from ledger.protocol.state import Event
+    from ledger.protocol.types import ClientId, Digest
+
+LOG_BATCH_BLOCKS = 512
+_UNCLAIMED = ClientStatement(ClientVerdict.OPEN, ProvenRole.NOT_SAMPLED, has_committed=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """What the chain holds of a round that has opened."""
+
+    opening: RoundOpening
+    recorded: list[Recorded]
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        return tuple(one.event for one in self.recorded)
+
+    @property
+    def end(self) -> Recorded | None:
+        ends = (RoundDecided, RoundAbandoned)
+        return next((one for one in self.recorded if isinstance(one.event, ends)), None)
+
+    def until_its_end(self) -> tuple[Event, ...]:
+        """Return its events up to decision or abandonment, all while it is open."""
+        events, end = self.events, self.end
+        return events if end is None else events[: events.index(end.event) + 1]
+
+
+class _Rounds:
+    """The rounds that one proof speaks of, each read once."""
+
+    def __init__(self, ledger: CommitteeLedger) -> None:
+        self._ledger = ledger
+        self._known: dict[int, _Round | None] = {}
+
+    def find(self, number: int) -> _Round | None:
+        """Return what the chain holds of a round, None if it has not opened."""
+        if number not in self._known:
+            opening = self._opening(number)
+            events = [] if opening is None else self._ledger.round_events(number)
+            self._known[number] = None if opening is None else _Round(opening, events)
+        return self._known[number]
+
+    def _opening(self, number: int) -> RoundOpening | None:
+        before = self._known.get(number - 1)
+        if before is not None and before.end is not None:
+            return RoundOpening.of(before.end)
+        return self._ledger.opening(number) if number > 0 else None
+
+
+def make_proof(
+    ledger: CommitteeLedger,
+    blobs: BlobReader,
+    round_number: int,
+    client: ClientId,
+    *,
+    whole: bool = False,
+) -> ClientProof:
+    """Return the proof of what became of a client in a round, as of the chain's present head.
+
+    Args:
+        ledger: the contract.
+        blobs: where configuration and record are.
+        round_number: t.
+        client: who.
+        whole: let the path begin with the run and end with the newest head, so that any later
+            head that somebody kept will do; it is then as long as the run. Else it is as long as
+            the round and the one before.
+
+    Raises:
+        ConfigurationError: the round has not opened, or there is no such client.
+        BlobError: the configuration cannot be had.
+        EncodingError: the configuration's blob is none.
+        ChainError: the chain is unreachable or damaged.
+    """
+    rounds = _Rounds(ledger)
+    ground = _ground(ledger, rounds, blobs, round_number, whole=whole)
+    clients = ground.deployment.clients
+    if client >= clients:
+        raise ConfigurationError(f"there is no client {client}: the run has {clients}")
+    found = rounds.find(round_number)
+    assert found is not None, "there is no ground of a round that has not opened"
+    recorded_at = _commitment_of(found, client)
+    end = found.end
+    decided = end.event if end is not None and isinstance(end.event, RoundDecided) else None
+    proof = ClientProof(
+        **{one.name: getattr(ground, one.name) for one in fields(RoundBasis)},
+        client=client,
+        commitments=_commitments(found.until_its_end()),
+        decision=None if decided is None else decision_of(decided),
+        record=None,
+        payload=None,
+        siblings=None,
+        signature=None if recorded_at is None else _signature(ledger, recorded_at, client),
+        committed_at=None if recorded_at is None else location_of(recorded_at),
+        ended_at=_place(end),
+        statement=_UNCLAIMED,
+    )
+    if decided is not None:
+        proof = _with_record(proof, decided, blobs)
+    return replace(proof, statement=derive_statement(proof))
+
+
+def make_basis(
+    ledger: CommitteeLedger, blobs: BlobReader, round_number: int, *, whole: bool = False
+) -> RoundBasis:
+    """Return what a round stands on, as of the chain's present head.
+
+    Args:
+        ledger: the contract.
+        blobs: where the configuration is.
+        round_number: t.
+        whole: let the path begin with the run and end with the newest head.
+
+    Raises:
+        ConfigurationError: the round has not opened.
+        BlobError: the configuration cannot be had.
+        EncodingError: the configuration's blob is none.
+        ChainError: the chain is unreachable or damaged.
+    """
+    return _ground(ledger, _Rounds(ledger), blobs, round_number, whole=whole)
+
+
+def _ground(
+    ledger: CommitteeLedger, rounds: _Rounds, blobs: BlobReader, round_number: int, *, whole: bool
+) -> RoundBasis:
+    """Return what a round stands on; see `make_ground`.
+
+    Raises:
+        ConfigurationError: the round has not opened.
+    """
+    sizes = ledger.deployment()
+    found = rounds.find(round_number) if 0 < round_number <= sizes.rounds else None
+    if found is None or len(found.opening.committee) < sizes.members:
+        raise ConfigurationError(f"round {round_number} has not opened (T = {sizes.rounds})")
+    configuration = blobs.get(sizes.config, MAX_DOCUMENT_BYTES)
+    decode_run(configuration)
+    first = max(1, round_number - 1)
+    path = (
+        _whole_path(ledger, sizes.config)
+        if whole
+        else _path_between(rounds, first, round_number, sizes.config)
+    )
+    return RoundBasis(
+        chain_id=ledger.chain.chain_id,
+        contract=Address(to_canonical(ledger.address)),
+        deployed_after=ledger.deployed_after(),
+        genesis_hash=ledger.chain.genesis_hash,
+        round=round_number,
+        configuration=configuration,
+        path=path,
+        seed=found.opening.seed,
+        committee=found.opening.committee,
+        bans=bans_before(ledger, round_number),
+    )
+
+
+def path_between(ledger: CommitteeLedger, first: int, last: int, config: Digest) -> HeadPath:
+    """Return the way from the head that a round opened with to the end of a later one.
+
+    Args:
+        ledger: the contract.
+        first: the round that it begins with, from 1.
+        last: the round with whose end it ends; with all so far while it is open.
+        config: digest of the configuration, the head that round 1 opens with.
+
+    Raises:
+        ChainError: the chain is unreachable or damaged.
+    """
+    return _path_between(_Rounds(ledger), first, last, config)
+
+
+def _path_between(rounds: _Rounds, first: int, last: int, config: Digest) -> HeadPath:
+    before, start = rounds.find(first - 1), config
+    if before is not None and before.end is not None:
+        event = before.end.event
+        assert isinstance(event, RoundDecided | RoundAbandoned), "no other event ends a round"
+        start = event.head
+    found = map(rounds.find, range(first, last + 1))
+    opened = [one for one in found if one is not None]
+    events = [event for one in opened for event in one.until_its_end()]
+    return HeadPath(start, tuple(links_of(opened[0].opening.seed, events)))
+
+
+def decision_of(event: RoundDecided) -> CommittedDecision:
+    """Return what of a decision its head commits to.
+
+    Args:
+        event: as the contract logged it.
+    """
+    return CommittedDecision(
+        ranking=event.ranking,
+        model=event.model,
+        updates_root=event.updates_root,
+        scores_root=event.scores_root,
+        threshold_bits=event.threshold_bits,
+        reveal=event.reveal,
+        record=event.record,
+        views=event.views,
+        signers=event.signers,
+        incidents=event.incidents,
+    )
+
+
+def whole_path(ledger: CommitteeLedger) -> HeadPath:
+    """Return the way of a run's heads from its configuration to the newest.
+
+    Args:
+        ledger: the contract.
+
+    Raises:
+        ChainError: the chain is unreachable or damaged.
+    """
+    return _whole_path(ledger, ledger.deployment().config)
+
+
+def _with_record(proof: ClientProof, event: RoundDecided, blobs: BlobReader) -> ClientProof:
+    """Return the proof with what only the record says: of a ranked trainer its leaf alone."""
+    try:
+        data = blobs.get(event.record, MAX_DOCUMENT_BYTES)
+        record = decode_record(data)
+    except (BlobError, EncodingError):
+        return proof  # which says that it lacks the record
+    payloads = record.payloads()
+    ranked = [word_client(word) for word in event.ranking]
+    if proof.client in ranked and payloads.keys() >= set(ranked):
+        leaves = update_leaves(event.ranking, event.accepted, payloads)
+        leaf = leaves[ranked.index(proof.client)]
+        siblings = merkle.proof(merkle.UPDATE_LEAF, leaves, leaf)
+        return replace(proof, payload=payloads[proof.client], siblings=siblings)
+    malformed = {one.client: one.payload for one in record.dropouts}
+    payload = payloads.get(proof.client) or malformed.get(proof.client)
+    if proof.client not in proof.participants.active:
+        return proof
+    return replace(proof, record=data, payload=None if proof.commitment is None else payload)
+
+
+def _whole_path(ledger: CommitteeLedger, config: Digest) -> HeadPath:
+    opening = ledger.opening(1)
+    if opening is None:
+        return HeadPath(config, ())
+    return HeadPath(config, tuple(links_of(opening.seed, _events(ledger))))
+
+
+def _events(ledger: CommitteeLedger) -> Iterator[Event]:
+    newest = ledger.chain.head().number
+    for first in range(ledger.from_block, newest + 1, LOG_BATCH_BLOCKS):
+        for recorded in ledger.events(first, min(first + LOG_BATCH_BLOCKS - 1, newest)):
+            yield recorded.event
+
+
+def _commitments(events: Sequence[Event]) -> tuple[RecordedCommitment, ...]:
+    return tuple(
+        RecordedCommitment(client, commitment)
+        for event in events
+        if isinstance(event, UpdatesCommitted)
+        for client, commitment in zip(event.clients, event.commitments, strict=True)
+    )
+
+
+def _commitment_of(found: _Round, client: ClientId) -> Recorded | None:
+    """Return the event with a client's commitment; None if the contract took none."""
+    for one in found.recorded:
+        if isinstance(one.event, UpdatesCommitted) and client in one.event.clients:
+            return one
+    return None
+
+
+def _signature(ledger: CommitteeLedger, recorded: Recorded, client: ClientId) -> bytes | None:
+    """Return the client's signature out of call data; None where they do not say it."""
+    event = recorded.event
+    assert isinstance(event, UpdatesCommitted), "only a commitment is signed like this"
+    commitment = event.commitments[event.clients.index(client)]
+    try:
+        call = ledger.call_of(recorded.transaction_hash)
+    except ChainError:  # nodes may drop the index of old transactions
+        return None
+    for signed in call.signed if isinstance(call, CommitCall) else ():
+        promised = signed.commitment
+        if (promised.client, promised.commitment) == (client, commitment):
+            return signed.signature
+    return None
+
+
+def _place(recorded: Recorded | None) -> EventLocation | None:
+    return None if recorded is None else location_of(recorded)

@@ -1,0 +1,251 @@
+"""Checks a proof on the side of whoever asked for it, step by step, from what that one trusts.
+
+Nothing that the document says is believed: what follows from its parts is computed again, and the
+parts are held against a head that was kept, or against a contract on the caller's own chain.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ledger.audit.proofs import sentences
+from ledger.audit.proofs.caveats import caveats_of
+from ledger.audit.proofs.codes import StepName
+from ledger.audit.proofs.comparisons import (
+    VerificationStep,
+    compare,
+    compare_with_chain,
+    location_value,
+    not_comparable,
+    outcome_of,
+    shown,
+)
+from ledger.audit.proofs.ground import final_trust, verify_basis
+from ledger.audit.proofs.head_path import DecisionLink
+from ledger.audit.proofs.statement import derive_statement
+from ledger.audit.proofs.trust import TrustedContract
+from ledger.protocol import encoding, merkle
+from ledger.protocol.closing import MinedCommitment, round_closing
+from ledger.protocol.encoding import word_client
+from ledger.protocol.errors import SignatureError
+from ledger.protocol.judgement import score_leaves
+from ledger.protocol.signing import recover, typed_digest
+from ledger.protocol.types import NO_DIGEST, ClientId, Commitment, DropoutReason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ledger.audit.codes import AuditOutcome
+    from ledger.audit.proofs.codes import Caveat
+    from ledger.audit.proofs.comparisons import Value
+    from ledger.audit.proofs.head_path import EndLink
+    from ledger.audit.proofs.proof import ClientProof, CommittedDecision, RecordedCommitment
+    from ledger.audit.proofs.statement import ClientStatement
+    from ledger.audit.proofs.trust import Trusted
+    from ledger.chain.contract.committee_ledger import RoundOpening
+    from ledger.protocol.documents.record import RoundRecord
+    from ledger.protocol.types import Digest
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What checking a proof came to.
+
+    Attributes:
+        round: t.
+        client: who.
+        statement: what follows from the document.
+        steps: all comparisons, in order.
+        caveats: what is not proven, however they end.
+    """
+
+    round: int
+    client: ClientId
+    statement: ClientStatement
+    steps: tuple[VerificationStep, ...]
+    caveats: tuple[Caveat, ...]
+
+    @property
+    def outcome(self) -> AuditOutcome:
+        """Whether the statement is proven, contradicted, or neither."""
+        return outcome_of(self.steps)
+
+    @property
+    def sentence(self) -> str:
+        """All of it as one sentence."""
+        return sentences.verified(self.outcome, self.round, self.client, self.statement)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain data for JSON."""
+        return {
+            "round": self.round,
+            "client": self.client,
+            "outcome": str(self.outcome),
+            "sentence": self.sentence,
+            "statement": self.statement.as_dict(),
+            "steps": [step.as_dict() for step in self.steps],
+            "caveats": [
+                {"caveat": str(caveat), "sentence": sentences.CAVEATS[caveat]}
+                for caveat in self.caveats
+            ],
+        }
+
+
+def verify_proof(
+    proof: ClientProof, round_number: int, client: ClientId, trusted: Trusted | None = None
+) -> Verification:
+    """Return what checking a proof comes to.
+
+    Args:
+        proof: as it was decoded.
+        round_number: the round that was asked for.
+        client: the client that was asked for.
+        trusted: what the caller takes for true; None for nothing, which proves nothing.
+
+    Raises:
+        EncodingError: the record in it is none.
+    """
+    asked, given = (round_number, client), (proof.round, proof.client)
+    statement, trusted = derive_statement(proof), final_trust(proof, trusted)
+    steps = [compare(StepName.QUESTION, asked, given), *verify_basis(proof, trusted)]
+    steps += _of_round(proof, trusted)
+    steps += _of_update(proof)
+    if proof.decision is not None and proof.recorded is not None:
+        steps += _of_record(proof, proof.decision, proof.recorded)
+        if isinstance(trusted, TrustedContract) and trusted.opening is not None:
+            steps.append(_of_closing(proof, proof.recorded, trusted, trusted.opening))
+    claimed = proof.statement
+    steps.append(
+        VerificationStep(
+            StepName.STATEMENT, str(claimed.verdict), str(statement.verdict), claimed == statement
+        )
+    )
+    caveats = caveats_of(proof, statement, trusted)
+    return Verification(round_number, client, statement, tuple(steps), caveats)
+
+
+def _of_round(proof: ClientProof, trusted: Trusted | None) -> Iterator[VerificationStep]:
+    """Yield what was decided, who committed, and where the chain holds it."""
+    link, decision, taken = proof.path.ended(proof.round), proof.decision, _taken(proof.commitments)
+    if link is not None:
+        yield _of_decision(proof, link, decision)
+    if isinstance(trusted, TrustedContract):
+        yield compare_with_chain(StepName.COMMITMENTS, _taken(trusted.commitments), taken, trusted)
+        yield from _of_places(proof, trusted)
+    elif link is not None:
+        yield compare(StepName.COMMITMENTS, shown(link.commitments), taken)
+    else:
+        yield not_comparable(StepName.COMMITMENTS, taken)
+    if decision is not None:
+        ranked = {word_client(word) for word in decision.ranking}
+        foreign = ranked.difference(proof.participants.trainers)
+        yield compare(StepName.SAMPLING, (), tuple(sorted(foreign)))
+
+
+def _of_places(proof: ClientProof, facts: TrustedContract) -> Iterator[VerificationStep]:
+    """Yield whether the chain holds the round's end and the commitment where it is said to."""
+    if facts.ended_at is not None or proof.ended_at is not None:
+        expected, told = location_value(facts.ended_at), location_value(proof.ended_at)
+        yield compare_with_chain(StepName.OUTCOME_PLACE, expected, told, facts)
+    if proof.commitment is not None:
+        expected = location_value(facts.commitment_places.get(proof.client))
+        yield compare_with_chain(
+            StepName.COMMITMENT_PLACE, expected, location_value(proof.committed_at), facts
+        )
+
+
+def _of_decision(
+    proof: ClientProof, link: EndLink, decision: CommittedDecision | None
+) -> VerificationStep:
+    """Return whether sets, result and votes are those of the link; none, where it has none."""
+    computed: tuple[Value, ...] = ()
+    expected: tuple[Value, ...] = ()
+    if isinstance(link, DecisionLink):
+        digests = link.accepted, link.committee, link.result, link.votes
+        expected = tuple(map(shown, digests))
+    if decision is not None:
+        accepted, elected = map(encoding.set_digest, proof.sets)
+        votes = encoding.votes_digest(decision.views, decision.signers, decision.incidents)
+        computed = tuple(map(shown, (accepted, elected, decision.result(), votes)))
+    return compare(StepName.DECISION, expected, computed)
+
+
+def _of_update(proof: ClientProof) -> Iterator[VerificationStep]:
+    """Yield whether the client's update is the one that it committed to, and signed for."""
+    commitment, payload = proof.commitment, proof.payload
+    if commitment is not None and payload is not None:
+        opened = encoding.commitment_of(proof.client, payload)
+        yield compare(StepName.COMMITMENT, shown(commitment), shown(opened))
+    if commitment is not None and proof.signature is not None:
+        promised = Commitment(proof.round, proof.client, commitment)
+        try:
+            signer = shown(recover(typed_digest(proof.domain, promised), proof.signature))
+        except SignatureError:
+            signer = ""
+        yield compare(StepName.AUTHOR, shown(proof.registry[proof.client].address), signer)
+    if proof.decision is None or proof.siblings is None or payload is None:
+        return
+    chosen = proof.client in proof.sets[0]
+    for place, word in enumerate(proof.decision.ranking):
+        if word_client(word) == proof.client:
+            leaf = (proof.client, payload, place, word >> 32, chosen)
+            root = merkle.root_from_proof(merkle.UPDATE_LEAF, leaf, proof.siblings)
+            yield compare(StepName.UPDATES_ROOT, shown(proof.decision.updates_root), shown(root))
+
+
+def _of_record(
+    proof: ClientProof, decision: CommittedDecision, record: RoundRecord
+) -> Iterator[VerificationStep]:
+    """Yield whether the record is the one that was voted for, and fits the chain."""
+    data = proof.record or b""
+    yield compare(StepName.RECORD, shown(decision.record), shown(encoding.sha256(data)))
+    counted = _counted(proof, record.base)
+    yield compare(
+        StepName.BASE,
+        (record.round, shown(record.base)),
+        (proof.round, None if counted is None else shown(record.base)),
+    )
+    payloads = record.payloads()
+    ranked = [word_client(word) for word in decision.ranking]
+    lacking = tuple(sorted(set(ranked).difference(payloads)))
+    reveal = None if lacking else shown(encoding.reveal_of(payloads, ranked))
+    yield compare(StepName.REVEAL, shown(decision.reveal), reveal)
+    root = merkle.root(merkle.SCORES_LEAF, score_leaves(record))
+    yield compare(StepName.SCORES_ROOT, shown(decision.scores_root), shown(root))
+    dropouts = {one.client: one.reason for one in record.dropouts}
+    if counted is not None and proof.client in dropouts:
+        has_committed = dropouts[proof.client] is not DropoutReason.NO_COMMITMENT
+        yield compare(StepName.DROPOUT, int(proof.client in counted), int(has_committed))
+
+
+def _of_closing(
+    proof: ClientProof, record: RoundRecord, facts: TrustedContract, opening: RoundOpening
+) -> VerificationStep:
+    """Return whether the record is of the commitments that the chain's blocks make count."""
+    places, window = facts.commitment_places, proof.deployment.commit_blocks
+    mined = [
+        MinedCommitment(places[one.client].block_number, one.client, one.commitment)
+        for one in facts.commitments
+    ]
+    opened, expected = opening.opened_block, proof.participants.expected
+    closing = round_closing(opened, window, expected, opened + window, mined)
+    base = None if closing is None else shown(closing.base)
+    return compare_with_chain(StepName.CLOSING, base, shown(record.base), facts)
+
+
+def _counted(proof: ClientProof, base: Digest) -> frozenset[ClientId] | None:
+    """Return whose commitments count by a base; None if the chain never had it."""
+    digest, clients = NO_DIGEST, set[ClientId]()
+    if digest == base:
+        return frozenset()
+    for one in proof.commitments:
+        digest = encoding.commitments_digest(digest, one.client, one.commitment)
+        clients.add(one.client)
+        if digest == base:
+            return frozenset(clients)
+    return None
+
+
+def _taken(promises: tuple[RecordedCommitment, ...]) -> Value:
+    return shown(encoding.commitments_chain((one.client, one.commitment) for one in promises))

@@ -1,0 +1,126 @@
+"""An audit's report as lines of text for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ledger.audit.codes import REMARKS, AuditOutcome, FindingKind, StepOutcome
+from ledger.audit.report import MAX_NAMED
+from ledger.audit.sentences import whom
+
+if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
+    from ledger.audit.report import AuditReport, Finding, StepReport
+
+
+def readable(report: AuditReport) -> list[str]:
+    """Return a report as lines of text, without anything that could be markup.
+
+    Args:
+        report: of an audit.
+
+    Returns:
+        Deployment, steps, findings and the outcome, without trailing newlines.
+    """
+    facts = report.deployment
+    lines = [
+        f"Audit of {facts['address']} on chain {facts['chain_id']}, {report.rounds} rounds",
+        f"run document  {facts['config']}",
+        f"as of block   {facts['head_block']}, {facts['head_block_hash']}",
+        f"head          {facts['head']}",
+        "",
+    ]
+    if report.kept is not None:
+        lines += [report.kept.sentence, ""]
+    if report.built_on is not None:
+        lines += [report.built_on.sentence, ""]
+    for step in report.steps:
+        lines += step_lines(step)
+    lines += _finding_lines(
+        report, "Who was caught at what, or failed to deliver:", set(FindingKind) - REMARKS
+    )
+    lines += _finding_lines(report, "What nobody can tell true or false any more:", REMARKS)
+    if facts["final_head"]:
+        lines += ["", f"To keep: cmfl audit --head {facts['final_head']}"]
+    else:
+        lines += ["", "Nothing to keep: no block that was read is known to be final"]
+    return [*lines, "", _verdict(report)]
+
+
+def step_lines(step: StepReport) -> list[str]:
+    """Return one of the ten steps as lines of text.
+
+    Args:
+        step: as it ended.
+    """
+    lines = [f"{step.number:2d} {step.title:<36} {step.outcome}"]
+    if step.contradiction is not None:
+        lines.append(f"     {step.contradiction.sentence}")
+        if step.contradictions > 1:
+            lines.append(f"     and {step.contradictions - 1} more contradictions")
+    lines += [f"     not checkable: {what.sentence}" for what in step.missing[:5]]
+    if step.missing_count > 5:
+        lines.append(f"     and {step.missing_count - 5} more things that could not be checked")
+    return lines
+
+
+def _finding_lines(report: AuditReport, title: str, kinds: AbstractSet[FindingKind]) -> list[str]:
+    """Return the first findings of some kinds under a title, and how many more there are."""
+    counts = {kind: n for kind in sorted(kinds) if (n := report.finding_counts.get(str(kind), 0))}
+    if not counts:
+        return []
+    found = [finding for finding in report.findings if finding.kind in kinds][:MAX_NAMED]
+    lines = ["", title, *(f"  {finding_line(finding)}" for finding in found)]
+    rest = sum(counts.values()) - len(found)
+    if rest > 0:
+        named = ", ".join(f"{n} {kind}" for kind, n in counts.items())
+        lines.append(f"  ... and {rest} more; in all {named}")
+    return lines
+
+
+def finding_line(finding: Finding) -> str:
+    """Return a finding as one line of text.
+
+    Args:
+        finding: who was caught at what.
+    """
+    evidence = f" ({' '.join(finding.evidence)})"
+    return (
+        f"{whom(finding.round, finding.clients) or 'the run: '}{finding.kind}"
+        f"{'' if finding.proven else ' (not proven)'}: {finding.sentence}"
+        f"{evidence if finding.evidence else ''}"
+    )
+
+
+def _verdict(report: AuditReport) -> str:
+    if report.outcome is AuditOutcome.PASSED:
+        return _passed(report)
+    failed = _numbers(report, StepOutcome.FAILED)
+    if failed:
+        one = len(failed) == 1
+        steps = f"step {failed[0]} contradicts" if one else f"steps {', '.join(failed)} contradict"
+        return f"FAILED: {steps} the record"
+    lacking = _numbers(report, StepOutcome.NOT_CHECKABLE)
+    if not lacking:
+        remarks = f"{report.remarks} remark{'s' * (report.remarks > 1)}"
+        return f"INCOMPLETE: strictly, {remarks} can be told neither true nor false"
+    one = len(lacking) == 1
+    lack = f"step {lacking[0]} lacks" if one else f"steps {', '.join(lacking)} lack"
+    return f"INCOMPLETE: nothing contradicts, but {lack} what to check by"
+
+
+def _passed(report: AuditReport) -> str:
+    if report.built_on is None:
+        return f"PASSED: all ten steps hold for all {report.rounds} rounds"
+    trusted = report.built_on.rounds
+    if trusted == report.rounds:
+        return "PASSED: nothing has ended since the earlier audit, which this one trusts"
+    return (
+        f"PASSED: all ten steps hold for rounds {trusted + 1} to {report.rounds}, on an earlier "
+        f"audit, which this one trusts"
+    )
+
+
+def _numbers(report: AuditReport, outcome: StepOutcome) -> list[str]:
+    return [str(int(step.number)) for step in report.steps if step.outcome is outcome]

@@ -1,0 +1,371 @@
+"""A whole run as observations: the chain file, the deployment, every round, and the end."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from ledger.audit.codes import Fact, Need
+from ledger.audit.earlier_report import EarlierReportError
+from ledger.audit.evidence.reader import RoundReader
+from ledger.audit.observations import (
+    ChainRollback,
+    Disagreement,
+    KeptHeadPosition,
+    ReplayedEvent,
+    RunStart,
+    StateComparison,
+    Unavailable,
+)
+from ledger.audit.replay.replay import Replay
+from ledger.audit.replay.round import ReplayedRound
+from ledger.audit.replay.transactions import ReadingEndedError
+from ledger.audit.round_tasks import Milestone
+from ledger.audit.sentences import hexed
+from ledger.audit.start import is_node_failure, read_start
+from ledger.chain.contract.committee_ledger import Snapshot
+from ledger.chain.ports import (
+    ChainDamagedError,
+    ChainUnreachableError,
+    IncompleteLogsError,
+    NotServedError,
+)
+from ledger.protocol import rounds
+from ledger.protocol.errors import ChainError, Refusal
+from ledger.protocol.state import ClientBanned, LedgerStage, RoundAbandoned, RoundDecided
+from ledger.protocol.types import Digest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator
+
+    from ledger.audit.audit_options import AuditOptions
+    from ledger.audit.earlier_report import EarlierAudit, PriorKnowledge
+    from ledger.audit.evidence.archive import Archive
+    from ledger.audit.evidence.model_chain import ModelChain
+    from ledger.audit.finality import ChainAnchor
+    from ledger.audit.observations import Observation
+    from ledger.audit.replay.replay import ReplayPosition
+    from ledger.audit.worker_pool import ReadItem
+    from ledger.chain.contract.committee_ledger import CommitteeLedger
+
+_MOVING_THE_HEAD = (RoundDecided, RoundAbandoned, ClientBanned)
+
+
+class NotedBlock(Protocol):
+    """A block by its number and hash."""
+
+    @property
+    def number(self) -> int:
+        """Of the block."""
+
+    @property
+    def hash(self) -> bytes:
+        """Of the block."""
+
+
+@runtime_checkable
+class SelfChecking(Protocol):
+    """A chain that is a file: it can say whether it still is what the EVM made."""
+
+    def verify(self, *, progress: Callable[[int], None] | None = None) -> None:
+        """Accept the whole chain, or name its first contradiction.
+
+        Args:
+            progress: called with each block number that has been checked.
+
+        Raises:
+            ChainDamagedError: names the block, and what is wrong with it.
+        """
+
+
+@runtime_checkable
+class Acknowledging(Protocol):
+    """A chain whose home keeps the newest block that it has acknowledged."""
+
+    def acknowledged(self) -> NotedBlock | None:
+        """Return that block as it was noted before the chain was opened; None without a note.
+
+        Raises:
+            ChainError: the note cannot be read.
+        """
+
+
+class RunReader:
+    """Reads a run once, from its chain; what was published of its rounds is left to be checked.
+
+    Attributes:
+        rounds: how many rounds have ended.
+        trusted: how many of them an earlier audit has checked.
+        is_whole: whether the run was read to its end.
+        is_found: whether it was found to stand where the earlier audit ended.
+        applied: transactions that the specification accepts.
+        open_commitments: commitments of the round that has not ended.
+        standing: what was deployed, and where it stands, as plain data.
+        kept: where the run has the head that the auditor kept; None if it was not found.
+        complete_to: the block up to which no log is missing; of a file, none ever is.
+    """
+
+    def __init__(
+        self,
+        ledger: CommitteeLedger,
+        archive: Archive,
+        models: ModelChain,
+        anchor: ChainAnchor,
+        brought: PriorKnowledge,
+        conduct: AuditOptions,
+    ) -> None:
+        self.rounds = 0
+        self.trusted = 0
+        self.is_whole = False
+        self.is_found = False
+        self.applied = 0
+        self.open_commitments = 0
+        self.standing: dict[str, Any] = {}
+        self.kept: KeptHeadPosition | None = None
+        # A file that lacks a log contradicts itself; nobody stands between it and its reader.
+        self._node = ledger.chain.node
+        self.complete_to = sys.maxsize if self._node is None else -1
+        self._ledger = ledger
+        self._archive = archive
+        self._models = models
+        self._anchor = anchor
+        self._wanted = brought.head
+        self._earlier = brought.earlier
+        self._earlier_block = -1 if brought.earlier is None else brought.earlier.block
+        self._conduct = conduct
+        self._settled: ReplayPosition | None = None
+        self._stood_by = ledger.from_block
+        self._left_off = Digest(bytes(32))
+
+    def observe(self) -> Iterator[ReadItem]:
+        """Yield all that there is to see, as far as the chain serves it."""
+        try:
+            yield from self._file()
+            self.is_whole = yield from self._run()
+            if self.is_whole and self._earlier is not None:
+                yield from self._where_earlier_ended(self._earlier)
+        except ChainError as error:
+            yield from unreadable(error)
+        if not self.is_whole and self._earlier is not None:
+            yield Unavailable(0, Need.KEPT_HEAD, detail=hexed(self._earlier.head))
+        if self._wanted is not None and self.kept is None:
+            if self.is_whole:
+                yield KeptHeadPosition(self._anchor.head.number, self._wanted, None)
+            else:
+                yield Unavailable(0, Need.KEPT_HEAD, detail=hexed(self._wanted))
+
+    def _file(self) -> Iterator[Observation]:
+        """Let a chain that is a file check itself: a forger of one table has to forge them all."""
+        chain, head = self._ledger.chain, self._anchor.head.number
+        if isinstance(chain, SelfChecking):
+            try:
+                chain.verify(progress=lambda _block: self._conduct.go_on())
+            except ChainDamagedError as error:
+                yield Disagreement(0, Fact.CHAIN_FILE, true=str(error))
+            except ChainError as error:
+                yield Unavailable(0, Need.CHAIN_FILE, detail=str(error))
+        if not isinstance(chain, Acknowledging):
+            return
+        try:
+            noted = chain.acknowledged()
+        except ChainError as error:
+            yield Unavailable(0, Need.HEAD_NOTE, detail=str(error))
+            return
+        if noted is not None:
+            found = chain.block(noted.number).hash if noted.number <= head else None
+            if found != noted.hash:
+                yield ChainRollback(0, head, noted.number, noted.hash, found)
+
+    def _run(self) -> Generator[ReadItem, None, bool]:
+        """Yield the run from its deployment on; return whether it was read to its end."""
+        start: RunStart | None = None
+        self._stood_by = self._creation()
+        for seen in read_start(self._ledger, self._archive, self._models, self._stood_by):
+            yield seen
+            start = seen if isinstance(seen, RunStart) else None
+        if start is None:
+            return False
+        if not start.is_possible:
+            yield Unavailable(start.block, Need.DEPLOYMENT)
+            return False
+        self.standing |= _deployed(start)
+        if start.document is None:
+            config = hexed(start.recorded.config)
+            yield Unavailable(start.block, Need.PARAMETERS, detail=config)
+        reader = RoundReader(start)
+        replay = Replay(self._ledger, rounds.deployed(start.deployment, start.domain))
+        self._settled = replay.reached()
+        try:
+            yield from self._replayed(replay, reader)
+        except ReadingEndedError as ended:
+            yield ended.observed
+            if isinstance(ended.observed, Disagreement):
+                yield Unavailable(ended.observed.block, Need.CHAIN)
+            return False
+        finally:
+            self.applied, self.open_commitments = replay.applied, replay.open_commitments()
+            self.standing |= _stands(replay)
+            self.standing["final_head"] = self._final_head()
+        return True
+
+    def _replayed(self, replay: Replay, reader: RoundReader) -> Iterator[ReadItem]:
+        """Yield what the transactions did, and where the contract says that they lead."""
+        head, final = self._anchor.head.number, self._anchor.final_number
+        stands = self._state(head)
+        is_trusted = self._earlier is not None
+        self._left_off = replay.state.head
+        self._note(KeptHeadPosition(self._stood_by, replay.state.head, 0))
+        for seen in replay.observe(head):
+            self.complete_to = max(self.complete_to, replay.complete_to)
+            if seen.block <= final:
+                self._settled = replay.reached()
+            is_trusted = is_trusted and seen.block <= self._earlier_block
+            if is_trusted:
+                self._left_off = replay.state.head
+            if isinstance(seen, ReplayedRound):
+                yield from reader.observe(seen, is_trusted=is_trusted)
+                self.rounds = reader.ended
+                self.trusted += is_trusted
+                yield Milestone(self.rounds, _ended(stands, self.rounds))
+                continue
+            if isinstance(seen, ReplayedEvent) and isinstance(seen.event, _MOVING_THE_HEAD):
+                event = seen.event
+                self._note(KeptHeadPosition(seen.block, event.head, event.round, type(event)))
+            yield seen
+        if isinstance(stands, Snapshot):
+            yield from self._held_against(head, stands, replay.reached())
+        else:
+            yield stands
+        if self._stood_by <= final < head:
+            # The newest state may be another branch's: what contradicts only there proves nothing.
+            stood = self._state(final)
+            if isinstance(stood, Snapshot):
+                yield from self._held_against(final, stood, self._settled or replay.reached())
+
+    def _held_against(
+        self, number: int, stands: Snapshot, reached: ReplayPosition
+    ) -> Iterator[StateComparison | Unavailable]:
+        """Yield where the contract says that it stands, and whether all logs up to there came."""
+        difference = None if self._node is None else reached.difference(stands)
+        if difference is None:
+            self.complete_to = max(self.complete_to, number)
+        else:
+            told = IncompleteLogsError(self._node, f"up to block {number} {difference}")
+            yield Unavailable(number, Need.LOGS, detail=str(told))
+        yield StateComparison(number, stands, reached.state, reached.believes_registry)
+
+    def _where_earlier_ended(self, earlier: EarlierAudit) -> Iterator[Observation]:
+        """Yield how block and head differ from those that an earlier audit has ended with.
+
+        Raises:
+            EarlierReportError: its report counts other rounds up to that very head.
+            ChainUnreachableError: the node went away.
+        """
+        number = earlier.block
+        if number > self._anchor.head.number:
+            yield KeptHeadPosition(self._anchor.head.number, earlier.head, None)
+            return
+        try:
+            block = self._ledger.chain.block(number)
+        except ChainUnreachableError:
+            raise
+        except ChainDamagedError as error:
+            yield Disagreement(number, Fact.BLOCK_UNREADABLE, str(number), true=str(error))
+            return
+        except ChainError as error:
+            yield Unavailable(number, Need.BLOCK, detail=f"{number}: {error}")
+            return
+        subject = str(number)
+        if block.hash != earlier.block_hash:
+            recorded, true = hexed(earlier.block_hash), hexed(block.hash)
+            yield Disagreement(number, Fact.EARLIER_BLOCK, subject, recorded, true)
+        if self._left_off != earlier.head:
+            recorded, true = hexed(earlier.head), hexed(self._left_off)
+            yield Disagreement(number, Fact.EARLIER_HEAD, subject, recorded, true)
+        self.is_found = (block.hash, self._left_off) == (earlier.block_hash, earlier.head)
+        if self.is_found and self.trusted != earlier.rounds and number <= self.complete_to:
+            raise EarlierReportError(
+                f"the earlier report says that {earlier.rounds} rounds had ended by the head "
+                f"{hexed(earlier.head)}; {self.trusted} had: it was changed, or is no report"
+            )
+
+    def _creation(self) -> int:
+        """Return a block by which the contract stood; the newest where nobody knows an older one.
+
+        Raises:
+            ChainUnreachableError: the node went away.
+        """
+        if self._ledger.from_block > 0:
+            return self._ledger.from_block
+        head, final = self._anchor.head.number, self._anchor.final_number
+        has_stood = 0 <= final < head and isinstance(self._state(final), Snapshot)
+        return final if has_stood else head
+
+    def _state(self, number: int) -> Snapshot | Unavailable | Disagreement:
+        """Return where the contract says that it stands, or why it does not.
+
+        Raises:
+            ChainUnreachableError: the node went away.
+        """
+        try:
+            return self._ledger.state(number)
+        except ChainUnreachableError:
+            raise
+        except NotServedError as error:
+            return Unavailable(number, Need.STATE, detail=str(error))
+        except (ChainError, Refusal) as error:
+            if is_node_failure(self._ledger, error):
+                return Unavailable(number, Need.STATE, detail=str(error))
+            return Disagreement(number, Fact.STATE_UNREADABLE, true=str(error))
+
+    def _final_head(self) -> str:
+        """Return the newest head that cannot be taken back; empty if nobody can say."""
+        if self._settled is None or self._anchor.final_number < self._stood_by:
+            return ""
+        if self._node is not None and not self._settled.is_confirmed:
+            return ""
+        return hexed(self._settled.state.head)
+
+    def _note(self, passed: KeptHeadPosition) -> None:
+        if passed.head == self._wanted and self.kept is None:
+            self.kept = passed
+
+
+def unreadable(error: ChainError) -> Iterator[Observation]:
+    """Yield what it comes to that the chain cannot be read any further.
+
+    Args:
+        error: why.
+    """
+    if isinstance(error, ChainDamagedError):
+        yield Disagreement(0, Fact.CHAIN_UNREADABLE, true=str(error))
+    yield Unavailable(0, Need.CHAIN, detail=str(error))
+
+
+def _ended(stands: object, rounds_so_far: int) -> int:
+    """Return how many rounds have ended, as the contract says."""
+    if not isinstance(stands, Snapshot):
+        return rounds_so_far
+    return stands.round if stands.stage is LedgerStage.FINISHED else stands.round - 1
+
+
+def _stands(replay: Replay) -> dict[str, Any]:
+    state = replay.state
+    return {"head": hexed(state.head), "round": state.round, "stage": state.stage.name.lower()}
+
+
+def _deployed(start: RunStart) -> dict[str, Any]:
+    d = start.deployment
+    return {
+        "config": hexed(d.config),
+        "clients": d.clients,
+        "trainers": d.trainers,
+        "members": d.members,
+        "rounds": d.rounds,
+        "form": int(d.form),
+        "aggregation_ppm": d.aggregation_ppm,
+        "commit_blocks": d.commit_blocks,
+        "deadline_blocks": d.deadline_blocks,
+        "replies": d.replies,
+        "beacon": str(d.beacon),
+    }

@@ -1,0 +1,285 @@
+"""Doubts about a record, stage by stage: what a member refuses and an audit contradicts.
+
+Nothing here says what follows from a record; `judgement.py` does. A doubt is a code and the
+clients it concerns: sentences are made where they are read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from ledger.protocol import encoding
+from ledger.protocol.consensus import majority
+from ledger.protocol.documents.vector import MAX_VECTOR_BYTES
+from ledger.protocol.scores import COUNTING_MARGINS, REFUSAL_MARGINS, find_score_fault, parse_vector
+from ledger.protocol.signing import is_signed_by
+from ledger.protocol.types import DropoutReason, RefusalReason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ledger.protocol.documents.record import Dropout, RefusedScores, RoundRecord
+    from ledger.protocol.inputs import Evidence, Inputs
+    from ledger.protocol.scores import DistanceTable, ScoreFault
+    from ledger.protocol.types import ClientId, Digest, SignedScores
+
+
+class ViolationCode(IntEnum):
+    """What is wrong with a record or with what is said to follow from it."""
+
+    OTHER_ROUND_OR_BASE = 1
+    NOT_THE_ACTIVE_CLIENTS = 2
+    OPENS_NO_COMMITMENT = 3
+    HAS_COMMITTED = 4
+    HAS_NOT_COMMITTED = 5
+    UPDATE_MISSING = 6
+    UPDATE_MALFORMED = 7
+    UPDATE_USABLE = 8
+    PAYLOAD_HELD = 9
+    NO_MEMBER = 10
+    CLAIM_NOT_SIGNED = 11
+    VECTOR_MISSING = 12
+    SCORES_DO_NOT_COUNT = 13
+    REFUSAL_UNFOUNDED = 14
+    VECTOR_LEFT_OUT = 15
+    TOO_FEW_SCORES = 16
+    TOO_FEW_TRAINERS = 17
+    MODEL_UNKNOWN = 18
+    MODEL_NOT_FINITE = 19
+    VECTOR_TOO_LONG = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One objection to a record.
+
+    Attributes:
+        objection: what is wrong.
+        clients: whom it concerns.
+        reason: the reason that holds, or that was given, where scores are in doubt.
+    """
+
+    code: ViolationCode
+    clients: tuple[ClientId, ...] = ()
+    reason: RefusalReason | None = None
+
+
+def validate_claims(inputs: Inputs, record: RoundRecord) -> list[Violation]:
+    """Return the doubts that need no blob: round, base, clients, commitments and signatures.
+
+    Args:
+        inputs: what the chain has closed.
+        record: what is judged.
+    """
+    violations = []
+    if (record.round, record.base) != (inputs.round, inputs.closing.base):
+        violations.append(Violation(ViolationCode.OTHER_ROUND_OR_BASE))
+    listed = sorted([*record.clients, *(dropout.client for dropout in record.dropouts)])
+    if tuple(listed) != inputs.participants.active:
+        odd = tuple(sorted(set(listed) ^ set(inputs.participants.active)))
+        violations.append(Violation(ViolationCode.NOT_THE_ACTIVE_CLIENTS, odd))
+    commitments = inputs.closing.commitments
+    violations += [
+        Violation(ViolationCode.OPENS_NO_COMMITMENT, (update.client,))
+        for update in record.updates
+        if not _opens(commitments, update.client, update.payload)
+    ]
+    violations += [
+        doubt for dropout in record.dropouts for doubt in _doubt_dropout(commitments, dropout)
+    ]
+    claims = [*record.scores, *(entry.signed for entry in record.refused)]
+    return violations + [
+        doubt for signed in claims for doubt in validate_score_claim(inputs, signed)
+    ]
+
+
+def validate_updates(record: RoundRecord, evidence: Evidence) -> list[Violation]:
+    """Return the doubts about who has a usable update.
+
+    Args:
+        record: what is judged.
+        evidence: payloads that one holds.
+    """
+    violations = []
+    for client in record.clients:
+        if client not in evidence.updates:
+            violations.append(Violation(ViolationCode.UPDATE_MISSING, (client,)))
+        elif evidence.updates[client] is None:
+            violations.append(Violation(ViolationCode.UPDATE_MALFORMED, (client,)))
+    for dropout in record.dropouts:
+        if dropout.reason is not DropoutReason.PAYLOAD_MALFORMED:
+            continue
+        if dropout.client not in evidence.updates:
+            violations.append(Violation(ViolationCode.UPDATE_MISSING, (dropout.client,)))
+        elif evidence.updates[dropout.client] is not None:
+            violations.append(Violation(ViolationCode.UPDATE_USABLE, (dropout.client,)))
+    return violations
+
+
+def validate_scores(
+    inputs: Inputs, record: RoundRecord, evidence: Evidence, table: DistanceTable | None
+) -> list[Violation]:
+    """Return the doubts about which score vectors count.
+
+    Args:
+        inputs: what the chain has closed.
+        record: what is judged.
+        evidence: vectors that one holds.
+        table: true distances; None leaves out what needs the updates.
+    """
+    violations = []
+    for signed in record.scores:
+        violations += _doubt_counted(inputs, record, signed, evidence, table)
+    entries = Counter(entry.signed.scores.member for entry in record.refused)
+    counted = {signed.scores.member for signed in record.scores}
+    for entry in record.refused:
+        member = entry.signed.scores.member
+        is_pair = entries[member] == 2
+        if (entry.reason is RefusalReason.TWO_VECTORS) != is_pair or member in counted:
+            violations.append(Violation(ViolationCode.REFUSAL_UNFOUNDED, (member,), entry.reason))
+        elif not is_pair:
+            violations += _doubt_refused(inputs, record, entry, evidence, table)
+    if len(record.scores) < majority(inputs.parameters.members):
+        violations.append(Violation(ViolationCode.TOO_FEW_SCORES))
+    if len(_ranked(inputs, record)) < inputs.parameters.members:
+        violations.append(Violation(ViolationCode.TOO_FEW_TRAINERS))
+    return violations
+
+
+def validate_omissions(
+    record: RoundRecord, held: Iterable[ClientId], claims: Iterable[SignedScores]
+) -> list[Violation]:
+    """Return the doubts of a member that held more when it entered the view.
+
+    Args:
+        record: what is judged.
+        held: clients whose payload it held in time.
+        claims: signed vectors that it held in time.
+    """
+    in_time = set(held)
+    violations = [
+        Violation(ViolationCode.PAYLOAD_HELD, (dropout.client,))
+        for dropout in record.dropouts
+        if dropout.reason is DropoutReason.PAYLOAD_MISSING and dropout.client in in_time
+    ]
+    named = {signed.scores for signed in record.scores}
+    refused = {entry.signed.scores for entry in record.refused}
+    pairs = {entry.signed.scores.member for entry in record.refused}
+    clients = record.clients_digest
+    for signed in claims:
+        scores = signed.scores
+        if scores.base != record.base or scores.clients != clients:
+            continue
+        is_third = scores.member in pairs and _has_two(record, scores.member)
+        if scores not in named and scores not in refused and not is_third:
+            violations.append(Violation(ViolationCode.VECTOR_LEFT_OUT, (scores.member,)))
+    return violations
+
+
+def validate_score_claim(inputs: Inputs, signed: SignedScores) -> list[Violation]:
+    """Return the doubts about who signed a score claim: a member whose seat is not empty.
+
+    Args:
+        inputs: of the round.
+        signed: the claim.
+    """
+    member = signed.scores.member
+    if member not in inputs.participants.members:
+        return [Violation(ViolationCode.NO_MEMBER, (member,))]
+    address = inputs.registry[member].address
+    if not is_signed_by(address, inputs.domain, signed.scores, signed.signature):
+        return [Violation(ViolationCode.CLAIM_NOT_SIGNED, (member,))]
+    return []
+
+
+def _doubt_length(signed: SignedScores, evidence: Evidence) -> list[Violation]:
+    """Return the doubts about a vector before it is read: it is held, and not over the limit."""
+    data = evidence.vectors.get(signed.scores.digest)
+    if data is None:
+        return [Violation(ViolationCode.VECTOR_MISSING, (signed.scores.member,))]
+    if len(data) > MAX_VECTOR_BYTES:
+        return [Violation(ViolationCode.VECTOR_TOO_LONG, (signed.scores.member,))]
+    return []
+
+
+def _opens(commitments: Mapping[ClientId, Digest], client: ClientId, payload: Digest) -> bool:
+    return commitments.get(client) == encoding.commitment_of(client, payload)
+
+
+def _doubt_dropout(commitments: Mapping[ClientId, Digest], dropout: Dropout) -> list[Violation]:
+    client = dropout.client
+    if dropout.reason is DropoutReason.NO_COMMITMENT:
+        return [Violation(ViolationCode.HAS_COMMITTED, (client,))] if client in commitments else []
+    if client not in commitments:
+        return [Violation(ViolationCode.HAS_NOT_COMMITTED, (client,))]
+    if dropout.payload is not None and not _opens(commitments, client, dropout.payload):
+        return [Violation(ViolationCode.OPENS_NO_COMMITMENT, (client,))]
+    return []
+
+
+def _doubt_counted(
+    inputs: Inputs,
+    record: RoundRecord,
+    signed: SignedScores,
+    evidence: Evidence,
+    table: DistanceTable | None,
+) -> list[Violation]:
+    member = signed.scores.member
+    if violations := _doubt_length(signed, evidence):
+        return violations
+    vector = parse_vector(evidence.vectors[signed.scores.digest])
+    fault = find_score_fault(inputs, record.clients, signed.scores, vector, table, COUNTING_MARGINS)
+    if fault is None:
+        return []
+    named = (member,) if fault.client is None else (member, fault.client)
+    return [Violation(ViolationCode.SCORES_DO_NOT_COUNT, named, fault.reason)]
+
+
+def _doubt_refused(
+    inputs: Inputs,
+    record: RoundRecord,
+    entry: RefusedScores,
+    evidence: Evidence,
+    table: DistanceTable | None,
+) -> list[Violation]:
+    scores = entry.signed.scores
+    if violations := _doubt_length(entry.signed, evidence):
+        return violations
+    vector = parse_vector(evidence.vectors[scores.digest])
+    found = find_score_fault(inputs, record.clients, scores, vector, table, REFUSAL_MARGINS)
+    if table is None and _needs_updates(inputs, entry.reason, found):
+        return []
+    holds = found is not None and found.reason is entry.reason
+    if holds and entry.reason is RefusalReason.FALSE_DISTANCE:
+        # Any false distance may be the one that is named, not only the first.
+        assert vector is not None
+        assert table is not None
+        claims = vector.claims()
+        named = entry.client
+        holds = named in claims and table.is_off(
+            named, scores.member, claims[named], REFUSAL_MARGINS
+        )
+    if holds:
+        return []
+    return [Violation(ViolationCode.REFUSAL_UNFOUNDED, (scores.member,), entry.reason)]
+
+
+def _needs_updates(inputs: Inputs, reason: RefusalReason, found: ScoreFault | None) -> bool:
+    """Say whether a reason could hold by updates that one does not have."""
+    if reason is RefusalReason.FALSE_DISTANCE:
+        return found is None and inputs.parameters.scores_checked
+    if reason is RefusalReason.NO_USABLE_UPDATE:
+        return found is None or found.reason > reason
+    return False
+
+
+def _ranked(inputs: Inputs, record: RoundRecord) -> list[ClientId]:
+    trainers = set(inputs.participants.trainers)
+    return [client for client in record.clients if client in trainers]
+
+
+def _has_two(record: RoundRecord, member: ClientId) -> bool:
+    return sum(entry.signed.scores.member == member for entry in record.refused) == 2

@@ -1,0 +1,187 @@
+"""Runs whose references follow the travel: what an audit makes of true, false and missing parts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from ledger.audit.audit_options import AuditOptions
+from ledger.audit.codes import AuditOutcome, Fact, FindingKind, Need, Step, StepOutcome
+from ledger.audit.engine import audit
+from ledger.audit.report_text import readable
+from ledger.audit.sentences import why
+from ledger.protocol.encoding import sha256, vector_bytes
+from ledger.protocol.judgement import score_updates, usable_clients
+from ledger.protocol.rules import registry
+from ledger.protocol.rules.distance.rule import plain_distances
+from ledger.protocol.rules.reference.rule import DirectionWeight, ReferenceRule
+from ledger.protocol.types import RefusalReason
+from tests.audit import deviations as dev
+from tests.audit.blobs import ChangedBlobs
+from tests.audit.honest import wrong_proposal
+from tests.audit.runs import DIMENSION, PARAMETERS, Deviation, Run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ledger.audit.report import AuditReport
+    from ledger.protocol.types import Digest
+    from tests.audit.runs import Payloads, Vectors
+
+SHORT = ReferenceRule(
+    "short", DirectionWeight(window=2, slope=150.0, cap=3.0), "direction", "on a way"
+)
+"""With a window that a run of five rounds goes beyond."""
+RULES = {
+    "distance": "direction",
+    "reference": "short",
+    "scoring": "median",
+    "strategy": 3,
+    "threshold": "direction",
+}
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+    monkeypatch.setitem(registry.REFERENCES, "short", SHORT)
+    found = Run.opened(tmp_path, replace(PARAMETERS, **RULES))  # type: ignore[arg-type]
+    with found.chain:
+        yield found
+
+
+def by_own_updates(vectors: Vectors, run: Run) -> Vectors:
+    """Let one member hold the others against its own update alone, as if there were no travel."""
+    liar = min(run.participants.members)
+    own = replace(run.inputs, parameters=replace(run.parameters, reference="own"))
+    clients = usable_clients(run.inputs, run.evidence)
+    vector = score_updates(own, run.evidence, clients, liar)
+    assert vector is not None
+    return vectors | {liar: vector}
+
+
+def zeros_score(vectors: Vectors, run: Run) -> Vectors:
+    """Let the member that sent zeros publish a vector: everybody is equally far from it."""
+    member, other = min(run.participants.members), next(iter(vectors.values()))
+    others = tuple(sorted({*other.members, other.member} - {member}))
+    mine = replace(
+        other,
+        member=member,
+        distances=np.full(len(other.trainers), 4.0),
+        members=others,
+        member_distances=np.full(len(others), 4.0),
+    )
+    return vectors | {member: mine}
+
+
+def first_sends_zeros(payloads: Payloads, run: Run) -> Payloads:
+    return payloads | {min(run.participants.members): bytes(4 * DIMENSION)}
+
+
+def lacking(run: Run, digest: Digest) -> ChangedBlobs:
+    return ChangedBlobs(run.blobs, {digest: None})
+
+
+def without(run: Run, digest: Digest) -> AuditReport:
+    return audit(run.ledger, lacking(run, digest))
+
+
+def test_an_honest_run_passes_whoever_computes_and_whatever_befalls_it(run: Run) -> None:
+    run.play()
+    run.play(Deviation(payloads=first_sends_zeros))
+    run.abandon()
+    run.play(Deviation(vectors=by_own_updates))
+    run.play()
+    compiled, plain = (
+        audit(run.ledger, run.blobs, AuditOptions(distances=distances))
+        for distances in (None, plain_distances)
+    )
+    assert compiled.outcome is AuditOutcome.PASSED, readable(compiled)
+    assert compiled.as_dict() == plain.as_dict()
+    # Who scored as if there were no travel was left out, and that is proven.
+    (caught,) = [one for one in compiled.findings if one.kind is FindingKind.FALSE_SCORES]
+    assert (caught.round, caught.proven) == (4, True)
+    # Who sent zeros owes no scores, and is not told off as silent.
+    (excused,) = [one for one in compiled.findings if one.kind is FindingKind.SCORES_NOT_DUE]
+    assert (excused.round, excused.proven, len(excused.evidence)) == (2, True, 1)
+    assert excused.sentence.startswith("no scores of it are due: its update, all zeros,")
+    assert FindingKind.SILENT_MEMBER not in compiled.finding_counts
+
+
+def test_a_false_distance_along_the_travel_that_counts_is_a_contradiction(run: Run) -> None:
+    run.play()
+    liar = min(run.participants.members)
+    run.play(Deviation(vectors=by_own_updates, record=dev.lies_count))
+    report = audit(run.ledger, run.blobs)
+    assert report.outcome is AuditOutcome.FAILED
+    contradiction = report.step(Step.DISTANCES).contradiction
+    assert contradiction is not None
+    assert contradiction.fact is Fact.SCORES_COUNTED
+    assert contradiction.round == 2
+    assert contradiction.clients[0] == liar
+    assert "a distance is false" in contradiction.sentence
+
+
+def test_a_vector_of_a_member_that_sent_zeros_must_not_count(run: Run) -> None:
+    run.play()
+    run.play(Deviation(payloads=first_sends_zeros, vectors=zeros_score, record=dev.lies_count))
+    report = audit(run.ledger, run.blobs)
+    assert report.outcome is AuditOutcome.FAILED
+    contradiction = report.step(Step.DISTANCES).contradiction
+    assert contradiction is not None
+    assert contradiction.fact is Fact.SCORES_COUNTED
+    assert contradiction.true == why(RefusalReason.NO_USABLE_UPDATE)
+
+
+def test_without_one_of_two_models_distances_cannot_be_checked(run: Run) -> None:
+    for _ in range(4):
+        run.play()
+    # Round 4 stands on the way from w_2 to w_4; without w_4 the model is computed again.
+    for round_number, unknown in ((2, [4]), (4, [])):
+        report = without(run, sha256(vector_bytes(run.began[round_number])))
+        assert report.outcome is AuditOutcome.INCOMPLETE, readable(report)
+        assert report.step(Step.BLOBS).outcome is StepOutcome.NOT_CHECKABLE
+        step = report.step(Step.DISTANCES)
+        assert [one.round for one in step.missing if one.need is Need.TRAVEL] == unknown
+        expected = StepOutcome.NOT_CHECKABLE if unknown else StepOutcome.PASSED
+        assert step.outcome is expected, readable(report)
+        assert all("two models" in one.sentence for one in step.missing)
+
+
+def test_a_refusal_for_a_false_distance_is_not_proven_without_the_models(run: Run) -> None:
+    run.play()
+    run.play(Deviation(vectors=by_own_updates))
+    assert audit(run.ledger, run.blobs).outcome is AuditOutcome.PASSED
+    report = without(run, run.document.initial_model)
+    assert report.outcome is AuditOutcome.INCOMPLETE, readable(report)
+    (caught,) = [one for one in report.findings if one.kind is FindingKind.FALSE_SCORES]
+    assert not caught.proven
+    needs = {one.need for one in report.step(Step.DISTANCES).missing}
+    assert needs == {Need.TRAVEL, Need.REFUSAL}
+
+
+def test_whoever_proposed_something_else_is_accused_only_with_the_models(run: Run) -> None:
+    run.play()
+    run.play(Deviation(views=(1, 0), incidents=wrong_proposal))
+    for blobs, proven in ((run.blobs, True), (lacking(run, run.document.initial_model), False)):
+        report = audit(run.ledger, blobs)
+        found = [one for one in report.findings if one.kind is FindingKind.WRONG_PROPOSAL]
+        assert len(found) == proven, readable(report)
+
+
+def test_a_first_model_that_is_none_leaves_no_travel_to_check_by(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(registry.REFERENCES, "short", SHORT)
+    parameters = replace(PARAMETERS, **RULES)  # type: ignore[arg-type]
+    run = Run.opened(tmp_path, parameters, b"no model")
+    with run.chain:
+        run.play()
+        run.play()
+        report = audit(run.ledger, run.blobs)
+    assert report.outcome is AuditOutcome.FAILED
+    needs = {one.need for one in report.step(Step.DISTANCES).missing}
+    assert needs == {Need.TRAVEL}

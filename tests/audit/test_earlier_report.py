@@ -1,0 +1,337 @@
+"""An audit that builds on an earlier one: what it takes from its report, and what it never does."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ledger.audit.codes import (
+    AuditCount,
+    AuditOutcome,
+    BlobKind,
+    Fact,
+    FindingKind,
+    Step,
+    StepOutcome,
+)
+from ledger.audit.earlier_report import MAX_REPORT_BYTES, EarlierReportError, read_report
+from ledger.audit.engine import audit
+from ledger.audit.report_text import readable
+from ledger.chain.contract.deployment import connect
+from ledger.chain.embedded.reader import EmbeddedReader
+from ledger.protocol.encoding import sha256
+from tests.audit import deviations as dev
+from tests.audit.blobs import ChangedBlobs, kinds
+from tests.audit.runs import Deviation, Run
+from tests.faults import times
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from ledger.audit.report import AuditReport
+    from ledger.protocol.types import Digest
+
+TRUSTED = 2
+ENDED = 4
+
+
+@dataclass
+class Grown:
+    """A run of four rounds, and what an audit said of it when two had ended.
+
+    Attributes:
+        run: the run.
+        report: that audit's JSON report.
+        old: a copy of the chain as it was then.
+        older: a copy of the chain as it was before the second round ended.
+    """
+
+    run: Run
+    report: bytes
+    old: Path
+    older: Path
+
+    def edited(self, change: Callable[[dict[str, Any]], None]) -> bytes:
+        """Return the report with a change by somebody who knows its form."""
+        report = json.loads(self.report)
+        change(report)
+        return json.dumps(report).encode()
+
+    def since(self, report: bytes, gone: frozenset[Digest] = frozenset()) -> AuditReport:
+        blobs = ChangedBlobs(self.run.blobs, dict.fromkeys(gone))
+        return audit(self.run.ledger, blobs, earlier=read_report(report))
+
+
+def written(report: AuditReport) -> bytes:
+    return json.dumps(report.as_dict(), indent=1).encode()
+
+
+@pytest.fixture(scope="module")
+def grown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grown]:
+    folder = tmp_path_factory.mktemp("grown")
+    run = Run.opened(folder)
+    with run.chain:
+        run.play()
+        older = copied(folder, folder / "older.sqlite")
+        run.play()
+        report = written(audit(run.ledger, run.blobs))
+        old = copied(folder, folder / "old.sqlite")
+        run.play(Deviation(vectors=dev.scaled(2.0)))
+        run.play()
+        yield Grown(run, report, old, older)
+
+
+def copied(folder: Path, to: Path) -> Path:
+    for ending in ("", "-wal"):
+        shutil.copyfile(f"{folder / 'chain.sqlite'}{ending}", f"{to}{ending}")
+    return to
+
+
+def test_only_later_rounds_are_checked_and_the_report_says_whom_it_trusts(grown: Grown) -> None:
+    found, whole = grown.since(grown.report), audit(grown.run.ledger, grown.run.blobs)
+    assert found.outcome is AuditOutcome.PASSED, readable(found)
+    assert (found.rounds, whole.rounds) == (ENDED, ENDED)
+    built_on = found.built_on
+    assert built_on is not None
+    assert (built_on.rounds, built_on.audits, built_on.found) == (TRUSTED, 1, True)
+    assert built_on.report == f"0x{sha256(grown.report).hex()}"
+    assert built_on.head == json.loads(grown.report)["deployment"]["head"]
+    # All transactions are replayed again, half of the blobs are read.
+    for count in (
+        AuditCount.VOTES,
+        AuditCount.COMMITMENTS,
+        AuditCount.TRANSACTIONS,
+        AuditCount.ROUNDS_DECIDED,
+    ):
+        assert found.counts[count] == whole.counts[count]
+    assert found.counts[AuditCount.DISTANCES] == whole.counts[AuditCount.DISTANCES] / 2
+    assert found.findings == whole.findings, "those of later rounds: the earlier ones have none"
+    assert found.finding_counts == {FindingKind.FALSE_SCORES: 1}
+
+
+def test_it_is_never_taken_for_a_whole_audit(grown: Grown) -> None:
+    found, whole = grown.since(grown.report), audit(grown.run.ledger, grown.run.blobs)
+    assert [report.as_dict()["whole"] for report in (found, whole)] == [False, True]
+    text = readable(found)
+    assert text[-1] == (
+        "PASSED: all ten steps hold for rounds 3 to 4, on an earlier audit, which this one trusts"
+    )
+    [line] = [line for line in text if "sha256 of its report" in line]
+    assert line.startswith("Rounds 1 to 2 by an earlier audit, which this one trusts: ")
+    assert "all ten steps hold for all 4 rounds" in readable(whole)[-1]
+
+
+def test_blobs_of_trusted_rounds_are_not_asked_for_and_those_of_later_ones_are(
+    grown: Grown,
+) -> None:
+    records = kinds(grown.run)[BlobKind.RECORD]
+    assert grown.since(grown.report, frozenset(records[:2])).outcome is AuditOutcome.PASSED
+    for gone in records[2:]:
+        found = grown.since(grown.report, frozenset({gone}))
+        assert found.outcome is AuditOutcome.INCOMPLETE
+        assert found.step(Step.BLOBS).outcome is StepOutcome.NOT_CHECKABLE
+
+
+def test_a_model_that_the_later_rounds_begin_with_must_be_there(grown: Grown) -> None:
+    gone = frozenset({kinds(grown.run)[BlobKind.MODEL][TRUSTED - 1]})
+    found = grown.since(grown.report, gone)
+    assert found.outcome is AuditOutcome.INCOMPLETE
+    assert found.step(Step.MODEL).outcome is StepOutcome.NOT_CHECKABLE
+
+
+def test_a_report_may_build_on_one_that_builds_on_another(grown: Grown) -> None:
+    second = grown.since(written(grown.since(grown.report)))
+    assert second.outcome is AuditOutcome.PASSED
+    assert second.built_on is not None
+    assert (second.built_on.rounds, second.built_on.audits) == (ENDED, 2)
+    assert "Rounds 1 to 4 by 2 earlier audits" in second.built_on.sentence
+    assert readable(second)[-1] == (
+        "PASSED: nothing has ended since the earlier audit, which this one trusts"
+    )
+
+
+@pytest.mark.parametrize("copy", ["old", "older"])
+def test_an_older_copy_of_the_chain_does_not_reach_the_head_of_the_report(
+    grown: Grown, copy: str
+) -> None:
+    """A copy from then is the run as it was; one from before, which lacks its block, is not."""
+    with EmbeddedReader.open(getattr(grown, copy)) as chain:
+        ledger = connect(chain, grown.run.manifest)
+        found = audit(ledger, grown.run.blobs, earlier=read_report(grown.report))
+    step, built_on = found.step(Step.HEAD), found.built_on
+    assert built_on is not None
+    if copy == "old":
+        assert (found.outcome, built_on.found) == (AuditOutcome.PASSED, True), readable(found)
+        return
+    assert (found.outcome, built_on.found) == (AuditOutcome.FAILED, False), readable(found)
+    assert step.contradiction is not None
+    assert step.contradiction.fact is Fact.KEPT_HEAD
+    assert "was not found to stand at" in built_on.sentence
+
+
+def forked_report(folder: Path, go_on: Callable[[Run], None]) -> bytes:
+    """Return the report of another branch of the deployment, on which it can be built."""
+    fork = Run.opened(folder)
+    with fork.chain:
+        go_on(fork)
+        report = written(audit(fork.ledger, fork.blobs))
+        own = audit(fork.ledger, fork.blobs, earlier=read_report(report))
+    assert own.outcome is AuditOutcome.PASSED, readable(own)
+    return report
+
+
+def test_a_report_of_another_fork_contradicts(grown: Grown, tmp_path: Path) -> None:
+    """Same contract and genesis, as in every fresh home; another second round."""
+
+    def go_on(fork: Run) -> None:
+        fork.play()
+        fork.play(Deviation(views=(1, 0)))
+
+    step = grown.since(forked_report(tmp_path, go_on)).step(Step.HEAD)
+    assert step.contradiction is not None
+    assert (step.contradiction.fact, step.contradictions) == (Fact.EARLIER_BLOCK, 2)
+    assert step.contradiction.sentence.startswith("the earlier audit ended with block 6, 0x")
+    assert step.contradiction.sentence.endswith("here: another branch, or another chain")
+
+
+def test_a_report_of_a_longer_fork_contradicts(grown: Grown, tmp_path: Path) -> None:
+    def go_on(fork: Run) -> None:
+        fork.play()
+        fork.abandon()
+
+    found = grown.since(forked_report(tmp_path, go_on))
+    contradiction = found.step(Step.HEAD).contradiction
+    assert contradiction is not None
+    assert contradiction.fact is Fact.KEPT_HEAD
+
+
+def test_a_branch_with_equal_heads_in_other_blocks_contradicts(
+    grown: Grown, tmp_path: Path
+) -> None:
+    """A head does not say in which block it came about; the report's block hash does."""
+
+    def go_on(fork: Run) -> None:
+        fork.chain.mine(1)
+        fork.play()
+        fork.play()
+
+    report = forked_report(tmp_path, go_on)
+    heads = [json.loads(one)["deployment"]["head"] for one in (report, grown.report)]
+    assert heads[0] == heads[1]
+    step = grown.since(report).step(Step.HEAD)
+    assert step.contradiction is not None
+    assert (step.contradiction.fact, step.contradictions) == (Fact.EARLIER_BLOCK, 1)
+
+
+def field(*path: str | int, to: object) -> Callable[[dict[str, Any]], None]:
+    def change(report: Any) -> None:
+        for name in path[:-1]:
+            report = report[name]
+        report[path[-1]] = to
+
+    return change
+
+
+def failed(report: dict[str, Any]) -> None:
+    report["outcome"], report["steps"][4]["outcome"] = "failed", "failed"
+
+
+def more_rounds(report: dict[str, Any]) -> None:
+    report["rounds"], report["counts"]["rounds decided"] = 3, 3
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        (failed, "outcome is 'failed', must be passed"),
+        (field("outcome", to="incomplete"), "outcome is 'incomplete', must be passed"),
+        (field("steps", 4, "outcome", to="failed"), "step 5, outcome is 'failed'"),
+        (field("steps", 5, "outcome", to="not checkable"), "step 6, outcome is 'not checkable'"),
+        (field("steps", 5, "missing_count", to=1), "step 6, missing_count is 1, must be 0"),
+        (field("steps", 5, "contradictions", to=True), "contradictions is True, must be 0"),
+        (field("steps", 0, "number", to=2), "step 1, number is 2, must be 1"),
+        (field("steps", to=[]), "steps must be a list of 10"),
+        (field("steps", 3, to=None), "step 4, must be a JSON object"),
+        (field("version", to=2), "has version 2, and only one of version 3"),
+        (field("version", to="3"), "version is '3', must be a number"),
+        (field("rounds", to=3), "rounds is 3, but 2 decided and 0 abandoned"),
+        (more_rounds, "says that 3 rounds had ended by the head"),
+        (field("rounds", to=-1), "rounds is -1, must be a number of at least 0"),
+        (field("deployment", "head", to="0x12"), "head is '0x12', must be text of the form"),
+        (field("deployment", "head_block", to=2**64), "must be a number"),
+        (field("deployment", "address", to="0x" + "11" * 20), "is of contract 0x1111"),
+        (field("deployment", "chain_id", to=1), "is of chain id 1, and what is audited has"),
+        (field("deployment", "genesis_hash", to="0x" + "11" * 32), "is of genesis block 0x11"),
+        (field("deployment", to=[]), "deployment, must be a JSON object"),
+        (field("kept_head", to={"found": False}), "kept_head, found is False, must be True"),
+        (field("built_on", to={"found": False}), "built_on, found is False, must be True"),
+        (field("built_on", to={"found": True}), "built_on, audits is missing"),
+    ],
+)
+def test_a_report_that_cannot_be_built_on_is_refused_by_its_value_and_the_rule(
+    grown: Grown, change: Callable[[dict[str, Any]], None], rule: str
+) -> None:
+    with pytest.raises(EarlierReportError) as refused:
+        grown.since(grown.edited(change))
+    assert rule in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"{", b"[" * 100_000, b"null", b"[]", b"{}", b"\xff", bytes(MAX_REPORT_BYTES + 1)]
+)
+def test_what_is_no_report_is_refused(data: bytes) -> None:
+    with pytest.raises(EarlierReportError, match="the earlier report"):
+        read_report(data)
+
+
+def test_a_report_that_is_too_long_is_not_read() -> None:
+    with pytest.raises(EarlierReportError, match=f"is longer than {MAX_REPORT_BYTES} bytes"):
+        read_report(b" " * (MAX_REPORT_BYTES + 1))
+
+
+def test_another_head_of_the_same_run_contradicts(grown: Grown) -> None:
+    """A report whose head was put forward, so that less would be checked, names another block."""
+    head = f"0x{grown.run.ledger.state().head.hex()}"
+    found = grown.since(grown.edited(field("deployment", "head", to=head)))
+    assert found.outcome is AuditOutcome.FAILED
+    contradiction = found.step(Step.HEAD).contradiction
+    assert contradiction is not None
+    assert contradiction.fact is Fact.EARLIER_HEAD
+
+
+def test_a_strict_audit_builds_on_no_report_with_remarks(grown: Grown) -> None:
+    report = grown.edited(field("remarks", to=1))
+    assert grown.since(report).outcome is AuditOutcome.PASSED
+    with pytest.raises(EarlierReportError, match="has 1 remarks, so strictly it is incomplete"):
+        audit(grown.run.ledger, grown.run.blobs, strict=True, earlier=read_report(report))
+
+
+@settings(max_examples=times(25, 1000))
+@given(st.data())
+def test_a_report_with_one_changed_value_never_passes_for_more_rounds(
+    grown: Grown, data: st.DataObject
+) -> None:
+    """Whatever one value is put in the place of another, no later round goes unchecked."""
+    report = json.loads(grown.report)
+    place = report if data.draw(st.booleans()) else report["deployment"]
+    name = data.draw(st.sampled_from(sorted(place)))
+    place[name] = data.draw(
+        st.none() | st.booleans() | st.integers(-1, 60) | st.text(max_size=3) | st.just({})
+    )
+    try:
+        earlier = read_report(json.dumps(report).encode())
+    except EarlierReportError:
+        return
+    true = read_report(grown.report)
+    found = audit(grown.run.ledger, grown.run.blobs, earlier=earlier)
+    is_same = replace(earlier, report=true.report, remarks=true.remarks) == true
+    assert found.outcome is (AuditOutcome.PASSED if is_same else AuditOutcome.FAILED), readable(
+        found
+    )

@@ -1,0 +1,294 @@
+"""What an audit says of runs that nobody has tampered with."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ledger.audit.audit_options import AuditOptions, AuditProgress
+from ledger.audit.codes import AuditCount, AuditOutcome, FindingKind, Step, StepOutcome
+from ledger.audit.engine import audit
+from ledger.audit.report_text import readable
+from ledger.chain.contract.deployment import connect
+from ledger.chain.embedded.machine.accounts import TEST_KEYS
+from ledger.chain.rpc.chain import RpcChain
+from ledger.chain.rpc.served.server import RpcServer
+from ledger.protocol.documents.record import decode_record
+from ledger.protocol.errors import NotSentByAccountError, RequestNotSignedError
+from ledger.protocol.state import StatementKind
+from ledger.protocol.types import Beacon, DropoutReason, Quorum, RefusalReason
+from tests.audit import deviations as dev
+from tests.audit.blobs import ChangedBlobs
+from tests.audit.forged_chain import forged
+from tests.audit.honest import honest_run
+from tests.audit.runs import PARAMETERS, Deviation, Run
+from tests.contracts.relay import RelayedLedger
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ledger.audit.report import AuditReport, Finding
+
+
+def found(report: AuditReport, kind: FindingKind) -> list[Finding]:
+    return [finding for finding in report.findings if finding.kind is kind]
+
+
+def test_an_honest_run_with_faults_passes_all_ten_steps(honest: Run) -> None:
+    report = audit(honest.ledger, honest.blobs)
+    assert [step.outcome for step in report.steps] == [StepOutcome.PASSED] * 10, readable(report)
+    assert (report.outcome, report.rounds) == (AuditOutcome.PASSED, 5)
+    assert report.counts[AuditCount.ROUNDS_DECIDED] == 4
+    assert report.counts[AuditCount.ROUNDS_ABANDONED] == 1
+
+
+def test_accounts_for_every_commitment_on_the_chain(honest: Run) -> None:
+    counts = audit(honest.ledger, honest.blobs).counts
+    parts = (
+        AuditCount.COUNTED_COMMITMENTS,
+        AuditCount.STRAY_COMMITMENTS,
+        AuditCount.LATE_COMMITMENTS,
+    )
+    assert [counts[part] for part in parts] == [48, 1, 1]
+    assert counts[AuditCount.COMMITMENTS] == 50
+
+
+def test_names_who_was_caught_at_what(honest: Run) -> None:
+    report = audit(honest.ledger, honest.blobs)
+    expected = {
+        FindingKind.ABANDONED_ROUND: 1,
+        FindingKind.BAN: 2,
+        FindingKind.DROPOUT: 3,
+        FindingKind.EMPTY_SEAT: 1,
+        FindingKind.FALSE_SCORES: 1,
+        FindingKind.LATE_COMMITMENT: 1,
+        FindingKind.SILENT_PRIMARY: 1,
+        FindingKind.STRAY_COMMITMENT: 1,
+        FindingKind.TWO_VECTORS: 1,
+        FindingKind.WRONG_PROPOSAL: 1,
+    }
+    assert report.finding_counts == expected
+    [lie] = found(report, FindingKind.FALSE_SCORES)
+    assert (lie.round, lie.proven, len(lie.evidence)) == (1, True, 2)
+    assert (lie.reason, lie.named) == (RefusalReason.FALSE_DISTANCE, 3)
+    [pair] = found(report, FindingKind.TWO_VECTORS)
+    assert (pair.round, pair.proven, len(pair.evidence)) == (4, True, 4)
+    [silence] = found(report, FindingKind.SILENT_PRIMARY)
+    assert (silence.round, silence.proven) == (4, False)
+    reasons = [(f.round, f.reason, f.proven) for f in found(report, FindingKind.DROPOUT)]
+    assert reasons == [
+        (1, DropoutReason.PAYLOAD_MALFORMED, True),
+        (1, DropoutReason.NO_COMMITMENT, True),
+        (4, DropoutReason.PAYLOAD_MISSING, False),
+    ]
+    bans = found(report, FindingKind.BAN)
+    assert [(ban.round, ban.reason, ban.proven) for ban in bans] == [
+        (3, StatementKind.REPLY, True),
+        (4, StatementKind.REPLY, True),
+    ]
+
+
+def test_reports_its_progress_and_the_head(honest: Run) -> None:
+    seen: list[AuditProgress] = []
+    report = audit(honest.ledger, honest.blobs, AuditOptions(progress=seen.append))
+    assert [(one.done, one.total) for one in seen] == [(t, 5) for t in range(1, 6)]
+    # Nothing speaks against any step, which is no pass before the end.
+    assert all(step.outcome is None for one in seen for step in one.steps)
+    assert report.deployment["head"] == f"0x{honest.ledger.state().head.hex()}"
+
+
+def test_reports_its_progress_even_if_the_contract_does_not_say_where_it_stands(
+    honest: Run,
+) -> None:
+    seen: list[AuditProgress] = []
+    ledger = forged(honest.ledger, answer_of=lambda name, data: b"" if name == "state" else data)
+    report = audit(ledger, honest.blobs, AuditOptions(progress=seen.append))
+    assert [(one.done, one.total) for one in seen] == [(t, t) for t in range(1, 6)]
+    assert report.step(Step.HEAD).outcome is StepOutcome.NOT_CHECKABLE
+
+
+def test_a_report_is_plain_data_and_readable(honest: Run) -> None:
+    report = audit(honest.ledger, honest.blobs)
+    data = json.loads(json.dumps(report.as_dict()))
+    assert (data["version"], data["outcome"], len(data["steps"])) == (3, "passed", 10)
+    proposal = next(f for f in data["findings"] if f["kind"] == "wrong proposal")
+    assert proposal["place"] == {"round": 2, "phase": 1, "view": 0}
+    assert proposal["sentence"] == (
+        "it signed a wrong request in view 1 of the aggregation of round 2"
+    )
+    text = "\n".join(readable(report))
+    assert "10 nothing missing in between" in text
+    assert text.endswith("PASSED: all ten steps hold for all 5 rounds")
+    assert "[" not in text
+    assert f"as of block   {honest.chain.head().number}, 0x{honest.chain.head().hash.hex()}" in text
+    assert f"To keep: cmfl audit --head 0x{honest.ledger.state().head.hex()}" in text
+    assert all(digest in text for finding in report.findings for digest in finding.evidence)
+
+
+def test_what_fails_and_what_is_missing_is_plain_data_too(tmp_path: Path) -> None:
+    run = Run.opened(tmp_path)
+    with run.chain:
+        run.play(Deviation(judgement=dev.wrong_model))
+        record = decode_record(run.blobs.get(run.outcome().record))
+        lost = ChangedBlobs(run.blobs, {record.scores[0].scores.digest: None})
+        data = json.loads(json.dumps(audit(run.ledger, lost).as_dict()))
+    failed, open_step = data["steps"][Step.MODEL - 1], data["steps"][Step.BLOBS - 1]
+    assert failed["contradiction"]["fact"] == "model"
+    assert failed["contradiction"]["recorded"].startswith("0x")
+    [missing] = open_step["missing"]
+    assert (missing["need"], missing["subject"]) == ("blob", "score vector")
+    assert missing["sentence"].startswith(f"round 1, client {missing['clients'][0]}: the score")
+
+
+def test_every_finding_has_a_sentence(honest: Run) -> None:
+    report = audit(honest.ledger, honest.blobs)
+    some = report.findings[0]
+    for kind in FindingKind:
+        assert "{" not in replace(some, kind=kind).sentence
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"strategy": 2, "scoring": "median"},
+        {"strategy": 3, "threshold": "spread", "scoring": "median", "distance": "l2"},
+        {"strategy": 3, "threshold": "spread", "beacon": Beacon.BLOCK, "server_rate": 0.5},
+        {"distance": "per_tensor", "quorum": Quorum.BFT},
+        {
+            "strategy": 3,
+            "threshold": "direction",
+            "scoring": "median",
+            "distance": "direction",
+        },
+    ],
+)
+def test_an_honest_run_passes_under_every_rule(tmp_path: Path, settings: dict[str, object]) -> None:
+    run = honest_run(tmp_path, **settings)
+    with run.chain:
+        report = audit(run.ledger, run.blobs)
+    assert report.outcome is AuditOutcome.PASSED, readable(report)
+    assert report.counts[AuditCount.ROUNDS_DECIDED] == 4
+
+
+def test_a_run_that_goes_on_is_audited_up_to_its_last_ended_round(tmp_path: Path) -> None:
+    run = Run.opened(tmp_path)
+    with run.chain:
+        report = audit(run.ledger, run.blobs)
+        assert (report.outcome, report.rounds) == (AuditOutcome.PASSED, 0)
+        run.play()
+        run.commit({client: run.word(client) for client in run.trainers[:3]})
+        run.ban(run.committee[0])
+        report = audit(run.ledger, run.blobs)
+    assert (report.outcome, report.rounds) == (AuditOutcome.PASSED, 1)
+    assert report.counts[AuditCount.OPEN_COMMITMENTS] == 3
+    assert len(found(report, FindingKind.BAN)) == 1, "of the open round"
+
+
+def test_audits_over_json_rpc(honest: Run) -> None:
+    with (
+        RpcServer(honest.chain) as server,
+        RpcChain(server.url, TEST_KEYS[1], chain_id=honest.chain.chain_id) as node,
+    ):
+        report = audit(connect(node, honest.manifest), honest.blobs)
+    assert report.outcome is AuditOutcome.PASSED, readable(report)
+
+
+def test_equal_runs_have_equal_heads(honest: Run, tmp_path: Path) -> None:
+    run = honest_run(tmp_path)
+    with run.chain:
+        assert run.ledger.state().head == honest.ledger.state().head
+
+
+def test_a_client_that_bans_itself_in_the_round_changes_nothing_in_it(tmp_path: Path) -> None:
+    """Nobody voids what is certified: it is ranked, accepted and elected all the same."""
+    run = Run.opened(tmp_path)
+    with run.chain:
+        record = run.prepare()
+        accepted, voter = run.judge(record).ranking.accepted[0], run.committee[1]
+        run.ban(accepted)
+        run.ban(voter)
+        run.conclude(record)
+        assert accepted in run.outcome(1).accepted
+        run.play()
+        report = audit(run.ledger, run.blobs)
+    assert report.outcome is AuditOutcome.PASSED, readable(report)
+    assert not {accepted, voter}.intersection(run.trainers), "banned from the next round on"
+
+
+def test_a_ban_after_the_last_round_is_still_a_finding(tmp_path: Path) -> None:
+    run = Run.opened(tmp_path, replace(PARAMETERS, rounds=1))
+    with run.chain:
+        run.play()
+        run.ban(run.committee[0])
+        report = audit(run.ledger, run.blobs)
+    assert report.outcome is AuditOutcome.PASSED, readable(report)
+    [ban] = found(report, FindingKind.BAN)
+    assert ban.proven
+    assert report.deployment["stage"] == "finished"
+
+
+@pytest.mark.parametrize("phase", [0, 2, 7])
+def test_a_ban_says_what_was_signed_twice(tmp_path: Path, phase: int) -> None:
+    """Two score vectors (phase 0), two votes, and two votes for a phase that does not exist."""
+    run = Run.opened(tmp_path)
+    with run.chain:
+        run.ban(run.committee[0], phase)
+        report = audit(run.ledger, run.blobs)
+    [ban] = found(report, FindingKind.BAN)
+    assert (ban.proven, len(ban.evidence)) == (True, 3)
+    says = {
+        0: "two different score vectors in round 1",
+        2: "two different replies in view 1 of the election of round 1",
+        7: "two different replies in view 1 of phase 7 of round 1",
+    }
+    assert ban.sentence == f"it was banned for {says[phase]}"
+
+
+def test_a_transaction_that_a_relay_carries_is_refused_and_leaves_no_trace(tmp_path: Path) -> None:
+    run = Run.opened(tmp_path)
+    with run.chain:
+        direct, run.ledger = run.ledger, RelayedLedger(run.chain, run.ledger)
+        with pytest.raises(NotSentByAccountError):
+            run.play()
+        run.ledger = direct
+        run.play()
+        report = audit(run.ledger, run.blobs)
+    assert (report.outcome, report.findings) == (AuditOutcome.PASSED, ()), readable(report)
+
+
+def test_a_sender_cannot_put_a_whitewashed_record_in_the_place_of_the_certified(
+    tmp_path: Path,
+) -> None:
+    run = Run.opened(tmp_path)
+    with run.chain:
+        liar = min(run.committee)
+        record = run.prepare(Deviation(vectors=dev.scaled(2.0)))
+        other = run.published(dev.whitewashed(record, run))
+        judged = run.judge(record)
+        run.published(record)
+        with pytest.raises(RequestNotSignedError):
+            run.decide(judged, run.inputs.closing.base, record=other)
+        run.conclude(record)
+        report = audit(run.ledger, run.blobs)
+    assert report.outcome is AuditOutcome.PASSED, readable(report)
+    [lie] = found(report, FindingKind.FALSE_SCORES)
+    assert lie.clients == (liar,)
+
+
+def test_low_bits_of_distances_choose_no_seed(tmp_path: Path) -> None:
+    """The seed follows from the reveal: a member that publishes last has nothing to grind."""
+    seeds, records = set(), set()
+    for number, factor in enumerate((1.0, 1 + 3e-10, 1 - 3e-10)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        run = Run.opened(folder)
+        with run.chain:
+            run.play(Deviation(vectors=dev.scaled(factor)))
+            report = audit(run.ledger, run.blobs)
+            seeds.add(run.seed)
+            records.add(run.outcome(1).record)
+        assert (report.outcome, report.findings) == (AuditOutcome.PASSED, ()), readable(report)
+    assert (len(seeds), len(records)) == (1, 3)

@@ -1,0 +1,204 @@
+"""Rounds in processes: the report is the same byte for byte, and what ends one is no verdict."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from concurrent.futures import Future
+from contextlib import contextmanager
+from copy import copy
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ledger.audit import worker_pool
+from ledger.audit.audit_options import AuditOptions, AuditWorkers
+from ledger.audit.codes import AuditOutcome, BlobKind, FindingKind, Step
+from ledger.audit.engine import audit
+from ledger.audit.report_text import readable
+from ledger.blobs.store import FolderBlobs
+from ledger.processes import WorkerEndedError
+from ledger.protocol.state import RoundDecided
+from ledger.protocol.types import DropoutReason
+from tests.audit.blobs import ChangedBlobs, kinds
+from tests.faults import times
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from ledger.audit.report import AuditReport
+    from ledger.blobs.store import BlobReader
+    from ledger.protocol.types import Digest
+    from tests.audit.runs import Run
+
+
+class PoolHere:
+    """What a pool of processes does, in this one, and as late as it may."""
+
+    def __init__(self, under_way: list[int] | None = None) -> None:
+        self.begun: list[Future[Any]] = []
+        self.under_way = [] if under_way is None else under_way
+
+    def submit(self, work: Callable[..., Any], *arguments: object) -> Future[Any]:
+        future: Future[Any] = LateFuture(partial(work, *arguments))
+        self.begun.append(future)
+        self.under_way.append(sum(not one.done() for one in self.begun))
+        return future
+
+
+class LateFuture(Future[Any]):
+    """Work that is done when somebody waits for it."""
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        super().__init__()
+        self._work = work
+
+    def result(self, timeout: float | None = None) -> Any:
+        if not self.done():
+            self.set_result(self._work())
+        return super().result(timeout)
+
+
+@contextmanager
+def pool_here(
+    _processes: int, begin: Callable[..., None], arguments: tuple[object, ...]
+) -> Iterator[PoolHere]:
+    begin(*arguments)
+    yield PoolHere()
+
+
+def published(run: Run, folder: Path) -> FolderBlobs:
+    """Return the blobs of a run in a folder."""
+    blobs = FolderBlobs(folder)
+    for digest in run.blobs.digests():
+        blobs.put(run.blobs.get(digest))
+    return blobs
+
+
+def in_two_ways(run: Run, blobs: BlobReader, start_after_bytes: int = 0) -> tuple[AuditReport, ...]:
+    """Audit in one process and with workers."""
+    workers = AuditWorkers(2, lambda: blobs, start_after_bytes)
+    return audit(run.ledger, blobs), audit(run.ledger, blobs, AuditOptions(workers=workers))
+
+
+def text_of(report: AuditReport) -> str:
+    return json.dumps(report.as_dict())
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each round be a batch of its own, and workers be this process."""
+    monkeypatch.setattr(worker_pool, "worker_pool", pool_here)
+    monkeypatch.setattr(worker_pool, "ROUNDS_AT_ONCE", 1)
+
+
+def test_real_processes_come_to_the_report_of_one_process(
+    honest: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_pool, "ROUNDS_AT_ONCE", 1)
+    blobs = published(honest, tmp_path / "blobs")
+    workers = AuditWorkers(2, partial(FolderBlobs, tmp_path / "blobs"), start_after_bytes=0)
+    one = audit(honest.ledger, blobs)
+    several = audit(honest.ledger, blobs, AuditOptions(workers=workers))
+    assert several.outcome is AuditOutcome.PASSED, readable(several)
+    assert text_of(one) == text_of(several)
+
+
+def killed(_folder: Path) -> BlobReader:
+    """Open no blobs, but be killed, as a machine without memory kills a process."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError("dead")
+
+
+def test_a_killed_process_is_an_error_and_no_verdict(honest: Run, tmp_path: Path) -> None:
+    workers = AuditWorkers(1, partial(killed, tmp_path), start_after_bytes=0)
+    with pytest.raises(WorkerEndedError, match="a process ended before its work was done"):
+        audit(honest.ledger, honest.blobs, AuditOptions(workers=workers))
+
+
+def test_a_short_run_begins_no_process(honest: Run, tmp_path: Path) -> None:
+    conduct = AuditOptions(workers=AuditWorkers(2, partial(killed, tmp_path)))
+    report = audit(honest.ledger, honest.blobs, conduct)
+    assert text_of(report) == text_of(audit(honest.ledger, honest.blobs))
+
+
+@pytest.mark.usefixtures("here")
+def test_workers_get_more_rounds_while_they_check_and_not_all_of_them(
+    honest: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of two has one round waiting; only with a third under way is the first waited for."""
+    under_way: list[int] = []
+
+    @contextmanager
+    def counted(_processes: int, begin: Callable[..., None], arguments: Any) -> Iterator[PoolHere]:
+        begin(*arguments)
+        yield PoolHere(under_way)
+
+    monkeypatch.setattr(worker_pool, "worker_pool", counted)
+    monkeypatch.setattr(worker_pool, "WAITING", 1)
+    audit(
+        honest.ledger, honest.blobs, AuditOptions(workers=AuditWorkers(2, lambda: honest.blobs, 0))
+    )
+    assert under_way == [1, 2, 3, 3]
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("begin_after", [0, 1, 3_000_001, 6_000_001, 10**9])
+def test_the_report_does_not_depend_on_when_processes_begin(
+    honest: Run, start_after_bytes: int
+) -> None:
+    one, several = in_two_ways(honest, honest.blobs, start_after_bytes)
+    assert text_of(one) == text_of(several)
+
+
+@pytest.mark.usefixtures("here")
+@settings(max_examples=times(8, 400))
+@given(st.data())
+def test_the_report_is_the_same_whatever_blobs_are_gone_or_changed(
+    honest: Run, data: st.DataObject
+) -> None:
+    """Gone models above all: one process knows them from the rounds before."""
+    events = [r.event for r in honest.ledger.events(0, honest.chain.head().number)]
+    models = [e.model for e in events if isinstance(e, RoundDecided)]
+    digests = [honest.document.initial_model, *models]
+    others = [one for kind in (BlobKind.RECORD, BlobKind.PAYLOAD) for one in kinds(honest)[kind]]
+    gone = data.draw(st.sets(st.sampled_from(digests)))
+    gone |= data.draw(st.sets(st.sampled_from(others), max_size=2))
+    wrong: dict[Digest, bytes | None] = dict.fromkeys(gone)
+    for digest in data.draw(st.sets(st.sampled_from(sorted(gone)))) if gone else ():
+        wrong[digest] = b"other bytes"
+    start_after_bytes = data.draw(st.sampled_from([0, 0, 1, 3_000_001]))
+    one, several = in_two_ways(honest, ChangedBlobs(honest.blobs, wrong), start_after_bytes)
+    assert text_of(one) == text_of(several)
+    assert (one.outcome is AuditOutcome.PASSED) == (not wrong)
+
+
+@pytest.mark.usefixtures("here")
+def test_a_model_that_only_the_rounds_before_lead_to_is_followed(honest: Run) -> None:
+    models = kinds(honest)[BlobKind.MODEL]
+    report = in_two_ways(honest, ChangedBlobs(honest.blobs, dict.fromkeys(models)))[1]
+    assert report.step(Step.MODEL).outcome == "passed", readable(report)
+    assert report.step(Step.BLOBS).missing_count == len(models)
+
+
+@pytest.mark.usefixtures("here")
+def test_a_payload_that_is_there_after_all_is_found_by_several_too(honest: Run) -> None:
+    [gone] = [
+        finding.clients[0]
+        for finding in audit(honest.ledger, honest.blobs).findings
+        if finding.reason is DropoutReason.PAYLOAD_MISSING
+    ]
+    then = copy(honest)
+    then.round = 4
+    appeared = honest.blobs.put(then.payload(gone))
+    try:
+        one, several = in_two_ways(honest, honest.blobs)
+    finally:
+        honest.blobs.remove(appeared)
+    assert text_of(one) == text_of(several)
+    assert one.finding_counts[FindingKind.PAYLOAD_APPEARED] == 1
