@@ -65,8 +65,8 @@ from ledger.chain.ports import (
 )
 from ledger.history.cursors import CursorError
 from ledger.history.now import Histories
-from ledger.index.beside import IndexBeside
-from ledger.index.keeping import IndexKeeper
+from ledger.index.service_index import ServiceIndex
+from ledger.index.updater import IndexUpdater
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
@@ -92,9 +92,9 @@ def create_app(
         The app. It takes no lock of the home's, and writes nothing but reports of verifications.
     """
     # None asked for: the home's own is read as soon as somebody has built it.
-    index = IndexBeside(settings.index_at, is_asked_for=settings.index is not None)
+    index = ServiceIndex(settings.index_at, is_asked_for=settings.index is not None)
     histories = histories_of(settings, index)
-    keeper = IndexKeeper(settings.index_at, histories) if settings.keeps_index else None
+    keeper = IndexUpdater(settings.index_at, histories) if settings.keeps_index else None
     verified = Verifications(settings.report_folder, settings.verification_bounds)
 
     @asynccontextmanager

@@ -20,9 +20,9 @@ from clients.adversaries.faults import MemberFault
 from clients.configuration import load
 from clients.runs.preparing import measuring, prepare
 from clients.simulation import Cast, Simulation
+from ledger.actors.actor_context import ActorContext
 from ledger.actors.journal import MemoryJournal
 from ledger.actors.mailbox import MemoryMailbox
-from ledger.actors.surroundings import Surroundings
 from ledger.audit.codes import StepOutcome
 from ledger.audit.engine import audit
 from ledger.blobs.store import MemoryBlobs
@@ -225,18 +225,18 @@ class Trials:
             rules: of the run.
             misdeed: how many of its first committee have which fault.
         """
-        configuration, population, around = self._deployed(rules, misdeed)
-        population = cast(population, around, misdeed)
+        configuration, population, context = self._deployed(rules, misdeed)
+        population = cast(population, context, misdeed)
         rows: list[RoundMetrics] = []
-        with measuring(configuration, population, around.parameters.active) as measure:
-            simulation = Simulation(around, Cast(population, measure.gauge.engine))
+        with measuring(configuration, population, context.parameters.active) as measure:
+            simulation = Simulation(context, Cast(population, measure.gauge.engine))
             simulation.run(measure, rows.append)
             model = np.array(simulation.model)
-        return _outcome(around, population, rows[0], model)
+        return _outcome(context, population, rows[0], model)
 
     def _deployed(
         self, rules: Rules, misdeed: Misdeed
-    ) -> tuple[Configuration, Population, Surroundings]:
+    ) -> tuple[Configuration, Population, ActorContext]:
         """Deploy a run of its own, still with honest clients."""
         checked = "true" if rules.checked else "false"
         named = (f"protocol.scoring={rules.scoring}", f"protocol.scores_checked={checked}")
@@ -248,7 +248,7 @@ class Trials:
             self._chain,
             blobs := MemoryBlobs(),
         )
-        around = Surroundings(
+        context = ActorContext(
             parameters=configuration.parameters(population.model.dimension),
             layout=population.model.layout,
             domain=manifest.domain(),
@@ -257,10 +257,10 @@ class Trials:
             mailbox=MemoryMailbox(),
             journal=MemoryJournal(),
         )
-        return configuration, population, around
+        return configuration, population, context
 
 
-def cast(population: Population, around: Surroundings, misdeed: Misdeed) -> Population:
+def cast(population: Population, context: ActorContext, misdeed: Misdeed) -> Population:
     """Return a population of which two trainers attack, and some members have a fault.
 
     Args:
@@ -268,9 +268,9 @@ def cast(population: Population, around: Surroundings, misdeed: Misdeed) -> Popu
         around: of a run whose first round is open.
         misdeed: how many members have which fault: the first primary, then by places.
     """
-    opening, registry = around.ledger.opening(1), around.ledger.registry()
+    opening, registry = context.ledger.opening(1), context.ledger.registry()
     assert opening is not None, "a deployed run has its first round open"
-    first = participants_of(around.parameters, registry, 1, opening.seed, opening.committee)
+    first = participants_of(context.parameters, registry, 1, opening.seed, opening.committee)
     place = primary_seat(opening.seed, Phase.AGGREGATION, 0, len(first.committee))
     seats = (*first.committee[place:], *first.committee[:place])
     return replace(
@@ -305,9 +305,9 @@ def main() -> None:
 
 
 def _outcome(
-    around: Surroundings, population: Population, row: RoundMetrics, model: NDArray[np.float32]
+    context: ActorContext, population: Population, row: RoundMetrics, model: NDArray[np.float32]
 ) -> Outcome:
-    ledger, blobs = around.ledger, around.blobs
+    ledger, blobs = context.ledger, context.blobs
     assert isinstance(ledger, LedgerWriter), "there is no audit without a chain"
     events = [recorded.event for recorded in ledger.round_events(1)]
     decided = [event for event in events if isinstance(event, RoundDecided)]

@@ -26,8 +26,8 @@ from benchmarks.served_rounds import served_rows
 from ledger.blobs.store import MemoryBlobs
 from ledger.history.pages import Span, Walk
 from ledger.history.status import AskedRole
+from ledger.index.catching_up import catch_up
 from ledger.index.database import Database
-from ledger.index.following import catch_up
 from ledger.index.index import Index
 from ledger.index.indexer import Indexer
 from ledger.index.schema import make_schema
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ledger.index.history import IndexedHistory
-    from ledger.index.index import Reading
+    from ledger.index.index import IndexReading
 
 SHORT = 1_000
 PLAYED = 2_000
@@ -177,7 +177,7 @@ def _look_ups(index: Index, chain: GeneratedChain, recorded: int) -> Row:
     return found
 
 
-def _history(reading: Reading, chain: GeneratedChain) -> IndexedHistory:
+def _history(reading: IndexReading, chain: GeneratedChain) -> IndexedHistory:
     blobs = chain.published or MemoryBlobs()
     return reading.history(chain.genesis_hash, chain.ledger.address, blobs)
 

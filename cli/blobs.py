@@ -64,7 +64,7 @@ def list_blobs(
 
     Payloads are what cmfl blobs prune removes of old rounds; the rest is the record.
     """
-    from ledger.actors.named import blobs_of_round
+    from ledger.actors.round_blobs import blobs_of_round
 
     where = Where(home, run, contract, rpc_url, chain_id, blobs_at)
     published = where.published()
@@ -106,19 +106,19 @@ def prune(
 
     An audit of such a round says what is not there, and ends incomplete (exit code 3).
     """
-    from ledger.actors.removal import old_payloads
+    from ledger.actors.payload_removal import removable_payloads
     from ledger.chain.contract.final_ledger import FinalLedger
 
     where = Where(home, run, contract, rpc_url, chain_id, blobs_at)
     store = _store(where)
     with where.reader() as chain:
         ledger = where.complete_ledger(chain)
-        spared = _named_by_others(where, chain, ledger.address, store)
+        pinned = _named_by_others(where, chain, ledger.address, store)
         final = FinalLedger.of(ledger)
         # What a reorganisation may need again stays, and so does what is needed at the head.
         gone = sorted(
-            old_payloads(final, store, keep_rounds, spared)
-            & old_payloads(ledger, store, keep_rounds, spared)
+            removable_payloads(final, store, keep_rounds, pinned)
+            & removable_payloads(ledger, store, keep_rounds, pinned)
         )
         there = [digest for digest in gone if store.has(digest)]
         if not dry_run:
@@ -151,7 +151,7 @@ def copy(
 
     Each blob is compared with its name. Exit code 3: something that the run names is missing.
     """
-    from ledger.actors.removal import named_by
+    from ledger.actors.payload_removal import blobs_named_by_run
     from ledger.blobs.location import store_at
     from ledger.protocol.errors import BlobMissingError
     from ledger.protocol.types import NO_DIGEST
@@ -160,7 +160,7 @@ def copy(
     source, target = where.published(), store_at(to)
     with where.reader() as chain:
         # A round without incidents names none by zeros.
-        named = sorted(named_by(where.complete_ledger(chain), source) - {NO_DIGEST})
+        named = sorted(blobs_named_by_run(where.complete_ledger(chain), source) - {NO_DIGEST})
     copied, missing = 0, 0
     for digest in named:
         try:
@@ -313,7 +313,7 @@ def _named_by_others(
     Raises:
         ConfigurationError: one of them is on another chain, so that nobody can tell.
     """
-    from ledger.actors.removal import named_by
+    from ledger.actors.payload_removal import blobs_named_by_run
     from ledger.chain.contract.complete_log import complete
     from ledger.chain.contract.deployment import connect
     from ledger.chain.contract.manifest import read_run_manifest
@@ -329,5 +329,5 @@ def _named_by_others(
                 f"run {paths.name!r} of {where.home} is on another chain, and old payloads may be "
                 f"its own too"
             )
-        named |= named_by(complete(connect(chain, manifest)), blobs)
+        named |= blobs_named_by_run(complete(connect(chain, manifest)), blobs)
     return named

@@ -134,9 +134,9 @@ def _indexed(
     history: RecordedHistory, where: Path | str, tell: Callable[[HistorySource], Facts]
 ) -> Facts | None:
     """Return what the index tells; None where it stands elsewhere or cannot be read."""
-    from ledger.index.beside import IndexBeside
+    from ledger.index.service_index import ServiceIndex
 
-    beside = IndexBeside(where)
+    beside = ServiceIndex(where)
     try:
         with beside.history(history.ledger, history.blobs, history.ledger.chain.head()) as found:
             return None if found is None else tell(found)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ledger.chain.ports import ChainReader
     from ledger.index.database import Database
     from ledger.index.index import Coverage
-    from ledger.index.indexer import Progress
+    from ledger.index.indexer import IndexingProgress
     from ledger.protocol.errors import CmflError
 
 app = typer.Typer(
@@ -48,7 +48,7 @@ def build(
 
     All runs of the home are indexed if none is named.
     """
-    from ledger.index.following import catch_up
+    from ledger.index.catching_up import catch_up
     from ledger.index.indexer import Indexer
 
     where = Where(home, run, address, rpc_url, chain_id)
@@ -129,7 +129,7 @@ def _ledgers(where: Where, chain: ChainReader) -> list[CommitteeLedger]:
 def _follow(indexers: list[Any]) -> None:
     from cli.chain import until_told
     from cli.console import complain
-    from ledger.index.following import follow
+    from ledger.index.catching_up import follow
 
     def told(error: CmflError) -> None:
         complain(str(error))
@@ -161,5 +161,5 @@ def _compared(code: dict[str, Any]) -> str:
     }[code["name"]]
 
 
-def _said(address: str, progress: Progress) -> str:
+def _said(address: str, progress: IndexingProgress) -> str:
     return f"{address}: {progress.rounds} rounds up to block {progress.block}"

@@ -63,7 +63,7 @@ def watch(
         if before is not None:
             time.sleep(poll)
         answer = _asked(deployment, poll)
-        if answer.stage != "finished" and still.is_news(answer.as_of.hash, time.monotonic()):
+        if answer.stage != "finished" and still.has_new_mail(answer.as_of.hash, time.monotonic()):
             complain(f"no block for {STILL_SECONDS:g} s: {answer.as_of.number} is the newest")
         for line in _ended(answer, before):
             if not json:
@@ -118,7 +118,7 @@ class _Stillness:
         self._since = 0.0
         self._is_said = False
 
-    def is_news(self, newest: str, now: float) -> bool:
+    def has_new_mail(self, newest: str, now: float) -> bool:
         """Say whether the chain stands still, once until it goes on.
 
         Args:

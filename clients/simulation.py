@@ -20,13 +20,13 @@ from clients.early_distances import EarlyDistances
 from clients.engine.port import TrainingJob
 from ledger.actors.actions import SendDecision
 from ledger.actors.driver import Driver
-from ledger.actors.judge import Judge
-from ledger.actors.keeping import KEEP_ALL, Stored
+from ledger.actors.judgement_cache import JudgementCache
 from ledger.actors.member import Member, reports_of
 from ledger.actors.observer import Observer
-from ledger.actors.published import Published
-from ledger.actors.removal import OldPayloads
-from ledger.actors.settling import judgement_behind
+from ledger.actors.payload_removal import PayloadRemover
+from ledger.actors.published_blobs import PublishedBlobs
+from ledger.actors.retention import RETAIN_ALL, StoredBlobs
+from ledger.actors.settlement import judgement_behind
 from ledger.protocol.encoding import vector_view
 from ledger.protocol.payload import Payload
 from ledger.protocol.rules.registry import DISTANCES
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from clients.runs.metrics import Measure, RoundMetrics
     from clients.runs.population import Population
     from ledger.actors.actions import Action
-    from ledger.actors.keeping import Keep
-    from ledger.actors.surroundings import Surroundings
+    from ledger.actors.actor_context import ActorContext
+    from ledger.actors.retention import RetentionPolicy
     from ledger.actors.view import ChainView, RoundView
     from ledger.protocol.types import ClientId, Digest
 
@@ -79,11 +79,11 @@ class Simulation:
 
     def __init__(
         self,
-        around: Surroundings,
+        context: ActorContext,
         cast: Cast,
-        keep: Keep = KEEP_ALL,
+        keep: RetentionPolicy = RETAIN_ALL,
         on_model: OnModel | None = None,
-        spared: Collection[Digest] = frozenset(),
+        pinned: Collection[Digest] = frozenset(),
     ) -> None:
         """Take a run up where it stands.
 
@@ -95,16 +95,16 @@ class Simulation:
                 a committee has certified it and before the decision is sent.
             spared: blobs that other runs name in the same store: these stay whatever is removed.
         """
-        self._around = around
+        self._context = context
         self._cast = cast
         self._on_model = on_model
-        self._published = Published()
-        self._driver = Driver(around, self._published, keep)
-        forgets = keep.stored is Stored.NOTHING
-        self._observer = Observer(around, self._published, remembers=forgets)
+        self._published = PublishedBlobs()
+        self._driver = Driver(context, self._published, keep)
+        forgets = keep.stored is StoredBlobs.NOTHING
+        self._observer = Observer(context, self._published, remembers=forgets)
         self._distances = EarlyDistances(cast.engine.distances)
-        self._judge = Judge(self._distances)
-        self._old = None if keep.rounds is None else OldPayloads(around, keep.rounds, spared)
+        self._judge = JudgementCache(self._distances)
+        self._old = None if keep.rounds is None else PayloadRemover(context, keep.rounds, pinned)
         self._model: NDArray[np.float32] | None = None
         self._told: Digest | None = None
         self.on_step: OnStep | None = None
@@ -116,12 +116,12 @@ class Simulation:
     @property
     def round(self) -> int:
         """The round that is open, or the last."""
-        return self._around.ledger.state().round
+        return self._context.ledger.state().round
 
     @property
     def rounds(self) -> int:
         """T."""
-        return self._around.parameters.rounds
+        return self._context.parameters.rounds
 
     @property
     def finished(self) -> bool:
@@ -131,7 +131,7 @@ class Simulation:
     @property
     def head(self) -> Digest:
         """What commits to the whole history."""
-        return self._around.ledger.state().head
+        return self._context.ledger.state().head
 
     @property
     def model(self) -> NDArray[np.float32]:
@@ -150,7 +150,7 @@ class Simulation:
         while self.chain is not None:
             number = self.chain.round
             self.play_round()
-            on_round(measure.row(self._around.ledger, number, self.model))
+            on_round(measure.row(self._context.ledger, number, self.model))
 
     def play_round(self) -> None:
         """Play the open round to its end: decided, or abandoned at its deadline."""
@@ -162,7 +162,7 @@ class Simulation:
         members = self._members(chain, view)
         self._vote(view, trainers, members)
         self._model = self._observer.model()
-        self._around.mailbox.forget(self._around.domain, chain.round)
+        self._context.mailbox.forget(self._context.domain, chain.round)
         self.chain = self._observer.chain()
         if self.chain is not None and self.chain.round == chain.round:
             self._driver.abandon(chain)
@@ -247,14 +247,14 @@ class Simulation:
         }
 
     def _members(self, chain: ChainView, view: RoundView) -> list[MemberActor]:
-        population, around = self._cast.population, self._around
+        population, context = self._cast.population, self._context
         members = []
         for client in chain.participants().members:
             signer = population.signers[client]
-            honest = Member(client, signer, around.journal, self._judge)
+            honest = Member(client, signer, context.journal, self._judge)
             fault = population.member_faults.get(client)
             members.append(member_with(fault, honest, signer, population.favoured))
-            honest.recall(around.domain, self._observer.said(view, client))
+            honest.recall(context.domain, self._observer.said(view, client))
         return members
 
     def _payloads(self, chain: ChainView) -> dict[ClientId, Payload]:
@@ -271,7 +271,7 @@ class Simulation:
             if population.member_faults.get(client) is MemberFault.FALSE_REFERENCE:
                 sent[client] = wild_reference(honest[client])
         travel = self._observer.travel(chain.round)
-        around = AttackRound(
+        context = AttackRound(
             seed=chain.seed,
             starts=dict.fromkeys(able, model),
             members=frozenset(participants.members),
@@ -279,7 +279,7 @@ class Simulation:
             travel=travel,
             layout=chain.layout,
         )
-        sent = population.attackers.corrupt(sent, around)
+        sent = population.attackers.corrupt(sent, context)
         if self._cast.overlaps:
             seated = [member for member in sorted(participants.members) if member in sent]
             rule = DISTANCES[chain.parameters.distance]

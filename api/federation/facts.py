@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from ledger.history.facts.words import ended_facts, hexed, hexed_or_none, moment, phase_name
 
 if TYPE_CHECKING:
-    from ledger.actors.standing.parts import ClientStanding, Standing
+    from ledger.actors.status.open_round_status import ClientRoundStatus, OpenRoundStatus
     from ledger.history.facts.words import Facts
     from ledger.history.round import Round
     from ledger.history.source import HistorySource
 
 
-def standing_facts(history: HistorySource, standing: Standing) -> Facts:
+def standing_facts(history: HistorySource, standing: OpenRoundStatus) -> Facts:
     """Return where an open round stands.
 
     Args:
@@ -58,7 +58,7 @@ def _block(history: HistorySource, number: int) -> Facts:
     return {"number": number, **moment(history.time_of(number))}
 
 
-def _view(standing: Standing) -> Facts | None:
+def _view(standing: OpenRoundStatus) -> Facts | None:
     if standing.phase is None or standing.span is None:
         return None
     return {
@@ -70,7 +70,7 @@ def _view(standing: Standing) -> Facts | None:
     }
 
 
-def _client(one: ClientStanding) -> Facts:
+def _client(one: ClientRoundStatus) -> Facts:
     return {
         "client": one.client,
         "role": one.role.value,

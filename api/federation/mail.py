@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from ledger.actors.mailboxes.location import mailboxes_at
 from ledger.actors.mailboxes.several import SeveralMailboxes
-from ledger.actors.standing.course import Sighted
-from ledger.actors.standing.standing import closed, committing
+from ledger.actors.status.open_round import status_after_closing, status_before_closing
+from ledger.actors.status.voting_progress import FirstSeen
 from ledger.actors.view import RoundView
 from ledger.protocol.documents.envelope import EnvelopeKind
 from ledger.protocol.errors import BlobError
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ledger.actors.mailbox import Mailbox
-    from ledger.actors.standing.parts import Standing
+    from ledger.actors.status.open_round_status import OpenRoundStatus
     from ledger.actors.view import ChainView
     from ledger.protocol.documents.envelope import Envelope
     from ledger.protocol.inputs import Inputs
@@ -58,11 +58,11 @@ class RoundMail:
         self._mailbox: Mailbox | None = None
         self._view: RoundView | None = None
         self._listed: dict[EnvelopeKind, int] = {}
-        self._sighted = Sighted()
+        self._first_seen = FirstSeen()
         self.read_at: float | None = None
         self.is_read = True
 
-    def standing(self, chain: ChainView, closed_at: float, now: float) -> Standing:
+    def standing(self, chain: ChainView, closed_at: float, now: float) -> OpenRoundStatus:
         """Return where the open round stands, by all that has come.
 
         Args:
@@ -73,17 +73,19 @@ class RoundMail:
         inputs = chain.inputs()
         if inputs is None:
             self._view = None
-            return committing(chain)
+            return status_before_closing(chain)
         view = self._turned_to(inputs, closed_at)
         self._view = view = self._with_mail(view, now)
-        self._sighted = self._sighted.looked(view, now)
-        return closed(chain, view, self._sighted, now, is_heard=self.is_read)
+        self._first_seen = self._first_seen.after_poll(view, now)
+        return status_after_closing(
+            chain, view, self._first_seen, now, mailbox_is_readable=self.is_read
+        )
 
     def _turned_to(self, inputs: Inputs, closed_at: float) -> RoundView:
         """Return what is known of these inputs; of a round that was taken back, nothing."""
         view = self._view
         if view is None or _about(view.inputs) != _about(inputs):
-            self._listed, self._sighted = {}, Sighted()
+            self._listed, self._first_seen = {}, FirstSeen()
             evidence = Evidence(None, {}, {}, inputs.parameters.dimension)
             return RoundView(inputs, closed_at, evidence, {}, {}, {}, {})
         if view.inputs == inputs and view.closed_at == closed_at:

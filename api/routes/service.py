@@ -20,7 +20,7 @@ from ledger.index.facts import index_facts, indexed_facts
 from ledger.protocol.encoding import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
-    from ledger.index.beside import IndexBeside
+    from ledger.index.service_index import ServiceIndex
 
 router = APIRouter(tags=["service"], dependencies=[Depends(refuse_unknown)])
 
@@ -63,7 +63,7 @@ def status(request: Request, reading: NowRead) -> Response:
     """Tell the chain's head, where each deployment stands, and which manifests are refused."""
     now = reading.now
     served, refused = now.deployments()
-    beside: IndexBeside = request.app.state.index
+    beside: ServiceIndex = request.app.state.index
     indexed = indexed_facts(beside, now, served)
     facts = {
         "chain": head_facts(now),

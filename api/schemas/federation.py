@@ -23,7 +23,7 @@ from api.schemas.words import (
     UnixTime,
     one_of,
 )
-from ledger.actors.standing.parts import Act, Role, RoundStage
+from ledger.actors.status.open_round_status import ActionKind, ParticipantRole, RoundStage
 from ledger.protocol.consensus import MAX_VIEWS
 
 ChainSeconds = Annotated[
@@ -88,7 +88,7 @@ class PassedWithoutRequest(Schema):
 class AwaitedAct(Schema):
     """What is waited for from a client."""
 
-    act: Annotated[str, one_of(act.value for act in Act)]
+    act: Annotated[str, one_of(act.value for act in ActionKind)]
     due: Annotated[
         ChainSeconds | None, Field(description="late from then on; null while a block decides")
     ]
@@ -100,7 +100,7 @@ class ActiveClient(Schema):
     client: Client
     role: Annotated[
         str,
-        one_of(role.value for role in Role),
+        one_of(role.value for role in ParticipantRole),
         Field(description="`empty_seat`: a member that was banned when the round opened"),
     ]
     place: Annotated[Place | None, Field(description="null for a trainer")]

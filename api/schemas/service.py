@@ -21,7 +21,7 @@ from api.schemas.words import (
     name_of,
     one_of,
 )
-from ledger.index.codes import Compared
+from ledger.index.codes import StorageComparison
 
 
 class Health(Schema):
@@ -63,8 +63,8 @@ class ChainsAnswer(Answer):
 class ComparedWhat(Schema):
     """What the index's comparison with the contract's own storage came to."""
 
-    code: Annotated[int, one_of(int(code) for code in Compared)]
-    name: Annotated[str, one_of(name_of(code) for code in Compared)]
+    code: Annotated[int, one_of(int(code) for code in StorageComparison)]
+    name: Annotated[str, one_of(name_of(code) for code in StorageComparison)]
 
 
 class IndexedDeployment(Schema):

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ledger.actors.mailboxes.folder import FolderMailbox
-from ledger.actors.named import BlobUse, blobs_of_round
-from ledger.actors.removal import OldPayloads
+from ledger.actors.payload_removal import PayloadRemover
+from ledger.actors.round_blobs import BlobUse, blobs_of_round
 from ledger.chain.contract.complete_log import CompleteLog
 from ledger.protocol.state import LedgerStage
 from ledger.protocol.types import Digest
@@ -60,8 +60,8 @@ class Retention:
         self._charges = charges
         self._rounds = rounds
         self._others = others
-        self._spared: set[Digest] = set()
-        self._old = OldPayloads(self._run, rounds, self._spared)
+        self._pinned: set[Digest] = set()
+        self._old = PayloadRemover(self._run, rounds, self._pinned)
         self._ended = 0
 
     def look(self) -> None:
@@ -82,9 +82,9 @@ class Retention:
         # Read now, and not when each round ended: something may be put into it for one round more,
         # and take its time to come. What the open round needs may be an old round's, too.
         newest, charged = ended - self._rounds, self._charges.rounds()
-        self._spared.clear()
-        self._spared.update(self._others())
-        self._spared.update(*(self._charges.blobs_of(n) for n in charged if n > newest))
+        self._pinned.clear()
+        self._pinned.update(self._others())
+        self._pinned.update(*(self._charges.blobs_of(n) for n in charged if n > newest))
         for number in charged:
             if number <= newest:
                 self._old.ended(number, self._put_in(number))

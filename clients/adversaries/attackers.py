@@ -61,7 +61,7 @@ class Attackers:
     parameters: AttackParameters = field(default_factory=AttackParameters)
 
     def corrupt(
-        self, updates: Mapping[ClientId, Update], around: AttackRound
+        self, updates: Mapping[ClientId, Update], context: AttackRound
     ) -> dict[ClientId, Update]:
         """Return what all clients of a round send: the honest their own update.
 
@@ -82,7 +82,7 @@ class Attackers:
         if self.attack is None or not active:
             return sent
         attack = attack_named(self.attack)
-        starts = around.starts
+        starts = context.starts
         is_on_weights = self.parameters.on == "weights"
         # What overflows, or was not finite before, is an update that nobody counts.
         with np.errstate(over="ignore", invalid="ignore"):
@@ -90,7 +90,7 @@ class Attackers:
                 client: starts[client] - updates[client] if is_on_weights else updates[client]
                 for client in active
             }
-            forged = self._forged(attack, honest, around, len(updates.keys() - around.members))
+            forged = self._forged(attack, honest, context, len(updates.keys() - context.members))
             for client, one in forged.items():
                 sent[client] = starts[client] - one if is_on_weights else one
         return sent
@@ -99,11 +99,11 @@ class Attackers:
         self,
         attack: UpdateAttack,
         honest: Mapping[ClientId, Update],
-        around: AttackRound,
+        context: AttackRound,
         trainers: int,
     ) -> dict[ClientId, Update]:
         """Return what the attackers make of what they have, be it updates or weights."""
-        members = around.members
+        members = context.members
         attacking = members.intersection(honest) if self.parameters.only else honest.keys()
         colluders = np.stack(list(honest.values()))
         forged: dict[ClientId, Update] = {}
@@ -116,14 +116,14 @@ class Attackers:
             asked = AttackInput(
                 own=honest[client],
                 colluders=colluders,
-                rng=named_stream(around.seed, "attack", int(client)),
+                rng=named_stream(context.seed, "attack", int(client)),
                 factor=attack.factor_for(self.parameters),
                 trainers=trainers,
                 attacking_trainers=len(honest.keys() - members),
                 is_member=is_member,
-                parameters=around.parameters,
-                travel=around.travel,
-                layout=around.layout,
+                parameters=context.parameters,
+                travel=context.travel,
+                layout=context.layout,
             )
             forged[client] = common[is_member] = attack.forge(asked)
         return forged

@@ -124,8 +124,8 @@ def federated(  # noqa: PLR0913 - what is compared with, and a clock
         trained = gauge.engine.train(server.model, jobs)
         trained_at = clock()
         updates = {client: one.vector for client, one in zip(participants, trained, strict=True)}
-        around = AttackRound(round_seed, dict.fromkeys(participants, server.model))
-        sent = settings.attackers.corrupt(updates, around)
+        context = AttackRound(round_seed, dict.fromkeys(participants, server.model))
+        sent = settings.attackers.corrupt(updates, context)
         sent_at = clock()
         used = server.take(sent, named_stream(round_seed, "aggregation"))
         seconds = Seconds(trained_at - begun, clock() - sent_at)

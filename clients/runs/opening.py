@@ -17,11 +17,11 @@ from clients.runs.recorded import require_new
 from clients.runs.restoring import restore_metrics
 from clients.runs.run import Run
 from clients.simulation import Cast, Simulation
+from ledger.actors.actor_context import ActorContext
 from ledger.actors.journal import FileJournal, MemoryJournal, begin_run, require_journal
-from ledger.actors.keeping import KEEP_NOTHING, keep_named
 from ledger.actors.mailbox import MemoryMailbox
-from ledger.actors.removal import named_by
-from ledger.actors.surroundings import Surroundings
+from ledger.actors.payload_removal import blobs_named_by_run
+from ledger.actors.retention import RETAIN_NOTHING, retention_policy_of
 from ledger.blobs.store import MemoryBlobs
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.contract.deployment import connect
@@ -77,9 +77,9 @@ def opened(  # noqa: PLR0913 - the disk is a test's to replace
     require_engine(configuration.machine.device, configuration.machine.cluster)
     configuration, population, manifest = prepare(home, name, configuration, chain, blobs, disk)
     ledger = LedgerWriter(chain, manifest.address, manifest.block)
-    keep = keep_named(configuration.machine.keep)
+    keep = retention_policy_of(configuration.machine.keep)
     removes = keep.rounds is not None
-    spared = _named_by_others(home, name, chain, blobs) if removes else frozenset[Digest]()
+    pinned = _named_by_others(home, name, chain, blobs) if removes else frozenset[Digest]()
     folder = run_folder(home, name, disk)
     require_journal(folder.paths, ledger.state(), manifest.domain())
     with _measured(configuration, population, watched) as measure:
@@ -89,7 +89,7 @@ def opened(  # noqa: PLR0913 - the disk is a test's to replace
         journal = FileJournal(folder.paths.journal)
         try:
             begin_run(journal, manifest.domain())
-            around = Surroundings(
+            context = ActorContext(
                 parameters=measure.parameters,
                 layout=population.model.layout,
                 domain=manifest.domain(),
@@ -106,7 +106,7 @@ def opened(  # noqa: PLR0913 - the disk is a test's to replace
                 ledger=ledger,
                 population=population,
                 measure=measure,
-                simulation=Simulation(around, cast, keep, measure.expect, spared),
+                simulation=Simulation(context, cast, keep, measure.expect, pinned),
                 without_row=without_row,
             )
         finally:
@@ -153,7 +153,7 @@ def in_memory(
         # name free until now.
         require_new(home, name)
         folder.write_configuration(configuration.to_toml())
-        around = Surroundings(
+        context = ActorContext(
             parameters=measure.parameters,
             layout=population.model.layout,
             domain=ledger.domain,
@@ -170,7 +170,7 @@ def in_memory(
             ledger=ledger,
             population=population,
             measure=measure,
-            simulation=Simulation(around, cast, KEEP_NOTHING, measure.expect),
+            simulation=Simulation(context, cast, RETAIN_NOTHING, measure.expect),
         )
 
 
@@ -206,5 +206,5 @@ def _named_by_others(
                 f"machine.keep: run {paths.name!r} of {home} is on another chain, and old payloads "
                 f"may be its own too: keep all or accepted, or give each run a home"
             )
-        named |= named_by(connect(chain, manifest), blobs)
+        named |= blobs_named_by_run(connect(chain, manifest), blobs)
     return frozenset(named)

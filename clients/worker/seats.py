@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from clients.worker.hosting import Hosting
     from ledger.actors.actions import Action
     from ledger.actors.journal import VoteJournal
-    from ledger.actors.judge import Judge
+    from ledger.actors.judgement_cache import JudgementCache
     from ledger.actors.observer import Observer
     from ledger.actors.view import ChainView, RoundView
     from ledger.protocol.payload import Payload
@@ -86,7 +86,7 @@ class Seats:
         return actions
 
     def sit_down(
-        self, view: RoundView, judge: Judge, journal: VoteJournal, observer: Observer
+        self, view: RoundView, judge: JudgementCache, journal: VoteJournal, observer: Observer
     ) -> None:
         """Take the members' seats once the inputs are closed, each with what it has said before.
 

@@ -22,10 +22,10 @@ from clients.worker.training import Assignment, Training
 from clients.worker.troubles import Part
 from ledger.actors.actions import SendCommitment, SendDecision, SendReport
 from ledger.actors.driver import Driver
-from ledger.actors.journal import beginning_place
-from ledger.actors.judge import Judge
+from ledger.actors.journal import first_round_key
+from ledger.actors.judgement_cache import JudgementCache
 from ledger.actors.observer import Observer
-from ledger.actors.published import Published
+from ledger.actors.published_blobs import PublishedBlobs
 from ledger.chain.finality.lineage import Lineage
 from ledger.protocol.encoding import u64
 from ledger.protocol.errors import JournalError
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from clients.worker.hosting import Hosting
     from clients.worker.troubles import Troubles
     from ledger.actors.actions import Action, Transaction
-    from ledger.actors.clock import Present
-    from ledger.actors.surroundings import Surroundings
+    from ledger.actors.actor_context import ActorContext
     from ledger.actors.view import ChainView, RoundView
+    from ledger.actors.view_timing import VotingPosition
     from ledger.chain.contract.committee_ledger import Snapshot
     from ledger.chain.ports import Block
     from ledger.protocol.inputs import Inputs
@@ -83,7 +83,7 @@ class Worker:
 
     def __init__(
         self,
-        around: Surroundings,
+        context: ActorContext,
         hosting: Hosting,
         troubles: Troubles,
         on_round: Callable[[int], None] = lambda _: None,
@@ -96,22 +96,22 @@ class Worker:
             troubles: what goes wrong is told to.
             on_round: called with the number of a round before anything is said in it.
         """
-        self._around = around
+        self._context = context
         self.hosting = hosting
         self.troubles = troubles
         self._on_round = on_round
-        self._published = Published()
-        self._driver = Driver(around, self._published, mines=False)
-        self._lineage = Lineage(around.ledger.block)
-        self._observer = Observer(around, self._published, lineage=self._lineage)
-        self._judge = Judge(hosting.engine.distances)
+        self._published = PublishedBlobs()
+        self._driver = Driver(context, self._published, mines=False)
+        self._lineage = Lineage(context.ledger.block)
+        self._observer = Observer(context, self._published, lineage=self._lineage)
+        self._judge = JudgementCache(hosting.engine.distances)
         self._training = Training(hosting.engine, hosting.own, hosting.training)
         self._sending = Sending(hosting.sending, troubles)
         self._clock = ChainClock()
         self._assigned: Assignment | None = None
         self._in_course: int | None = None
         self._taken_up: dict[ClientId, int] = {}
-        self._present: dict[ClientId, Present] = {}
+        self._present: dict[ClientId, VotingPosition] = {}
         self._late_since: float | None = None
         self.measuring = Measuring(hosting.engine, hosting.sets, hosting.training)
         self.chain: ChainView | None = None
@@ -147,9 +147,9 @@ class Worker:
             more.
         """
         has_effect = self._sending.collect(moment)
-        looked = self.troubles.attempt(Part.CHAIN, moment, partial(self._look, moment))
+        after_poll = self.troubles.attempt(Part.CHAIN, moment, partial(self._look, moment))
         chain, seats = self.chain, self.seats
-        if looked is None or chain is None or seats is None:
+        if after_poll is None or chain is None or seats is None:
             return None
         self._commit(chain, seats, moment)
         inputs = chain.inputs()
@@ -170,7 +170,7 @@ class Worker:
     def _look(self, moment: Moment) -> bool:
         """Look at the chain, and say whether a round is open."""
         # One look at the head for all: what is guarded and what is read are the same chain.
-        newest = self._around.ledger.newest_block()
+        newest = self._context.ledger.newest_block()
         self.hosting.finality.require_unchanged(newest, self._lineage)
         chain = self._observer.chain(newest)
         self._clock.see(newest, moment)
@@ -188,7 +188,7 @@ class Worker:
         self._published.forget()
         self._training.forget()
         self._driver.forget()
-        self._around.mailbox.forget(self._around.domain, chain.round)
+        self._context.mailbox.forget(self._context.domain, chain.round)
         self._on_round(chain.round)
         self._assigned, self._late_since, self._present = None, None, {}
         self.seats = Seats(chain, self.hosting)
@@ -217,9 +217,9 @@ class Worker:
             JournalError: it cannot be written down, so that nobody may take a seat yet.
         """
         assert self._in_course is not None, "the chain was looked at"
-        journal, found = self._around.journal, {}
+        journal, found = self._context.journal, {}
         for client in self.hosting.clients:
-            place = beginning_place(chain.domain, client)
+            place = first_round_key(chain.domain, client)
             found[client] = int.from_bytes(journal.say(place, u64(self._in_course)))
         journal.sync()
         self._taken_up = found
@@ -266,7 +266,7 @@ class Worker:
                 )
             model = self._observer.model(chain.final_block)
             view = self._observer.opened(inputs, model, chain.final_block)
-            seats.sit_down(view, self._judge, self._around.journal, self._observer)
+            seats.sit_down(view, self._judge, self._context.journal, self._observer)
         elif view.inputs != inputs:
             # Somebody was banned since: nobody reports it again.
             view = replace(view, inputs=inputs)
@@ -280,7 +280,7 @@ class Worker:
         self._present = {one.client: one.present(view, self.now) for one, _ in seats.members}
         voted = Voted(has_effect, seats.next_time(view, self.now))
         # When a member first saw a certificate is written down, also where it has nothing to say.
-        self._around.journal.sync()
+        self._context.journal.sync()
         return voted
 
     def _looked(self, view: RoundView, seats: Seats) -> RoundView:
@@ -299,7 +299,7 @@ class Worker:
             what = f"{_told(said.transactions)} of round {self.chain.round}"
             task = partial(self._driver.send, said.transactions)
             self._sending.offer(moment, what, task, self._at_this_block(said.transactions))
-        return self._sending.collect(moment) or said.is_news
+        return self._sending.collect(moment) or said.has_new_mail
 
     def _abandon(self, chain: ChainView, seats: Seats, moment: Moment) -> float | None:
         """End a round at its deadline when it is this worker's turn; return when that is."""
@@ -326,7 +326,7 @@ class Worker:
             measuring = partial(self.measuring.look, chain.round, model)
             self.troubles.attempt(Part.MEASURING, moment, measuring)
 
-    def present(self) -> Mapping[ClientId, Present]:
+    def present(self) -> Mapping[ClientId, VotingPosition]:
         """Return where each of its members was when it last acted, once the inputs are closed."""
         return self._present
 

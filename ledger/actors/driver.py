@@ -12,8 +12,8 @@ from ledger.actors.actions import (
     SendReport,
     StoreBlobs,
 )
-from ledger.actors.keeping import KEEP_ALL, Stored
-from ledger.actors.published import Published
+from ledger.actors.published_blobs import PublishedBlobs
+from ledger.actors.retention import RETAIN_ALL, StoredBlobs
 from ledger.chain.contract.committee_ledger import MAX_COMMITMENTS
 from ledger.protocol.errors import (
     CommitmentsClosedError,
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ledger.actors.actions import Action, Transaction
-    from ledger.actors.keeping import Keep
-    from ledger.actors.surroundings import Surroundings
+    from ledger.actors.actor_context import ActorContext
+    from ledger.actors.retention import RetentionPolicy
     from ledger.actors.view import ChainView
     from ledger.protocol.payload import Payload
     from ledger.protocol.types import Digest, SignedCommitment
@@ -45,7 +45,7 @@ _NOTHING_IN_TIME = (
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class SentActions:
     """What became of actions once all that is said in them has left.
 
     Attributes:
@@ -54,7 +54,7 @@ class Said:
             is durable.
     """
 
-    is_news: bool
+    has_new_mail: bool
     transactions: tuple[Transaction, ...]
 
 
@@ -67,9 +67,9 @@ class Driver:
 
     def __init__(
         self,
-        around: Surroundings,
-        published: Published | None = None,
-        keep: Keep = KEEP_ALL,
+        context: ActorContext,
+        published: PublishedBlobs | None = None,
+        keep: RetentionPolicy = RETAIN_ALL,
         *,
         mines: bool = True,
     ) -> None:
@@ -86,10 +86,10 @@ class Driver:
         Raises:
             ValueError: not all blobs are written, though others read the mail that announces them.
         """
-        if around.mailbox.is_shared and keep.stored is not Stored.ALL:
+        if context.mailbox.is_shared and keep.stored is not StoredBlobs.ALL:
             raise ValueError(f"keep = {keep.stored}: other processes need every payload")
-        self._around = around
-        self._published = Published() if published is None else published
+        self._context = context
+        self._published = PublishedBlobs() if published is None else published
         self._keep = keep
         self._mines = mines
         # Of the open round only: what an old one had stored may have been removed.
@@ -108,9 +108,9 @@ class Driver:
             BlobError: a blob cannot be stored or made durable; nothing has left.
         """
         said = self.say(actions)
-        return self.send(said.transactions) or said.is_news
+        return self.send(said.transactions) or said.has_new_mail
 
-    def say(self, actions: Iterable[Action]) -> Said:
+    def say(self, actions: Iterable[Action]) -> SentActions:
         """Carry out all that is no transaction, and return what is left.
 
         Raises:
@@ -118,15 +118,15 @@ class Driver:
             BlobError: a blob cannot be stored or made durable; nothing has left.
             OSError: the mailbox cannot be written.
         """
-        self._around.journal.sync()
-        is_news = False
+        self._context.journal.sync()
+        has_new_mail = False
         transactions: list[Transaction] = []
         for action in self._stored_first(actions):
             if isinstance(action, PostEnvelope):
-                is_news |= self._around.mailbox.put(action.envelope)
+                has_new_mail |= self._context.mailbox.put(action.envelope)
             else:
                 transactions.append(action)
-        return Said(is_news, tuple(transactions))
+        return SentActions(has_new_mail, tuple(transactions))
 
     def send(self, transactions: Iterable[Transaction]) -> bool:
         """Bring to the contract what it takes, and say whether that is anything.
@@ -158,7 +158,7 @@ class Driver:
         Args:
             block_number: the head that is wanted; nothing is done if it is not ahead.
         """
-        ledger = self._around.ledger
+        ledger = self._context.ledger
         ledger.mine(max(0, block_number - ledger.newest_block().number))
 
     def abandon(self, chain: ChainView) -> bool:
@@ -173,8 +173,8 @@ class Driver:
             ChainError: the chain is unreachable.
         """
         # The transaction's own block is one more than the head.
-        last = chain.opened_block + self._around.parameters.deadline_blocks - 1
-        ledger = self._around.ledger
+        last = chain.opened_block + self._context.parameters.deadline_blocks - 1
+        ledger = self._context.ledger
         if self._mines:
             self.mine_to(last)
         elif ledger.newest_block().number < last or not self._is_open(chain.round):
@@ -199,34 +199,34 @@ class Driver:
             if isinstance(action, StoreBlobs):
                 self._take(action)
                 continue
-            if isinstance(action, SendDecision) and self._keep.stored is Stored.ACCEPTED:
+            if isinstance(action, SendDecision) and self._keep.stored is StoredBlobs.ACCEPTED:
                 self._store_accepted(action)
             leaving.append(action)
-        is_shared = self._around.mailbox.is_shared
+        is_shared = self._context.mailbox.is_shared
         if any(is_shared or not isinstance(action, PostEnvelope) for action in leaving):
-            self._around.blobs.sync()
+            self._context.blobs.sync()
         return leaving
 
     def _take(self, action: StoreBlobs) -> None:
         """Remember blobs for the observer, and write those that stay."""
         self._published.payloads |= action.payloads
         self._published.take((*action.payloads.values(), *action.documents))
-        if self._keep.stored is Stored.ALL:
+        if self._keep.stored is StoredBlobs.ALL:
             self._store(action.payloads.values())
-        if self._keep.stored is not Stored.NOTHING:
+        if self._keep.stored is not StoredBlobs.NOTHING:
             self._store(action.documents)
 
     def _store_accepted(self, action: SendDecision) -> None:
         """Write the payloads of S_a, as the contract derives it from the decision."""
         decision, payloads = action.decision, self._published.payloads
-        sizes = self._around.parameters
+        sizes = self._context.parameters
         accepted, _ = sets_of(sizes, decision.ranking, decision.threshold_bits)
         self._store(payloads[client] for client in accepted if client in payloads)
 
     def _store(self, blobs: Iterable[Payload]) -> None:
         for blob in blobs:
             if blob.digest not in self._stored:
-                self._around.blobs.put_payload(blob)
+                self._context.blobs.put_payload(blob)
                 self._stored.add(blob.digest)
 
     def _commit(self, signed: Sequence[SignedCommitment]) -> bool:
@@ -239,7 +239,7 @@ class Driver:
 
     def _commit_batch(self, batch: Sequence[SignedCommitment]) -> bool:
         try:
-            self._around.ledger.commit_updates(batch[0].commitment.round, batch)
+            self._context.ledger.commit_updates(batch[0].commitment.round, batch)
         except _NOTHING_IN_TIME:
             return False
         except Refusal:
@@ -252,7 +252,7 @@ class Driver:
         """Return those that the newest block lacks, and the contract would take now."""
         found: list[SignedCommitment] = []
         for number in sorted({one.commitment.round for one in signed}):
-            taken = {mined.client for mined in self._around.ledger.commitments(number)}
+            taken = {mined.client for mined in self._context.ledger.commitments(number)}
             batch = [
                 one
                 for one in signed
@@ -266,13 +266,13 @@ class Driver:
 
         A transaction that is refused takes one of the window's few blocks too.
         """
-        if self._around.ledger.would_take(batch[0].commitment.round, batch):
+        if self._context.ledger.would_take(batch[0].commitment.round, batch):
             return batch
         half = len(batch) // 2
         return [*self._sound(batch[:half]), *self._sound(batch[half:])] if half else []
 
     def _send(self, action: SendReport | SendDecision) -> bool:
-        ledger = self._around.ledger
+        ledger = self._context.ledger
         if not self._mines and self._is_idle(action):
             return False
         try:
@@ -288,7 +288,7 @@ class Driver:
 
     def _is_idle(self, action: SendReport | SendDecision) -> bool:
         """Say whether others have done it already, or it is too early."""
-        ledger = self._around.ledger
+        ledger = self._context.ledger
         if isinstance(action, SendReport):
             return any(ban.client == action.report.client for ban in ledger.bans())
         if not self._is_open(action.round):
@@ -296,18 +296,18 @@ class Driver:
         return ledger.newest_block().number < self._window_for(action)
 
     def _is_open(self, round_number: int) -> bool:
-        state = self._around.ledger.state()
+        state = self._context.ledger.state()
         return state.stage is LedgerStage.OPEN and state.round == round_number
 
     def _wait_for(self, action: SendDecision) -> None:
         """Let the window pass before a decision without all n trainers: nobody is late before."""
         # Once another has decided the round, the next one's window is not ours to let pass.
-        if self._mines and self._around.ledger.state().round == action.round:
+        if self._mines and self._context.ledger.state().round == action.round:
             self.mine_to(self._window_for(action))
 
     def _window_for(self, action: SendDecision) -> int:
         """Return the block that a decision has to wait for, 0 if none."""
-        parameters, ledger = self._around.parameters, self._around.ledger
+        parameters, ledger = self._context.parameters, self._context.ledger
         if len(action.decision.ranking) >= parameters.trainers:
             return 0
         return ledger.state().opened_block + parameters.commit_blocks

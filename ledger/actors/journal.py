@@ -236,23 +236,25 @@ def _require_all(base: sqlite3.Connection, path: Path) -> int:
     return int(count)
 
 
-def vote_place(domain: Domain, member: ClientId, vote: Vote) -> bytes:
+def vote_key(domain: Domain, member: ClientId, vote: Vote) -> bytes:
     """Return the place of a vote: its slot on one contract of one chain."""
     where = [str(vote.kind), vote.round, int(vote.phase), vote.view, vote.base]
     return _place(domain, member, where)
 
 
-def scores_place(domain: Domain, scores: Scores) -> bytes:
+def scores_key(domain: Domain, scores: Scores) -> bytes:
     """Return the place of a score vector: one for each set of usable updates."""
     return _place(domain, scores.member, ["Scores", scores.round, scores.base, scores.clients])
 
 
-def election_place(domain: Domain, member: ClientId, round_number: int, base: bytes) -> bytes:
+def first_certificate_key(
+    domain: Domain, member: ClientId, round_number: int, base: bytes
+) -> bytes:
     """Return the place where a member keeps when it first saw a certificate of phase 1."""
     return _place(domain, member, ["first certificate", round_number, base])
 
 
-def beginning_place(domain: Domain, client: ClientId) -> bytes:
+def first_round_key(domain: Domain, client: ClientId) -> bytes:
     """Return the place of the round that was in course when this journal began to speak for a key.
 
     What the key had signed in that round, no journal can tell that was begun in it.

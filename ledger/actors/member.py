@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ledger.actors.actions import SendDecision, SendReport, StoreBlobs
-from ledger.actors.acts import Acts, Held
-from ledger.actors.clock import Present, view_at
-from ledger.actors.settling import decision_of, incidents_of, proposals_of, settlement_of
-from ledger.actors.voice import Voice
+from ledger.actors.protected_signer import ProtectedSigner
+from ledger.actors.protocol_steps import Holdings, ProtocolSteps
+from ledger.actors.settlement import decision_of, incidents_of, proposals_of, settlement_of
+from ledger.actors.view_timing import VotingPosition, view_at
 from ledger.protocol.consensus import majority
 from ledger.protocol.encoding import set_digest, vector_view
 from ledger.protocol.payload import Payload
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ledger.actors.actions import Action
-    from ledger.actors.clock import ViewSpan
     from ledger.actors.journal import VoteJournal
-    from ledger.actors.judge import Judge
+    from ledger.actors.judgement_cache import JudgementCache
     from ledger.actors.view import RoundView
+    from ledger.actors.view_timing import ViewSpan
     from ledger.protocol.documents.envelope import Envelope, Proposal
     from ledger.protocol.signing import Signer
     from ledger.protocol.types import ClientId, Digest, Domain
@@ -43,7 +43,7 @@ class Member:
     """
 
     def __init__(
-        self, client: ClientId, signer: Signer, journal: VoteJournal, judge: Judge
+        self, client: ClientId, signer: Signer, journal: VoteJournal, judge: JudgementCache
     ) -> None:
         """Take up a seat.
 
@@ -54,14 +54,14 @@ class Member:
             judge: says what follows from a record.
         """
         self.client = client
-        self._voice = Voice(client, signer, journal)
+        self._voice = ProtectedSigner(client, signer, journal)
         self._judge = judge
-        self.acts = Acts(self._voice, judge)
+        self.acts = ProtocolSteps(self._voice, judge)
         self._about: tuple[int, Digest] | None = None
-        self._seen = Held()
-        self._in_time: dict[int, Held] = {}
+        self._seen = Holdings()
+        self._in_time: dict[int, Holdings] = {}
         self._scored_in: dict[int, tuple[ClientId, ...]] = {}
-        self._settled_at: float | None = None
+        self._settlement_seen_at: float | None = None
 
     def recall(self, domain: Domain, envelopes: Iterable[Envelope]) -> None:
         """Take one's own envelopes of the round in course, before the first step.
@@ -87,13 +87,13 @@ class Member:
             actions = [*self._elect(view, now), *self._settle(view, now)]
         else:
             actions = self._aggregate(view, now)
-        self._seen = Held(
+        self._seen = Holdings(
             frozenset(view.evidence.payloads),
             tuple(claim for pair in view.claims.values() for claim in pair),
         )
         return actions
 
-    def present(self, view: RoundView, now: float) -> Present:
+    def present(self, view: RoundView, now: float) -> VotingPosition:
         """Return where this member is in a round.
 
         Args:
@@ -102,8 +102,8 @@ class Member:
         """
         phase, begin = Phase.AGGREGATION, view.closed_at + view.inputs.parameters.view_seconds
         if view.certificates(Phase.AGGREGATION):
-            phase, begin = Phase.ELECTION, self._voice.first_certificate_at(view.inputs, now)
-        return Present(phase, view_at(view.inputs, phase, begin, now))
+            phase, begin = Phase.ELECTION, self._voice.first_certificate_time(view.inputs, now)
+        return VotingPosition(phase, view_at(view.inputs, phase, begin, now))
 
     def next_time(self, view: RoundView, now: float) -> float | None:
         """Return when there may be something to do though nothing new is seen, None if never."""
@@ -112,10 +112,10 @@ class Member:
         times = [first - seconds / 2, first]
         phase, begin = Phase.AGGREGATION, first
         if view.certificates(Phase.AGGREGATION):
-            phase, begin = Phase.ELECTION, self._voice.first_certificate_at(view.inputs, now)
+            phase, begin = Phase.ELECTION, self._voice.first_certificate_time(view.inputs, now)
             times = [begin]
-            if self._settled_at is not None:
-                times.append(self._settled_at + self._turn(view))
+            if self._settlement_seen_at is not None:
+                times.append(self._settlement_seen_at + self._turn(view))
         span = view_at(view.inputs, phase, begin, now)
         if span is not None:
             times += [span.quarter, span.half, span.end]
@@ -175,7 +175,7 @@ class Member:
         return actions
 
     def _elect(self, view: RoundView, now: float) -> list[Action]:
-        begin = self._voice.first_certificate_at(view.inputs, now)
+        begin = self._voice.first_certificate_time(view.inputs, now)
         span = view_at(view.inputs, Phase.ELECTION, begin, now)
         if span is None:
             return []
@@ -195,9 +195,9 @@ class Member:
         settlement = settlement_of(view, self._judge)
         if settlement is None:
             return []
-        if self._settled_at is None:
-            self._settled_at = now
-        if now < self._settled_at + self._turn(view):
+        if self._settlement_seen_at is None:
+            self._settlement_seen_at = now
+        if now < self._settlement_seen_at + self._turn(view):
             return []
         judgement = settlement.judgement
         digest, incidents = incidents_of(view, self._judge, settlement)
@@ -233,7 +233,7 @@ class Member:
     def _turn_to(self, view: RoundView) -> None:
         about = (view.inputs.round, view.inputs.closing.base)
         if about != self._about:
-            self._about, self._seen, self._settled_at = about, Held(), None
+            self._about, self._seen, self._settlement_seen_at = about, Holdings(), None
             self._in_time, self._scored_in = {}, {}
 
 

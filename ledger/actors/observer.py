@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from ledger.actors.following import Following
-from ledger.actors.models import Models
-from ledger.actors.published import Published
-from ledger.actors.view import ChainView, opened_view
+from ledger.actors.contract_follower import ContractFollower
+from ledger.actors.published_blobs import PublishedBlobs
+from ledger.actors.run_models import RunModels
+from ledger.actors.view import ChainView, empty_round_view
 from ledger.chain.finality.lineage import Lineage
 from ledger.protocol.documents.envelope import EnvelopeKind
 from ledger.protocol.errors import BlobError, BlobUnreachableError
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ledger.actors.surroundings import Surroundings
+    from ledger.actors.actor_context import ActorContext
     from ledger.actors.view import RoundView
     from ledger.chain.contract.committee_ledger import Snapshot
     from ledger.chain.ports import Block
@@ -51,8 +51,8 @@ class Observer:
 
     def __init__(
         self,
-        around: Surroundings,
-        published: Published | None = None,
+        context: ActorContext,
+        published: PublishedBlobs | None = None,
         *,
         lineage: Lineage | None = None,
         remembers: bool = False,
@@ -65,13 +65,13 @@ class Observer:
             lineage: of the chain's blocks, where others ask it too.
             remembers: hold the models that later rounds need, where nothing is stored.
         """
-        self._around = around
-        self._published = Published() if published is None else published
-        self._models = Models(around, self._published, self._state, remembers=remembers)
-        self._following = Following(around.ledger, lineage or Lineage(around.ledger.block))
+        self._context = context
+        self._published = PublishedBlobs() if published is None else published
+        self._models = RunModels(context, self._published, self._state, remembers=remembers)
+        self._following = ContractFollower(context.ledger, lineage or Lineage(context.ledger.block))
         self._registered: tuple[RegisteredClient, ...] = ()
         self._listed: dict[tuple[int, EnvelopeKind], int] = {}
-        self._untold: Counter[Digest] = Counter()
+        self._unreachable: Counter[Digest] = Counter()
         self._seen: ChainView | None = None
         self.newest: Block | None = None
         self.final: Snapshot | None = None
@@ -87,16 +87,16 @@ class Observer:
         Raises:
             ChainError: the chain does not hold what its contract stands on.
         """
-        newest = self._around.ledger.newest_block() if newest is None else newest
+        newest = self._context.ledger.newest_block() if newest is None else newest
         if self.newest is None or newest.hash != self.newest.hash:
             self._seen = self._read(newest)
             self.newest = newest
         return self._seen
 
     def _read(self, newest: Block) -> ChainView | None:
-        ledger = self._around.ledger
+        ledger = self._context.ledger
         # One block for all that is read: final, and not before the contract is there.
-        final_block = ledger.final_number(newest, self._around.finality_blocks)
+        final_block = ledger.final_number(newest, self._context.finality_blocks)
         final_block = max(ledger.from_block, final_block)
         followed = self._following.read(newest, final_block)
         self.final, found = followed.state, followed.open_round
@@ -105,9 +105,9 @@ class Observer:
         # Nobody joins once a round has opened.
         self._registered = self._registered or followed.folded.registry
         return ChainView(
-            parameters=self._around.parameters,
-            layout=self._around.layout,
-            domain=self._around.domain,
+            parameters=self._context.parameters,
+            layout=self._context.layout,
+            domain=self._context.domain,
             registry=registry_with_bans(self._registered, found.bans),
             round=found.opening.round,
             seed=found.opening.seed,
@@ -122,7 +122,7 @@ class Observer:
         known = self._following.newest
         if known is not None and known.final_block == block:
             return known.state
-        return self._around.ledger.state(block)
+        return self._context.ledger.state(block)
 
     def opened(
         self, inputs: Inputs, model: NDArray[np.float32], block: int | None = None
@@ -138,11 +138,11 @@ class Observer:
             BlobError: the distances need an older model, which is missing or damaged.
             EncodingError: that is no model of d parameters.
         """
-        closing = self._around.ledger.block(inputs.closing.block)
+        closing = self._context.ledger.block(inputs.closing.block)
         self._listed.clear()
-        self._untold.clear()
+        self._unreachable.clear()
         travel = self.travel(inputs.round, block)
-        return opened_view(inputs, float(closing.timestamp), model, travel)
+        return empty_round_view(inputs, float(closing.timestamp), model, travel)
 
     def look(self, view: RoundView, *, fetches: bool = True) -> RoundView:
         """Return the view with what has come since: envelopes, and the payloads they announce.
@@ -155,7 +155,7 @@ class Observer:
         for kind in _KINDS:
             key = (view.inputs.round, kind)
             start = listed.get(key, 0)
-            came = self._around.mailbox.listed(view.inputs.domain, view.inputs.round, kind, start)
+            came = self._context.mailbox.listed(view.inputs.domain, view.inputs.round, kind, start)
             if came:
                 listed[key] = start + len(came)
                 view = view.with_envelopes(came)
@@ -185,7 +185,7 @@ class Observer:
 
     def is_open(self, round_number: int) -> bool:
         """Say whether this round is still open."""
-        state = self._around.ledger.state()
+        state = self._context.ledger.state()
         return state.stage is LedgerStage.OPEN and state.round == round_number
 
     def model(self, block: int | None = None) -> NDArray[np.float32]:
@@ -217,23 +217,23 @@ class Observer:
         """Return all mail of a kind, in as many listings as it takes: one reads only so much."""
         found: list[Envelope] = []
         about = (view.inputs.domain, view.inputs.round, kind)
-        while came := self._around.mailbox.listed(*about, len(found)):
+        while came := self._context.mailbox.listed(*about, len(found)):
             found += came
         return found
 
     def _fetched(self, announced: Mapping[ClientId, Digest]) -> dict[ClientId, Payload]:
-        limit = max(4 * self._around.parameters.dimension, OVERSIZED_BYTES)
+        limit = max(4 * self._context.parameters.dimension, OVERSIZED_BYTES)
         found = {}
         # What could not be told the least often comes first: no blob keeps the others waiting.
-        for client in sorted(announced, key=lambda one: self._untold[announced[one]]):
+        for client in sorted(announced, key=lambda one: self._unreachable[announced[one]]):
             digest = announced[client]
             payload = self._published.find(digest)
             if payload is None:
                 try:
-                    payload = Payload.of(self._around.blobs.get(digest, limit))
+                    payload = Payload.of(self._context.blobs.get(digest, limit))
                 except BlobUnreachableError:
                     # A store that is silent for one may be for all: the votes do not wait for each.
-                    self._untold[digest] += 1
+                    self._unreachable[digest] += 1
                     break
                 except BlobError:
                     continue  # announced and not there: it may still come

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
         Vote,
     )
 
-MOST_SETS = 2 * MAX_VIEWS
+MAX_SETS_PER_MEMBER = 2 * MAX_VIEWS
 """Sets of updates for which one member's vectors are kept; an honest one scores one in a view."""
 
 
@@ -222,7 +222,7 @@ class RoundView:
 
     def with_envelopes(self, envelopes: Iterable[Envelope]) -> RoundView:
         """Return the view with the genuine ones of these envelopes."""
-        grown = _Growing(self)
+        grown = _RoundViewBuilder(self)
         for envelope in envelopes:
             if (envelope.domain, envelope.round) == (self.inputs.domain, self.inputs.round):
                 grown.take(envelope)
@@ -243,7 +243,7 @@ class RoundView:
         return self.inputs.closing.commitments.get(client) == commitment_of(client, payload)
 
 
-def opened_view(
+def empty_round_view(
     inputs: Inputs,
     closed_at: float,
     model: NDArray[np.float32],
@@ -261,7 +261,7 @@ def opened_view(
     return RoundView(inputs, closed_at, evidence, {}, {}, {}, {})
 
 
-class _Growing:
+class _RoundViewBuilder:
     """A view while envelopes are added to it."""
 
     def __init__(self, view: RoundView) -> None:
@@ -318,7 +318,10 @@ class _Growing:
             return
         key = (scores.member, scores.clients)
         known = self._claims.get(key, ())
-        if not known and sum(member == scores.member for member, _ in self._claims) >= MOST_SETS:
+        if (
+            not known
+            and sum(member == scores.member for member, _ in self._claims) >= MAX_SETS_PER_MEMBER
+        ):
             return
         if any(claim.scores == scores for claim in known):
             return

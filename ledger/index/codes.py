@@ -36,7 +36,7 @@ class Document(IntEnum):
     MISSING = 2
 
 
-class Compared(IntEnum):
+class StorageComparison(IntEnum):
     """What the comparison of the index with the contract's own storage came to."""
 
     NOT_YET = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ledger.chain.ports import NotServedError
-from ledger.index.codes import Compared
+from ledger.index.codes import StorageComparison
 
 if TYPE_CHECKING:
     from ledger.chain.contract.committee_ledger import CommitteeLedger
@@ -15,7 +15,7 @@ LARGEST = 2**63 - 1
 """What a column of integers holds."""
 
 
-def compared(ledger: CommitteeLedger, standing: Standing, block_number: int) -> Compared:
+def compared(ledger: CommitteeLedger, standing: Standing, block_number: int) -> StorageComparison:
     """Return whether the contract's storage is what the events up to a block make.
 
     The head commits to all rounds that have ended, and the digest of commitments to what the open
@@ -29,10 +29,10 @@ def compared(ledger: CommitteeLedger, standing: Standing, block_number: int) -> 
     try:
         state = ledger.state(block_number)
     except NotServedError:
-        return Compared.NOT_YET  # a node need not keep the state of older blocks
+        return StorageComparison.NOT_YET  # a node need not keep the state of older blocks
     true = [state.head, state.round, state.registered]
     found = [standing.head, standing.number, len(standing.registry)]
     if standing.is_open:
         true.append(state.commitments)
         found.append(standing.commitments)
-    return Compared.EQUAL if found == true else Compared.DIFFERENT
+    return StorageComparison.EQUAL if found == true else StorageComparison.DIFFERENT

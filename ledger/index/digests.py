@@ -28,7 +28,7 @@ _PLACES = Query(
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DigestLocation:
     """Where a digest or an address stands.
 
     Attributes:

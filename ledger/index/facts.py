@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from ledger.history.deployments import Served
     from ledger.history.facts.words import Facts
     from ledger.history.now import Now
-    from ledger.index.beside import IndexBeside
     from ledger.index.index import Coverage
+    from ledger.index.service_index import ServiceIndex
 
 
 def coverage_facts(one: Coverage, head: int | None) -> Facts:
@@ -33,7 +33,7 @@ def coverage_facts(one: Coverage, head: int | None) -> Facts:
     }
 
 
-def index_facts(index: IndexBeside, *, is_kept: bool) -> Facts:
+def index_facts(index: ServiceIndex, *, is_kept: bool) -> Facts:
     """Return how the index beside a chain stands.
 
     Args:
@@ -43,7 +43,7 @@ def index_facts(index: IndexBeside, *, is_kept: bool) -> Facts:
     return {"state": index.standing().value, "kept": is_kept}
 
 
-def indexed_facts(index: IndexBeside, now: Now, served: list[Served]) -> list[Facts | None]:
+def indexed_facts(index: ServiceIndex, now: Now, served: list[Served]) -> list[Facts | None]:
     """Return how far each deployment is indexed, None where nothing of it is.
 
     Args:
@@ -60,7 +60,7 @@ def indexed_facts(index: IndexBeside, now: Now, served: list[Served]) -> list[Fa
 
 
 def _indexed(
-    index: IndexBeside, now: Now, served: Served, covered: dict[DeploymentPath, Coverage]
+    index: ServiceIndex, now: Now, served: Served, covered: dict[DeploymentPath, Coverage]
 ) -> Facts | None:
     found = covered.get(DeploymentPath(now.path, served.ledger.address))
     if found is None:

@@ -17,7 +17,7 @@ class FinalBlockChangedError(IndexStoreError):
     """The chain has taken back a block that was final: it is another chain, or an older copy."""
 
 
-def taken_back_to(
+def common_ancestor(
     chain: ChainReader,
     head: Block,
     checkpoints: Sequence[tuple[int, bytes]],

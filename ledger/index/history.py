@@ -13,7 +13,7 @@ from ledger.history.participation import Counts, Tally, participation_of
 from ledger.history.paths import ChainPath, DeploymentPath
 from ledger.history.recorded import RecordedHistory
 from ledger.index.clients import counts_of, parts_between
-from ledger.index.codes import Compared, Document
+from ledger.index.codes import Document, StorageComparison
 from ledger.index.digests import occurrences_of
 from ledger.index.errors import NotIndexedError
 from ledger.index.parts import part_of
@@ -92,7 +92,7 @@ class IndexedHistory:
         Args:
             block: of the chain; after a fork another block has its number.
         """
-        if block.number != self.block or self.row["compared"] != Compared.EQUAL:
+        if block.number != self.block or self.row["compared"] != StorageComparison.EQUAL:
             return False
         return bool(self.row["hash"] == block.hash)
 

@@ -12,9 +12,9 @@ from sqlalchemy import bindparam, select
 from ledger.chain.addresses import checksum, to_canonical
 from ledger.history.digests import NOBODY, DigestKind
 from ledger.history.paths import ChainPath, DeploymentPath
-from ledger.index.codes import Compared
+from ledger.index.codes import StorageComparison
 from ledger.index.database import BUSY_SECONDS, Database
-from ledger.index.digests import Place
+from ledger.index.digests import DigestLocation
 from ledger.index.errors import IndexStoreError, NotIndexedError, damage_translated
 from ledger.index.history import IndexedHistory
 from ledger.index.queries import Query
@@ -65,7 +65,7 @@ _COVERAGE = Query(
     .order_by(DEPLOYMENT.c.id)
 )
 
-MOST_PLACES = 1_000
+MAX_DIGEST_LOCATIONS = 1_000
 """Places of one digest that are told of: w_1 of a run is that of every run with its settings."""
 
 
@@ -91,7 +91,7 @@ class Coverage:
     rounds: int
     ended: int
     head: Digest
-    compared: Compared
+    compared: StorageComparison
     waiting: int
     rewinds: int
 
@@ -119,7 +119,7 @@ class Index:
         self._open()
 
     @contextmanager
-    def reading(self) -> Iterator[Reading]:
+    def reading(self) -> Iterator[IndexReading]:
         """Open one reading: what it sees does not move.
 
         Yields:
@@ -134,7 +134,7 @@ class Index:
                 self._open()
             database, remembered = self._database, self._remembered
         with database.transaction() as connection, damage_translated():
-            yield Reading(connection, remembered)
+            yield IndexReading(connection, remembered)
 
     def close(self) -> None:
         """Give back the connections."""
@@ -161,7 +161,7 @@ class Index:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class IndexReading:
     """One reading of an index: its answers belong together."""
 
     _connection: Connection
@@ -188,7 +188,7 @@ class Reading:
             )
         return IndexedHistory(self._connection, row, self._remembered, blobs, ledger)
 
-    def look_up(self, digest: bytes, limit: int = MOST_PLACES) -> list[Place]:
+    def look_up(self, digest: bytes, limit: int = MAX_DIGEST_LOCATIONS) -> list[DigestLocation]:
         """Return where a digest, a hash or an address stands, on whatever chain.
 
         Args:
@@ -199,7 +199,7 @@ class Reading:
             return self._of_address(digest, limit)
         rows = _DIGESTS.rows(self._connection, {"digest": digest, "most": limit})
         found = [
-            Place(
+            DigestLocation(
                 DigestKind(kind),
                 int(chain_id),
                 genesis,
@@ -210,7 +210,9 @@ class Reading:
             for chain_id, genesis, address, kind, number, client in rows
         ]
         own = _CHAINS.rows(self._connection, {"digest": digest})
-        return [Place(DigestKind.GENESIS, int(number), digest) for (number,) in own] + found
+        return [
+            DigestLocation(DigestKind.GENESIS, int(number), digest) for (number,) in own
+        ] + found
 
     def coverage(self) -> list[Coverage]:
         """Return how far each deployment is indexed."""
@@ -225,22 +227,22 @@ class Reading:
                 rounds=row["newest"],
                 ended=row["ended"],
                 head=Digest(row["head"]),
-                compared=Compared(row["compared"]),
+                compared=StorageComparison(row["compared"]),
                 waiting=row["waiting"],
                 rewinds=row["rewinds"],
             )
             for row in rows
         ]
 
-    def _of_address(self, address: bytes, limit: int) -> list[Place]:
+    def _of_address(self, address: bytes, limit: int) -> list[DigestLocation]:
         asked = {"address": address}
         found = [
-            Place(DigestKind.CONTRACT, int(chain_id), genesis, contract)
+            DigestLocation(DigestKind.CONTRACT, int(chain_id), genesis, contract)
             for chain_id, genesis, contract in _CONTRACTS.rows(self._connection, asked)
         ]
         clients = _CLIENTS.rows(self._connection, {**asked, "most": limit})
         found += [
-            Place(DigestKind.CLIENT, int(chain_id), genesis, contract, client=client)
+            DigestLocation(DigestKind.CLIENT, int(chain_id), genesis, contract, client=client)
             for chain_id, genesis, contract, client in clients
         ]
         return found[:limit]

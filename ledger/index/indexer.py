@@ -17,15 +17,15 @@ from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.contract.possible import require_possible_sizes
 from ledger.chain.ports import ChainMovedError, IncompleteLogsError, NotServedError
 from ledger.history.digests import digests_of_deployment, digests_of_events
-from ledger.index.codes import Compared
+from ledger.index.block_range import BlockRange
+from ledger.index.codes import StorageComparison
 from ledger.index.comparison import LARGEST, compared
 from ledger.index.errors import damage_translated
-from ledger.index.forks import taken_back_to
-from ledger.index.gathering import Gathered
-from ledger.index.late import LateDocuments
+from ledger.index.forks import common_ancestor
+from ledger.index.late import MissingDocuments
 from ledger.index.packing import pack_fixed
 from ledger.index.reading import deployment_row, events_of, registry_of
-from ledger.index.rows import Rows
+from ledger.index.rows import RoundRows
 from ledger.index.standing import Standing
 from ledger.index.tables import CHAIN, CHECKPOINT, DEPLOYMENT
 from ledger.index.writing import Writer
@@ -46,7 +46,7 @@ RANGE = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class IndexingProgress:
     """What one step came to.
 
     Attributes:
@@ -94,11 +94,11 @@ class Indexer:
         self._blocks = blocks
         self._fixed = ledger.deployment()
         require_possible_sizes(self._fixed)
-        self._late = LateDocuments(database, self._fixed, blobs)
+        self._late = MissingDocuments(database, self._fixed, blobs)
         # Where the last step ended, which the next need not read back.
         self._remembered: tuple[int, int, Standing] | None = None
 
-    def step(self) -> Progress:
+    def step(self) -> IndexingProgress:
         """Read and write one range of blocks.
 
         Raises:
@@ -110,13 +110,13 @@ class Indexer:
             head, final = chain.head(), chain.finalized()
             row, checkpoints = self._position(chain)
             start = row["from_block"] - 1
-            shared = taken_back_to(chain, head, checkpoints, final=row["final"], start=start)
+            shared = common_ancestor(chain, head, checkpoints, final=row["final"], start=start)
             if shared is not None:
                 return self._rewind(row, shared, head)
             if head.number > row["block"]:
                 return self._advance(chain, row, head, final, dict(checkpoints[:1]))
         self._late.retry(row["id"])
-        return Progress(row["block"], head.number, row["newest"])
+        return IndexingProgress(row["block"], head.number, row["newest"])
 
     def _advance(
         self,
@@ -125,7 +125,7 @@ class Indexer:
         head: Block,
         final: int,
         before: dict[int, bytes],
-    ) -> Progress:
+    ) -> IndexingProgress:
         """Read and write the next range, which goes on from a block that must stay the same.
 
         Raises:
@@ -134,7 +134,7 @@ class Indexer:
         """
         standing = self._standing(row)
         if standing is None:
-            return Progress(row["block"], head.number, row["newest"])
+            return IndexingProgress(row["block"], head.number, row["newest"])
         standing.node = chain.node
         ledger = CommitteeLedger(chain, self.ledger.address, self.ledger.from_block)
         last = chain.block(min(head.number, row["block"] + self._blocks))
@@ -142,11 +142,13 @@ class Indexer:
         for number, known in (before | {last.number: last.hash}).items():
             if chain.block(number).hash != known:
                 raise ChainMovedError(chain.node, number)
-        found = Gathered(standing)
+        found = BlockRange(standing)
         for recorded in events:
             found.take(recorded)
-        answer = compared(ledger, standing, last.number) if last == head else Compared.NOT_YET
-        if answer is Compared.DIFFERENT:
+        answer = (
+            compared(ledger, standing, last.number) if last == head else StorageComparison.NOT_YET
+        )
+        if answer is StorageComparison.DIFFERENT:
             self._note_difference(row)
             raise IncompleteLogsError(
                 chain.node,
@@ -160,19 +162,19 @@ class Indexer:
         newest = 0 if standing.current is None else standing.current.opening.round
         if is_written:
             self._remembered = last.number, row["rewinds"], standing
-        return Progress(last.number, head.number, newest)
+        return IndexingProgress(last.number, head.number, newest)
 
     def _write(
         self,
         row: Mapping[str, Any],
-        found: Gathered,
+        found: BlockRange,
         times: _Times,
         blocks: dict[int, bytes],
         final: int,
-        answer: Compared,
+        answer: StorageComparison,
     ) -> bool:
         """Write what a range adds; say whether nobody else has written it meanwhile."""
-        standing, known, added = found.standing, Rows(), Rows()
+        standing, known, added = found.standing, RoundRows(), RoundRows()
         for number, events in sorted(found.rounds.items()):
             rows = known if number <= row["newest"] else added
             rows.add(self._fixed, standing.registry, events, self._blobs, times)
@@ -197,15 +199,15 @@ class Indexer:
             )
         return True
 
-    def _rewind(self, row: Mapping[str, Any], shared: int, head: Block) -> Progress:
+    def _rewind(self, row: Mapping[str, Any], shared: int, head: Block) -> IndexingProgress:
         """Forget what the chain has taken back."""
         self._remembered = None
         with self._database.transaction() as connection, damage_translated():
             writer = Writer(connection, row["id"])
             if not writer.is_at(row):
-                return Progress(row["block"], head.number, row["newest"])
+                return IndexingProgress(row["block"], head.number, row["newest"])
             standing = writer.rewind(self._fixed, shared)
-            rows, current = Rows(), standing.current
+            rows, current = RoundRows(), standing.current
             if current is not None:
                 time = current.ended_time or 0
                 rows.add(self._fixed, standing.registry, current, self._blobs, lambda _: time)
@@ -215,11 +217,11 @@ class Indexer:
                 block=block,
                 banned=sum(client.banned_in > 0 for client in standing.registry),
                 rewinds=row["rewinds"] + 1,
-                compared=int(Compared.NOT_YET),
+                compared=int(StorageComparison.NOT_YET),
                 **_standing_columns(standing),
             )
         newest = 0 if current is None else current.opening.round
-        return Progress(block, head.number, newest, rewound=True)
+        return IndexingProgress(block, head.number, newest, rewound=True)
 
     def _position(self, chain: ChainReader) -> tuple[dict[str, Any], list[tuple[int, bytes]]]:
         """Return the deployment's row, which is made if need be, and its checkpoints."""
@@ -258,7 +260,7 @@ class Indexer:
                 registered=0,
                 banned=0,
                 rewinds=0,
-                compared=int(Compared.NOT_YET),
+                compared=int(StorageComparison.NOT_YET),
             )
         )
 
@@ -283,7 +285,7 @@ class Indexer:
         with self._database.transaction() as connection:
             writer = Writer(connection, row["id"])
             if writer.is_at(row):
-                writer.update(compared=int(Compared.DIFFERENT))
+                writer.update(compared=int(StorageComparison.DIFFERENT))
 
 
 def _standing_columns(standing: Standing) -> dict[str, object]:

@@ -10,7 +10,7 @@ from sqlalchemy import bindparam, select
 from ledger.history.documents import read_documents
 from ledger.index.errors import damage_translated
 from ledger.index.reading import events_of, registry_of
-from ledger.index.rows import Rows, standing_of
+from ledger.index.rows import RoundRows, standing_of
 from ledger.index.tables import WAITING
 from ledger.index.writing import Writer
 
@@ -31,7 +31,7 @@ _NEXT = (
 )
 
 
-class LateDocuments:
+class MissingDocuments:
     """Goes round and round through the rounds of a deployment whose documents are missing."""
 
     def __init__(self, database: Database, fixed: Deployment, blobs: BlobReader) -> None:
@@ -56,7 +56,7 @@ class LateDocuments:
                 self._after = 0
                 return 0
             self._after = rows[-1].round
-            registry, found = registry_of(connection, deployment), Rows()
+            registry, found = registry_of(connection, deployment), RoundRows()
             for row in rows:
                 events = events_of(connection, deployment, row.round)
                 documents = read_documents(self._blobs, events.line(self._fixed, registry))

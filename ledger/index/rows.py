@@ -28,7 +28,7 @@ COUNTED = tuple(one.name for one in fields(Counts))
 
 
 @dataclass(slots=True)
-class Rows:
+class RoundRows:
     """What is written of some rounds, without the deployment that all of it belongs to.
 
     Attributes:

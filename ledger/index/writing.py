@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from ledger.history.digests import Entry
     from ledger.history.participation import Counts
-    from ledger.index.rows import Rows
+    from ledger.index.rows import RoundRows
     from ledger.protocol.state import Deployment
     from ledger.protocol.types import Digest, RegisteredClient
 
@@ -53,7 +53,7 @@ class Writer:
     connection: Connection
     deployment: int
 
-    def put(self, rows: Rows) -> None:
+    def put(self, rows: RoundRows) -> None:
         """Write rounds of which nothing is there yet.
 
         Args:
@@ -66,7 +66,7 @@ class Writer:
         self._count(rows.counts, 1)
         self._wait(rows.rounds)
 
-    def put_again(self, rows: Rows) -> None:
+    def put_again(self, rows: RoundRows) -> None:
         """Write rounds in the place of what is there of them.
 
         Args:

@@ -9,10 +9,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from clients.adversaries.faults import MemberFault
 from ledger.actors.actions import PostEnvelope, SendCommitment, SendDecision
-from ledger.actors.clock import view_at
-from ledger.actors.judge import Judge
+from ledger.actors.judgement_cache import JudgementCache
 from ledger.actors.member import reports_of
-from ledger.actors.settling import decision_of, incidents_of, settlement_of
+from ledger.actors.settlement import decision_of, incidents_of, settlement_of
+from ledger.actors.view_timing import view_at
 from ledger.protocol.consensus import majority
 from ledger.protocol.documents.envelope import (
     Body,
@@ -408,7 +408,7 @@ class Chaos(RuleBasedStateMachine):
     @rule()
     def somebody_sends_the_decision(self) -> None:
         """Send what the committee has certified, with all that ever left, and keep it for later."""
-        view, judge = self.network.union(), Judge()
+        view, judge = self.network.union(), JudgementCache()
         settlement = settlement_of(view, judge) if view is not None else None
         if view is None or settlement is None:
             return

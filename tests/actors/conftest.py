@@ -21,5 +21,5 @@ def deployed(tmp_path: Path) -> Iterator[Deployed]:
     with EmbeddedChain.create(path, clock=lambda: 1_700_000_000.0, synchronous="NORMAL") as chain:
         found = deployed_on(chain, tmp_path)
         yield found
-        assert isinstance(found.around.journal, FileJournal)
-        found.around.journal.close()
+        assert isinstance(found.context.journal, FileJournal)
+        found.context.journal.close()

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from clients.adversaries.members import member_with
 from ledger.actors.actions import SendReport
+from ledger.actors.actor_context import ActorContext
 from ledger.actors.driver import Driver
 from ledger.actors.journal import FileJournal
-from ledger.actors.judge import Judge
+from ledger.actors.judgement_cache import JudgementCache
 from ledger.actors.mailbox import MemoryMailbox
 from ledger.actors.member import Member
 from ledger.actors.observer import Observer
-from ledger.actors.surroundings import Surroundings
 from ledger.actors.trainer import Trainer
 from ledger.blobs.store import MemoryBlobs
 from ledger.chain.contract.committee_ledger import LedgerWriter
@@ -56,13 +56,13 @@ class Deployed:
         payloads: what clients send instead of their update.
     """
 
-    around: Surroundings
+    context: ActorContext
     blobs: MemoryBlobs
     payloads: dict[ClientId, bytes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.driver = Driver(self.around)
-        self.observer = Observer(self.around)
+        self.driver = Driver(self.context)
+        self.observer = Observer(self.context)
 
     def chain_view(self) -> ChainView:
         chain = self.observer.chain()
@@ -70,7 +70,7 @@ class Deployed:
         return chain
 
     def payload(self, client: ClientId) -> bytes:
-        round_number = self.around.ledger.state().round
+        round_number = self.context.ledger.state().round
         return self.payloads.get(client, payload_of(round_number, client))
 
     def commitments(self, *clients: ClientId) -> list[Action]:
@@ -99,18 +99,18 @@ class Deployed:
     def publish(self, *clients: ClientId) -> None:
         inputs = self.chain_view().inputs()
         assert inputs is not None
-        view = Observer(self.around).opened(inputs, self.observer.model())
+        view = Observer(self.context).opened(inputs, self.observer.model())
         for client in clients:
             trainer = Trainer(client, signers()[client])
             self.driver.apply(trainer.publish(view, Payload.of(self.payload(client))))
 
     def ban(self, client: ClientId) -> bool:
         """Bring two votes of a client's own to the contract."""
-        number = self.around.ledger.state().round
+        number = self.context.ledger.state().round
         slot = (VoteKind.REPLY, number, Phase.AGGREGATION, 0, NO_DIGEST, NO_DIGEST)
         votes = [Vote(*slot, digest) for digest in (NO_DIGEST, sha256(b"other"))]
         pair = [
-            SignedStatement(vote, sign(signers()[client], self.around.domain, vote))
+            SignedStatement(vote, sign(signers()[client], self.context.domain, vote))
             for vote in votes
         ]
         return self.driver.apply([SendReport(EquivocationReport(client, *pair))])
@@ -118,11 +118,11 @@ class Deployed:
     def members(
         self, view: RoundView, faults: Mapping[int, MemberFault] | None = None
     ) -> list[MemberActor]:
-        judge = Judge()
+        judge = JudgementCache()
         return [
             member_with(
                 (faults or {}).get(place),
-                Member(client, signers()[client], self.around.journal, judge),
+                Member(client, signers()[client], self.context.journal, judge),
                 signers()[client],
             )
             for place, client in enumerate(view.inputs.participants.members)
@@ -147,7 +147,7 @@ class Deployed:
         return self.decided(view.inputs.round)
 
     def decided(self, round_number: int) -> RoundDecided | None:
-        events = [found.event for found in self.around.ledger.round_events(round_number)]
+        events = [found.event for found in self.context.ledger.round_events(round_number)]
         return next((event for event in events if isinstance(event, RoundDecided)), None)
 
 
@@ -161,7 +161,7 @@ def deployed_on(
     blobs.put(encode_run(document))
     manifest = deploy(chain, document, RunPaths(folder))
     ledger = LedgerWriter(chain, manifest.address, manifest.block)
-    around = Surroundings(
+    context = ActorContext(
         parameters=parameters,
         layout=LAYOUT,
         domain=manifest.domain(),
@@ -170,4 +170,4 @@ def deployed_on(
         mailbox=MemoryMailbox(),
         journal=FileJournal(folder / "journal.sqlite"),
     )
-    return Deployed(around, blobs)
+    return Deployed(context, blobs)

@@ -21,12 +21,12 @@ from ledger.actors.actions import (
     SendReport,
     StoreBlobs,
 )
-from ledger.actors.acts import Acts, Held
-from ledger.actors.judge import Judge
+from ledger.actors.judgement_cache import JudgementCache
 from ledger.actors.member import Member
+from ledger.actors.protected_signer import ProtectedSigner
+from ledger.actors.protocol_steps import Holdings, ProtocolSteps
 from ledger.actors.trainer import Trainer
-from ledger.actors.view import opened_view
-from ledger.actors.voice import Voice
+from ledger.actors.view import empty_round_view
 from ledger.protocol.consensus import primary_seat
 from ledger.protocol.documents.envelope import (
     Proposal,
@@ -219,10 +219,10 @@ class Network:
             case PostEnvelope(envelope):
                 return self.post(envelope)
             case SendCommitment() | SendReport() | SendDecision():
-                is_news = action not in self._sent
+                has_new_mail = action not in self._sent
                 self._sent.add(action)
                 self.chain.send(action)
-                return is_news
+                return has_new_mail
 
     def payload(self, round_number: int, client: int) -> bytes:
         """Return what a client's update is in a round: drawn by both, or as a test has set it."""
@@ -246,7 +246,7 @@ class Network:
         inputs = next((one for one in known if one == inputs), inputs)
         if not any(one is inputs for one in known):
             known.append(inputs)
-        return opened_view(inputs, self.chain.timestamp(inputs.closing.block), model)
+        return empty_round_view(inputs, self.chain.timestamp(inputs.closing.block), model)
 
     def model(self, state: LedgerState) -> NDArray[np.float32] | None:
         data = self.blobs.get(state.model)
@@ -386,7 +386,7 @@ class RunningMember:
         """Start anew: only the journal is left, and everything has to be delivered again."""
         self.journal.cut()
         self._inbox, self._delivered = [], set()
-        self.honest = Member(self.client, signers()[self.client], self.journal, Judge())
+        self.honest = Member(self.client, signers()[self.client], self.journal, JudgementCache())
         self.actor: MemberActor = member_with(self.fault, self.honest, signers()[self.client])
         self.view, self._recalled, self._unread = None, None, 0
 
@@ -527,10 +527,10 @@ def play(
         network.now = min(times)
 
 
-def acts_of(client: int, journal: PowerCutJournal | None = None) -> Acts:
+def acts_of(client: int, journal: PowerCutJournal | None = None) -> ProtocolSteps:
     """Return what an honest client can say, behind a journal of its own."""
-    voice = Voice(ClientId(client), signers()[client], journal or PowerCutJournal())
-    return Acts(voice, Judge())
+    voice = ProtectedSigner(ClientId(client), signers()[client], journal or PowerCutJournal())
+    return ProtocolSteps(voice, JudgementCache())
 
 
 def seen(network: Network, actions: Iterable[Action]) -> RoundView:
@@ -564,7 +564,7 @@ def answered(network: Network, number: int, members: Sequence[int] = ()) -> Roun
     (proposal,) = view.proposals[Phase.AGGREGATION, number]
     primary = proposal.request.member
     for member in members or [m for m in view.inputs.participants.members if m != primary]:
-        view = seen(network, acts_of(member).answer(view, proposal, Held()))
+        view = seen(network, acts_of(member).answer(view, proposal, Holdings()))
     return view
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from ledger.actors.actions import PostEnvelope, SendCommitment, SendDecision, StoreBlobs
 from ledger.actors.driver import Driver
-from ledger.actors.judge import Judge
-from ledger.actors.settling import decision_of, settlement_of
+from ledger.actors.judgement_cache import JudgementCache
+from ledger.actors.settlement import decision_of, settlement_of
 from ledger.blobs.store import MemoryBlobs
 from ledger.protocol.documents.envelope import Envelope, EnvelopeKind, PublishedPayload
 from ledger.protocol.encoding import sha256
@@ -75,18 +75,18 @@ class LoggedMailbox:
 
 def logged(deployed: Deployed, *, is_shared: bool = True) -> tuple[Driver, Log]:
     log = Log()
-    around = replace(
-        deployed.around,
+    context = replace(
+        deployed.context,
         journal=log,
         blobs=LoggedBlobs(log),
-        mailbox=LoggedMailbox(log, deployed.around.mailbox, is_shared=is_shared),
+        mailbox=LoggedMailbox(log, deployed.context.mailbox, is_shared=is_shared),
     )
-    return Driver(around), log
+    return Driver(context), log
 
 
 def envelope_for(deployed: Deployed, client: int = 0) -> Envelope:
     body = PublishedPayload(sha256(b"payload"))
-    return Envelope(deployed.around.domain, 1, ClientId(client), body)
+    return Envelope(deployed.context.domain, 1, ClientId(client), body)
 
 
 def settled(deployed: Deployed, *absent: ClientId) -> tuple[RoundView, SendDecision]:
@@ -94,7 +94,7 @@ def settled(deployed: Deployed, *absent: ClientId) -> tuple[RoundView, SendDecis
     view = deployed.closed(*absent)
     deployed.publish(*sorted(view.inputs.participants.expected - set(absent)))
     members, now = deployed.members(view), view.closed_at
-    while (settlement := settlement_of(view, Judge())) is None:
+    while (settlement := settlement_of(view, JudgementCache())) is None:
         view = deployed.observer.look(view)
         said: list[Action] = [
             action
@@ -110,7 +110,7 @@ def settled(deployed: Deployed, *absent: ClientId) -> tuple[RoundView, SendDecis
 
 
 def head_of(deployed: Deployed) -> int:
-    return deployed.around.ledger.newest_block().number
+    return deployed.context.ledger.newest_block().number
 
 
 # Order.
@@ -139,7 +139,7 @@ def test_mail_within_the_process_waits_for_no_disk_but_a_transaction_does(
     deployed: Deployed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver, log = logged(deployed, is_shared=False)
-    ledger = deployed.around.ledger
+    ledger = deployed.context.ledger
     commit = ledger.commit_updates
 
     def logged_commit(*arguments: Any) -> object:
@@ -215,9 +215,9 @@ def test_a_blob_that_was_removed_after_an_abandoned_round_is_stored_again(
     store = StoreBlobs(payloads={ClientId(0): payload})
     deployed.driver.apply([store])
     deployed.driver.abandon(deployed.chain_view())
-    deployed.around.blobs.remove(payload.digest)
+    deployed.context.blobs.remove(payload.digest)
     deployed.driver.apply([store])
-    assert deployed.around.blobs.has(payload.digest)
+    assert deployed.context.blobs.has(payload.digest)
 
 
 def test_says_whether_an_envelope_was_new(deployed: Deployed) -> None:
@@ -225,7 +225,7 @@ def test_says_whether_an_envelope_was_new(deployed: Deployed) -> None:
     assert deployed.driver.apply([post])
     assert not deployed.driver.apply([post])
     assert not deployed.driver.apply([])
-    listed = deployed.around.mailbox.listed(deployed.around.domain, 1, EnvelopeKind.PAYLOAD)
+    listed = deployed.context.mailbox.listed(deployed.context.domain, 1, EnvelopeKind.PAYLOAD)
     assert list(listed) == [post.envelope]
 
 
@@ -305,7 +305,7 @@ def test_a_decision_is_brought_and_a_second_one_refused(deployed: Deployed) -> N
     assert deployed.driver.apply([decision])
     assert deployed.decided(1) is not None
     assert not deployed.driver.apply([decision])
-    assert deployed.around.ledger.state().round == 2
+    assert deployed.context.ledger.state().round == 2
 
 
 def test_a_refused_decision_is_no_error_and_the_next_one_counts(deployed: Deployed) -> None:
@@ -327,7 +327,7 @@ def test_a_decision_with_dropouts_waits_until_nobody_is_late_any_more(deployed: 
     assert len(decision.decision.ranking) == 6
     assert head_of(deployed) < last
     assert deployed.driver.apply([decision])
-    assert deployed.around.ledger.state().opened_block == last + 1
+    assert deployed.context.ledger.state().opened_block == last + 1
 
 
 def test_a_decision_of_all_does_not_wait(deployed: Deployed) -> None:
@@ -354,7 +354,7 @@ def test_a_decision_after_the_last_round_is_no_error(deployed: Deployed) -> None
         deployed.play()
     _, decision = settled(deployed)
     assert deployed.driver.apply([decision])
-    assert deployed.around.ledger.state().stage is LedgerStage.FINISHED
+    assert deployed.context.ledger.state().stage is LedgerStage.FINISHED
     assert not deployed.driver.apply([decision])
 
 
@@ -372,18 +372,18 @@ def test_blocks_are_mined_up_to_a_number_and_never_back(deployed: Deployed) -> N
 def test_a_round_is_abandoned_at_its_deadline_and_no_earlier(deployed: Deployed) -> None:
     chain = deployed.chain_view()
     with pytest.raises(DeadlineNotReachedError):
-        deployed.around.ledger.abandon_round(1)
+        deployed.context.ledger.abandon_round(1)
     deployed.driver.abandon(chain)
-    state = deployed.around.ledger.state()
+    state = deployed.context.ledger.state()
     assert state.round == 2
     assert state.opened_block == chain.opened_block + chain.parameters.deadline_blocks
-    (event,) = [found.event for found in deployed.around.ledger.round_events(1)]
+    (event,) = [found.event for found in deployed.context.ledger.round_events(1)]
     assert isinstance(event, RoundAbandoned)
 
 
 def shared(deployed: Deployed) -> Driver:
     """Return a driver for a chain whose blocks come by themselves."""
-    return Driver(deployed.around, mines=False)
+    return Driver(deployed.context, mines=False)
 
 
 def test_on_a_shared_chain_a_decision_with_dropouts_waits_for_the_window(
@@ -391,7 +391,7 @@ def test_on_a_shared_chain_a_decision_with_dropouts_waits_for_the_window(
 ) -> None:
     absent = min(deployed.chain_view().participants().trainers)
     view, decision = settled(deployed, absent)
-    ledger, driver = deployed.around.ledger, shared(deployed)
+    ledger, driver = deployed.context.ledger, shared(deployed)
     opened = ledger.state().opened_block
     while ledger.newest_block().number < opened + PARAMETERS.commit_blocks:
         before = ledger.newest_block()
@@ -408,7 +408,7 @@ def test_on_a_shared_chain_a_decision_with_dropouts_waits_for_the_window(
 def test_on_a_shared_chain_a_round_is_abandoned_at_its_deadline_and_once(
     deployed: Deployed,
 ) -> None:
-    chain, ledger, driver = deployed.observer.chain(), deployed.around.ledger, shared(deployed)
+    chain, ledger, driver = deployed.observer.chain(), deployed.context.ledger, shared(deployed)
     assert chain is not None
     assert not driver.abandon(chain)
     assert ledger.newest_block().number == chain.final_block, "nothing was sent"
@@ -420,7 +420,7 @@ def test_on_a_shared_chain_a_round_is_abandoned_at_its_deadline_and_once(
 
 
 def test_on_a_shared_chain_what_the_contract_has_is_not_sent_again(deployed: Deployed) -> None:
-    chain, ledger, driver = deployed.observer.chain(), deployed.around.ledger, shared(deployed)
+    chain, ledger, driver = deployed.observer.chain(), deployed.context.ledger, shared(deployed)
     assert chain is not None
     able = sorted(chain.participants().expected)
     words = [SendCommitment(signed_commitment(chain, c, sha256(b"%d" % c))) for c in able]

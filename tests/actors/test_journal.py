@@ -16,9 +16,9 @@ from ledger.actors.journal import (
     FileJournal,
     MemoryJournal,
     count_statements,
-    election_place,
-    scores_place,
-    vote_place,
+    first_certificate_key,
+    scores_key,
+    vote_key,
 )
 from ledger.protocol.errors import JournalError
 from ledger.protocol.types import Address, ClientId, Digest, Phase, Scores, Vote, VoteKind
@@ -254,28 +254,28 @@ def test_a_commit_is_safe_from_a_power_cut_too(tmp_path: Path) -> None:
 
 def test_every_part_of_a_slot_makes_another_place() -> None:
     places = {
-        vote_place(DOMAIN, ClientId(4), VOTE),
-        vote_place(replace(DOMAIN, chain_id=1), ClientId(4), VOTE),
-        vote_place(replace(DOMAIN, contract=Address(bytes(20))), ClientId(4), VOTE),
-        vote_place(replace(DOMAIN, salt=Digest(bytes(32))), ClientId(4), VOTE),
-        vote_place(DOMAIN, ClientId(5), VOTE),
-        vote_place(DOMAIN, ClientId(4), replace(VOTE, kind=VoteKind.REQUEST)),
-        vote_place(DOMAIN, ClientId(4), replace(VOTE, round=4)),
-        vote_place(DOMAIN, ClientId(4), replace(VOTE, phase=Phase.ELECTION)),
-        vote_place(DOMAIN, ClientId(4), replace(VOTE, view=3)),
-        vote_place(DOMAIN, ClientId(4), replace(VOTE, base=OTHER)),
-        scores_place(DOMAIN, SCORES),
-        scores_place(DOMAIN, replace(SCORES, member=ClientId(5))),
-        scores_place(DOMAIN, replace(SCORES, round=4)),
-        scores_place(DOMAIN, replace(SCORES, base=OTHER)),
-        scores_place(DOMAIN, replace(SCORES, clients=OTHER)),
-        election_place(DOMAIN, ClientId(4), 3, ONE),
-        election_place(DOMAIN, ClientId(4), 3, OTHER),
+        vote_key(DOMAIN, ClientId(4), VOTE),
+        vote_key(replace(DOMAIN, chain_id=1), ClientId(4), VOTE),
+        vote_key(replace(DOMAIN, contract=Address(bytes(20))), ClientId(4), VOTE),
+        vote_key(replace(DOMAIN, salt=Digest(bytes(32))), ClientId(4), VOTE),
+        vote_key(DOMAIN, ClientId(5), VOTE),
+        vote_key(DOMAIN, ClientId(4), replace(VOTE, kind=VoteKind.REQUEST)),
+        vote_key(DOMAIN, ClientId(4), replace(VOTE, round=4)),
+        vote_key(DOMAIN, ClientId(4), replace(VOTE, phase=Phase.ELECTION)),
+        vote_key(DOMAIN, ClientId(4), replace(VOTE, view=3)),
+        vote_key(DOMAIN, ClientId(4), replace(VOTE, base=OTHER)),
+        scores_key(DOMAIN, SCORES),
+        scores_key(DOMAIN, replace(SCORES, member=ClientId(5))),
+        scores_key(DOMAIN, replace(SCORES, round=4)),
+        scores_key(DOMAIN, replace(SCORES, base=OTHER)),
+        scores_key(DOMAIN, replace(SCORES, clients=OTHER)),
+        first_certificate_key(DOMAIN, ClientId(4), 3, ONE),
+        first_certificate_key(DOMAIN, ClientId(4), 3, OTHER),
     }
     assert len(places) == 17
 
 
 def test_set_and_result_of_a_vote_and_bytes_of_a_vector_stand_at_one_place() -> None:
     for other in (replace(VOTE, set_digest=OTHER), replace(VOTE, result=OTHER)):
-        assert vote_place(DOMAIN, ClientId(4), other) == vote_place(DOMAIN, ClientId(4), VOTE)
-    assert scores_place(DOMAIN, replace(SCORES, digest=OTHER)) == scores_place(DOMAIN, SCORES)
+        assert vote_key(DOMAIN, ClientId(4), other) == vote_key(DOMAIN, ClientId(4), VOTE)
+    assert scores_key(DOMAIN, replace(SCORES, digest=OTHER)) == scores_key(DOMAIN, SCORES)

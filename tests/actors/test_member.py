@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledger.actors.actions import SendDecision, SendReport, StoreBlobs
-from ledger.actors.judge import Judge
+from ledger.actors.judgement_cache import JudgementCache
 from ledger.actors.member import Member
 from ledger.protocol.consensus import MAX_VIEWS
 from ledger.protocol.documents.envelope import (
@@ -61,7 +61,9 @@ SECONDS = float(PARAMETERS.view_seconds)
 
 
 def member(client: int, journal: PowerCutJournal | None = None) -> Member:
-    return Member(ClientId(client), signers()[client], journal or PowerCutJournal(), Judge())
+    return Member(
+        ClientId(client), signers()[client], journal or PowerCutJournal(), JudgementCache()
+    )
 
 
 def said(network: Network, client: ClientId, kind: EnvelopeKind) -> list[Envelope]:

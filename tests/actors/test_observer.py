@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 def test_sees_the_open_round_as_the_contract_has_it(deployed: Deployed) -> None:
     chain = deployed.chain_view()
-    state = deployed.around.ledger.state()
-    opening = deployed.around.ledger.opening(1)
+    state = deployed.context.ledger.state()
+    opening = deployed.context.ledger.opening(1)
     assert opening is not None
     assert (chain.round, chain.seed, chain.opened_block) == (1, state.seed, state.opened_block)
     assert chain.committee == opening.committee
-    assert chain.registry == deployed.around.ledger.registry()
+    assert chain.registry == deployed.context.ledger.registry()
     assert chain.commitments == ()
     assert chain.inputs() is None
 
@@ -49,20 +49,20 @@ def test_sees_commitments_and_bans_when_they_are_mined(deployed: Deployed) -> No
     deployed.ban(other)
     chain = deployed.chain_view()
     assert [mined.client for mined in chain.commitments] == [one, other]
-    assert chain.final_block == deployed.around.ledger.newest_block().number
+    assert chain.final_block == deployed.context.ledger.newest_block().number
     assert chain.registry[other].banned_in == 1
     assert chain.registry[one].banned_in == 0
 
 
 def test_sees_no_commitment_in_a_block_that_is_not_final(deployed: Deployed) -> None:
     deployed.commit(*deployed.chain_view().participants().active)
-    around = replace(deployed.around, finality_blocks=1)
-    chain = Observer(around).chain()
+    context = replace(deployed.context, finality_blocks=1)
+    chain = Observer(context).chain()
     assert chain is not None
     assert chain.commitments == ()
     assert chain.inputs() is None
-    deployed.around.ledger.mine(1)
-    chain = Observer(around).chain()
+    deployed.context.ledger.mine(1)
+    chain = Observer(context).chain()
     assert chain is not None
     assert chain.inputs() is not None
 
@@ -70,11 +70,11 @@ def test_sees_no_commitment_in_a_block_that_is_not_final(deployed: Deployed) -> 
 def test_takes_the_chains_own_word_for_what_is_final_where_no_depth_is_given(
     deployed: Deployed,
 ) -> None:
-    around = replace(deployed.around, finality_blocks=None)
-    chain = Observer(around).chain()
+    context = replace(deployed.context, finality_blocks=None)
+    chain = Observer(context).chain()
     assert chain is not None
     # The embedded chain calls its head final.
-    assert chain.final_block == deployed.around.ledger.newest_block().number
+    assert chain.final_block == deployed.context.ledger.newest_block().number
 
 
 def test_of_a_node_a_look_asks_once_a_new_block_twice_and_news_four_times(
@@ -88,17 +88,17 @@ def test_of_a_node_a_look_asks_once_a_new_block_twice_and_news_four_times(
         return answer(self, request)
 
     monkeypatch.setattr(RpcMethods, "answer", counted)
-    ledger = deployed.around.ledger
+    ledger = deployed.context.ledger
     assert isinstance(ledger, LedgerWriter)
     assert isinstance(ledger.chain, EmbeddedChain)
     with (
         RpcServer(ledger.chain) as server,
         RpcChain(server.url, TEST_KEYS[0], chain_id=ledger.chain.chain_id) as line,
     ):
-        around = replace(
-            deployed.around, ledger=LedgerWriter(line, ledger.address, ledger.from_block)
+        context = replace(
+            deployed.context, ledger=LedgerWriter(line, ledger.address, ledger.from_block)
         )
-        observer = Observer(around)
+        observer = Observer(context)
         observer.chain()
         asked.clear()
         observer.chain()
@@ -122,7 +122,7 @@ def test_of_a_node_a_look_asks_once_a_new_block_twice_and_news_four_times(
 
 def test_opens_a_view_at_the_time_of_the_closing_block(deployed: Deployed) -> None:
     view = deployed.closed()
-    block = deployed.around.ledger.block(view.inputs.closing.block)
+    block = deployed.context.ledger.block(view.inputs.closing.block)
     assert view.closed_at == block.timestamp
     assert view.evidence.model is not None
     assert np.array_equal(view.evidence.model, initial_model())
@@ -134,11 +134,11 @@ def test_sees_envelopes_as_they_come_and_payloads_when_they_are_there(deployed: 
     client = view.inputs.participants.trainers[0]
     payload = deployed.payload(client)
     envelope = Envelope(view.inputs.domain, 1, client, PublishedPayload(sha256(payload)))
-    deployed.around.mailbox.put(envelope)
+    deployed.context.mailbox.put(envelope)
     announced = deployed.observer.look(view)
     assert announced.announced == {client: sha256(payload)}
     assert announced.usable == ()
-    deployed.around.blobs.put(payload)
+    deployed.context.blobs.put(payload)
     assert deployed.observer.look(announced).usable == (client,)
 
 
@@ -147,7 +147,7 @@ def test_mail_that_was_read_before_the_mailbox_failed_is_not_lost(
 ) -> None:
     view = deployed.closed()
     deployed.publish(*view.inputs.participants.active)
-    listed = deployed.around.mailbox.listed
+    listed = deployed.context.mailbox.listed
 
     def breaks_off(
         domain: Domain, number: int, kind: EnvelopeKind, start: int = 0
@@ -157,7 +157,7 @@ def test_mail_that_was_read_before_the_mailbox_failed_is_not_lost(
         return listed(domain, number, kind, start)
 
     with monkeypatch.context() as failing:
-        failing.setattr(deployed.around.mailbox, "listed", breaks_off)
+        failing.setattr(deployed.context.mailbox, "listed", breaks_off)
         with pytest.raises(OSError, match="does not answer"):
             deployed.observer.look(view)
     assert len(deployed.observer.look(view).usable) == 12
@@ -225,14 +225,14 @@ def test_what_a_client_has_said_is_found_behind_any_amount_of_mail(
 ) -> None:
     view = deployed.closed()
     deployed.publish(*view.inputs.participants.active)
-    listed = deployed.around.mailbox.listed
+    listed = deployed.context.mailbox.listed
 
     def a_little(
         domain: Domain, number: int, kind: EnvelopeKind, start: int = 0
     ) -> Sequence[Envelope]:
         return listed(domain, number, kind, start)[:5]
 
-    monkeypatch.setattr(deployed.around.mailbox, "listed", a_little)
+    monkeypatch.setattr(deployed.context.mailbox, "listed", a_little)
     for client in view.inputs.participants.active:
         assert len(deployed.observer.said(view, client)) == 1
 
@@ -246,32 +246,32 @@ def test_a_round_is_open_until_it_is_decided_and_nothing_after_the_last(
         deployed.play()
         assert not deployed.observer.is_open(number)
         # Who has read on from block to block sees what a newcomer sees.
-        assert deployed.observer.chain() == Observer(deployed.around).chain()
+        assert deployed.observer.chain() == Observer(deployed.context).chain()
     assert deployed.observer.chain() is None
-    assert deployed.observer.final == deployed.around.ledger.state()
+    assert deployed.observer.final == deployed.context.ledger.state()
 
 
 def test_the_model_is_the_one_that_the_contract_names(deployed: Deployed) -> None:
     assert np.array_equal(deployed.observer.model(), initial_model())
     deployed.play()
-    digest = deployed.around.ledger.state().model
+    digest = deployed.context.ledger.state().model
     assert sha256(deployed.observer.model().tobytes()) == digest
     deployed.blobs._blobs[digest] = b"damaged"
     with pytest.raises(BlobError, match="damaged"):
-        Observer(deployed.around).model()
+        Observer(deployed.context).model()
 
 
 def test_a_model_of_another_size_is_an_error(deployed: Deployed) -> None:
-    parameters = replace(deployed.around.parameters, dimension=9)
+    parameters = replace(deployed.context.parameters, dimension=9)
     with pytest.raises(EncodingError):
-        Observer(replace(deployed.around, parameters=parameters)).model()
+        Observer(replace(deployed.context, parameters=parameters)).model()
 
 
 @pytest.mark.parametrize("kind", [ClientsRegistered, LedgerOpened])
 def test_a_log_that_lacks_a_registration_or_the_opening_is_not_believed_and_not_kept(
     deployed: Deployed, monkeypatch: pytest.MonkeyPatch, kind: type
 ) -> None:
-    ledger = deployed.around.ledger
+    ledger = deployed.context.ledger
     whole = ledger.registry()
 
     def lacking(first: int, last: int) -> list[Recorded]:

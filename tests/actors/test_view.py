@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledger.actors import view as view_module
-from ledger.actors.view import MOST_SETS, ChainView, RoundView
+from ledger.actors.view import MAX_SETS_PER_MEMBER, ChainView, RoundView
 from ledger.protocol.consensus import MAX_VIEWS
 from ledger.protocol.documents.envelope import (
     Envelope,
@@ -315,11 +315,11 @@ def test_a_member_cannot_fill_the_memory_with_sets(network: Network, empty: Roun
     true = scores_of(network)
     member = true.signed.scores.member
     view = empty
-    for number in range(MOST_SETS + 3):
+    for number in range(MAX_SETS_PER_MEMBER + 3):
         scores = replace(true.signed.scores, clients=Digest(number.to_bytes(32)))
         body = published(member, scores, true.vector)
         view = view.with_envelopes([Envelope(DOMAIN, 1, member, body)])
-    assert len(view.claims) == MOST_SETS
+    assert len(view.claims) == MAX_SETS_PER_MEMBER
 
 
 # Requests.

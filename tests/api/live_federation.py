@@ -44,12 +44,12 @@ class LiveFederation:
     @property
     def address(self) -> str:
         """The contract's, EIP-55."""
-        return self.actors.around.ledger.address  # type: ignore[attr-defined,no-any-return]
+        return self.actors.context.ledger.address  # type: ignore[attr-defined,no-any-return]
 
     def pass_time(self, seconds: float) -> None:
         """Let an empty block come so much later."""
         self._ahead[0] += seconds
-        chain = self.actors.around.ledger
+        chain = self.actors.context.ledger
         self.actors.driver.mine_to(chain.newest_block().number + 1)
 
     def step(self, view: RoundView, member: ClientId, now: float) -> RoundView:
@@ -78,11 +78,11 @@ def live_federation(folder: Path) -> Iterator[LiveFederation]:
         made = deployed_on(chain, run, replace(PARAMETERS, view_seconds=SECONDS))
         blobs = FolderBlobs(home / "blobs")
         for digest in (
-            made.around.ledger.deployment().model,
-            made.around.ledger.deployment().config,
+            made.context.ledger.deployment().model,
+            made.context.ledger.deployment().config,
         ):
             blobs.put_payload(Payload(made.blobs.get(digest, 1 << 20), digest))
-        around = replace(made.around, blobs=blobs, mailbox=mailbox_at(str(mailbox)))
-        yield LiveFederation(home, mailbox, Deployed(around, made.blobs), ahead)
-        assert isinstance(around.journal, FileJournal)
-        around.journal.close()
+        context = replace(made.context, blobs=blobs, mailbox=mailbox_at(str(mailbox)))
+        yield LiveFederation(home, mailbox, Deployed(context, made.blobs), ahead)
+        assert isinstance(context.journal, FileJournal)
+        context.journal.close()

@@ -22,8 +22,8 @@ from ledger.history.facts.rounds import page_facts
 from ledger.history.now import Histories
 from ledger.history.pages import Walk
 from ledger.history.status import AskedRole
-from ledger.index.beside import IndexBeside, IndexState
 from ledger.index.database import Database
+from ledger.index.service_index import IndexState, ServiceIndex
 from ledger.index.tables import DEPLOYMENT, METADATA, PARTICIPATION, TOLD
 from tests.api.conftest import CLIENTS, ROUNDS, read, serving
 from tests.index.conftest import generated, indexed, made
@@ -186,7 +186,7 @@ def test_an_index_that_fails_is_left_alone_and_the_chain_tells(
     home: Path, index_file: Path, tmp_path: Path, spoil: Spoil, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = Path(shutil.copy(index_file, tmp_path / "index.sqlite"))
-    beside = IndexBeside(path)
+    beside = ServiceIndex(path)
     histories = Histories(Settings(home=home), beside)
     now = histories.now()
     (served,), _ = now.deployments()
@@ -249,7 +249,7 @@ def test_no_damaged_value_is_a_fault_of_the_service(
     monkeypatch: pytest.MonkeyPatch,
     table: Table,
 ) -> None:
-    monkeypatch.setattr("ledger.index.beside.LEFT_ALONE_SECONDS", 0.0)
+    monkeypatch.setattr("ledger.index.service_index.LEFT_ALONE_SECONDS", 0.0)
     model = read(client, root)["contract"]["initial_model"]
     paths = [f"{root}/{asked}" for asked in [*ASKED, f"digests/{model}"]]
     true = {path: client.get(path).content for path in paths}
@@ -276,7 +276,7 @@ def test_an_index_that_stands_elsewhere_is_not_asked(
 ) -> None:
     path = Path(shutil.copy(index_file, tmp_path / "index.sqlite"))
     spoil(path)
-    beside = IndexBeside(path)
+    beside = ServiceIndex(path)
     histories = Histories(Settings(home=home), beside)
     now = histories.now()
     (served,), _ = now.deployments()
@@ -290,7 +290,7 @@ def test_an_index_that_stands_elsewhere_is_not_asked(
 
 def test_a_locked_index_is_not_waited_for(home: Path, index_file: Path, tmp_path: Path) -> None:
     path = Path(shutil.copy(index_file, tmp_path / "index.sqlite"))
-    beside = IndexBeside(path)
+    beside = ServiceIndex(path)
     histories = Histories(Settings(home=home), beside)
     now = histories.now()
     (served,), _ = now.deployments()

@@ -50,8 +50,8 @@ def played(tmp_path: Path) -> Path:
     with EmbeddedChain.create(home.chain, synchronous="NORMAL") as chain:
         deployed = deployed_on(chain, folder)
         assert deployed.play() is not None
-        assert isinstance(deployed.around.journal, FileJournal)
-        deployed.around.journal.close()
+        assert isinstance(deployed.context.journal, FileJournal)
+        deployed.context.journal.close()
     # Settings of the machine, which the manifest leaves out: it was made of none.
     home.run("run").configuration.write_text("[machine]\nworkers = 1\n")
     return home.path

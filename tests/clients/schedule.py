@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from clients.adversaries.members import FaultyMember, member_with
 from ledger.actors.actions import PostEnvelope, SendDecision, StoreBlobs
-from ledger.actors.acts import Acts, Held
 from ledger.actors.member import Member, reports_of
-from ledger.actors.settling import Settlement, decision_of, incidents_of, judgement_behind
+from ledger.actors.protocol_steps import Holdings, ProtocolSteps
+from ledger.actors.settlement import Settlement, decision_of, incidents_of, judgement_behind
 from ledger.protocol.algorithms import training
 from ledger.protocol.documents.envelope import Proposal, Reply
 from ledger.protocol.encoding import vector_bytes
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 class ScheduledMember:
     """One member, whose acts are asked for."""
 
-    def __init__(self, round_: ScheduledRounds, client: ClientId, acts: Acts) -> None:
+    def __init__(self, round_: ScheduledRounds, client: ClientId, acts: ProtocolSteps) -> None:
         self.client = client
         self._round = round_
         self._acts = acts
@@ -58,7 +58,7 @@ class ScheduledMember:
         (proposal,) = seen.proposals[asked.phase, asked.view]
         if asked.phase is Phase.AGGREGATION:
             held = tuple(claim for pair in seen.claims.values() for claim in pair)
-            in_time = Held(frozenset(seen.evidence.payloads), held)
+            in_time = Holdings(frozenset(seen.evidence.payloads), held)
             return self._do(self._acts.answer(seen, proposal, in_time))
         return self._do(self._acts.answer_election(seen, proposal))
 
@@ -83,10 +83,10 @@ class ScheduledRounds:
         simulation: Simulation = run.simulation
         self._simulation = simulation
         self._driver, self._observer = simulation._driver, simulation._observer
-        self._around = simulation._around
+        self._context = simulation._context
         self._population = run.population
         self.judge = simulation._judge
-        self.replies = self._around.parameters.replies
+        self.replies = self._context.parameters.replies
         self._view: RoundView | None = None
         self._wrappers: dict[ClientId, FaultyMember] = {}
 
@@ -99,7 +99,7 @@ class ScheduledRounds:
 
     @property
     def seed(self) -> Digest:
-        return self._around.ledger.state().seed
+        return self._context.ledger.state().seed
 
     @property
     def finished(self) -> bool:
@@ -151,7 +151,7 @@ class ScheduledRounds:
 
     def is_signed(self, vote: SignedVote) -> bool:
         address = self.look().inputs.registry[vote.member].address
-        return is_signed_by(address, self._around.domain, vote.vote, vote.signature)
+        return is_signed_by(address, self._context.domain, vote.vote, vote.signature)
 
     def look(self) -> RoundView:
         assert self._view is not None, "the clients have trained"
@@ -169,7 +169,7 @@ class ScheduledRounds:
 
     def _member(self, client: ClientId) -> ScheduledMember:
         signer = self._population.signers[client]
-        honest = Member(client, signer, self._around.journal, self.judge)
+        honest = Member(client, signer, self._context.journal, self.judge)
         fault = self._population.member_faults.get(client)
         actor = member_with(fault, honest, signer, self._population.favoured)
         if isinstance(actor, FaultyMember):

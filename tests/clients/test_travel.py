@@ -77,9 +77,9 @@ def test_attackers_see_the_travel_as_everybody_does(
         attackers = type(run.population.attackers)
         corrupt = attackers.corrupt
 
-        def watched(self: Attackers, updates: dict, around: AttackRound) -> dict:  # type: ignore[type-arg]
-            seen.append(around.travel)
-            return corrupt(self, updates, around)
+        def watched(self: Attackers, updates: dict, context: AttackRound) -> dict:  # type: ignore[type-arg]
+            seen.append(context.travel)
+            return corrupt(self, updates, context)
 
         monkeypatch.setattr(attackers, "corrupt", watched)
         models.append(run.simulation.model)

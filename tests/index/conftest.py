@@ -11,8 +11,8 @@ from sqlalchemy import select
 
 from benchmarks.generated_rounds import GeneratedChain, Sizes
 from ledger.blobs.store import MemoryBlobs
+from ledger.index.catching_up import catch_up
 from ledger.index.database import Database
-from ledger.index.following import catch_up
 from ledger.index.index import Index
 from ledger.index.indexer import Indexer
 from ledger.index.schema import make_schema
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ledger.blobs.store import BlobReader
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.index.history import IndexedHistory
-    from ledger.index.indexer import Progress
+    from ledger.index.indexer import IndexingProgress
     from tests.audit.runs import Run
 
 SMALL = Sizes(clients=12, trainers=4, members=3, rounds=30)
@@ -47,7 +47,7 @@ def made(where: Path | str) -> Database:
 
 def indexed(
     database: Database, ledger: CommitteeLedger, blobs: BlobReader = NOBODYS_BLOBS, blocks: int = 7
-) -> Progress:
+) -> IndexingProgress:
     """Index a deployment up to the newest block."""
     return catch_up(Indexer(database, ledger, blobs, blocks=blocks))
 

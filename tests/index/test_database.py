@@ -11,6 +11,7 @@ from alembic.migration import MigrationContext
 from sqlalchemy import insert, text
 
 from ledger.history.pages import Span, Walk
+from ledger.index.catching_up import catch_up
 from ledger.index.database import Database
 from ledger.index.errors import (
     IndexDamagedError,
@@ -20,7 +21,6 @@ from ledger.index.errors import (
     IndexUnreachableError,
     NotIndexedError,
 )
-from ledger.index.following import catch_up
 from ledger.index.index import Index
 from ledger.index.indexer import Indexer
 from ledger.index.packing import unpack_events, unpack_fixed, unpack_opening

@@ -22,9 +22,9 @@ from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.ports import ChainUnreachableError, IncompleteLogsError, NotServedError
 from ledger.history.pages import Walk
 from ledger.history.recorded import RecordedHistory
-from ledger.index.codes import Compared
+from ledger.index.catching_up import follow
+from ledger.index.codes import StorageComparison
 from ledger.index.database import Database
-from ledger.index.following import follow
 from ledger.index.forks import FinalBlockChangedError
 from ledger.index.index import Coverage, Index
 from ledger.index.indexer import Indexer
@@ -56,11 +56,13 @@ def test_says_how_far_it_is_and_that_nothing_is_missing(database: Database) -> N
     assert (progress.block, progress.rounds, progress.is_done) == (chain.head().number, 5, True)
     found = coverage(database)
     assert (found.rounds, found.ended, found.head) == (5, 4, chain.state.head)
-    assert found.compared is Compared.EQUAL
+    assert found.compared is StorageComparison.EQUAL
     chain.play(1)
     indexer = Indexer(database, chain.ledger, NOBODYS_BLOBS, blocks=1)
     assert not indexer.step().is_done
-    assert coverage(database).compared is Compared.NOT_YET, "an older state need not be kept"
+    assert coverage(database).compared is StorageComparison.NOT_YET, (
+        "an older state need not be kept"
+    )
 
 
 @pytest.mark.parametrize("place", [0, 1, 3, -1])
@@ -79,7 +81,7 @@ def test_a_log_that_is_missing_stops_it(database: Database, place: int) -> None:
     found = coverage(database)
     assert (found.block, found.rounds) == (0, 0)
     assert indexed(database, chain.ledger).is_done, "the node has them again"
-    assert coverage(database).compared is Compared.EQUAL
+    assert coverage(database).compared is StorageComparison.EQUAL
 
 
 def test_commitments_that_are_missing_in_the_open_round_are_noticed(database: Database) -> None:
@@ -90,9 +92,9 @@ def test_commitments_that_are_missing_in_the_open_round_are_noticed(database: Da
     lost = forged(chain.ledger, logs_of=lambda logs: [x for x in logs if x.block_number <= before])
     with pytest.raises(NotServedError, match="storage does not agree with the events"):
         indexed(database, lost)
-    assert coverage(database).compared is Compared.DIFFERENT
+    assert coverage(database).compared is StorageComparison.DIFFERENT
     indexed(database, chain.ledger)
-    assert coverage(database).compared is Compared.EQUAL
+    assert coverage(database).compared is StorageComparison.EQUAL
 
 
 def test_a_log_that_comes_twice_stops_it(database: Database) -> None:
@@ -111,7 +113,7 @@ def test_a_storage_that_is_not_kept_is_no_contradiction(database: Database) -> N
         return data
 
     assert indexed(database, forged(chain.ledger, answer_of=pruned)).is_done
-    assert coverage(database).compared is Compared.NOT_YET
+    assert coverage(database).compared is StorageComparison.NOT_YET
 
 
 def test_a_block_that_changes_while_it_is_read_is_read_again(database: Database) -> None:
@@ -222,7 +224,7 @@ class IndexMachine(RuleBasedStateMachine):
         indexed(fresh, self.chain.ledger, blocks=1_000)
         assert content(self.database) == content(fresh)
         found = coverage(self.database)
-        assert (found.head, found.compared) == (self.chain.state.head, Compared.EQUAL)
+        assert (found.head, found.compared) == (self.chain.state.head, StorageComparison.EQUAL)
         self.database.close()
         fresh.close()
         self.folder.cleanup()

@@ -60,8 +60,8 @@ def remember_what_is_optimised() -> None:
     by_itself, known = optimizer._optimize, dict[tuple[int, Any], tuple[Any, int, Any]]()
 
     def once(node: Any, parent: Any) -> Any:
-        around = parent.value if parent is not None and node.value in optimizer.arith else None
-        key = (id(node), around)
+        context = parent.value if parent is not None and node.value in optimizer.arith else None
+        key = (id(node), context)
         found = known.get(key)
         # The node is kept with it: another one cannot come to lie at its place.
         if found is not None and found[1] == len(node.args):

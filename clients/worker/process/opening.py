@@ -31,9 +31,9 @@ from clients.worker.renewing import RenewedEngine
 from clients.worker.threads import OneThread
 from clients.worker.troubles import Troubles
 from clients.worker.worker import Worker
+from ledger.actors.actor_context import ActorContext
 from ledger.actors.journal import FileJournal
 from ledger.actors.mailboxes.location import mailbox_at
-from ledger.actors.surroundings import Surroundings
 from ledger.blobs.location import store_at
 from ledger.blobs.uploads import Uploads
 from ledger.chain.addresses import checksum
@@ -274,7 +274,7 @@ def opened(
     journal, training = FileJournal(folder.journal), OneThread("training")
     try:
         with _engine(configuration, model, data, len(hosted)) as engine:
-            around = Surroundings(
+            context = ActorContext(
                 parameters=document.parameters,
                 layout=document.layout,
                 domain=run.domain,
@@ -300,7 +300,7 @@ def opened(
 
             patience = Troubles(Random(manner.seed))  # noqa: S311 - it spreads pauses
             try:
-                yield Opened(Worker(around, hosting, patience, begin), counts)
+                yield Opened(Worker(context, hosting, patience, begin), counts)
             finally:
                 engine.interrupt()
                 training.interrupt()

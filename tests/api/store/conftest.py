@@ -40,7 +40,7 @@ class Contract:
 
     @property
     def domain(self) -> Domain:
-        return self.run.around.domain
+        return self.run.context.domain
 
 
 @dataclass(frozen=True)
@@ -96,10 +96,10 @@ def contract_in(folder: Path, **changes: Any) -> Iterator[Contract]:
     with EmbeddedChain.create(path, clock=lambda: 1_700_000_000.0, synchronous="NORMAL") as chain:
         run = deployed_on(chain, folder, replace(PARAMETERS, **changes))
         with EmbeddedReader.open(path) as reader:
-            ledger = run.around.ledger
+            ledger = run.context.ledger
             assert isinstance(ledger, CommitteeLedger)
             yield Contract(run, CommitteeLedger(reader, ledger.address, ledger.from_block))
-        run.around.journal.close()  # type: ignore[attr-defined]
+        run.context.journal.close()  # type: ignore[attr-defined]
 
 
 @contextmanager

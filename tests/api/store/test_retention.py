@@ -11,7 +11,7 @@ from api.store.charges import Charges, What, charges_file
 from api.store.retention import Retention
 from api.store.serve import serve
 from api.store.settings import StoreSettings
-from ledger.actors.named import BlobUse, NamedBlob
+from ledger.actors.round_blobs import BlobUse, NamedBlob
 from ledger.blobs.store import FolderBlobs
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError

@@ -27,8 +27,8 @@ def test_a_run_is_played_through_a_store_and_what_is_old_goes(tmp_path: Path) ->
             blobs, mailbox = store_at(store.url, uploads), mailbox_at(store.url, uploads)
             for digest in contract.run.blobs.digests():
                 assert blobs.put(contract.run.blobs.get(digest)) == digest
-            around = replace(contract.run.around, blobs=blobs, mailbox=mailbox)
-            run, records = Deployed(around, contract.run.blobs), []
+            context = replace(contract.run.context, blobs=blobs, mailbox=mailbox)
+            run, records = Deployed(context, contract.run.blobs), []
             unnamed = blobs.put(b"what no record names")
             for number in (1, 2):
                 uploads.round = number

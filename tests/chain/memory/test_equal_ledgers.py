@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from clients.adversaries.faults import MemberFault
+from ledger.actors.actor_context import ActorContext
 from ledger.actors.journal import FileJournal, MemoryJournal
 from ledger.actors.mailbox import MemoryMailbox
-from ledger.actors.surroundings import Surroundings
 from ledger.blobs.store import MemoryBlobs
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.chain.memory.ledger import memory_ledger
@@ -43,7 +43,7 @@ def in_memory(parameters: Parameters) -> Deployed:
     blobs = MemoryBlobs()
     model = blobs.put(vector_bytes(initial_model()))
     ledger = memory_ledger(RunDocument(parameters, registry_of(parameters), model, LAYOUT, {}))
-    around = Surroundings(
+    context = ActorContext(
         parameters=parameters,
         layout=LAYOUT,
         domain=ledger.domain,
@@ -52,7 +52,7 @@ def in_memory(parameters: Parameters) -> Deployed:
         mailbox=MemoryMailbox(),
         journal=MemoryJournal(),
     )
-    return Deployed(around, blobs)
+    return Deployed(context, blobs)
 
 
 @pytest.fixture(scope="module")
@@ -64,8 +64,8 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Deployed, D
         for one in both:
             play_with_faults(one)
         yield both
-        assert isinstance(both[0].around.journal, FileJournal)
-        both[0].around.journal.close()
+        assert isinstance(both[0].context.journal, FileJournal)
+        both[0].context.journal.close()
 
 
 def play_with_faults(run: Deployed) -> None:
@@ -73,7 +73,7 @@ def play_with_faults(run: Deployed) -> None:
     assert run.play() is not None
     run.play(absent=run.chain_view().participants().trainers[:1])
     run.play({0: MemberFault.EQUIVOCATING, 1: MemberFault.SILENT})
-    refusals = [refused(run.around.ledger, act) for act in refused_acts(run)]
+    refusals = [refused(run.context.ledger, act) for act in refused_acts(run)]
     assert refusals == [
         WrongRoundError,
         DeadlineNotReachedError,
@@ -83,12 +83,12 @@ def play_with_faults(run: Deployed) -> None:
     run.driver.abandon(run.chain_view())
     run.play({2: MemberFault.FALSE_SCORES})
     assert run.play({0: MemberFault.WRONG_PROPOSAL}) is not None
-    run.ban(run.around.ledger.outcomes(1)[0].event.next_committee[0])  # type: ignore[union-attr]
+    run.ban(run.context.ledger.outcomes(1)[0].event.next_committee[0])  # type: ignore[union-attr]
 
 
 def refused_acts(run: Deployed) -> list[Callable[[RoundLedger], object]]:
     """Return what the open round refuses, in this order; the last after its window."""
-    number = run.around.ledger.state().round
+    number = run.context.ledger.state().round
     signed = [action.signed for action in run.commitments(*run.chain_view().participants().active)]  # type: ignore[union-attr]
     swapped = [replace(signed[0], signature=signed[1].signature), *signed[1:]]
 
@@ -116,7 +116,7 @@ def told(found: list[Recorded]) -> list[tuple[object, int, int]]:
 
 
 def test_the_run_had_a_round_of_each_kind(pair: tuple[Deployed, Deployed]) -> None:
-    ledger = pair[1].around.ledger
+    ledger = pair[1].context.ledger
     ends = [type(recorded.event) for recorded in ledger.outcomes(10, descending=False)]
     assert len(ends) == 6
     assert {*ends} == {RoundDecided, RoundAbandoned}
@@ -125,7 +125,7 @@ def test_the_run_had_a_round_of_each_kind(pair: tuple[Deployed, Deployed]) -> No
 
 
 def test_contract_and_deployment_are_the_same(pair: tuple[Deployed, Deployed]) -> None:
-    chain, memory = (one.around for one in pair)
+    chain, memory = (one.context for one in pair)
     assert chain.domain == memory.domain
     assert chain.ledger.deployment() == memory.ledger.deployment()
     assert chain.ledger.registry() == memory.ledger.registry()
@@ -135,7 +135,7 @@ def test_contract_and_deployment_are_the_same(pair: tuple[Deployed, Deployed]) -
 
 
 def test_every_block_ends_with_the_same_head(pair: tuple[Deployed, Deployed]) -> None:
-    chain, memory = (one.around.ledger for one in pair)
+    chain, memory = (one.context.ledger for one in pair)
     newest = chain.newest_block().number
     assert memory.newest_block().number == newest
     for number in range(1, newest + 1):
@@ -146,7 +146,7 @@ def test_every_block_ends_with_the_same_head(pair: tuple[Deployed, Deployed]) ->
 def test_every_question_about_every_round_has_the_same_answer(
     pair: tuple[Deployed, Deployed],
 ) -> None:
-    chain, memory = (one.around.ledger for one in pair)
+    chain, memory = (one.context.ledger for one in pair)
     for last in (None, *range(2, chain.newest_block().number + 1, 3)):
         assert chain.bans(last) == memory.bans(last)
         for number in range(1, 9):

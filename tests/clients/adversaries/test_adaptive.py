@@ -39,15 +39,15 @@ def rules(**protocol: Any) -> Parameters:
 ROBUST = {"strategy": 3, "scoring": "median", "distance": "direction", "threshold": "direction"}
 
 
-def asked(colluders: Any, parameters: Parameters | None, **around: Any) -> AttackInput:
+def asked(colluders: Any, parameters: Parameters | None, **context: Any) -> AttackInput:
     known = np.array(colluders, dtype=np.float32)
-    around = {"trainers": 18, "attacking_trainers": len(known)} | around
+    context = {"trainers": 18, "attacking_trainers": len(known)} | context
     rng = np.random.default_rng(0)
-    return AttackInput(known[0], known, rng, 1.0, parameters=parameters, **around)
+    return AttackInput(known[0], known, rng, 1.0, parameters=parameters, **context)
 
 
-def sent(colluders: Any, parameters: Parameters | None, **around: Any) -> np.ndarray:
-    forged = ADAPTIVE.forge(asked(colluders, parameters, **around))
+def sent(colluders: Any, parameters: Parameters | None, **context: Any) -> np.ndarray:
+    forged = ADAPTIVE.forge(asked(colluders, parameters, **context))
     assert forged.dtype == np.float32
     return forged
 
@@ -75,8 +75,8 @@ def test_where_the_others_have_fewer_places_it_goes_less_far() -> None:
     distances = pair_distances(updates @ updates.transpose(0, 2, 1), is_squared=True)
     assert distances.tolist() == [[0, 1, 9], [1, 0, 4], [9, 4, 0]]
     for attacking, limit in ((1, 5.0), (5, 2.5), (7, 2.5), (18, 2.5)):
-        around = asked([[0], [1], [3]], rules(), attacking_trainers=attacking)
-        assert accepted_up_to(around, distances) == limit, f"m = 7, f = {attacking}"
+        context = asked([[0], [1], [3]], rules(), attacking_trainers=attacking)
+        assert accepted_up_to(context, distances) == limit, f"m = 7, f = {attacking}"
 
 
 def test_strategy_two_accepts_whatever_is_farthest() -> None:
@@ -91,8 +91,8 @@ def test_alone_it_has_nobody_to_estimate_by_and_sends_its_own() -> None:
 
 
 def test_where_there_is_no_committee_it_is_min_max() -> None:
-    around = asked([[1, 0], [3, 2], [0, 1]], None)
-    assert np.array_equal(ADAPTIVE.forge(around), min_max(around))
+    context = asked([[1, 0], [3, 2], [0, 1]], None)
+    assert np.array_equal(ADAPTIVE.forge(context), min_max(context))
 
 
 def test_under_directions_it_turns_from_agreeing_colluders_to_just_below_a_right_angle() -> None:
@@ -165,10 +165,10 @@ def test_halving_begins_where_it_may_not_go() -> None:
 @given(seed=st.integers(0, 2**32 - 1), strategy=st.sampled_from([1, 3]))
 @settings(max_examples=20)
 def test_one_step_farther_the_colluders_would_not_accept_it(seed: int, strategy: int) -> None:
-    around = asked(_updates(seed, spread=1.0)[1], rules(strategy=strategy), attacking_trainers=5)
-    products = tensor_products(around.colluders, (60,))
-    limit = accepted_up_to(around, pair_distances(products, is_squared=True))
-    step = -float(ADAPTIVE.forge(around) @ around.mean / (around.mean @ around.mean))
+    context = asked(_updates(seed, spread=1.0)[1], rules(strategy=strategy), attacking_trainers=5)
+    products = tensor_products(context.colluders, (60,))
+    limit = accepted_up_to(context, pair_distances(products, is_squared=True))
+    step = -float(ADAPTIVE.forge(context) @ context.mean / (context.mean @ context.mean))
     line = Line.of(products, is_squared=True)
     assert line.distances(step * 0.999).mean() <= limit < line.distances(step * 1.001).mean()
 

@@ -83,10 +83,10 @@ def test_the_attackers_know_the_rules_and_who_sits_on_the_committee(
     seen = looking(monkeypatch)
     rules = load("smoke").parameters(dimension=3)
     travel = np.array([0.0, 1.0, 0.0], dtype=np.float32)
-    around = dataclasses.replace(
+    context = dataclasses.replace(
         a_round(members=(5, 9)), parameters=rules, travel=travel, layout=(("weight", (3,)),)
     )
-    attackers(2, 7, 9, attack="look").corrupt(UPDATES, around)
+    attackers(2, 7, 9, attack="look").corrupt(UPDATES, context)
     assert [asked.is_member for asked in seen] == [False, False, True]
     assert {(asked.trainers, asked.attacking_trainers) for asked in seen} == {(2, 2)}
     assert all(asked.parameters is rules and asked.travel is travel for asked in seen)
@@ -114,8 +114,8 @@ def test_on_the_update_is_what_an_attack_is_made_on_if_nothing_is_said() -> None
 
 def test_each_attacker_on_weights_begins_where_it_has_trained_from() -> None:
     starts = {ClientId(c): np.full(3, 10.0 * c, dtype=np.float32) for c in (2, 9)}
-    around = dataclasses.replace(a_round(), starts=starts)
-    sent = attackers(2, 9, attack="same-value", on="weights").corrupt(UPDATES, around)
+    context = dataclasses.replace(a_round(), starts=starts)
+    sent = attackers(2, 9, attack="same-value", on="weights").corrupt(UPDATES, context)
     assert [sent[client][0] for client in (ClientId(2), ClientId(9))] == [20, 90]
 
 
@@ -153,7 +153,7 @@ def test_the_order_of_the_clients_changes_nothing(
 def test_the_same_seed_gives_the_same_and_another_another() -> None:
     scaling = attackers(2, 9, attack="gradient-scaling")
     rounds = (a_round(), a_round(), a_round(bytes(32)))
-    first, again, other = (scaling.corrupt(UPDATES, around) for around in rounds)
+    first, again, other = (scaling.corrupt(UPDATES, context) for context in rounds)
     assert np.array_equal(first[ClientId(9)], again[ClientId(9)])
     assert not np.array_equal(first[ClientId(9)], other[ClientId(9)])
 
@@ -171,11 +171,11 @@ def test_attackers_whose_training_has_left_all_numbers_attack_without_a_warning(
 ) -> None:
     lost = {ClientId(client): np.full(650, np.inf, dtype=np.float32) for client in (2, 5, 7)}
     for preset in ("smoke", "robust"):
-        around = dataclasses.replace(
+        context = dataclasses.replace(
             a_round(), starts=dict.fromkeys(lost, lost[ClientId(2)]), parameters=RULES[preset]
         )
         for on in ("update", "weights"):
-            sent = attackers(*lost, attack=attack, on=on).corrupt(lost, around)
+            sent = attackers(*lost, attack=attack, on=on).corrupt(lost, context)
             assert all(vector.shape == (650,) for vector in sent.values())
 
 

@@ -28,18 +28,18 @@ def attacker(
     factor: float | None = None,
     attack: str = "same-value",
     seed: int = 0,
-    **around: Any,
+    **context: Any,
 ) -> AttackInput:
     """The first of some attackers, as it is asked by an attack."""
     known = np.stack(colluders or (UPDATE,))
     number = attack_named(attack).factor_for(AttackParameters(factor))
-    return AttackInput(known[0], known, np.random.default_rng(seed), number, **around)
+    return AttackInput(known[0], known, np.random.default_rng(seed), number, **context)
 
 
 def sent(
-    attack: str, *colluders: np.ndarray, factor: float | None = None, **around: Any
+    attack: str, *colluders: np.ndarray, factor: float | None = None, **context: Any
 ) -> list[float]:
-    asked = attacker(*colluders, factor=factor, attack=attack, **around)
+    asked = attacker(*colluders, factor=factor, attack=attack, **context)
     found: list[float] = attack_named(attack).forge(asked).tolist()
     return found
 

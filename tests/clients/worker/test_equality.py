@@ -17,9 +17,9 @@ from clients.worker.payloads import OwnPayloads
 from clients.worker.threads import AtOnce
 from clients.worker.troubles import Troubles
 from clients.worker.worker import Worker
+from ledger.actors.actor_context import ActorContext
 from ledger.actors.journal import FileJournal
 from ledger.actors.mailboxes.folder import FolderMailbox
-from ledger.actors.surroundings import Surroundings
 from ledger.blobs.store import FolderBlobs
 from ledger.chain.memory.ledger import memory_ledger
 from ledger.protocol.encoding import vector_bytes
@@ -107,7 +107,7 @@ def _worked(configuration: Configuration, folder: Path, workers: int) -> MemoryL
 
     running = []
     for number, clients in enumerate(hosted_by(workers, len(population.signers))):
-        around = Surroundings(
+        context = ActorContext(
             parameters=document.parameters,
             layout=document.layout,
             domain=ledger.domain,
@@ -123,14 +123,14 @@ def _worked(configuration: Configuration, folder: Path, workers: int) -> MemoryL
             training=AtOnce(),
             sending=AtOnce(),
         )
-        running.append((around, Worker(around, hosting, Troubles(Random(number)))))
+        running.append((context, Worker(context, hosting, Troubles(Random(number)))))
     now = float(ledger.newest_block().timestamp)
     while ledger.state().stage is not LedgerStage.FINISHED:
         for _, worker in running:
             worker.step(Moment(now, now))
         now = max(now + 1, float(ledger.newest_block().timestamp))
-    for around, worker in running:
-        around.journal.close()  # type: ignore[attr-defined]
+    for context, worker in running:
+        context.journal.close()  # type: ignore[attr-defined]
         worker.hosting.engine.close()
     return ledger
 

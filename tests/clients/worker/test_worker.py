@@ -16,7 +16,7 @@ from clients.federation.faults import Faults
 from clients.worker.process.counting import Counts
 from clients.worker.process.status import Stand, status_of
 from clients.worker.troubles import Part
-from ledger.actors.journal import beginning_place
+from ledger.actors.journal import first_round_key
 from ledger.protocol.documents.envelope import EnvelopeKind
 from ledger.protocol.encoding import u64
 from ledger.protocol.errors import ChainError
@@ -188,7 +188,7 @@ def test_members_whose_journal_is_gone_sit_out_the_round_in_course(
         lost.durable |= together.places[other].journal.durable
     elif knows == "another contract":
         elsewhere = replace(together.ledger.domain, contract=Address(bytes(20)))
-        lost.durable[beginning_place(elsewhere, seat)] = u64(0)
+        lost.durable[first_round_key(elsewhere, seat)] = u64(0)
     for _ in range(restarts):
         together.restart(seat)
         together.step(seat)

@@ -21,8 +21,8 @@ from clients.worker.payloads import OwnPayloads
 from clients.worker.threads import AtOnce
 from clients.worker.troubles import Troubles
 from clients.worker.worker import Worker
+from ledger.actors.actor_context import ActorContext
 from ledger.actors.mailbox import MemoryMailbox
-from ledger.actors.surroundings import Surroundings
 from ledger.blobs.store import MemoryBlobs
 from ledger.home import Disk
 from ledger.protocol.documents.run import RunDocument
@@ -232,7 +232,7 @@ class Together:
         """Return the worker of a place, begun if there is none."""
         place = self.places[number]
         if place.worker is None:
-            around = Surroundings(
+            context = ActorContext(
                 parameters=self.parameters,
                 layout=LAYOUT,
                 domain=self.ledger.domain,
@@ -250,7 +250,7 @@ class Together:
                 sending=AtOnce(),
                 behaviour=place.faults,
             )
-            place.worker = Worker(around, hosting, Troubles(Random(number)))
+            place.worker = Worker(context, hosting, Troubles(Random(number)))
         return place.worker
 
     def corrupt(self, number: int, faults: Faults) -> None:

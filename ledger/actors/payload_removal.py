@@ -1,0 +1,177 @@
+"""Takes the payloads of old rounds out of a store, and nothing else.
+
+What may go follows from the chain and from the records that it names, so a run that is taken up
+again finds what a killed one has left behind. A payload stays while any newer round has the same,
+and so does whatever else is named by these bytes: a client may publish a copy of a model or of a
+record, and runs that share a store may share an update.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from ledger.chain.round_ledger import ends_after
+from ledger.protocol.documents.incidents import decode_incidents
+from ledger.protocol.documents.record import decode_record
+from ledger.protocol.errors import BlobError, EncodingError
+from ledger.protocol.state import LedgerStage, RoundDecided
+from ledger.protocol.types import NO_DIGEST
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from ledger.blobs.store import BlobReader, BlobStore
+    from ledger.chain.round_ledger import RoundHistory
+    from ledger.protocol.documents.record import RoundRecord
+    from ledger.protocol.types import Digest
+
+
+class LedgerAndBlobs(Protocol):
+    """What a run's payloads are removed from."""
+
+    @property
+    def ledger(self) -> RoundHistory:
+        """What tells which they are."""
+
+    @property
+    def blobs(self) -> BlobStore:
+        """Where they are."""
+
+
+class PayloadRemover:
+    """The payloads of a run's rounds, of which only the newest are kept."""
+
+    def __init__(
+        self, context: LedgerAndBlobs, rounds: int, pinned: Collection[Digest] = frozenset()
+    ) -> None:
+        """Look at a run; its chain is read when the first round ends.
+
+        Args:
+            around: chain and blobs of the run.
+            rounds: how many of the newest rounds keep their payloads, at least 1.
+            spared: what else must stay: the blobs that other runs name in the same store.
+        """
+        self._context = context
+        self._rounds = rounds
+        self._pinned = pinned
+        self._documents: set[Digest] = set()
+        self._payloads: dict[int, frozenset[Digest]] = {}
+        self._read_to = 0
+
+    def ended(self, round_number: int, published: Iterable[Digest]) -> None:
+        """Remove what is old once a round has ended, durably.
+
+        Args:
+            round_number: t.
+            published: payloads of the round that this process has stored; a round without a
+                decision has no record that tells them.
+
+        Raises:
+            BlobError: a blob cannot be removed.
+        """
+        self._read()
+        told = self._payloads.get(round_number, frozenset())
+        self._payloads[round_number] = told.union(published)
+        old = sorted(number for number in self._payloads if number <= round_number - self._rounds)
+        gone = [self._payloads.pop(number) for number in old]
+        kept = self._documents.union(*self._payloads.values())
+        for payload in frozenset().union(*gone) - kept:
+            if payload not in self._pinned:
+                self._context.blobs.remove(payload)
+
+    def _read(self) -> None:
+        """Read the rounds that have been decided since the last time."""
+        ledger = self._context.ledger
+        if not self._read_to:
+            deployment = ledger.deployment()
+            self._documents |= {deployment.config, deployment.model}
+        for event in _decided(ledger, self._read_to):
+            record = _record(event, self._context.blobs)
+            self._documents |= _documents(event, record, self._context.blobs)
+            if record is not None:
+                self._payloads[event.round] = frozenset(_payloads(record))
+            self._read_to = event.round
+
+
+def removable_payloads(
+    ledger: RoundHistory,
+    blobs: BlobReader,
+    rounds: int,
+    pinned: Collection[Digest] = frozenset(),
+) -> set[Digest]:
+    """Return the payloads that may go if only the newest rounds keep theirs, there or not.
+
+    Args:
+        ledger: the run's contract.
+        blobs: where its records are.
+        rounds: how many of the newest ended rounds keep their payloads, at least 1.
+        spared: what else must stay.
+    """
+    deployment, state = ledger.deployment(), ledger.state()
+    newest = state.round - 1 if state.stage is LedgerStage.OPEN else state.round
+    gone: set[Digest] = set()
+    kept = {deployment.config, deployment.model, *pinned}
+    for event in _decided(ledger, 0):
+        record = _record(event, blobs)
+        kept |= _documents(event, record, blobs)
+        if record is not None:
+            payloads = _payloads(record)
+            if event.round <= newest - rounds:
+                gone |= payloads
+            else:
+                kept |= payloads
+    return gone - kept
+
+
+def blobs_named_by_run(ledger: RoundHistory, blobs: BlobReader) -> set[Digest]:
+    """Return every blob that a run names, as far as its records can be read.
+
+    Args:
+        ledger: the run's contract.
+        blobs: where its records are.
+    """
+    deployment = ledger.deployment()
+    named = {deployment.config, deployment.model}
+    for event in _decided(ledger, 0):
+        record = _record(event, blobs)
+        named |= _documents(event, record, blobs)
+        if record is not None:
+            named |= _payloads(record)
+    return named
+
+
+def _decided(ledger: RoundHistory, after_round: int) -> list[RoundDecided]:
+    """Return the decisions after a round, oldest first."""
+    ends = ends_after(ledger, after_round)
+    return [event for event in ends if isinstance(event, RoundDecided)]
+
+
+def _record(event: RoundDecided, blobs: BlobReader) -> RoundRecord | None:
+    try:
+        return decode_record(blobs.get(event.record))
+    except (BlobError, EncodingError):
+        return None  # nothing tells its payloads any more: they stay
+
+
+def _payloads(record: RoundRecord) -> set[Digest]:
+    malformed = {dropout.payload for dropout in record.dropouts if dropout.payload is not None}
+    return malformed.union(record.payloads().values())
+
+
+def _documents(event: RoundDecided, record: RoundRecord | None, blobs: BlobReader) -> set[Digest]:
+    named = {event.model, event.record, event.incidents}
+    if record is not None:
+        claims = (*record.scores, *(entry.signed for entry in record.refused))
+        named |= {signed.scores.digest for signed in claims}
+    return named.union(_accusing(event, blobs))
+
+
+def _accusing(event: RoundDecided, blobs: BlobReader) -> set[Digest]:
+    """Return the records behind wrong proposals, as far as the incidents can be read."""
+    if event.incidents == NO_DIGEST:
+        return set()
+    try:
+        incidents = decode_incidents(blobs.get(event.incidents)).incidents
+    except (BlobError, EncodingError):
+        return set()
+    return {one.opening.record for one in incidents if one.opening is not None}

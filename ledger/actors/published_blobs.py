@@ -1,0 +1,45 @@
+"""What this process has itself published of the round in course, where it lies.
+
+Bytes that this process hashed need no second look, so its own actors find them here and not in the
+store. All that others put there is read from the store, and verified: nothing comes in here but
+what an actor of this process asked to have stored.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ledger.protocol.payload import Payload
+    from ledger.protocol.types import ClientId, Digest
+
+
+class PublishedBlobs:
+    """The blobs of one round, by client and by digest, without a copy of their bytes.
+
+    They may lie in memory that is written to again when clients train again: whoever lets them
+    train forgets the round before.
+
+    Attributes:
+        payloads: what each client has published.
+    """
+
+    def __init__(self) -> None:
+        self.payloads: dict[ClientId, Payload] = {}
+        self._known: dict[Digest, Payload] = {}
+
+    def take(self, blobs: Iterable[Payload]) -> None:
+        """Remember what is stored."""
+        for blob in blobs:
+            self._known.setdefault(blob.digest, blob)
+
+    def find(self, digest: Digest) -> Payload | None:
+        """Return what was published under a digest, None if that was not here."""
+        return self._known.get(digest)
+
+    def forget(self) -> None:
+        """Let go of the round."""
+        self.payloads.clear()
+        self._known.clear()

@@ -1,0 +1,173 @@
+"""The end of a round: its two certificates, what the contract is sent, and what went wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ledger.actors.judgement_cache import is_certain
+from ledger.protocol.documents.incidents import Incident, Incidents, encode_incidents
+from ledger.protocol.encoding import sha256
+from ledger.protocol.state import SubmittedCertificate, SubmittedDecision, submitted_certificate
+from ledger.protocol.types import NO_DIGEST, IncidentKind, Phase
+
+if TYPE_CHECKING:
+    from ledger.actors.judgement_cache import JudgementCache
+    from ledger.actors.view import RoundView
+    from ledger.protocol.consensus import Certificate
+    from ledger.protocol.documents.envelope import Proposal
+    from ledger.protocol.judgement import Judgement
+    from ledger.protocol.types import Digest, SignedVote
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """A round's outcome as its committee certified it.
+
+    Attributes:
+        judgement: what stands behind it.
+        certificates: of the aggregation and of the election.
+    """
+
+    judgement: Judgement
+    certificates: tuple[Certificate, Certificate]
+
+
+def settlement_of(view: RoundView, judge: JudgementCache) -> Settlement | None:
+    """Return the outcome that both phases have certified, None while there is none.
+
+    Args:
+        view: what one can see of the round.
+        judge: of its records.
+    """
+    for election in view.certificates(Phase.ELECTION):
+        for aggregation in view.certificates(Phase.AGGREGATION):
+            judgement = judgement_behind(view, judge, aggregation.vote.result)
+            if (
+                judgement is not None
+                and election.vote.result == aggregation.vote.result
+                and election.vote.set_digest == judgement.set_digest(Phase.ELECTION)
+                and aggregation.vote.set_digest == judgement.set_digest(Phase.AGGREGATION)
+            ):
+                return Settlement(judgement, (aggregation, election))
+    return None
+
+
+def judgement_behind(view: RoundView, judge: JudgementCache, result: Digest) -> Judgement | None:
+    """Return the judgement that leads to a result, None if no record that one sees does."""
+    for proposal in proposals_of(view, Phase.AGGREGATION):
+        if proposal.request.vote.result == result and proposal.record is not None:
+            judgement, _ = judge.judge(view, proposal.record)
+            if judgement is not None and judgement.result == result:
+                return judgement
+    return None
+
+
+def proposals_of(view: RoundView, phase: Phase) -> list[Proposal]:
+    """Return the proposals of a phase, lowest view first."""
+    keys = sorted(key for key in view.proposals if key[0] is phase)
+    return [proposal for key in keys for proposal in view.proposals[key]]
+
+
+def decision_of(
+    view: RoundView, settlement: Settlement, incidents: Digest
+) -> tuple[SubmittedDecision, tuple[SubmittedCertificate, SubmittedCertificate]]:
+    """Return what the contract is sent.
+
+    Args:
+        view: what one can see of the round.
+        settlement: its outcome.
+        incidents: digest of the incidents document, 32 zero bytes without one.
+    """
+    judgement, opening = settlement.judgement, settlement.judgement.opening
+    committee = view.inputs.participants.committee
+    decision = SubmittedDecision(
+        committee=committee,
+        ranking=judgement.ranking.words,
+        base=view.inputs.closing.base,
+        model=opening.model,
+        updates_root=opening.updates_root,
+        scores_root=opening.scores_root,
+        threshold_bits=opening.threshold_bits,
+        reveal=opening.reveal,
+        record=opening.record,
+        incidents=incidents,
+    )
+    first, second = (submitted_certificate(c, committee) for c in settlement.certificates)
+    return decision, (first, second)
+
+
+def incidents_of(
+    view: RoundView, judge: JudgementCache, settlement: Settlement
+) -> tuple[Digest, bytes | None]:
+    """Return the incidents document of a round and its digest, zero and None without incidents.
+
+    Args:
+        view: what one can see of the round.
+        judge: of its records.
+        settlement: its outcome.
+    """
+    found = [*_equivocations(view), *_failed_views(view, judge, settlement)]
+    if not found:
+        return NO_DIGEST, None
+    ordered = tuple(sorted(found, key=lambda incident: incident.key))
+    data = encode_incidents(Incidents(view.inputs.round, view.inputs.closing.base, ordered))
+    return sha256(data), data
+
+
+def _equivocations(view: RoundView) -> list[Incident]:
+    """Return one incident for each member, phase and view with two different votes."""
+    found: dict[tuple[int, int, int], Incident] = {}
+    for (member, slot), votes in view.votes.items():
+        if len(votes) == 2:
+            pair = tuple(sorted(votes, key=lambda signed: signed.vote.result))
+            incident = Incident(slot.phase, slot.view, member, IncidentKind.EQUIVOCATION, pair)
+            found.setdefault(incident.key[:3], incident)
+    return list(found.values())
+
+
+def _failed_views(view: RoundView, judge: JudgementCache, settlement: Settlement) -> list[Incident]:
+    banned = view.inputs.participants.banned
+    found = []
+    for certificate in settlement.certificates:
+        phase = certificate.vote.phase
+        for number in range(certificate.vote.view):
+            primary = view.primary(phase, number)
+            requests = view.requests(phase, number)
+            if primary in banned or len(requests) == 2:  # no view at all; told as equivocation
+                continue
+            if not requests:
+                found.append(Incident(phase, number, primary, IncidentKind.SILENT))
+            else:
+                found.append(_failed(view, judge, settlement, requests[0]))
+    return found
+
+
+def _failed(
+    view: RoundView, judge: JudgementCache, settlement: Settlement, request: SignedVote
+) -> Incident:
+    """Return what became of a single request that was not decided.
+
+    Nobody is accused by who cannot judge: what is not held now may be found right by others.
+    """
+    vote = request.vote
+    proposals = view.proposals.get((vote.phase, vote.view), ())
+    where = (vote.phase, vote.view, request.member)
+    opening = None
+    if vote.phase is Phase.ELECTION:
+        judgement: Judgement | None = settlement.judgement
+        if vote.result == settlement.judgement.result:
+            opening = settlement.judgement.opening
+    else:
+        judgement = None
+        for proposal in proposals:
+            judgement, violations = judge.judge(view, proposal.record or b"")
+            if judgement is not None or is_certain(violations):
+                opening = proposal.opening
+    is_right = judgement is not None and (vote.set_digest, vote.result) == (
+        judgement.set_digest(vote.phase),
+        judgement.result,
+    )
+    if is_right or opening is None:
+        return Incident(*where, IncidentKind.NO_QUORUM)
+    return Incident(*where, IncidentKind.WRONG_PROPOSAL, (request,), opening)

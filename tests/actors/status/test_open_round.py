@@ -1,0 +1,461 @@
+"""Where an open round stands: by blocks, by genuine envelopes, and by the time alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ledger.actors.actions import PostEnvelope
+from ledger.actors.status.open_round import status_after_closing, status_before_closing
+from ledger.actors.status.open_round_status import (
+    ActionKind,
+    ExpectedAction,
+    ParticipantRole,
+    PassedView,
+    RoundStage,
+)
+from ledger.actors.status.voting_progress import FirstSeen
+from ledger.actors.view import RoundView
+from ledger.protocol.documents.envelope import Envelope, Proposal, Reply
+from ledger.protocol.encoding import set_digest
+from ledger.protocol.inputs import Evidence
+from ledger.protocol.types import NO_DIGEST, Phase, VoteKind
+from tests.actors.support import (
+    DOMAIN,
+    PARAMETERS,
+    Network,
+    acts_of,
+    answered,
+    elected,
+    requested,
+    scored,
+    seen,
+    self_ban,
+    signed_vote,
+    with_empty_seat,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ledger.actors.actions import Action
+    from ledger.actors.status.open_round_status import ClientRoundStatus, OpenRoundStatus
+    from ledger.actors.view import ChainView
+    from ledger.protocol.types import ClientId, Vote
+
+AGGREGATION, ELECTION = Phase.AGGREGATION, Phase.ELECTION
+SECONDS = float(PARAMETERS.view_seconds)
+NEVER = FirstSeen()
+
+
+def chain_of(network: Network) -> ChainView:
+    chain = network.chain.view()
+    assert chain is not None
+    return chain
+
+
+def at(
+    network: Network, view: RoundView, after: float, first_seen: FirstSeen = NEVER
+) -> OpenRoundStatus:
+    """Return where a round stands so many seconds after it was closed."""
+    now = view.closed_at + after
+    return status_after_closing(chain_of(network), view, first_seen.after_poll(view, now), now)
+
+
+def of(standing: OpenRoundStatus, client: int) -> ClientRoundStatus:
+    return next(one for one in standing.clients if one.client == client)
+
+
+def late(standing: OpenRoundStatus) -> dict[int, float | None]:
+    return {one.client: one.late_since for one in standing.late}
+
+
+def with_vote(view: RoundView, member: ClientId, vote: Vote) -> RoundView:
+    """Return the view with a reply that a member has signed."""
+    body = Reply(signed_vote(member, vote))
+    return view.with_envelopes([Envelope(DOMAIN, view.inputs.round, member, body)])
+
+
+def proposal_of(actions: list[Action]) -> Proposal:
+    """Return the request among what a member says."""
+    envelopes = [one.envelope for one in actions if isinstance(one, PostEnvelope)]
+    return next(one.body for one in envelopes if isinstance(one.body, Proposal))
+
+
+# While commitments are taken.
+
+
+def test_a_round_that_has_opened_waits_for_everybodys_commitment() -> None:
+    network = Network()
+    chain = chain_of(network)
+    standing = status_before_closing(chain)
+    assert standing.stage is RoundStage.COMMITTING
+    assert (standing.window_block, standing.deadline_block) == (
+        chain.opened_block + 4,
+        chain.opened_block + 60,
+    )
+    assert [one.client for one in standing.clients] == list(chain.participants().active)
+    assert all(
+        one.awaited == (ExpectedAction(ActionKind.COMMITMENT, None),) for one in standing.clients
+    )
+    assert standing.late == ()
+
+
+def test_a_commitment_is_told_with_its_block_and_no_longer_waited_for() -> None:
+    network = Network()
+    first, second = chain_of(network).participants().trainers[:2]
+    network.commit(first)
+    network.chain.mine(network.now)
+    standing = status_before_closing(chain_of(network))
+    assert of(standing, first).committed_block == network.chain.head.number
+    assert of(standing, first).awaited == ()
+    assert of(standing, second).committed_block is None
+    assert of(standing, second).awaited != ()
+
+
+def test_everybody_has_a_role_and_members_a_place() -> None:
+    chain = chain_of(Network())
+    standing = status_before_closing(chain)
+    for one in standing.clients:
+        is_member = one.client in chain.committee
+        assert one.role is (ParticipantRole.MEMBER if is_member else ParticipantRole.TRAINER)
+        assert one.place == (chain.committee.index(one.client) if is_member else None)
+
+
+# Once it is closed.
+
+
+def test_nobody_is_late_while_all_do_in_time_what_they_have_to() -> None:
+    network = Network()
+    view = network.close()
+    standing = at(network, view, 0.0)
+    assert standing.stage is RoundStage.COLLECTING
+    assert standing.closing_block == view.inputs.closing.block
+    assert (standing.phase, standing.span, standing.primary) == (None, None, None)
+    assert standing.late == ()
+    assert all(one.counts for one in standing.clients)
+
+
+def test_who_never_committed_is_late_from_the_closing_block_on() -> None:
+    network = Network()
+    absent = chain_of(network).participants().trainers[0]
+    network.close(absent)
+    view = seen(network, ())
+    standing = at(network, view, 1.0)
+    assert late(standing) == {absent: view.closed_at}
+    assert of(standing, absent).awaited == (ExpectedAction(ActionKind.COMMITMENT, view.closed_at),)
+    assert of(standing, absent).counts is False
+
+
+def test_a_payload_is_late_once_members_score_without_it() -> None:
+    network = Network()
+    active = chain_of(network).participants().active
+    network.commit(*active)
+    network.chain.mine(network.now)
+    network.publish(*active[1:])
+    view = seen(network, ())
+    due = view.closed_at + SECONDS / 2
+    assert late(at(network, view, SECONDS / 2)) == {}
+    assert late(at(network, view, SECONDS / 2 + 0.1)) == {active[0]: due}
+    network.publish(active[0])
+    view = seen(network, ())
+    standing = at(network, view, SECONDS / 2 + 0.1)
+    assert late(standing) == {}
+    assert of(standing, active[0]).announced == view.announced[active[0]]
+
+
+def test_a_members_scores_are_late_once_view_0_has_begun() -> None:
+    network = Network()
+    network.close()
+    members = seen(network, ()).inputs.participants.members
+    view = scored(network, *members[1:])
+    standing = at(network, view, SECONDS + 0.1)
+    assert standing.stage is RoundStage.AGGREGATING
+    assert of(standing, members[0]).late_since == view.closed_at + SECONDS
+    one = of(standing, members[1])
+    assert (one.scored[0].clients, one.scored[0].size) == (set_digest(view.usable), 12)
+    assert one.late_since is None
+
+
+def test_a_primary_is_late_from_half_time_of_its_view_on() -> None:
+    network = Network()
+    network.close()
+    view = scored(network)
+    primary = view.primary(AGGREGATION, 0)
+    before, after = at(network, view, 1.5 * SECONDS), at(network, view, 1.5 * SECONDS + 0.1)
+    assert before.primary == after.primary == primary
+    assert late(before) == {}
+    assert late(after) == {primary: view.closed_at + 1.5 * SECONDS}
+    assert of(after, primary).awaited == (
+        ExpectedAction(ActionKind.REQUEST, view.closed_at + 1.5 * SECONDS),
+    )
+
+
+def test_a_silent_primary_brings_view_1_and_is_remembered_for_it() -> None:
+    network = Network()
+    network.close()
+    view = scored(network)
+    standing = at(network, view, 2 * SECONDS)
+    assert standing.span is not None
+    assert (standing.span.view, standing.span.begin, standing.span.end) == (
+        1,
+        view.closed_at + 2 * SECONDS,
+        view.closed_at + 4 * SECONDS,
+    )
+    assert standing.primary == view.primary(AGGREGATION, 1)
+    silent = of(standing, view.primary(AGGREGATION, 0))
+    assert silent.passed == (PassedView(AGGREGATION, 0),)
+
+
+def test_a_reply_is_late_from_three_quarters_of_a_view_on() -> None:
+    network = Network()
+    network.close()
+    view = requested(network)
+    primary, *_ = others = [
+        view.primary(AGGREGATION, 0),
+        *(m for m in view.inputs.participants.members if m != view.primary(AGGREGATION, 0)),
+    ]
+    view = answered(network, 0, others[1:3])
+    due = view.closed_at + 1.75 * SECONDS
+    assert late(at(network, view, 1.75 * SECONDS)) == {}
+    assert late(at(network, view, 1.75 * SECONDS + 0.1)) == dict.fromkeys(sorted(others[3:]), due)
+    votes = of(at(network, view, SECONDS), primary).votes
+    assert [(v.kind, v.phase, v.view, v.different) for v in votes] == [
+        (VoteKind.REQUEST, AGGREGATION, 0, 1)
+    ]
+
+
+def test_the_first_certificate_begins_the_second_phase_and_ends_the_first_ones_waiting() -> None:
+    network = Network()
+    network.close()
+    requested(network)
+    view = answered(network, 0)
+    standing = at(network, view, 1.2 * SECONDS)
+    assert standing.stage is RoundStage.ELECTING
+    assert standing.certified == (0, None)
+    assert standing.span is not None
+    assert standing.span.begin == view.closed_at + 1.2 * SECONDS
+    assert standing.primary == view.primary(ELECTION, 0)
+    assert [one.client for one in standing.clients if one.awaited] == [standing.primary]
+
+
+def test_the_second_phase_goes_on_from_when_its_certificate_was_first_seen() -> None:
+    network = Network()
+    network.close()
+    requested(network)
+    view = answered(network, 0)
+    first_seen = FirstSeen().after_poll(view, view.closed_at + SECONDS)
+    standing = at(network, view, 2 * SECONDS, first_seen)
+    assert standing.span is not None
+    assert (standing.span.view, standing.span.begin) == (1, view.closed_at + 2 * SECONDS)
+    assert PassedView(ELECTION, 0) in of(standing, view.primary(ELECTION, 0)).passed
+
+
+def test_who_looks_late_takes_the_view_of_phase_2_from_its_votes() -> None:
+    network = Network()
+    network.close()
+    requested(network)
+    view = answered(network, 0)
+    primary = view.primary(ELECTION, 1)
+    (certificate, *_) = view.certificates(AGGREGATION)
+    view = seen(network, acts_of(primary).propose_election(view, 1, certificate))
+    other = next(m for m in view.inputs.participants.members if m != primary)
+    vote = replace(view.requests(ELECTION, 1)[0].vote, kind=VoteKind.REPLY)
+    view = with_vote(view, other, vote)
+    standing = at(network, view, 10 * SECONDS)
+    assert standing.span is not None
+    assert standing.span.view == 1
+    assert standing.primary == primary
+
+
+def test_one_member_that_votes_in_views_to_come_makes_nobody_late_in_those_before() -> None:
+    network = Network()
+    network.close()
+    requested(network)
+    view = answered(network, 0)
+    honest = at(network, view, 1.2 * SECONDS)
+    liar = view.inputs.participants.members[0]
+    base = view.requests(AGGREGATION, 0)[0].vote
+    for number in (1, 7, 31):
+        vote = replace(base, kind=VoteKind.REPLY, phase=ELECTION, view=number)
+        view = with_vote(view, liar, vote)
+    standing = at(network, view, 1.2 * SECONDS)
+    assert (standing.span, standing.primary) == (honest.span, honest.primary)
+    assert standing.late == ()
+    assert all(one.passed == () for one in standing.clients)
+
+
+def test_a_decision_is_waited_for_from_one_member_after_the_other() -> None:
+    network = Network()
+    network.close()
+    view = elected(network)
+    settled = view.closed_at + 2 * SECONDS
+    first_seen = FirstSeen().after_poll(view, settled)
+    standing = at(network, view, 2 * SECONDS, first_seen)
+    assert (standing.stage, standing.certified) == (RoundStage.DECIDING, (0, 0))
+    committee = view.inputs.participants.committee
+    first = committee.index(view.primary(ELECTION, 0))
+    turns = [committee[(first + turn) % len(committee)] for turn in range(len(committee))]
+    due = {member: settled + (turn + 1) * SECONDS / 4 for turn, member in enumerate(turns)}
+    assert {one.client: one.awaited[0].due for one in standing.clients if one.awaited} == due
+    # Just over two turns later the first two are late.
+    assert list(late(at(network, view, 2.5 * SECONDS + 0.1, first_seen))) == turns[:2]
+
+
+def test_after_all_views_the_deadline_is_waited_for() -> None:
+    network = Network()
+    network.close()
+    view = scored(network)
+    standing = at(network, view, SECONDS * 2.0**33)
+    assert standing.stage is RoundStage.EXHAUSTED
+    assert (standing.span, standing.primary, standing.late) == (None, None, ())
+    assert sum(len(one.passed) for one in standing.clients) == 32
+
+
+def test_an_empty_seat_is_waited_for_by_nobody() -> None:
+    network = with_empty_seat()
+    view = scored(network)
+    standing = at(network, view, SECONDS)
+    (empty,) = [one for one in standing.clients if one.role is ParticipantRole.EMPTY_SEAT]
+    assert (empty.awaited, empty.passed, empty.is_banned) == ((), (), True)
+    assert standing.primary != empty.client
+
+
+def test_two_votes_in_one_slot_are_told_and_nobody_has_to_answer_them() -> None:
+    network = Network()
+    network.close()
+    view = requested(network)
+    primary = view.primary(AGGREGATION, 0)
+    other = replace(view.requests(AGGREGATION, 0)[0].vote, result=NO_DIGEST)
+    proposal = view.proposals[AGGREGATION, 0][0]
+    body = replace(proposal, request=signed_vote(primary, other))
+    view = view.with_envelopes([Envelope(DOMAIN, view.inputs.round, primary, body)])
+    standing = at(network, view, 1.9 * SECONDS)
+    assert [one.client for one in standing.clients if one.has_equivocated] == [primary]
+    assert [vote.different for vote in of(standing, primary).votes] == [2]
+    assert standing.late == ()
+
+
+@pytest.mark.parametrize(
+    "without",
+    [lambda one: replace(one, record=None), lambda one: replace(one, opening=None)],
+    ids=["record", "opening"],
+)
+def test_a_request_without_what_it_rests_on_makes_its_primary_late_and_nobody_else(
+    without: Callable[[Proposal], Proposal],
+) -> None:
+    network = Network()
+    network.close()
+    view = scored(network)
+    primary = view.primary(AGGREGATION, 0)
+    proposal = proposal_of(acts_of(primary).propose(view, 0, view.usable))
+    body = without(proposal)
+    view = view.with_envelopes([Envelope(DOMAIN, view.inputs.round, primary, body)])
+    assert len(view.requests(AGGREGATION, 0)) == 1
+    assert list(late(at(network, view, 1.9 * SECONDS))) == [primary]
+
+
+def test_an_election_that_rests_on_no_certificate_makes_its_primary_late_and_nobody_else() -> None:
+    network = Network()
+    network.close()
+    requested(network)
+    view = answered(network, 0)
+    primary = view.primary(ELECTION, 0)
+    (certificate, *_) = view.certificates(AGGREGATION)
+    first_seen = FirstSeen().after_poll(view, view.closed_at + SECONDS)
+    honest = proposal_of(acts_of(primary).propose_election(view, 0, certificate))
+    wrong = replace(honest.request.vote, result=NO_DIGEST)
+    body = replace(honest, request=signed_vote(primary, wrong))
+    view = view.with_envelopes([Envelope(DOMAIN, view.inputs.round, primary, body)])
+    assert len(view.requests(ELECTION, 0)) == 1
+    assert list(late(at(network, view, 1.9 * SECONDS, first_seen))) == [primary]
+
+
+def test_who_is_right_not_to_answer_a_proposal_is_called_late_all_the_same() -> None:
+    network = Network()
+    network.close()
+    view = scored(network)
+    primary = view.primary(AGGREGATION, 0)
+    proposal = proposal_of(acts_of(primary).propose(view, 0, view.usable))
+    wrong = replace(proposal.request.vote, set_digest=NO_DIGEST)
+    body = replace(proposal, request=signed_vote(primary, wrong))
+    view = view.with_envelopes([Envelope(DOMAIN, view.inputs.round, primary, body)])
+    others = set(view.inputs.participants.members) - {primary}
+    assert set(late(at(network, view, 1.9 * SECONDS))) == others
+
+
+def test_what_somebody_else_signed_in_a_members_name_tells_nothing_of_it() -> None:
+    network = Network()
+    network.close()
+    view = requested(network)
+    primary = view.primary(AGGREGATION, 0)
+    victim, liar = [m for m in view.inputs.participants.members if m != primary][:2]
+    vote = replace(view.requests(AGGREGATION, 0)[0].vote, kind=VoteKind.REPLY)
+    forged = Reply(signed_vote(victim, vote, key=liar))
+    view = view.with_envelopes([Envelope(DOMAIN, view.inputs.round, victim, forged)])
+    assert of(at(network, view, SECONDS), victim).votes == ()
+    genuine = Reply(signed_vote(victim, vote))
+    view = view.with_envelopes([Envelope(DOMAIN, view.inputs.round, liar, genuine)])
+    assert len(of(at(network, view, SECONDS), victim).votes) == 1
+
+
+def test_a_ban_in_the_rounds_course_is_told() -> None:
+    network = Network()
+    client = chain_of(network).participants().trainers[0]
+    network.chain.send(self_ban(network, client))
+    network.chain.mine(network.now)
+    standing = status_before_closing(chain_of(network))
+    assert [one.client for one in standing.clients if one.is_banned] == [client]
+    assert of(standing, client).role is ParticipantRole.TRAINER
+
+
+def test_nobody_is_late_by_a_mailbox_that_could_not_be_read() -> None:
+    network = Network()
+    network.close()
+    view = network.opened()
+    assert view is not None
+    now = view.closed_at + 1.9 * SECONDS
+    assert len(status_after_closing(chain_of(network), view, NEVER, now).late) == 12
+    assert (
+        status_after_closing(chain_of(network), view, NEVER, now, mailbox_is_readable=False).late
+        == ()
+    )
+
+
+def test_no_primary_was_silent_by_a_mailbox_that_could_not_be_read() -> None:
+    network = Network()
+    network.close()
+    view = network.opened()
+    assert view is not None
+    now = view.closed_at + 7.5 * SECONDS
+    assert any(
+        one.passed for one in status_after_closing(chain_of(network), view, NEVER, now).clients
+    )
+    unheard = status_after_closing(chain_of(network), view, NEVER, now, mailbox_is_readable=False)
+    assert all(one.passed == () for one in unheard.clients)
+
+
+@pytest.mark.parametrize("after", [0.5, 1.2, 1.9, 2.5])
+def test_who_holds_no_payload_sees_the_same(after: float) -> None:
+    network = Network()
+    network.close()
+    view = requested(network)
+    blank = RoundView(
+        view.inputs, view.closed_at, Evidence(None, {}, {}, PARAMETERS.dimension), {}, {}, {}, {}
+    )
+    after_poll = blank.with_envelopes(network.board)
+    assert after_poll.evidence.payloads == {}
+    assert at(network, after_poll, after * SECONDS) == at(network, view, after * SECONDS)
+
+
+def test_the_longest_late_come_first() -> None:
+    network = Network()
+    absent = chain_of(network).participants().trainers[0]
+    network.close(absent)
+    view = seen(network, ())
+    standing = at(network, view, SECONDS + 0.1)
+    first, *others = [one.client for one in standing.late]
+    assert first == absent
+    assert others == sorted(view.inputs.participants.members)

@@ -1,0 +1,274 @@
+"""What is read on from one final block to the next is what would be read afresh."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ledger.actors.contract_follower import ContractFollower, FollowedContract
+from ledger.chain.finality.lineage import Lineage
+from ledger.chain.ports import IncompleteLogsError, NotServedError
+from ledger.protocol.errors import Refusal
+from ledger.protocol.state import LedgerStage
+from tests.actors.branching import SHORT, BranchingLedger, Node
+from tests.faults import times
+
+if TYPE_CHECKING:
+    from ledger.chain.round_ledger import RoundHistory
+
+
+AFRESH = ["deployment", "recorded_in"]
+
+
+class Reader:
+    """Whoever reads on, and what a newcomer would read in its place."""
+
+    def __init__(self, ledger: BranchingLedger, confirmations: int = 0) -> None:
+        self.node = Node(ledger)
+        self._confirmations = confirmations
+        self.restart()
+
+    def restart(self) -> None:
+        self.following = self._new(self.node)
+
+    def read(self) -> FollowedContract:
+        return self._read(self.following)
+
+    def afresh(self) -> FollowedContract:
+        return self._read(self._new(Node(self.node.ledger)))
+
+    def _read(self, following: ContractFollower) -> FollowedContract:
+        head = self.node.newest_block()
+        final = max(self.node.ledger.from_block, head.number - self._confirmations)
+        return following.read(head, final)
+
+    @staticmethod
+    def _new(node: Node) -> ContractFollower:
+        return ContractFollower(cast("RoundHistory", node), Lineage(node.block))
+
+
+@pytest.fixture
+def ledger() -> BranchingLedger:
+    return BranchingLedger.begin()
+
+
+@pytest.fixture
+def reader(ledger: BranchingLedger) -> Reader:
+    found = Reader(ledger)
+    found.read()
+    found.node.asked.clear()
+    return found
+
+
+def test_the_same_final_block_is_not_asked_about_again(reader: Reader) -> None:
+    before = reader.read()
+    assert reader.read() == before
+    assert reader.node.asked == []
+
+
+def test_a_block_in_which_nothing_was_recorded_costs_one_look_at_the_state(
+    ledger: BranchingLedger, reader: Reader
+) -> None:
+    before = reader.read()
+    ledger.mine(1)
+    after = reader.read()
+    assert reader.node.asked == ["state"]
+    assert after.open_round is before.open_round
+    assert after.final_block == before.final_block + 1
+
+
+def test_of_several_blocks_one_more_is_looked_at_and_only_their_own_logs(
+    ledger: BranchingLedger, reader: Reader
+) -> None:
+    ledger.mine(1)
+    ledger.commit(3, salt=1)
+    ledger.ban(5)
+    found = reader.read()
+    assert reader.node.asked == ["block", "state", "recorded_in"]
+    assert found == reader.afresh()
+    assert found.open_round is not None
+    assert [one.client for one in found.open_round.commitments] == [3]
+    assert [ban.client for ban in found.open_round.bans] == [5]
+
+
+def test_the_next_round_begins_without_commitments_and_with_all_bans(
+    ledger: BranchingLedger, reader: Reader
+) -> None:
+    ledger.commit(3, salt=1)
+    ledger.ban(5)
+    ledger.end_round()
+    ledger.commit(4, salt=1)
+    found = reader.read()
+    assert found == reader.afresh()
+    assert found.open_round is not None
+    assert found.open_round.opening.round == 2
+    assert [one.client for one in found.open_round.commitments] == [4]
+    assert [ban.client for ban in found.open_round.bans] == [5]
+
+
+@pytest.mark.parametrize("what", ["commitment", "ban", "end"])
+def test_a_node_that_has_the_state_and_not_yet_the_log_is_not_believed(
+    ledger: BranchingLedger, reader: Reader, what: str
+) -> None:
+    before = ledger.newest_block().number
+    {"commitment": lambda: ledger.commit(3, 1), "ban": lambda: ledger.ban(5)}.get(
+        what, ledger.end_round
+    )()
+    reader.node.last_log = before
+    # Neither by who reads on, nor, the second time, by who reads everything.
+    for _ in range(2):
+        with pytest.raises(IncompleteLogsError):
+            reader.read()
+    reader.node.last_log = None
+    assert reader.read() == reader.afresh()
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 2])
+def test_a_newcomer_misses_a_ban_that_the_logs_lack(
+    ledger: BranchingLedger, reader: Reader, rounds: int
+) -> None:
+    for _ in range(rounds):
+        ledger.end_round()
+    ledger.ban(3)
+    reader.node.last_log = ledger.newest_block().number
+    ledger.ban(5)
+    reader.restart()
+    with pytest.raises(IncompleteLogsError) as refused:
+        reader.read()
+    assert refused.value.node == "http://node"
+    reader.node.last_log = None
+    found = reader.read().open_round
+    assert found is not None
+    assert [ban.client for ban in found.bans] == [3, 5]
+
+
+@pytest.mark.parametrize("what", ["commitment", "ban", "end"])
+@pytest.mark.parametrize("rounds", [0, 1, 2])
+def test_a_newcomer_believes_no_log_that_lacks_one_event_of_an_earlier_round(
+    ledger: BranchingLedger, reader: Reader, what: str, rounds: int
+) -> None:
+    """The head that a round opened with commits to it, but only together with all the rest."""
+    {"commitment": lambda: ledger.commit(3, 1), "ban": lambda: ledger.ban(3)}.get(
+        what, ledger.end_round
+    )()
+    hidden = ledger.newest_block().number
+    for _ in range(rounds):
+        ledger.end_round()
+    reader.restart()
+    reader.node.hidden = hidden
+    with pytest.raises(IncompleteLogsError):
+        reader.read()
+    reader.node.hidden = None
+    assert reader.read() == reader.afresh()
+
+
+@pytest.mark.parametrize("what", ["commitment", "ban"])
+def test_one_answer_of_another_branch_does_not_stay_for_good(
+    ledger: BranchingLedger, reader: Reader, what: str
+) -> None:
+    other = ledger.branch()
+    {"commitment": lambda: other.commit(4, 1), "ban": lambda: other.ban(4)}[what]()
+    ledger.mine(1)
+    head = ledger.newest_block()
+    reader.node.ledger = other  # behind one address: one node has told the head, another the rest
+    reader.following.read(head, head.number)
+    reader.node.ledger = ledger
+    ledger.commit(3, salt=1)
+    with contextlib.suppress(NotServedError):
+        reader.read()
+    assert reader.read() == reader.afresh()
+
+
+def test_a_head_that_stands_on_another_block_has_everything_read_afresh(
+    ledger: BranchingLedger, reader: Reader
+) -> None:
+    other = ledger.branch()
+    ledger.commit(3, salt=1)
+    reader.read()
+    other.commit(4, salt=1)
+    other.mine(1)
+    reader.node.ledger = other
+    reader.node.asked.clear()
+    found = reader.read()
+    assert reader.node.asked == ["block", "state", *AFRESH]
+    assert found == reader.afresh()
+    assert found.open_round is not None
+    assert [one.client for one in found.open_round.commitments] == [4]
+
+
+def test_a_node_that_takes_its_word_for_what_is_final_back_is_read_afresh(
+    ledger: BranchingLedger, reader: Reader
+) -> None:
+    ledger.commit(3, salt=1)
+    reader.read()
+    ledger.mine(1)
+    head = ledger.newest_block()
+    reader.node.asked.clear()
+    found = reader.following.read(head, head.number - 2)
+    assert reader.node.asked == ["state", *AFRESH]
+    assert found.open_round is not None
+    assert found.open_round.commitments == ()
+
+
+def test_after_the_last_round_none_is_open(ledger: BranchingLedger, reader: Reader) -> None:
+    for client in range(10):
+        ledger.ban(client)
+    ledger.end_round()
+    found = reader.read()
+    assert found.state.stage is LedgerStage.FINISHED
+    assert found.open_round is None
+    ledger.mine(1)
+    assert reader.read().open_round is None
+
+
+_STEPS = st.one_of(
+    st.tuples(st.just("commit"), st.integers(0, SHORT.clients - 1)),
+    st.tuples(st.just("ban"), st.integers(0, SHORT.clients - 1)),
+    st.tuples(st.sampled_from(["mine", "take back", "fall behind"]), st.integers(1, 4)),
+    st.tuples(st.sampled_from(["end", "restart", "look"]), st.just(0)),
+)
+
+
+@settings(max_examples=times(40, 2000))
+@given(
+    confirmations=st.integers(0, 3),
+    steps=st.lists(st.tuples(_STEPS, st.booleans(), st.integers(0, 2)), max_size=20),
+)
+def test_reading_on_is_reading_afresh_whatever_happens_in_between(
+    confirmations: int, steps: list[tuple[tuple[str, int], bool, int]]
+) -> None:
+    kept = [BranchingLedger.begin()]
+    reader = Reader(kept[0].kept(), confirmations)
+    for salt, ((what, who), looks, lacks) in enumerate(steps):
+        ledger = reader.node.ledger
+        with contextlib.suppress(Refusal):
+            match what:
+                case "commit":
+                    ledger.commit(who, salt)
+                case "ban":
+                    ledger.ban(who)
+                case "mine":
+                    ledger.mine(who)
+                case "end" if ledger.state().stage is LedgerStage.OPEN:
+                    ledger.end_round()
+                case "take back":
+                    ledger = kept[-min(who, len(kept))].branch()
+                case "fall behind":
+                    ledger = kept[-min(who, len(kept))].kept()
+                case "restart":
+                    reader.restart()
+                case _:
+                    pass
+        reader.node.ledger = ledger
+        kept.append(ledger.kept())
+        if not looks:
+            continue
+        reader.node.last_log = ledger.newest_block().number - lacks if lacks else None
+        with contextlib.suppress(NotServedError):
+            assert reader.read() == reader.afresh(), "what was left out was not missed"
+        reader.node.last_log = None
+        assert reader.read() == reader.afresh()

@@ -1,0 +1,340 @@
+"""Each act of the algorithms: said where everything it needs is there, and not said otherwise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ledger.actors.actions import PostEnvelope, StoreBlobs
+from ledger.actors.protocol_steps import Holdings
+from ledger.protocol.documents.envelope import (
+    Envelope,
+    EnvelopeKind,
+    Proposal,
+    PublishedPayload,
+    PublishedScores,
+    Reply,
+)
+from ledger.protocol.documents.record import decode_record
+from ledger.protocol.encoding import set_digest, sha256
+from ledger.protocol.scores import parse_vector
+from ledger.protocol.types import (
+    NO_DIGEST,
+    ClientId,
+    DropoutReason,
+    Phase,
+    VoteKind,
+)
+from tests.actors.support import (
+    DOMAIN,
+    Network,
+    PowerCutJournal,
+    acts_of,
+    elected,
+    envelopes_in,
+    replied,
+    requested,
+    rests_on,
+    scored,
+    seen,
+    signed_vote,
+)
+
+if TYPE_CHECKING:
+    from ledger.actors.view import RoundView
+
+AGGREGATION, ELECTION = Phase.AGGREGATION, Phase.ELECTION
+
+
+def others_of(view: RoundView, phase: Phase = AGGREGATION, number: int = 0) -> list[ClientId]:
+    primary = view.primary(phase, number)
+    return [member for member in view.inputs.participants.members if member != primary]
+
+
+def proposal_in(view: RoundView, phase: Phase = AGGREGATION, number: int = 0) -> Proposal:
+    (proposal,) = view.proposals[phase, number]
+    return proposal
+
+
+def held_of(view: RoundView) -> Holdings:
+    claims = tuple(claim for pair in view.claims.values() for claim in pair)
+    return Holdings(frozenset(view.evidence.payloads), claims)
+
+
+# Scores.
+
+
+def test_scores_a_set_once() -> None:
+    network = Network()
+    view = scored(network, *network.chain.state.committee[:1])
+    me, other = view.inputs.participants.members[:2]
+    assert acts_of(me).publish_scores(view, view.usable) == []
+    (envelope,) = envelopes_in(acts_of(other).publish_scores(view, view.usable))
+    assert isinstance(envelope.body, PublishedScores)
+    assert envelope.body.signed.scores.clients == set_digest(view.usable)
+    vector = parse_vector(envelope.body.vector)
+    assert vector is not None
+    assert vector.clients == view.usable
+    assert acts_of(me).publish_scores(view, view.usable[:-1]) != []
+
+
+def test_does_not_score_without_an_own_update() -> None:
+    network = Network()
+    me = network.chain.state.committee[0]
+    network.close(me)
+    view = seen(network, ())
+    assert acts_of(me).publish_scores(view, view.usable) == []
+
+
+def test_does_not_sign_another_vector_for_a_set_than_its_journal_has() -> None:
+    network = Network()
+    network.close()
+    view, journal = seen(network, ()), PowerCutJournal()
+    me = view.inputs.participants.members[0]
+    (envelope,) = envelopes_in(acts_of(me, journal).publish_scores(view, view.usable))
+    assert isinstance(envelope.body, PublishedScores)
+    (place,) = journal._pending
+    journal.restore({place: b"another digest"})
+    assert acts_of(me, journal).publish_scores(view, view.usable) == []
+
+
+def test_publishes_payloads_as_their_clients_have() -> None:
+    network = Network()
+    network.close()
+    view = seen(network, ())
+    one, other = view.usable[:2]
+    actions = acts_of(view.inputs.participants.members[0]).publish_payloads(view, (one, other))
+    assert [type(action) for action in actions] == [StoreBlobs, PostEnvelope] * 2
+    for client, envelope in zip((one, other), envelopes_in(actions), strict=True):
+        digest = sha256(network.payload(1, client))
+        assert envelope == Envelope(DOMAIN, 1, client, PublishedPayload(digest))
+
+
+# Phase 1.
+
+
+def test_a_request_rests_on_a_record_of_all_and_is_stored_before_it_is_posted() -> None:
+    network = Network()
+    view = scored(network)
+    primary = view.primary(AGGREGATION, 0)
+    stored, posted = acts_of(primary).propose(view, 0, view.usable)
+    assert isinstance(stored, StoreBlobs)
+    view = seen(network, [stored, posted])
+    proposal = proposal_in(view)
+    assert set(rests_on(view, proposal.request.vote.result)) == set(stored.blobs)
+    assert proposal.record is not None
+    record = decode_record(proposal.record)
+    assert record.clients == view.usable
+    assert len(record.scores) == 5
+    assert record.refused == ()
+    assert record.dropouts == ()
+
+
+def test_a_request_for_fewer_names_the_others_as_missing() -> None:
+    network = Network()
+    view = scored(network)
+    fewer = view.usable[1:]
+    for member in view.inputs.participants.members:
+        view = seen(network, acts_of(member).publish_scores(view, fewer))
+    view = seen(network, acts_of(view.primary(AGGREGATION, 0)).propose(view, 0, fewer))
+    record = decode_record(proposal_in(view).record or b"")
+    assert record.clients == fewer
+    (dropout,) = record.dropouts
+    assert (dropout.client, dropout.reason) == (view.usable[0], DropoutReason.PAYLOAD_MISSING)
+
+
+def test_a_malformed_payload_is_named_and_stored() -> None:
+    network = Network()
+    chain = network.chain.view()
+    assert chain is not None
+    client = chain.participants().trainers[2]
+    network.payloads[1, client] = b"malformed"
+    view = requested(network)
+    (dropout,) = decode_record(proposal_in(view).record or b"").dropouts
+    assert (dropout.client, dropout.reason) == (client, DropoutReason.PAYLOAD_MALFORMED)
+    assert dropout.payload == sha256(b"malformed")
+    me = others_of(view)[0]
+    stored, _ = acts_of(me).answer(view, proposal_in(view), Holdings())
+    assert isinstance(stored, StoreBlobs)
+    assert dropout.payload in stored.blobs
+
+
+def test_nothing_is_requested_of_which_nothing_follows() -> None:
+    network = Network()
+    members = network.chain.state.committee
+    view = scored(network, *members[:2])  # two vectors are no majority of five
+    assert acts_of(view.primary(AGGREGATION, 0)).propose(view, 0, view.usable) == []
+
+
+def test_a_second_request_in_a_view_is_not_signed() -> None:
+    network, journal = Network(), PowerCutJournal()
+    members = network.chain.state.committee
+    view = scored(network, *members[:3])
+    primary = acts_of(view.primary(AGGREGATION, 0), journal)
+    first = primary.propose(view, 0, view.usable)
+    assert first != []
+    view = scored(network, *members[3:])
+    assert primary.propose(view, 0, view.usable) == []
+    assert primary.propose(view, 1, view.usable) != []
+
+
+def test_replies_to_a_true_record_and_has_stored_what_it_rests_on() -> None:
+    network = Network()
+    view = requested(network)
+    me = others_of(view)[0]
+    stored, posted = acts_of(me).answer(view, proposal_in(view), held_of(view))
+    assert isinstance(stored, StoreBlobs)
+    assert isinstance(posted, PostEnvelope)
+    assert isinstance(posted.envelope.body, Reply)
+    asked = proposal_in(view).request.vote
+    assert posted.envelope.body.reply == signed_vote(me, replace(asked, kind=VoteKind.REPLY))
+    assert set(stored.blobs) == set(rests_on(view, asked.result))
+
+
+def test_does_not_reply_to_what_does_not_follow() -> None:
+    network = Network()
+    view = requested(network)
+    me, proposal = others_of(view)[0], proposal_in(view)
+    vote = proposal.request.vote
+    for wrong in (replace(vote, set_digest=NO_DIGEST), replace(vote, result=NO_DIGEST)):
+        asked = replace(proposal, request=signed_vote(proposal.request.member, wrong))
+        assert acts_of(me).answer(view, asked, Holdings()) == []
+    for record in (None, b"no record"):
+        assert acts_of(me).answer(view, replace(proposal, record=record), Holdings()) == []
+
+
+def test_does_not_reply_while_it_does_not_hold_what_the_record_rests_on() -> None:
+    network = Network()
+    full = requested(network)
+    me, opened = others_of(full)[0], network.opened()
+    assert opened is not None
+    without_payloads = opened.with_envelopes(network.board)
+    assert acts_of(me).answer(without_payloads, proposal_in(full), Holdings()) == []
+    kinds = [e for e in network.board if e.kind is not EnvelopeKind.SCORES]
+    without_vectors = network.grown(opened, kinds)
+    assert acts_of(me).answer(without_vectors, proposal_in(full), Holdings()) == []
+
+
+def test_does_not_reply_twice_otherwise_in_a_view() -> None:
+    network, journal = Network(), PowerCutJournal()
+    view = requested(network)
+    me, asked = others_of(view)[0], proposal_in(view).request.vote
+    signed = signed_vote(me, replace(asked, kind=VoteKind.REPLY, result=NO_DIGEST))
+    before = Envelope(DOMAIN, 1, me, Reply(signed))
+    acts = acts_of(me, journal)
+    acts._voice.adopt(DOMAIN, [before])
+    assert acts.answer(view, proposal_in(view), Holdings()) == []
+
+
+def test_who_misses_a_vector_in_the_record_posts_it_first_and_does_not_reply() -> None:
+    network = Network()
+    members = network.chain.state.committee
+    late = members[4]
+    view = scored(network, *members[:4])
+    primary = view.primary(AGGREGATION, 0)
+    view = seen(network, acts_of(primary).propose(view, 0, view.usable))
+    full = scored(network, late)
+    me = next(m for m in others_of(view) if m != late)
+    (envelope,) = envelopes_in(acts_of(me).answer(full, proposal_in(full), held_of(full)))
+    assert isinstance(envelope.body, PublishedScores)
+    assert envelope.body.signed.scores.member == envelope.client == late
+    # What came after the view began need not be in the record.
+    assert len(acts_of(me).answer(full, proposal_in(full), held_of(view))) == 2
+
+
+def test_who_misses_a_payload_in_the_record_publishes_it_first() -> None:
+    network = Network()
+    view = scored(network)
+    fewer = view.usable[1:]
+    for member in view.inputs.participants.members:
+        view = seen(network, acts_of(member).publish_scores(view, fewer))
+    view = seen(network, acts_of(view.primary(AGGREGATION, 0)).propose(view, 0, fewer))
+    me, missing = others_of(view)[0], view.usable[0]
+    in_time = Holdings(frozenset({missing}))
+    stored, posted = acts_of(me).answer(view, proposal_in(view), in_time)
+    payload = network.payload(1, missing)
+    assert isinstance(stored, StoreBlobs)
+    assert stored.payloads == {missing: view.evidence.payloads[missing]}
+    assert stored.blobs.keys() == {sha256(payload)}
+    assert isinstance(posted, PostEnvelope)
+    assert posted.envelope.body == PublishedPayload(sha256(payload))
+    assert len(acts_of(me).answer(view, proposal_in(view), Holdings())) == 2
+
+
+# Phase 2.
+
+
+def test_requests_the_election_on_a_certificate_that_it_stands_behind() -> None:
+    network = Network()
+    view = replied(network)
+    primary = view.primary(ELECTION, 0)
+    (certificate,) = view.certificates(AGGREGATION)
+    (posted,) = acts_of(primary).propose_election(view, 0, certificate)
+    view = seen(network, [posted])
+    vote = proposal_in(view, ELECTION).request.vote
+    assert vote.result == certificate.vote.result
+    assert vote.base == certificate.vote.base
+
+
+def test_does_not_request_an_election_of_what_it_cannot_judge() -> None:
+    network = Network()
+    view = replied(network)
+    (certificate,) = view.certificates(AGGREGATION)
+    opened = network.opened()
+    assert opened is not None
+    without_payloads = opened.with_envelopes(network.board)
+    me = view.primary(ELECTION, 0)
+    assert acts_of(me).propose_election(without_payloads, 0, certificate) == []
+
+
+def test_a_second_request_of_phase_2_in_a_view_is_not_signed() -> None:
+    network, journal = Network(), PowerCutJournal()
+    view = replied(network)
+    me = view.primary(ELECTION, 0)
+    (certificate,) = view.certificates(AGGREGATION)
+    vote = replace(certificate.vote, phase=ELECTION, set_digest=NO_DIGEST)
+    acts = acts_of(me, journal)
+    acts._voice.adopt(DOMAIN, [Envelope(DOMAIN, 1, me, Proposal(signed_vote(me, vote)))])
+    assert acts.propose_election(view, 0, certificate) == []
+    assert acts.propose_election(view, 1, certificate) != []
+
+
+def test_who_replies_in_phase_2_has_stored_the_record_too() -> None:
+    # It may not have replied in phase 1, and so have nothing stored of the round yet.
+    network = Network()
+    view = elected(network)
+    me, proposal = others_of(view, ELECTION)[0], proposal_in(view, ELECTION)
+    stored, posted = acts_of(me).answer_election(view, proposal)
+    assert isinstance(stored, StoreBlobs)
+    assert set(stored.blobs) == set(rests_on(view, proposal.request.vote.result))
+    assert isinstance(posted, PostEnvelope)
+    assert isinstance(posted.envelope.body, Reply)
+
+
+@pytest.mark.parametrize("lack", ["the certificate", "the payloads", "the record"])
+def test_does_not_reply_in_phase_2_without(lack: str) -> None:
+    network = Network()
+    full, opened = elected(network), network.opened()
+    assert opened is not None
+    me, proposal = others_of(full, ELECTION)[0], proposal_in(full, ELECTION)
+    board = {
+        "the certificate": [e for e in network.board if e.kind is not EnvelopeKind.REPLY],
+        "the payloads": [e for e in network.board if e.kind is not EnvelopeKind.PAYLOAD],
+        "the record": [e for e in network.board if e.kind is not EnvelopeKind.REQUEST],
+    }
+    asked = Envelope(DOMAIN, 1, proposal.request.member, proposal)  # it brings the certificate
+    partial = network.grown(opened, [e for e in board[lack] if e != asked])
+    assert acts_of(me).answer_election(partial, proposal) == []
+    assert acts_of(me).answer_election(full, proposal) != []
+
+
+def test_does_not_reply_to_another_committee_or_result_than_follows() -> None:
+    network = Network()
+    view = elected(network)
+    me, proposal = others_of(view, ELECTION)[0], proposal_in(view, ELECTION)
+    vote = proposal.request.vote
+    for wrong in (replace(vote, set_digest=NO_DIGEST), replace(vote, result=NO_DIGEST)):
+        asked = replace(proposal, request=signed_vote(proposal.request.member, wrong))
+        assert acts_of(me).answer_election(view, asked) == []

@@ -1,0 +1,327 @@
+"""A round's end: both certificates, what the contract is sent, and the incidents of each kind."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ledger.actors.judgement_cache import JudgementCache
+from ledger.actors.settlement import (
+    decision_of,
+    incidents_of,
+    judgement_behind,
+    proposals_of,
+    settlement_of,
+)
+from ledger.protocol.documents.envelope import (
+    Envelope,
+    EnvelopeKind,
+    PhaseCertificate,
+    Proposal,
+    Reply,
+)
+from ledger.protocol.documents.incidents import Incident, decode_incidents
+from ledger.protocol.encoding import sha256, vector_bytes
+from ledger.protocol.types import (
+    NO_DIGEST,
+    ClientId,
+    IncidentKind,
+    Phase,
+    VoteKind,
+)
+from tests.actors.support import (
+    DOMAIN,
+    Network,
+    acts_of,
+    answered,
+    elected,
+    envelopes_in,
+    replied,
+    requested,
+    scored,
+    seen,
+    signed_vote,
+    update_of,
+    with_empty_seat,
+)
+
+if TYPE_CHECKING:
+    from ledger.actors.view import RoundView
+
+AGGREGATION, ELECTION = Phase.AGGREGATION, Phase.ELECTION
+
+
+def incidents_in(view: RoundView) -> tuple[Incident, ...]:
+    settlement = settlement_of(view, JudgementCache())
+    assert settlement is not None
+    digest, data = incidents_of(view, JudgementCache(), settlement)
+    if data is None:
+        assert digest == NO_DIGEST
+        return ()
+    assert digest == sha256(data)
+    return decode_incidents(data).incidents
+
+
+def later_view(view: RoundView, phase: Phase) -> int:
+    """Return the first view of a phase whose primary has not led one before."""
+    return next(v for v in range(1, 20) if view.primary(phase, v) != view.primary(phase, 0))
+
+
+def decided_in(network: Network, view: RoundView, first: int, second: int = 0) -> RoundView:
+    """Return the round with certificates of these views, whatever was said in others."""
+    primary = view.primary(AGGREGATION, first)
+    view = seen(network, acts_of(primary).propose(view, first, view.usable))
+    answered(network, first)
+    return elected(network, second)
+
+
+def honest_request(view: RoundView, number: int) -> Proposal:
+    primary = view.primary(AGGREGATION, number)
+    (envelope,) = envelopes_in(acts_of(primary).propose(view, number, view.usable))
+    assert isinstance(envelope.body, Proposal)
+    return envelope.body
+
+
+def post(network: Network, member: ClientId, body: Proposal | Reply) -> RoundView:
+    network.post(Envelope(DOMAIN, 1, member, body))
+    return seen(network, ())
+
+
+# The settlement.
+
+
+def test_a_round_is_settled_by_two_certificates_of_one_record() -> None:
+    network = Network()
+    view = elected(network)
+    settlement = settlement_of(view, JudgementCache())
+    assert settlement is not None
+    first, second = settlement.certificates
+    assert first.vote.result == second.vote.result == settlement.judgement.result
+    decision, certificates = decision_of(view, settlement, NO_DIGEST)
+    assert decision.opening() == settlement.judgement.opening
+    assert decision.base == view.inputs.closing.base
+    for certificate, submitted in zip(settlement.certificates, certificates, strict=True):
+        places = [view.inputs.participants.committee.index(r.member) for r in certificate.replies]
+        assert submitted.signers == sum(1 << place for place in places)
+        assert len(submitted.replies) == len(places)
+
+
+def test_a_round_with_one_certificate_is_not_settled() -> None:
+    assert settlement_of(replied(Network()), JudgementCache()) is None
+
+
+def test_a_round_is_not_settled_by_who_cannot_judge_it() -> None:
+    network = Network()
+    elected(network)
+    opened = network.opened()
+    assert opened is not None
+    assert settlement_of(opened.with_envelopes(network.board), JudgementCache()) is None
+
+
+def test_a_certificate_for_another_set_settles_nothing() -> None:
+    # No honest member replies to such a request, so it takes as many liars as there are replies.
+    network = Network()
+    view = replied(network)
+    (certificate,) = view.certificates(AGGREGATION)
+    vote = replace(certificate.vote, phase=ELECTION, set_digest=NO_DIGEST)
+    primary = view.primary(ELECTION, 0)
+    certificate_of_nothing = PhaseCertificate(0, NO_DIGEST, bytes(65), ())
+    asked = Proposal(signed_vote(primary, vote), certificate=certificate_of_nothing)
+    view = post(network, primary, asked)
+    for member in view.inputs.participants.members:
+        if member != primary:
+            reply = signed_vote(member, replace(vote, kind=VoteKind.REPLY))
+            view = post(network, member, Reply(reply))
+    assert len(view.certificates(ELECTION)) == 1
+    assert settlement_of(view, JudgementCache()) is None
+
+
+def test_of_two_settled_views_the_lowest_is_taken() -> None:
+    network = Network()
+    view = elected(network)
+    later = later_view(view, AGGREGATION)
+    view = decided_in(network, view, later, later_view(view, ELECTION))
+    settlement = settlement_of(view, JudgementCache())
+    assert settlement is not None
+    assert [c.vote.view for c in settlement.certificates] == [0, 0]
+
+
+def test_certificates_of_two_records_settle_nothing_together() -> None:
+    # Two records of one base, with other vectors and the same sets: the trainers lie far apart.
+    network = Network()
+    chain, members = network.chain.view(), network.chain.state.committee
+    assert chain is not None
+    for place, trainer in enumerate(chain.participants().trainers):
+        network.payloads[1, trainer] = vector_bytes((10 + place) * update_of(1, 0))
+    view = scored(network, *members[:4])
+    seen(network, acts_of(view.primary(AGGREGATION, 0)).propose(view, 0, view.usable))
+    answered(network, 0)
+    view = scored(network, members[4])
+    later = later_view(view, AGGREGATION)
+    view = decided_in(network, view, later)  # the election rests on the later one
+    first, second = (found.vote for found in view.certificates(AGGREGATION))
+    assert first.set_digest == second.set_digest
+    assert first.result != second.result
+    settlement = settlement_of(view, JudgementCache())
+    assert settlement is not None
+    assert [c.vote.view for c in settlement.certificates] == [later, 0]
+    assert {c.vote.result for c in settlement.certificates} == {second.result}
+
+
+def test_nothing_stands_behind_a_result_that_no_record_leads_to() -> None:
+    view = requested(Network())
+    (proposal,) = proposals_of(view, AGGREGATION)
+    assert judgement_behind(view, JudgementCache(), proposal.request.vote.result) is not None
+    assert judgement_behind(view, JudgementCache(), NO_DIGEST) is None
+
+
+# Incidents.
+
+
+def test_a_round_in_which_nothing_went_wrong_has_no_incidents() -> None:
+    assert incidents_in(elected(Network())) == ()
+
+
+def test_the_primaries_of_views_without_a_request_were_silent() -> None:
+    network = Network()
+    view = scored(network)
+    first, second = later_view(view, AGGREGATION), later_view(view, ELECTION)
+    view = decided_in(network, view, first, second)
+    expected = [
+        Incident(phase, number, view.primary(phase, number), IncidentKind.SILENT)
+        for phase, last in ((AGGREGATION, first), (ELECTION, second))
+        for number in range(last)
+    ]
+    assert list(incidents_in(view)) == expected
+
+
+def test_no_incident_is_told_of_an_empty_seat() -> None:
+    network = with_empty_seat()
+    view = scored(network)
+    assert view.primary(AGGREGATION, 0) in view.inputs.participants.banned
+    view = decided_in(network, view, later_view(view, AGGREGATION), later_view(view, ELECTION))
+    assert {incident.phase for incident in incidents_in(view)} <= {ELECTION}
+
+
+@pytest.mark.parametrize("phase", list(Phase))
+def test_a_right_request_that_was_not_decided_had_no_quorum(phase: Phase) -> None:
+    network = Network()
+    view = scored(network)
+    if phase is AGGREGATION:
+        view = post(network, view.primary(phase, 0), honest_request(view, 0))
+        view = decided_in(network, view, later_view(view, phase))
+    else:
+        view = replied(network)
+        (certificate,) = view.certificates(AGGREGATION)
+        primary = view.primary(phase, 0)
+        view = seen(network, acts_of(primary).propose_election(view, 0, certificate))
+        view = elected(network, later_view(view, phase))
+    incident = incidents_in(view)[0]
+    assert incident == Incident(phase, 0, view.primary(phase, 0), IncidentKind.NO_QUORUM)
+
+
+def test_a_request_for_a_set_that_does_not_follow_is_a_wrong_proposal() -> None:
+    network = Network()
+    view = scored(network)
+    right, primary = honest_request(view, 0), view.primary(AGGREGATION, 0)
+    wrong = signed_vote(primary, replace(right.request.vote, set_digest=NO_DIGEST))
+    view = post(network, primary, replace(right, request=wrong))
+    view = decided_in(network, view, later_view(view, AGGREGATION))
+    incident = incidents_in(view)[0]
+    kind = IncidentKind.WRONG_PROPOSAL
+    assert incident == Incident(AGGREGATION, 0, primary, kind, (wrong,), right.opening)
+
+
+def test_a_request_for_another_committee_is_a_wrong_proposal() -> None:
+    network = Network()
+    view = replied(network)
+    (certificate,) = view.certificates(AGGREGATION)
+    primary = view.primary(ELECTION, 0)
+    (envelope,) = envelopes_in(acts_of(primary).propose_election(view, 0, certificate))
+    assert isinstance(envelope.body, Proposal)
+    wrong = signed_vote(primary, replace(envelope.body.request.vote, set_digest=NO_DIGEST))
+    view = post(network, primary, replace(envelope.body, request=wrong))
+    view = elected(network, later_view(view, ELECTION))
+    incident = incidents_in(view)[0]
+    settlement = settlement_of(view, JudgementCache())
+    assert settlement is not None
+    kind, opening = IncidentKind.WRONG_PROPOSAL, settlement.judgement.opening
+    assert incident == Incident(ELECTION, 0, primary, kind, (wrong,), opening)
+
+
+def test_a_request_for_an_unknown_result_in_phase_2_had_no_quorum() -> None:
+    network = Network()
+    view = replied(network)
+    (certificate,) = view.certificates(AGGREGATION)
+    primary = view.primary(ELECTION, 0)
+    (envelope,) = envelopes_in(acts_of(primary).propose_election(view, 0, certificate))
+    assert isinstance(envelope.body, Proposal)
+    wrong = signed_vote(primary, replace(envelope.body.request.vote, result=NO_DIGEST))
+    view = post(network, primary, replace(envelope.body, request=wrong))
+    incident = incidents_in(elected(network, later_view(view, ELECTION)))[0]
+    assert incident == Incident(ELECTION, 0, primary, IncidentKind.NO_QUORUM)
+
+
+def test_a_request_that_came_without_its_record_had_no_quorum() -> None:
+    network = Network()
+    view = scored(network)
+    right, primary = honest_request(view, 0), view.primary(AGGREGATION, 0)
+    view = post(network, primary, replace(right, record=b"another"))
+    view = decided_in(network, view, later_view(view, AGGREGATION))
+    assert incidents_in(view)[0].kind is IncidentKind.NO_QUORUM
+
+
+def test_nobody_is_accused_by_who_does_not_hold_what_the_request_rests_on() -> None:
+    # The primary of view 0 had one payload more than the settling member ever gets.
+    network = Network()
+    view = scored(network)
+    first, missing = view.primary(AGGREGATION, 0), view.inputs.participants.trainers[0]
+    view = post(network, first, honest_request(view, 0))
+    fewer = tuple(client for client in view.usable if client != missing)
+    for member in view.inputs.participants.members:
+        view = seen(network, acts_of(member).publish_scores(view, fewer))
+    later = later_view(view, AGGREGATION)
+    second = view.primary(AGGREGATION, later)
+    seen(network, acts_of(second).propose(view, later, fewer))
+    answered(network, later)
+    view = elected(network)
+    opened = network.opened()
+    assert opened is not None
+    announced = (EnvelopeKind.PAYLOAD, missing)
+    lacking = [e for e in network.board if (e.kind, e.client) != announced]
+    for settling in (view, network.grown(opened, lacking)):
+        incident = incidents_in(settling)[0]
+        assert incident == Incident(AGGREGATION, 0, first, IncidentKind.NO_QUORUM)
+
+
+def test_two_votes_in_one_slot_are_one_incident_with_both_as_proof() -> None:
+    network = Network()
+    view = elected(network)
+    guilty = view.inputs.participants.members[0]
+    for (member, slot), (vote, *_) in list(view.votes.items()):
+        if member == guilty:
+            other = signed_vote(guilty, replace(vote.vote, result=NO_DIGEST))
+            if slot.kind is VoteKind.REPLY:
+                view = post(network, guilty, Reply(other))
+    found = incidents_in(view)
+    assert found
+    assert {incident.kind for incident in found} == {IncidentKind.EQUIVOCATION}
+    assert {incident.member for incident in found} == {guilty}
+    for incident in found:
+        first, second = incident.votes
+        assert first.vote.result <= second.vote.result
+        assert first.vote.slot == second.vote.slot
+
+
+def test_two_requests_in_a_view_are_told_once_as_equivocation() -> None:
+    network = Network()
+    view = scored(network)
+    right, primary = honest_request(view, 0), view.primary(AGGREGATION, 0)
+    view = post(network, primary, right)
+    wrong = signed_vote(primary, replace(right.request.vote, set_digest=NO_DIGEST))
+    view = post(network, primary, replace(right, request=wrong))
+    view = decided_in(network, view, later_view(view, AGGREGATION))
+    first = [incident for incident in incidents_in(view) if incident.view == 0]
+    assert [(i.member, i.kind) for i in first] == [(primary, IncidentKind.EQUIVOCATION)]
