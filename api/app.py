@@ -15,16 +15,16 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Match
 
-from api.federation.watching import Federations
+from api.federation.monitor import FederationMonitor
 from api.http import openapi
 from api.http.access import Access
-from api.http.bodies import BoundedBodies
-from api.http.caching import AnswersFromKept
+from api.http.answer_cache import AnswerCache
+from api.http.body_limit import BodyLimit
+from api.http.caching import AnswerCacheMiddleware
 from api.http.docs_page import HEADERS, docs_page
 from api.http.head import HeadAsGet
-from api.http.hosts import SoundHosts
-from api.http.kept import KeptAnswers
-from api.http.observed import Metrics, Observed
+from api.http.host_check import HostCheck
+from api.http.metrics import Metrics, MetricsMiddleware
 from api.http.problems import (
     CHAIN_DAMAGED,
     CHAIN_MOVED,
@@ -32,8 +32,8 @@ from api.http.problems import (
     CHAIN_UNREACHABLE,
     CURSOR_INVALID,
     REQUEST_INVALID,
-    Kind,
     ProblemError,
+    ProblemKind,
     plain_problem,
     problem,
 )
@@ -64,7 +64,7 @@ from ledger.chain.ports import (
     NotServedError,
 )
 from ledger.history.cursors import CursorError
-from ledger.history.now import Histories
+from ledger.history.pinned_chain import HistoryService
 from ledger.index.service_index import ServiceIndex
 from ledger.index.updater import IndexUpdater
 from ledger.protocol.errors import ChainError
@@ -80,7 +80,7 @@ _log = logging.getLogger(__name__)
 
 def create_app(
     settings: Settings,
-    histories_of: Callable[[Settings, HistoryIndex], Histories] = Histories,
+    histories_of: Callable[[Settings, HistoryIndex], HistoryService] = HistoryService,
 ) -> FastAPI:
     """Return the service as an ASGI app; nothing is opened before the first request.
 
@@ -123,10 +123,10 @@ def create_app(
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
         lifespan=lifespan,
     )
-    kept = KeptAnswers()
+    kept = AnswerCache()
     app.state.histories, app.state.kept = histories, kept
     app.state.index = index
-    app.state.federations = Federations(settings.mailbox)
+    app.state.federations = FederationMonitor(settings.mailbox)
     app.state.streams = Streams(settings.most_streams)
     app.state.settings, app.state.verifications = settings, verified
     for routes in (
@@ -150,8 +150,8 @@ def create_app(
     metrics = Metrics()
     app.include_router(metrics.router())
     # The last is the outermost.
-    app.add_middleware(AnswersFromKept, histories=histories, kept=kept)
-    app.add_middleware(BoundedBodies)
+    app.add_middleware(AnswerCacheMiddleware, histories=histories, kept=kept)
+    app.add_middleware(BodyLimit)
     app.add_middleware(
         Access,
         tokens=settings.tokens,
@@ -168,8 +168,8 @@ def create_app(
             expose_headers=("ETag", "Link", "Location", "X-As-Of-Block"),
         )
     app.add_middleware(HeadAsGet)
-    app.add_middleware(SoundHosts)
-    app.add_middleware(Observed, metrics=metrics, logs=settings.logs_requests)
+    app.add_middleware(HostCheck)
+    app.add_middleware(MetricsMiddleware, metrics=metrics, logs=settings.logs_requests)
     app.add_middleware(SafeHeaders)
     return app
 
@@ -243,7 +243,7 @@ def _methods(app: FastAPI, request: Request) -> list[str]:
     return [*found, "HEAD"] if "GET" in found else found
 
 
-def _kind(error: ChainError) -> Kind:
+def _kind(error: ChainError) -> ProblemKind:
     match error:
         case ChainDamagedError():
             return CHAIN_DAMAGED

@@ -26,8 +26,8 @@ import numpy as np
 import uvicorn
 
 from api.app import create_app
-from api.listening import listening_socket, url_of
 from api.settings import Settings
+from api.sockets import listening_socket, url_of
 from benchmarks.generated_rounds import ADDRESS, GeneratedChain
 from benchmarks.stored_rounds import StoredChain, StoredHistories, write_logs
 from ledger.blobs.store import MemoryBlobs

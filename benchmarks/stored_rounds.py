@@ -16,9 +16,9 @@ from ledger.chain.contract.manifest import MANIFEST_FORMAT, Manifest
 from ledger.chain.embedded.file import log_table
 from ledger.chain.embedded.machine.evm_values import log_of_row
 from ledger.chain.held import HeldChain
-from ledger.history.deployments import Deployments, Served
-from ledger.history.now import Histories, Now, OpenedChain
+from ledger.history.deployments import Deployments, ServedDeployment
 from ledger.history.paths import ChainPath
+from ledger.history.pinned_chain import HistoryService, OpenedChain, PinnedChain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ledger.blobs.store import BlobReader
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.chain.ports import Block, ChainReader, Log, Receipt, TopicFilter, Transaction
-    from ledger.history.deployments import Refused
+    from ledger.history.deployments import RejectedManifest
     from ledger.history.source import HistoryIndex
 
 
@@ -118,7 +118,7 @@ class StoredChain(HeldChain):
         self._logs.close()
 
 
-class StoredHistories(Histories):
+class StoredHistories(HistoryService):
     """What a service reads: one deployment of one stored chain."""
 
     def __init__(
@@ -149,14 +149,14 @@ class StoredHistories(Histories):
             config=f"0x{fixed.config.hex()}",
             arguments={},
         )
-        self._served = _One(settings, Served("generated", manifest, ledger, fixed))
+        self._served = _One(settings, ServedDeployment("generated", manifest, ledger, fixed))
         self._chain, self._beside = chain, index
 
-    def now(self) -> Now:
+    def now(self) -> PinnedChain:
         """Return the chain."""
         chain = self._chain
         block, final = chain.head(), chain.finalized()
-        return Now(chain, 1, block, final, self._served, self._published, self._beside)
+        return PinnedChain(chain, 1, block, final, self._served, self._published, self._beside)
 
     def opened(self) -> OpenedChain:
         """Return which chain is read."""
@@ -166,14 +166,14 @@ class StoredHistories(Histories):
 class _One(Deployments):
     """One deployment, which nobody has to check."""
 
-    def __init__(self, settings: Settings, served: Served) -> None:
+    def __init__(self, settings: Settings, served: ServedDeployment) -> None:
         super().__init__(settings)
         self._one = served
 
-    def find(self, chain: ChainReader, address: str) -> Served | None:  # noqa: ARG002
+    def find(self, chain: ChainReader, address: str) -> ServedDeployment | None:  # noqa: ARG002
         """Return it, whoever asks."""
         return self._one
 
-    def all(self, chain: ChainReader) -> tuple[list[Served], list[Refused]]:  # noqa: ARG002
+    def all(self, chain: ChainReader) -> tuple[list[ServedDeployment], list[RejectedManifest]]:  # noqa: ARG002
         """Return it alone."""
         return [self._one], []

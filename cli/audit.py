@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.afar import API_SECONDS, Afar
 from cli.codes import FAILED, INCOMPLETE, WRONG
 from cli.console import AsJson, complain, print_json, print_line, progress
 from cli.options import (
@@ -25,7 +24,8 @@ from cli.options import (
     RpcUrl,
     RunName,
 )
-from cli.where import Where
+from cli.remote import API_SECONDS, RemoteService
+from cli.target import Target
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -88,8 +88,8 @@ def audit(
 
     if report is not None:
         _require_writable(report)
-    afar = Afar.of(api, api_token_file, api_timeout)
-    where = Where(home, run, address, rpc_url, chain_id, blobs, afar)
+    remote = RemoteService.of(api, api_token_file, api_timeout)
+    where = Target(home, run, address, rpc_url, chain_id, blobs, remote)
     where.require_chain_of_its_own()
     earlier = None if since is None else _earlier(since)
     result = _audited(where, _Wish(head, strict, earlier, jobs))
@@ -124,7 +124,7 @@ class _Wish:
     jobs: int | None
 
 
-def _audited(where: Where, wish: _Wish) -> AuditReport:
+def _audited(where: Target, wish: _Wish) -> AuditReport:
     from ledger.audit.audit_options import AuditOptions, AuditProgress
     from ledger.audit.engine import audit as run_audit
     from ledger.protocol.types import Digest
@@ -146,7 +146,7 @@ def _audited(where: Where, wish: _Wish) -> AuditReport:
         )
 
 
-def _workers(where: Where, jobs: int | None) -> AuditWorkers | None:
+def _workers(where: Target, jobs: int | None) -> AuditWorkers | None:
     """Return the processes of an audit; None for this one alone."""
     from ledger.audit.audit_options import AuditWorkers
     from ledger.distances.fast import usable_cores

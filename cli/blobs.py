@@ -22,7 +22,7 @@ from cli.options import (
     contract_address,
 )
 from cli.service_options import MEBIBYTE, LogRequests
-from cli.where import Where
+from cli.target import Target
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def list_blobs(
     """
     from ledger.actors.round_blobs import blobs_of_round
 
-    where = Where(home, run, contract, rpc_url, chain_id, blobs_at)
+    where = Target(home, run, contract, rpc_url, chain_id, blobs_at)
     published = where.published()
     with where.reader() as chain:
         named = blobs_of_round(where.complete_ledger(chain), published, round_number)
@@ -109,7 +109,7 @@ def prune(
     from ledger.actors.payload_removal import removable_payloads
     from ledger.chain.contract.final_ledger import FinalLedger
 
-    where = Where(home, run, contract, rpc_url, chain_id, blobs_at)
+    where = Target(home, run, contract, rpc_url, chain_id, blobs_at)
     store = _store(where)
     with where.reader() as chain:
         ledger = where.complete_ledger(chain)
@@ -156,7 +156,7 @@ def copy(
     from ledger.protocol.errors import BlobMissingError
     from ledger.protocol.types import NO_DIGEST
 
-    where = Where(home, run, contract, rpc_url, chain_id, blobs_at)
+    where = Target(home, run, contract, rpc_url, chain_id, blobs_at)
     source, target = where.published(), store_at(to)
     with where.reader() as chain:
         # A round without incidents names none by zeros.
@@ -247,7 +247,7 @@ def serve(
     from api.store.serve import serve as serve_store
     from api.store.settings import StoreSettings
 
-    where = Where(home, run, contract, rpc_url, chain_id)
+    where = Target(home, run, contract, rpc_url, chain_id)
     place = where.blobs().folder if folder is None else folder
     if not place.is_dir() and not place.parent.is_dir():
         given = f"--home {home}" if folder is None else f"--folder {folder}"
@@ -287,7 +287,7 @@ def serve(
         )
 
 
-def _remove_mail(where: Where, ledger: CommitteeLedger, before_round: int) -> list[int]:
+def _remove_mail(where: Target, ledger: CommitteeLedger, before_round: int) -> list[int]:
     """Remove the mail of old rounds where it lies beside the blobs in a folder of this machine."""
     from ledger.actors.mailboxes.folder import FolderMailbox
     from ledger.actors.mailboxes.location import mailbox_at
@@ -299,14 +299,14 @@ def _remove_mail(where: Where, ledger: CommitteeLedger, before_round: int) -> li
     return mailbox.remove(ledger.domain(), before_round)
 
 
-def _store(where: Where) -> BlobStore:
+def _store(where: Target) -> BlobStore:
     from ledger.blobs.location import store_at
 
     return where.blobs() if where.blobs_at is None else store_at(where.blobs_at)
 
 
 def _named_by_others(
-    where: Where, chain: ChainReader, address: str, blobs: BlobStore
+    where: Target, chain: ChainReader, address: str, blobs: BlobStore
 ) -> set[Digest]:
     """Return the blobs that the other runs of a home name.
 

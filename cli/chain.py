@@ -24,7 +24,7 @@ from cli.options import (
     RpcUrl,
 )
 from cli.sender import Sender, in_ether, only_keystore_if_any
-from cli.where import Where
+from cli.target import Target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,7 +62,7 @@ def serve(
     """
     from ledger.chain.rpc.served.server import RpcServer
 
-    where = Where(home, chain_id=chain_id)
+    where = Target(home, chain_id=chain_id)
     with (
         where.own_writer() as chain,
         RpcServer(chain, port=port, block_seconds=block_time) as server,
@@ -96,7 +96,7 @@ def fund(
     from cli.paying import pay, recipients
 
     wei = wei_of(amount, "--amount", ETHER_DECIMALS)
-    where = Where(home, rpc_url=rpc_url, chain_id=chain_id)
+    where = Target(home, rpc_url=rpc_url, chain_id=chain_id)
     sender = Sender(only_keystore_if_any(keystore), password_file, confirmations, max_fee, max_tip)
     wanted = recipients(addresses)
     with _payer(where, sender) as chain:
@@ -113,7 +113,7 @@ def fund(
 
 
 @contextmanager
-def _payer(where: Where, sender: Sender) -> Iterator[ChainWriter]:
+def _payer(where: Target, sender: Sender) -> Iterator[ChainWriter]:
     """Open a node, for which no home is needed, or the home's own chain."""
     if where.rpc_url is not None:
         with sender.chain(where.rpc_url, where.node_chain_id()) as node:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ledger.home import Home
 
 if TYPE_CHECKING:
-    from cli.where import Where
+    from cli.target import Target
     from ledger.claims import ClaimedRun
 
 
@@ -28,7 +28,7 @@ class HeadOutcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class HeadOnChain:
+class HeadComparison:
     """What the chain says to a claimed head.
 
     Attributes:
@@ -49,7 +49,7 @@ class HeadOnChain:
         return self.outcome in {HeadOutcome.DIFFERS, HeadOutcome.MISSING}
 
 
-def head_on_chain(where: Where, claimed: ClaimedRun) -> HeadOnChain:
+def compare_head(where: Target, claimed: ClaimedRun) -> HeadComparison:
     """Return what the chain says to the last head that a run claims.
 
     Args:
@@ -64,10 +64,10 @@ def head_on_chain(where: Where, claimed: ClaimedRun) -> HeadOnChain:
     paths = Home(where.home).run(where.run or "")
     number = claimed.last_round
     if number is None:
-        return HeadOnChain(HeadOutcome.UNCLAIMED, None, None)
+        return HeadComparison(HeadOutcome.UNCLAIMED, None, None)
     if not paths.manifest.exists() and was_in_memory(paths):
-        return HeadOnChain(HeadOutcome.IN_MEMORY, number, claimed.head)
-    unasked = HeadOnChain(HeadOutcome.NOT_ASKED, number, claimed.head)
+        return HeadComparison(HeadOutcome.IN_MEMORY, number, claimed.head)
+    unasked = HeadComparison(HeadOutcome.NOT_ASKED, number, claimed.head)
     if where.rpc_url is None and not where.chain_file.exists():
         return unasked
     with where.reader() as chain:
@@ -77,13 +77,13 @@ def head_on_chain(where: Where, claimed: ClaimedRun) -> HeadOnChain:
         ended = history.rounds(number, number) if 0 < number <= history.newest() else []
     end = ended[0].end if ended else None
     if end is None:
-        return HeadOnChain(HeadOutcome.MISSING, number, claimed.head)
+        return HeadComparison(HeadOutcome.MISSING, number, claimed.head)
     head = f"0x{end.head.hex()}"
     same = HeadOutcome.MATCHES if head == claimed.head else HeadOutcome.DIFFERS
-    return HeadOnChain(same, number, claimed.head, head)
+    return HeadComparison(same, number, claimed.head, head)
 
 
-def sentence_of(run: str, found: HeadOnChain) -> str:
+def head_message(run: str, found: HeadComparison) -> str:
     """Return what a comparison came to, for people.
 
     Args:

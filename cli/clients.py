@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.afar import Afar
 from cli.console import (
     AsCsv,
     AsJson,
@@ -19,7 +18,7 @@ from cli.console import (
     print_table,
     shortened,
 )
-from cli.history import history_of
+from cli.history import open_history
 from cli.options import (
     DEFAULT_HOME,
     Address,
@@ -32,7 +31,8 @@ from cli.options import (
     RpcUrl,
     RunName,
 )
-from cli.where import Where
+from cli.remote import RemoteService
+from cli.target import Target
 from ledger.history.status import Order
 
 app = typer.Typer(help="Who is registered, and what each client did.", no_args_is_help=True)
@@ -61,8 +61,10 @@ def list_clients(
 
     A ban counts from the round after the one in which it was recorded.
     """
-    where = Where(home, run, address, rpc_url, chain_id, afar=Afar.of(api, api_token_file))
-    with history_of(where) as history:
+    where = Target(
+        home, run, address, rpc_url, chain_id, remote=RemoteService.of(api, api_token_file)
+    )
+    with open_history(where) as history:
         facts = history.clients(limit, cursor)
     if json:
         print_json(facts)
@@ -94,8 +96,10 @@ def show(
     json: AsJson = False,
 ) -> None:
     """Show one client: its address and samples, and what it did so far."""
-    where = Where(home, run, address, rpc_url, chain_id, afar=Afar.of(api, api_token_file))
-    with history_of(where) as history:
+    where = Target(
+        home, run, address, rpc_url, chain_id, remote=RemoteService.of(api, api_token_file)
+    )
+    with open_history(where) as history:
         facts = history.client(client)
     if json:
         print_json(facts)
@@ -122,9 +126,11 @@ def rounds(
     csv: AsCsv = False,
 ) -> None:
     """Show one client's rounds: where it ranked, when it was accepted, when it served and voted."""
-    where = Where(home, run, address, rpc_url, chain_id, afar=Afar.of(api, api_token_file))
+    where = Target(
+        home, run, address, rpc_url, chain_id, remote=RemoteService.of(api, api_token_file)
+    )
     order = Order.OLDEST if oldest else Order.NEWEST
-    with history_of(where) as history:
+    with open_history(where) as history:
         facts = history.client_rounds(client, order, limit, cursor)
     if json:
         print_json(facts)

@@ -33,7 +33,7 @@ from cli.options import (
 )
 from cli.registry import RegistryFile, agreed_owners
 from cli.sender import Sender, only_keystore_if_any
-from cli.where import Where
+from cli.target import Target
 from ledger.home import Home
 from ledger.protocol.errors import ConfigurationError
 
@@ -84,7 +84,7 @@ def deploy(
         configuration = shared_configuration(preset, config, settings, allow_predictable=allowed)
         owners = agreed_owners(registry, name, configuration)
     where, sender = (
-        Where(home, rpc_url=rpc_url, chain_id=chain_id),
+        Target(home, rpc_url=rpc_url, chain_id=chain_id),
         Sender(only_keystore_if_any(keystore), password_file, confirmations, max_fee, max_tip),
     )
     if dry:
@@ -106,7 +106,7 @@ def deploy(
 
 
 def _show_dry_run(
-    where: Where,
+    where: Target,
     name: str,
     configuration: Configuration,
     owners: Owners | None,
@@ -125,7 +125,7 @@ def _show_dry_run(
         raise typer.Exit(WRONG)
 
 
-def resume_command(where: Where, name: str, sender: Sender) -> str:
+def resume_command(where: Target, name: str, sender: Sender) -> str:
     """Return the command that goes on with a run, with all that it needs and nothing secret.
 
     Args:
@@ -147,7 +147,7 @@ def resume_command(where: Where, name: str, sender: Sender) -> str:
     return f"{command_line(*words)}{shown_url}"
 
 
-def _print_join(where: Where, configuration: Configuration, manifest: Manifest) -> None:
+def _print_join(where: Target, configuration: Configuration, manifest: Manifest) -> None:
     """Print the command with which each owner goes on, but for its own key."""
     from clients.datasets.own import OWN
     from clients.joining.seeds import ALLOW_PREDICTABLE

@@ -12,7 +12,7 @@ from cli.codes import FAILED
 from cli.console import AsJson, print_json, print_line
 from cli.options import DEFAULT_HOME, ChainId, HomeFolder, RpcUrl
 from cli.sender import only_keystore_if_any
-from cli.where import Where
+from cli.target import Target
 
 
 def doctor(
@@ -51,7 +51,7 @@ def doctor(
     from cli.checks import machine, node, training
     from cli.checks.row import carried_out
 
-    where = Where(home, rpc_url=rpc_url, chain_id=chain_id)
+    where = Target(home, rpc_url=rpc_url, chain_id=chain_id)
     rows = list(
         carried_out(
             [

@@ -20,7 +20,7 @@ from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from cli.sender import Sender
-    from cli.where import Where
+    from cli.target import Target
     from clients.configuration import Configuration
     from clients.joining.owners import Owners
     from ledger.chain.rpc.fees import Fees
@@ -132,7 +132,7 @@ class DryRun:
 
 
 def dry_run(
-    where: Where,
+    where: Target,
     name: str,
     configuration: Configuration,
     owners: Owners | None,
@@ -208,7 +208,7 @@ def rehearsed(document: RunDocument) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def _deployed(where: Where, name: str, document: RunDocument) -> tuple[str | None, int]:
+def _deployed(where: Target, name: str, document: RunDocument) -> tuple[str | None, int]:
     """Return the contract that the run has, if it has one, and how many clients it knows."""
     from ledger.chain.contract.deployment import connect, deployment_for
     from ledger.chain.contract.manifest import read_run_manifest
@@ -227,7 +227,7 @@ def _deployed(where: Where, name: str, document: RunDocument) -> tuple[str | Non
         return manifest.address, connect(chain, manifest).state().registered
 
 
-def _begun(where: Where, paths: RunPaths, document: RunDocument) -> tuple[str | None, int]:
+def _begun(where: Target, paths: RunPaths, document: RunDocument) -> tuple[str | None, int]:
     """Return the contract that an attempt has created which was cut off before its manifest."""
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.chain.contract.deployment import creation_data, deployment_for
@@ -244,13 +244,13 @@ def _begun(where: Where, paths: RunPaths, document: RunDocument) -> tuple[str | 
         return created.contract_address, ledger.state().registered
 
 
-def _node(where: Where, settings: RpcSettings | None = None) -> SendingNode:
+def _node(where: Target, settings: RpcSettings | None = None) -> SendingNode:
     from ledger.chain.rpc.sending_node import SendingNode
 
     return SendingNode(where.rpc_url or "", chain_id=where.node_chain_id(), settings=settings)
 
 
-def _on_node(where: Where, planned: DryRun, document: RunDocument, sender: Sender) -> DryRun:
+def _on_node(where: Target, planned: DryRun, document: RunDocument, sender: Sender) -> DryRun:
     """Return the plan with the node's own estimate of the creation, and its prices."""
     from ledger.chain.contract.deployment import creation_data, deployment_for
     from ledger.chain.rpc import fees

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.afar import API_SECONDS, Afar
 from cli.console import AsJson, print_json, print_line
-from cli.fetched import fetched_bundle, fetched_proof
+from cli.downloads import download_bundle, download_proof
 from cli.options import (
     DEFAULT_HOME,
     Address,
@@ -22,8 +21,9 @@ from cli.options import (
     RpcUrl,
     RunName,
 )
+from cli.remote import API_SECONDS, RemoteService
+from cli.target import Target
 from cli.verify import RoundNumber, opened_ledger
-from cli.where import Where
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -57,12 +57,12 @@ def bundle(
 
     It is checked on the way, but for one that comes from a service.
     """
-    afar = Afar.of(api, api_token_file, api_timeout)
-    where = Where(home, run, address, rpc_url, chain_id, blobs, afar)
+    remote = RemoteService.of(api, api_token_file, api_timeout)
+    where = Target(home, run, address, rpc_url, chain_id, blobs, remote)
     try:
-        found = _written(where, round_number, out) if afar is None else None
-        if afar is not None:
-            with fetched_bundle(where, round_number, out.parent, whole=True) as (file, _, _):
+        found = _written(where, round_number, out) if remote is None else None
+        if remote is not None:
+            with download_bundle(where, round_number, out.parent, whole=True) as (file, _, _):
                 file.replace(out)
     except OSError as error:
         raise ConfigurationError(f"--out {out}: {error.strerror}") from error
@@ -73,7 +73,7 @@ def bundle(
     print_line(f"{out}: {_AS_SENT.format('bundle FILE') if found is None else found.sentence}")
 
 
-def _written(where: Where, round_number: int, out: Path) -> RoundVerification:
+def _written(where: Target, round_number: int, out: Path) -> RoundVerification:
     """Write the bundle of a round on a chain that is read here; return what checking it came to."""
     from ledger.audit.bundles.bundle_export import export_bundle
 
@@ -103,10 +103,10 @@ def proof(
     from ledger.home import DISK
     from ledger.protocol.types import ClientId
 
-    afar, who = Afar.of(api, api_token_file, api_timeout), ClientId(client_index)
-    where = Where(home, run, address, rpc_url, chain_id, blobs, afar)
-    if afar is not None:
-        data, _ = fetched_proof(where, round_number, who, whole=True)
+    remote, who = RemoteService.of(api, api_token_file, api_timeout), ClientId(client_index)
+    where = Target(home, run, address, rpc_url, chain_id, blobs, remote)
+    if remote is not None:
+        data, _ = download_proof(where, round_number, who, whole=True)
         said = _AS_SENT.format("client --proof FILE")
     else:
         data, made = _made(where, round_number, who)
@@ -118,7 +118,7 @@ def proof(
     print_line(f"{out}: {said}")
 
 
-def _made(where: Where, round_number: int, who: ClientId) -> tuple[bytes, ClientProof]:
+def _made(where: Target, round_number: int, who: ClientId) -> tuple[bytes, ClientProof]:
     """Return a proof out of chain and blobs, as a file has it and as it is."""
     from ledger.audit.proofs.proof_document import proof_bytes
     from ledger.audit.proofs.proof_maker import make_proof

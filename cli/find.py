@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.afar import Afar
 from cli.console import AsCsv, AsJson, complain, print_csv, print_json, print_line, print_table
-from cli.history import deployment_of, pages_of
+from cli.history import open_deployment, pages_of
 from cli.options import (
     DEFAULT_HOME,
     Address,
@@ -28,7 +27,8 @@ from cli.options import (
     RpcUrl,
     RunName,
 )
-from cli.where import Where
+from cli.remote import RemoteService
+from cli.target import Target
 from ledger.history.source import SourceUnusableError
 from ledger.home import Home, index_place
 from ledger.protocol import digest_patterns
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
     from api.client.queries import Paging
     from api.schemas.words import Answer
+    from ledger.history.chain_history import ChainHistory
     from ledger.history.facts.words import Facts
-    from ledger.history.recorded import RecordedHistory
     from ledger.history.source import HistorySource
     from ledger.protocol.types import Digest
 
@@ -84,8 +84,10 @@ def find(
     from ledger.protocol.types import Digest
 
     wanted = Digest(bytes.fromhex(digest.removeprefix("0x")))
-    where = Where(home, run, address, rpc_url, chain_id, afar=Afar.of(api, api_token_file))
-    if where.afar is None:
+    where = Target(
+        home, run, address, rpc_url, chain_id, remote=RemoteService.of(api, api_token_file)
+    )
+    if where.remote is None:
         facts = _found_at_home(where, index, wanted, limit, cursor)
     else:
         facts = _found_afar(where, wanted, limit, cursor)
@@ -102,9 +104,9 @@ def find(
         print_line(f"{facts['digest']} stands nowhere in this run.")
 
 
-def _found_afar(where: Where, wanted: Digest, limit: int, cursor: str | None) -> Facts:
+def _found_afar(where: Target, wanted: Digest, limit: int, cursor: str | None) -> Facts:
     """Return what a service tells."""
-    with deployment_of(where) as deployment:
+    with open_deployment(where) as deployment:
 
         def read(paging: Paging) -> Answer:
             return deployment.digest(wanted, paging)
@@ -113,7 +115,7 @@ def _found_afar(where: Where, wanted: Digest, limit: int, cursor: str | None) ->
 
 
 def _found_at_home(
-    where: Where, index: str | None, wanted: Digest, limit: int, cursor: str | None
+    where: Target, index: str | None, wanted: Digest, limit: int, cursor: str | None
 ) -> Facts:
     """Return what the index of a home tells, or else its chain."""
     from ledger.history.facts.digests import digest_facts
@@ -131,7 +133,7 @@ def _found_at_home(
 
 
 def _indexed(
-    history: RecordedHistory, where: Path | str, tell: Callable[[HistorySource], Facts]
+    history: ChainHistory, where: Path | str, tell: Callable[[HistorySource], Facts]
 ) -> Facts | None:
     """Return what the index tells; None where it stands elsewhere or cannot be read."""
     from ledger.index.service_index import ServiceIndex

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from api.client.deployment import RemoteDeployment
     from api.client.queries import Paging, RoundFilter
     from api.schemas.words import Answer
-    from cli.where import Where
+    from cli.target import Target
+    from ledger.history.chain_history import ChainHistory
     from ledger.history.facts.words import Facts, Told
     from ledger.history.pages import Walk
-    from ledger.history.recorded import RecordedHistory
 
 
 class History(Protocol):
@@ -56,7 +56,7 @@ class History(Protocol):
 
 
 @contextmanager
-def history_of(where: Where) -> Iterator[History]:
+def open_history(where: Target) -> Iterator[History]:
     """Open what is told of the deployment that a command speaks of.
 
     Args:
@@ -69,16 +69,16 @@ def history_of(where: Where) -> Iterator[History]:
         ConfigurationError: it cannot be told which deployment is meant, or both a node and a
             service are named.
     """
-    if where.afar is None:
+    if where.remote is None:
         with where.reader() as chain:
             yield HomeHistory(where.history(chain))
         return
-    with deployment_of(where) as deployment:
+    with open_deployment(where) as deployment:
         yield ServiceHistory(deployment)
 
 
 @contextmanager
-def deployment_of(where: Where) -> Iterator[RemoteDeployment]:
+def open_deployment(where: Target) -> Iterator[RemoteDeployment]:
     """Open the deployment of a service that a command speaks of.
 
     Args:
@@ -90,15 +90,15 @@ def deployment_of(where: Where) -> Iterator[RemoteDeployment]:
     Raises:
         ConfigurationError: it cannot be told which deployment is meant, or a node is named, too.
     """
-    from cli.afar import deployment_at
+    from cli.remote import deployment_at
 
-    assert where.afar is not None, "the service is told, not the home"
+    assert where.remote is not None, "the service is told, not the home"
     require_no_node(where)
-    with where.afar.service() as service:
+    with where.remote.service() as service:
         yield deployment_at(service, where.chain_id, where.address, where.run)
 
 
-def require_no_node(where: Where) -> None:
+def require_no_node(where: Target) -> None:
     """Refuse a node beside a service; one that only a variable names is not meant.
 
     Args:
@@ -114,7 +114,7 @@ def require_no_node(where: Where) -> None:
 class HomeHistory:
     """What a chain tells, and the blobs beside it."""
 
-    def __init__(self, history: RecordedHistory) -> None:
+    def __init__(self, history: ChainHistory) -> None:
         self._history = history
 
     @property
@@ -144,11 +144,13 @@ class HomeHistory:
 
     def gone(self, number: int) -> list[str]:
         """Return sentences on a round's payloads that are not kept here."""
-        from ledger.history.documents import gone_payloads
-        from ledger.history.explain import explain_gone
+        from ledger.history.documents import missing_payloads
+        from ledger.history.explain import explain_missing_payloads
 
         told = self._told(number)
-        return explain_gone(told.documents, gone_payloads(told.documents, told.history.blobs))
+        return explain_missing_payloads(
+            told.documents, missing_payloads(told.documents, told.history.blobs)
+        )
 
     def explanation(self, number: int) -> Facts:
         """Return a round in plain words."""

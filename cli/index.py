@@ -10,7 +10,7 @@ import typer
 
 from cli.console import AsJson, print_json, print_line, print_table, shortened
 from cli.options import DEFAULT_HOME, Address, ChainId, HomeFolder, IndexAt, RpcUrl, RunName
-from cli.where import Where
+from cli.target import Target
 from ledger.home import Home, index_place
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def build(
     from ledger.index.catching_up import catch_up
     from ledger.index.indexer import Indexer
 
-    where = Where(home, run, address, rpc_url, chain_id)
+    where = Target(home, run, address, rpc_url, chain_id)
     with where.reader() as chain, _writable(index_place(Home(home), index)) as database:
         ledgers = _ledgers(where, chain)
         indexers = [Indexer(database, ledger, where.published()) for ledger in ledgers]
@@ -77,7 +77,7 @@ def status(
     with found.reading() as reading:
         covered = reading.coverage()
     found.close()
-    with Where(home, rpc_url=rpc_url, chain_id=chain_id).reader() as chain:
+    with Target(home, rpc_url=rpc_url, chain_id=chain_id).reader() as chain:
         genesis, head = chain.genesis_hash, chain.head().number
     rows = [_facts(one, head if one.path.chain.genesis == genesis else None) for one in covered]
     if json:
@@ -113,7 +113,7 @@ def _writable(where: Path | str) -> Iterator[Database]:
         database.close()
 
 
-def _ledgers(where: Where, chain: ChainReader) -> list[CommitteeLedger]:
+def _ledgers(where: Target, chain: ChainReader) -> list[CommitteeLedger]:
     """Return the contracts to index: the named one, or those of all runs of the home."""
     from ledger.chain.contract.deployment import connect
     from ledger.chain.contract.manifest import read_run_manifest

@@ -10,7 +10,7 @@ import typer
 
 from cli.console import AsJson, complain, print_json, print_line, whole
 from cli.options import DEFAULT_HOME, Address, ChainId, HomeFolder, RpcUrl, RunName
-from cli.where import Where
+from cli.target import Target
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def export(
     from ledger.protocol.documents.run import decode_run
     from ledger.protocol.encoding import vector_from_bytes
 
-    where = Where(home, run, address, rpc_url, chain_id, blobs)
+    where = Target(home, run, address, rpc_url, chain_id, blobs)
     with where.reader() as chain:
         ledger = where.complete_ledger(chain)
         configuration = ledger.deployment().config

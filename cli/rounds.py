@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.afar import Afar
 from cli.console import (
     AsCsv,
     AsJson,
@@ -19,7 +18,7 @@ from cli.console import (
     print_table,
     shortened,
 )
-from cli.history import history_of
+from cli.history import open_history
 from cli.options import (
     DEFAULT_HOME,
     Address,
@@ -32,7 +31,8 @@ from cli.options import (
     RpcUrl,
     RunName,
 )
-from cli.where import Where
+from cli.remote import RemoteService
+from cli.target import Target
 from ledger.history.status import AskedRole, Order, RoundStatus
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId
@@ -91,8 +91,10 @@ def list_rounds(
     who = None if client is None else ClientId(client)
     spans = Span(since_block, until_block), Span(since, until)
     walk = Walk("rounds", order, status, who, role or AskedRole.ANY, view_min, *spans)
-    where = Where(home, run, address, rpc_url, chain_id, afar=Afar.of(api, api_token_file))
-    with history_of(where) as history:
+    where = Target(
+        home, run, address, rpc_url, chain_id, remote=RemoteService.of(api, api_token_file)
+    )
+    with open_history(where) as history:
         facts = history.rounds(walk, limit, cursor, full=full and json)
         name = history.address
     if json:
@@ -121,8 +123,10 @@ def show(
     json: AsJson = False,
 ) -> None:
     """Show one round: its ranking, its sets, its model. Nothing is verified; cmfl audit does."""
-    where = Where(home, run, address, rpc_url, chain_id, afar=Afar.of(api, api_token_file))
-    with history_of(where) as history:
+    where = Target(
+        home, run, address, rpc_url, chain_id, remote=RemoteService.of(api, api_token_file)
+    )
+    with open_history(where) as history:
         facts = history.round(round_number)
         gone = [] if json else history.gone(round_number)
     if json:
@@ -156,8 +160,10 @@ def explain(
 
     The words say what chain and record say; whether that is true, cmfl audit tells.
     """
-    where = Where(home, run, address, rpc_url, chain_id, afar=Afar.of(api, api_token_file))
-    with history_of(where) as history:
+    where = Target(
+        home, run, address, rpc_url, chain_id, remote=RemoteService.of(api, api_token_file)
+    )
+    with open_history(where) as history:
         facts = history.explanation(round_number)
     if json:
         print_json(facts)

@@ -30,7 +30,7 @@ from cli.options import (
     one_name,
 )
 from cli.sender import Sender, only_keystore_if_any
-from cli.where import Where
+from cli.target import Target
 from ledger.home import Home
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def run(
         settings.append(f"machine.workers={workers}")
     source = None if resume else (preset, config)
     configuration = _configuration(home, name, source, tuple(settings))
-    where = Where(home, name, rpc_url=rpc_url, chain_id=chain_id)
+    where = Target(home, name, rpc_url=rpc_url, chain_id=chain_id)
     if configuration.machine.ledger == "memory":
         if rpc_url is not None:
             raise ConfigurationError("machine.ledger = memory knows no chain, and so no --rpc-url")
@@ -115,7 +115,7 @@ def run(
 
 
 @contextmanager
-def _node_gone_explained(where: Where, name: str, sender: Sender) -> Iterator[None]:
+def _node_gone_explained(where: Target, name: str, sender: Sender) -> Iterator[None]:
     """Add the command that goes on to the error of a run whose node answers no more.
 
     Raises:
@@ -179,7 +179,7 @@ def _configuration(
 
 
 def _carried_out(
-    where: Where,
+    where: Target,
     name: str,
     configuration: Configuration,
     writer: AbstractContextManager[ChainWriter],
@@ -202,7 +202,7 @@ def _carried_out(
 
 
 def _in_memory(
-    where: Where, name: str, configuration: Configuration, *, quiet: bool
+    where: Target, name: str, configuration: Configuration, *, quiet: bool
 ) -> dict[str, Any]:
     from clients.runs.opening import in_memory
     from ledger.chain.embedded.identity import DEFAULT_CHAIN_ID

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.afar import Afar
 from cli.codes import FAILED, WRONG
 from cli.console import (
     AsCsv,
@@ -32,14 +31,15 @@ from cli.options import (
     RpcUrl,
     runs_of_home,
 )
-from cli.told_runs import told_runs
-from cli.where import Where
+from cli.remote import RemoteService
+from cli.run_summaries import open_run_summaries
+from cli.target import Target
 from ledger.home import Home
 from ledger.protocol.errors import CmflError, ConfigurationError
 
 if TYPE_CHECKING:
-    from cli.claimed_head import HeadOnChain
-    from cli.told_runs import ToldRuns
+    from cli.claimed_head import HeadComparison
+    from cli.run_summaries import RunSummaries
 
 app = typer.Typer(
     help="Runs of a home or a service: what they came to, side by side.", no_args_is_help=True
@@ -81,7 +81,7 @@ def list_runs(
     read is named on standard error, with exit code 2, and the others are listed.
     """
     rows, faults = [], []
-    with told_runs(Where(home, afar=Afar.of(api, api_token_file))) as runs:
+    with open_run_summaries(Target(home, remote=RemoteService.of(api, api_token_file))) as runs:
         for name in runs.names():
             try:
                 rows.append(runs.row(name))
@@ -93,7 +93,7 @@ def list_runs(
         elif json:
             print_json(rows)
         else:
-            _print_list(runs, rows, is_afar=api is not None)
+            _print_list(runs, rows, is_remote=api is not None)
     for fault in faults:
         complain(str(fault))
     raise typer.Exit(WRONG if faults else 0)
@@ -114,11 +114,11 @@ def show(
     The head that its files claim is looked up on the chain; where that has another one, it is said
     loudly, with exit code 1. What a service tells is looked up nowhere.
     """
-    from cli.claimed_head import sentence_of
+    from cli.claimed_head import head_message
 
-    afar = Afar.of(api, api_token_file)
-    where = Where(home, name, rpc_url=rpc_url, chain_id=chain_id, afar=afar)
-    with told_runs(where) as runs:
+    remote = RemoteService.of(api, api_token_file)
+    where = Target(home, name, rpc_url=rpc_url, chain_id=chain_id, remote=remote)
+    with open_run_summaries(where) as runs:
         row, settings = runs.row(name), runs.settings(name)
         found = _head_of(where, row)
         if json:
@@ -131,13 +131,13 @@ def show(
         for key, value in row.items():
             print_line(f"{key.replace('_', ' '):18} {_told(value)}".rstrip())
         print_line(verdict)
-        if afar is not None:
+        if remote is not None:
             print_line(NOT_SERVED)
         elif not found.contradicts:
-            print_line(sentence_of(name, found))
+            print_line(head_message(name, found))
         print_table("settings", ("setting", "value"), list(settings.items()))
     if found.contradicts:
-        complain(f"WARNING: {sentence_of(name, found)}")
+        complain(f"WARNING: {head_message(name, found)}")
         raise typer.Exit(FAILED)
 
 
@@ -152,7 +152,7 @@ def compare(
     """Put two runs or more side by side: what they came to, and the settings that differ."""
     if len(set(names)) < 2:
         raise ConfigurationError(f"runs compare {' '.join(names)}: name two different runs or more")
-    with told_runs(Where(home, afar=Afar.of(api, api_token_file))) as runs:
+    with open_run_summaries(Target(home, remote=RemoteService.of(api, api_token_file))) as runs:
         rows = [runs.row(name) for name in names]
         settings = [runs.settings(name) for name in names]
     keys = sorted({key for one in settings for key in one})
@@ -175,17 +175,17 @@ def compare(
         print_line("All settings are the same.")
 
 
-def _head_of(where: Where, row: dict[str, Any]) -> HeadOnChain:
+def _head_of(where: Target, row: dict[str, Any]) -> HeadComparison:
     """Return what the chain says to the head that a run claims; a service is not asked for it."""
-    from cli.claimed_head import HeadOnChain, HeadOutcome, head_on_chain
+    from cli.claimed_head import HeadComparison, HeadOutcome, compare_head
     from ledger.claims import claimed_run
 
-    if where.afar is not None:
-        return HeadOnChain(HeadOutcome.NOT_ASKED, row["rounds"], row["head"])
-    return head_on_chain(where, claimed_run(Home(where.home).run(row["run"])))
+    if where.remote is not None:
+        return HeadComparison(HeadOutcome.NOT_ASKED, row["rounds"], row["head"])
+    return compare_head(where, claimed_run(Home(where.home).run(row["run"])))
 
 
-def _print_list(runs: ToldRuns, rows: list[dict[str, Any]], *, is_afar: bool) -> None:
+def _print_list(runs: RunSummaries, rows: list[dict[str, Any]], *, is_remote: bool) -> None:
     columns = ("run", "ledger", "rounds", "accuracy", "floor", "accepted attackers", "head")
     shown = [
         (
@@ -199,14 +199,14 @@ def _print_list(runs: ToldRuns, rows: list[dict[str, Any]], *, is_afar: bool) ->
         if _is_below(row):
             print_line(_verdict(runs, row), bold=True)
     print_line(CLAIMED)
-    if is_afar:
+    if is_remote:
         print_line(NOT_SERVED)
         known = [row["run"] for row in rows if row["ledger"] is not None]
         for sentence in filter(None, map(runs.unknown, known)):
             print_line(sentence)
 
 
-def _verdict(runs: ToldRuns, row: dict[str, Any]) -> str:
+def _verdict(runs: RunSummaries, row: dict[str, Any]) -> str:
     """Return in words what the last accuracy is worth."""
     if unknown := runs.unknown(row["run"]):
         return unknown

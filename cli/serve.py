@@ -27,7 +27,7 @@ from cli.service_options import (
     refusal_of,
     tokens_of,
 )
-from cli.where import Where
+from cli.target import Target
 from ledger.blobs.places import places_of
 from ledger.protocol.errors import ConfigurationError
 
@@ -72,7 +72,7 @@ def serve(
         raise ConfigurationError("--open-reading has no effect without --tokens-file")
     if mailbox is not None:
         places_of("--mailbox", mailbox)
-    where = Where(home, rpc_url=rpc_url, chain_id=chain_id)
+    where = Target(home, rpc_url=rpc_url, chain_id=chain_id)
     if rpc_url is None and chain_id is not None:
         with where.reader():  # the home's own chain has the id that is asked for
             chain_id = None

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from cli.afar import API_SECONDS, Afar
 from cli.codes import FAILED, INCOMPLETE
 from cli.console import AsJson, print_json, print_line
-from cli.fetched import fetched_bundle, fetched_proof
+from cli.downloads import download_bundle, download_proof
 from cli.options import (
     DEFAULT_HOME,
     Address,
@@ -25,7 +24,8 @@ from cli.options import (
     RpcUrl,
     RunName,
 )
-from cli.where import Where
+from cli.remote import API_SECONDS, RemoteService
+from cli.target import Target
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -79,14 +79,14 @@ def client(
     from ledger.audit.proofs.proof_verification import verify_proof
     from ledger.protocol.types import ClientId
 
-    afar, who = Afar.of(api, api_token_file, api_timeout), ClientId(client_index)
-    where = Where(home, run, address, rpc_url, chain_id, blobs, afar)
+    remote, who = RemoteService.of(api, api_token_file, api_timeout), ClientId(client_index)
+    where = Target(home, run, address, rpc_url, chain_id, blobs, remote)
     if proof is not None:
         _require_no_service(where, "--proof")
         found, trusted = _sent(proof), _trusted(where, round_number, head)
-    elif afar is not None:
+    elif remote is not None:
         trusted = _trusted(where, round_number, head)
-        _, found = fetched_proof(where, round_number, who, whole=head is not None)
+        _, found = download_proof(where, round_number, who, whole=head is not None)
     else:
         found, trusted = _made(where, round_number, who, head)
     result = verify_proof(found, round_number, who, trusted)
@@ -121,11 +121,11 @@ def round_(
     from ledger.audit.bundles.bundle_verification import verify_bundle
     from ledger.audit.proofs.trust import read_trusted_contract
 
-    afar = Afar.of(api, api_token_file, api_timeout)
-    where = Where(home, run, address, rpc_url, chain_id, blobs, afar)
-    if afar is not None:
+    remote = RemoteService.of(api, api_token_file, api_timeout)
+    where = Target(home, run, address, rpc_url, chain_id, blobs, remote)
+    if remote is not None:
         trusted_there = _trusted(where, round_number, head)
-        with fetched_bundle(where, round_number, None, whole=head is not None) as (_, sent, parts):
+        with download_bundle(where, round_number, None, whole=head is not None) as (_, sent, parts):
             result = verify_bundle(sent, parts, trusted_there)
         _show_round(result, json=json)
     with opened_ledger(where) as ledger:
@@ -155,7 +155,7 @@ def bundle(
     from ledger.audit.bundles.bundle_verification import verify_bundle
     from ledger.audit.bundles.container import open_bundle
 
-    where = Where(home, run, address, rpc_url, chain_id)
+    where = Target(home, run, address, rpc_url, chain_id)
     try:
         with open_bundle(file) as parts:
             found = read_manifest(parts.manifest, parts)
@@ -237,25 +237,25 @@ def _sent(path: Path) -> ClientProof:
         raise ConfigurationError(f"{path}: {error.strerror}") from error
 
 
-def _require_no_service(where: Where, option: str) -> None:
+def _require_no_service(where: Target, option: str) -> None:
     """Refuse a service where a file is given.
 
     Raises:
         ConfigurationError: both are.
     """
-    if where.afar is not None:
+    if where.remote is not None:
         raise ConfigurationError(f"{option} and --api: give one of them")
 
 
 @contextmanager
-def opened_ledger(where: Where) -> Iterator[CommitteeLedger]:
+def opened_ledger(where: Target) -> Iterator[CommitteeLedger]:
     """Open the contract as of one block, with all of its events up to there."""
     with where.reader() as chain, chain.snapshot() as view:
         yield where.complete_ledger(view)
 
 
 def _made(
-    where: Where, round_number: int, who: ClientId, head: str | None
+    where: Target, round_number: int, who: ClientId, head: str | None
 ) -> tuple[ClientProof, Trusted]:
     """Return a proof out of chain and blobs, and what it is held against."""
     from ledger.audit.proofs.proof_maker import make_proof
@@ -269,7 +269,7 @@ def _made(
         )
 
 
-def _trusted(where: Where, round_number: int, head: str | None) -> Trusted | None:
+def _trusted(where: Target, round_number: int, head: str | None) -> Trusted | None:
     """Return what a file is held against that somebody sent: a head, a contract, or nothing.
 
     Raises:
@@ -281,7 +281,7 @@ def _trusted(where: Where, round_number: int, head: str | None) -> Trusted | Non
         return _kept(head)
     if where.rpc_url is not None and where.address is None:
         raise ConfigurationError("--rpc-url needs --address: the contract that is trusted")
-    is_there = where.afar is None and where.chain_file.exists()
+    is_there = where.remote is None and where.chain_file.exists()
     if where.rpc_url is None and not is_there:
         return None
     with opened_ledger(where) as ledger:

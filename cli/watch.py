@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.afar import Afar, deployment_at
 from cli.console import AsJson, complain, print_line
 from cli.options import (  # noqa: TC001 - Typer reads them
     Address,
@@ -19,6 +18,7 @@ from cli.options import (  # noqa: TC001 - Typer reads them
     ChainId,
     RunName,
 )
+from cli.remote import RemoteService, deployment_at
 from ledger.protocol.errors import ConfigurationError, ServiceError
 
 if TYPE_CHECKING:
@@ -53,10 +53,10 @@ def watch(
     Asks a service that was begun with --mailbox, until the run is finished, Ctrl-C, or no answer
     for a minute.
     """
-    afar = Afar.of(api, api_token_file)
-    if afar is None:
+    remote = RemoteService.of(api, api_token_file)
+    if remote is None:
         raise ConfigurationError("--api: name a service that was begun with --mailbox")
-    deployment = deployment_at(afar.service(), chain_id, address, run)
+    deployment = deployment_at(remote.service(), chain_id, address, run)
     before: FederationAnswer | None = None
     said, still = "", _Stillness()
     while before is None or before.stage != "finished":

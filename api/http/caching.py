@@ -15,21 +15,21 @@ from typing import TYPE_CHECKING, cast
 from fastapi.responses import Response
 from pydantic_core import to_json
 
-from api.http.encoded import Encoded
+from api.http.encoded_answer import EncodedAnswer
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from api.http.kept import KeptAnswers, Key
-    from api.reading import Reading
+    from api.http.answer_cache import AnswerCache, Key
+    from api.request_view import RequestView
     from ledger.chain.contract.events import Recorded
     from ledger.history.facts.words import Facts
-    from ledger.history.now import Histories
+    from ledger.history.pinned_chain import HistoryService
 
 
 def respond(
-    request: Request, reading: Reading, facts: Facts, *, ended: Recorded | None = None
+    request: Request, reading: RequestView, facts: Facts, *, ended: Recorded | None = None
 ) -> Response:
     """Return an answer with its validators, or 304 if the client has it already.
 
@@ -46,14 +46,14 @@ def respond(
     reading.verify_unmoved()
     immutable = ended is not None and reading.is_final(ended)
     as_of = reading.as_of_end(ended) if ended is not None and immutable else reading.as_of
-    answer = Encoded(to_json({"as_of": as_of, **facts}), immutable)
+    answer = EncodedAnswer(to_json({"as_of": as_of, **facts}), immutable)
     if immutable:
-        kept = cast("KeptAnswers", request.app.state.kept)
+        kept = cast("AnswerCache", request.app.state.kept)
         kept.keep(_key(reading.now.opened, reading.now.path.genesis, request.scope), answer)
     return response_of(request, answer)
 
 
-def response_of(request: Request, answer: Encoded) -> Response:
+def response_of(request: Request, answer: EncodedAnswer) -> Response:
     """Return an answer for a request.
 
     Args:
@@ -67,10 +67,10 @@ def response_of(request: Request, answer: Encoded) -> Response:
     return Response(body, status, headers)
 
 
-class AnswersFromKept:
+class AnswerCacheMiddleware:
     """Gives answers about final rounds again, before anything else looks at a request."""
 
-    def __init__(self, app: ASGIApp, histories: Histories, kept: KeptAnswers) -> None:
+    def __init__(self, app: ASGIApp, histories: HistoryService, kept: AnswerCache) -> None:
         self._app = app
         self._histories = histories
         self._kept = kept
@@ -89,7 +89,7 @@ class AnswersFromKept:
         await send({"type": "http.response.start", "status": status, "headers": encoded})
         await send({"type": "http.response.body", "body": body})
 
-    def _find(self, scope: Scope) -> Encoded | None:
+    def _find(self, scope: Scope) -> EncodedAnswer | None:
         if scope["type"] != "http" or scope["method"] != "GET":
             return None
         if not scope["path"].startswith("/v1/chains/"):

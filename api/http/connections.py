@@ -20,7 +20,7 @@ time that its bytes need."""
 LEAST_BYTES_PER_SECOND = 65_536
 
 
-class WatchedConnection(H11Protocol):
+class TimedConnection(H11Protocol):
     """One connection; uvicorn makes them.
 
     While a request is being answered it is the server's turn, and the app bounds how long a body

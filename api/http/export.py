@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from starlette.responses import Response
 
-    from api.reading import Reading
+    from api.request_view import RequestView
     from ledger.history.facts.tables import Cell, Table
     from ledger.history.facts.words import Facts
 
@@ -67,7 +67,7 @@ EXPORTED: dict[int | str, dict[str, Any]] = {
 
 
 def exported(
-    reading: Reading, table: Table, kind: Format, page: Callable[[str | None], Facts]
+    reading: RequestView, table: Table, kind: Format, page: Callable[[str | None], Facts]
 ) -> Response:
     """Return a whole list as a file.
 
@@ -95,7 +95,7 @@ def exported(
 
 
 def _rows(
-    reading: Reading, table: Table, first: Facts, page: Callable[[str | None], Facts]
+    reading: RequestView, table: Table, first: Facts, page: Callable[[str | None], Facts]
 ) -> Iterator[list[dict[str, Cell]]]:
     """Yield the rows of each page.
 

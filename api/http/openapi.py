@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi.openapi.utils import get_openapi
 
-from api.http.declared import problem_examples
+from api.http.problem_docs import problem_examples
 from api.schemas.problems import FieldError, Problem
 
 if TYPE_CHECKING:

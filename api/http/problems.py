@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ProblemKind:
     """A kind of problem that has a name of its own."""
 
     name: str
@@ -30,35 +30,43 @@ class Kind:
     title: str
 
 
-REQUEST_INVALID = Kind("request-invalid", 422, "The request is not valid")
-CHAIN_NOT_FOUND = Kind("chain-not-found", 404, "There is no such chain")
-CURSOR_INVALID = Kind("cursor-invalid", 400, "The cursor is not one of this query's")
-DEPLOYMENT_NOT_FOUND = Kind("deployment-not-found", 404, "There is no such deployment")
-ROUND_NOT_FOUND = Kind("round-not-found", 404, "The round has not opened")
-CLIENT_NOT_FOUND = Kind("client-not-found", 404, "There is no such client")
-INDEX_NEEDED = Kind("index-needed", 501, "This takes an index")
-VOTES_NOT_FOUND = Kind("votes-not-found", 404, "The signatures are not in the ledger's call data")
-FORMAT_NOT_SERVED = Kind("format-not-served", 406, "This format is not written here")
-BLOB_NOT_FOUND = Kind("blob-not-found", 404, "There is no such blob")
-BLOB_DAMAGED = Kind("blob-damaged", 503, "The blob cannot be given")
-FEDERATION_NOT_WATCHED = Kind("federation-not-watched", 404, "No live federation is watched here")
-STREAMS_EXHAUSTED = Kind("streams-exhausted", 503, "There are too many streams")
-BUSY = Kind("busy", 503, "Somebody else is being served")
-VERIFICATION_NOT_FOUND = Kind("verification-not-found", 404, "There is no such verification")
-REPORT_NOT_FOUND = Kind("report-not-found", 404, "There is no such report")
-VERIFICATION_REFUSED = Kind("verification-refused", 403, "Who asks may not begin verifications")
-VERIFICATION_RUNNING = Kind("verification-running", 409, "The deployment is being verified")
-VERIFICATION_OVER = Kind("verification-over", 409, "The verification is over")
-EARLIER_REPORT_REFUSED = Kind("earlier-report-refused", 409, "The earlier one is none to build on")
-QUEUE_FULL = Kind("queue-full", 503, "Too many verifications wait")
-REPORTS_UNAVAILABLE = Kind("reports-unavailable", 503, "Reports cannot be kept or read")
-BODY_TOO_LARGE = Kind("body-too-large", 413, "The request's body is too large")
-TOKEN_NEEDED = Kind("token-needed", 401, "A token is needed")
-RATE_EXCEEDED = Kind("rate-exceeded", 429, "Too many requests")
-CHAIN_UNREACHABLE = Kind("chain-unreachable", 503, "The chain cannot be read")
-CHAIN_NOT_SERVED = Kind("chain-not-served", 502, "The chain's answers are not whole")
-CHAIN_DAMAGED = Kind("chain-damaged", 503, "The chain contradicts itself")
-CHAIN_MOVED = Kind("chain-moved", 503, "The chain was reorganised while it was read")
+REQUEST_INVALID = ProblemKind("request-invalid", 422, "The request is not valid")
+CHAIN_NOT_FOUND = ProblemKind("chain-not-found", 404, "There is no such chain")
+CURSOR_INVALID = ProblemKind("cursor-invalid", 400, "The cursor is not one of this query's")
+DEPLOYMENT_NOT_FOUND = ProblemKind("deployment-not-found", 404, "There is no such deployment")
+ROUND_NOT_FOUND = ProblemKind("round-not-found", 404, "The round has not opened")
+CLIENT_NOT_FOUND = ProblemKind("client-not-found", 404, "There is no such client")
+INDEX_NEEDED = ProblemKind("index-needed", 501, "This takes an index")
+VOTES_NOT_FOUND = ProblemKind(
+    "votes-not-found", 404, "The signatures are not in the ledger's call data"
+)
+FORMAT_NOT_SERVED = ProblemKind("format-not-served", 406, "This format is not written here")
+BLOB_NOT_FOUND = ProblemKind("blob-not-found", 404, "There is no such blob")
+BLOB_DAMAGED = ProblemKind("blob-damaged", 503, "The blob cannot be given")
+FEDERATION_NOT_WATCHED = ProblemKind(
+    "federation-not-watched", 404, "No live federation is watched here"
+)
+STREAMS_EXHAUSTED = ProblemKind("streams-exhausted", 503, "There are too many streams")
+BUSY = ProblemKind("busy", 503, "Somebody else is being served")
+VERIFICATION_NOT_FOUND = ProblemKind("verification-not-found", 404, "There is no such verification")
+REPORT_NOT_FOUND = ProblemKind("report-not-found", 404, "There is no such report")
+VERIFICATION_REFUSED = ProblemKind(
+    "verification-refused", 403, "Who asks may not begin verifications"
+)
+VERIFICATION_RUNNING = ProblemKind("verification-running", 409, "The deployment is being verified")
+VERIFICATION_OVER = ProblemKind("verification-over", 409, "The verification is over")
+EARLIER_REPORT_REFUSED = ProblemKind(
+    "earlier-report-refused", 409, "The earlier one is none to build on"
+)
+QUEUE_FULL = ProblemKind("queue-full", 503, "Too many verifications wait")
+REPORTS_UNAVAILABLE = ProblemKind("reports-unavailable", 503, "Reports cannot be kept or read")
+BODY_TOO_LARGE = ProblemKind("body-too-large", 413, "The request's body is too large")
+TOKEN_NEEDED = ProblemKind("token-needed", 401, "A token is needed")
+RATE_EXCEEDED = ProblemKind("rate-exceeded", 429, "Too many requests")
+CHAIN_UNREACHABLE = ProblemKind("chain-unreachable", 503, "The chain cannot be read")
+CHAIN_NOT_SERVED = ProblemKind("chain-not-served", 502, "The chain's answers are not whole")
+CHAIN_DAMAGED = ProblemKind("chain-damaged", 503, "The chain contradicts itself")
+CHAIN_MOVED = ProblemKind("chain-moved", 503, "The chain was reorganised while it was read")
 
 
 class ProblemError(CmflError):
@@ -69,14 +77,14 @@ class ProblemError(CmflError):
         errors: the values at fault, if they are known.
     """
 
-    def __init__(self, kind: Kind, detail: str, errors: Sequence[FieldError] = ()) -> None:
+    def __init__(self, kind: ProblemKind, detail: str, errors: Sequence[FieldError] = ()) -> None:
         super().__init__(detail)
         self.kind = kind
         self.errors = tuple(errors)
 
 
 def problem(
-    request: Request, kind: Kind, detail: str, errors: Sequence[FieldError] = ()
+    request: Request, kind: ProblemKind, detail: str, errors: Sequence[FieldError] = ()
 ) -> Response:
     """Return the answer that tells of a problem.
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
 PING_SECONDS = 15
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 
 LastEventId = Annotated[
     str | None,
@@ -45,7 +45,7 @@ class Streams:
         self.are_ending = False
 
     @contextmanager
-    def one_more(self) -> Iterator[None]:
+    def reserve(self) -> Iterator[None]:
         """Count a stream from before anything is read for it until it has ended.
 
         Raises:

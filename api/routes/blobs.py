@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import APIRouter, Depends, Path, Request, Response
 from fastapi.responses import StreamingResponse
 
-from api.http.declared import ASKED, declared
-from api.http.encoded import IMMUTABLE, is_known
+from api.http.encoded_answer import IMMUTABLE, is_known
+from api.http.parameters import refuse_unknown
+from api.http.problem_docs import ASKED, declared
 from api.http.problems import BLOB_DAMAGED, BLOB_NOT_FOUND, ProblemError
-from api.http.routing import refuse_unknown
-from api.reading import histories_of
+from api.request_view import histories_of
 from ledger.protocol import digest_patterns
 from ledger.protocol.errors import BlobError, BlobMissingError
 from ledger.protocol.types import Digest

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter, Depends, Request, Response
 
 from api.http.caching import respond
-from api.http.declared import OF_CLIENT, OF_PAGE, declared
 from api.http.export import EXPORTED, PAGE, Format, FormatQuery, exported
-from api.http.problems import CLIENT_NOT_FOUND, FORMAT_NOT_SERVED
-from api.http.routing import (
+from api.http.parameters import (
     Address,
     ClientIndex,
     Now,
@@ -18,7 +16,9 @@ from api.http.routing import (
     Paged,
     refuse_unknown,
 )
-from api.reading import require_client
+from api.http.problem_docs import OF_CLIENT, OF_PAGE, declared
+from api.http.problems import CLIENT_NOT_FOUND, FORMAT_NOT_SERVED
+from api.request_view import require_client
 from api.schemas.clients import ClientAnswer, ClientRoundsAnswer, ClientsAnswer
 from ledger.history.facts.clients import client_facts, client_rounds_facts, clients_facts
 from ledger.history.facts.tables import CLIENT_ROUNDS, CLIENTS

@@ -5,12 +5,12 @@ from __future__ import annotations
 from fastapi import APIRouter, Depends, Request, Response
 
 from api.http.caching import respond
-from api.http.declared import OF_DEPLOYMENT, OF_DEPLOYMENTS, declared
-from api.http.routing import (
+from api.http.parameters import (
     Address,
     Now,
     refuse_unknown,
 )
+from api.http.problem_docs import OF_DEPLOYMENT, OF_DEPLOYMENTS, declared
 from api.routes.federation import federations_of
 from api.schemas.deployments import DeploymentAnswer, DeploymentsAnswer
 from ledger.history.facts.deployments import deployment_facts, deployments_facts

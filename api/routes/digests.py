@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import APIRouter, Depends, Path, Request, Response
 
 from api.http.caching import respond
-from api.http.declared import OF_PAGE, declared
-from api.http.problems import INDEX_NEEDED, ProblemError
-from api.http.routing import (
+from api.http.parameters import (
     Address,
     Now,
     Paged,
     refuse_unknown,
 )
+from api.http.problem_docs import OF_PAGE, declared
+from api.http.problems import INDEX_NEEDED, ProblemError
 from api.schemas.digests import DigestAnswer
 from ledger.history.facts.digests import digest_facts
 from ledger.history.source import TooLongError
@@ -24,8 +24,8 @@ from ledger.protocol.types import Digest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from api.reading import Reading
-    from ledger.history.deployments import Served
+    from api.request_view import RequestView
+    from ledger.history.deployments import ServedDeployment
     from ledger.history.facts.words import Facts
     from ledger.history.source import HistorySource
 
@@ -72,7 +72,9 @@ def digest(
     return respond(request, reading, _listed(reading, served, read))
 
 
-def _listed(reading: Reading, served: Served, read: Callable[[HistorySource], Facts]) -> Facts:
+def _listed(
+    reading: RequestView, served: ServedDeployment, read: Callable[[HistorySource], Facts]
+) -> Facts:
     """Return what the index or the chain tells.
 
     Raises:

@@ -11,21 +11,21 @@ from fastapi import APIRouter, Depends, Request
 from pydantic_core import to_json
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
-from api.http.declared import OF_DEPLOYMENT, declared
-from api.http.problems import STREAMS_EXHAUSTED
-from api.http.routing import (
+from api.http.parameters import (
     Address,
     Now,
     refuse_unknown,
 )
-from api.http.streams import LOOK_SECONDS, LastEventId, Streams, streamed
-from api.reading import Reading, histories_of
-from ledger.history.following import Event, Follower
+from api.http.problem_docs import OF_DEPLOYMENT, declared
+from api.http.problems import STREAMS_EXHAUSTED
+from api.http.streams import POLL_SECONDS, LastEventId, Streams, streamed
+from api.request_view import RequestView, histories_of
+from ledger.history.following import RoundFollower, RoundNews
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from ledger.history.now import Histories
+    from ledger.history.pinned_chain import HistoryService
 
 router = APIRouter(
     prefix="/v1/chains/{chain}/deployments/{address}/events",
@@ -58,13 +58,13 @@ async def events(
     """
     streams: Streams = request.app.state.streams
     with ExitStack() as place:
-        place.enter_context(streams.one_more())
+        place.enter_context(streams.reserve())
         if last_event_id is None:
             start = await anyio.to_thread.run_sync(_last_ended, reading, address)
         else:
             await anyio.to_thread.run_sync(reading.deployment, address)
             start = int(last_event_id)
-        follower, histories = Follower(start), histories_of(request)
+        follower, histories = RoundFollower(start), histories_of(request)
 
         async def told() -> AsyncIterator[ServerSentEvent]:
             while not streams.are_ending:
@@ -74,12 +74,12 @@ async def events(
                         event=event.kind.value,
                         id=str(event.position),
                     )
-                await anyio.sleep(LOOK_SECONDS)
+                await anyio.sleep(POLL_SECONDS)
 
         return streamed(told(), place)
 
 
-def _last_ended(reading: Reading, address: str) -> int:
+def _last_ended(reading: RequestView, address: str) -> int:
     """Return the number of the last round that has ended, 0 before the first."""
     history = reading.now.history(reading.deployment(address))
     newest = history.newest()
@@ -88,6 +88,6 @@ def _last_ended(reading: Reading, address: str) -> int:
     return newest if history.rounds(newest, newest)[0].ended is not None else newest - 1
 
 
-def _look(histories: Histories, address: str, follower: Follower) -> list[Event]:
-    reading = Reading(histories)
+def _look(histories: HistoryService, address: str, follower: RoundFollower) -> list[RoundNews]:
+    reading = RequestView(histories)
     return follower.look(reading.now.history(reading.deployment(address)), reading.now.final)

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter, Depends, Request, Response
 
 from api.http.caching import respond
-from api.http.declared import OF_PAGE, declared
-from api.http.problems import CLIENT_NOT_FOUND
-from api.http.routing import (
+from api.http.parameters import (
     Address,
     ClientFilter,
     Now,
@@ -17,7 +15,9 @@ from api.http.routing import (
     Paged,
     refuse_unknown,
 )
-from api.reading import require_client
+from api.http.problem_docs import OF_PAGE, declared
+from api.http.problems import CLIENT_NOT_FOUND
+from api.request_view import require_client
 from api.schemas.evidence import EvidenceAnswer
 from ledger.history.facts.evidence import evidence_facts
 from ledger.history.pages import Walk

@@ -12,8 +12,9 @@ from pydantic_core import to_json
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from api.http.caching import response_of
-from api.http.declared import OF_DEPLOYMENT, declared
-from api.http.encoded import Encoded
+from api.http.encoded_answer import EncodedAnswer
+from api.http.parameters import Address, Now, refuse_unknown
+from api.http.problem_docs import OF_DEPLOYMENT, declared
 from api.http.problems import (
     BLOB_NOT_FOUND,
     BUSY,
@@ -21,15 +22,14 @@ from api.http.problems import (
     STREAMS_EXHAUSTED,
     ProblemError,
 )
-from api.http.routing import Address, Now, refuse_unknown
-from api.http.streams import LOOK_SECONDS, Streams, streamed
-from api.reading import Reading, histories_of
+from api.http.streams import POLL_SECONDS, Streams, streamed
+from api.request_view import RequestView, histories_of
 from api.schemas.federation import FederationAnswer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from api.federation.watching import Federations, Look
+    from api.federation.monitor import FederationMonitor, FederationSnapshot
 
 router = APIRouter(
     prefix="/v1/chains/{chain}/deployments/{address}/federation",
@@ -56,7 +56,7 @@ def federation(request: Request, reading: Now, address: Address) -> Response:
     at most a second old. Only where the service was given a mailbox.
     """
     seen = federations_of(request).look(reading, address)
-    return response_of(request, Encoded(to_json(seen.facts), immutable=False))
+    return response_of(request, EncodedAnswer(to_json(seen.facts), immutable=False))
 
 
 @router.get(
@@ -77,26 +77,26 @@ async def events(request: Request, reading: Now, address: Address) -> EventSourc
     """Tell where the open round stands whenever that changes; nothing of before is told again."""
     streams: Streams = request.app.state.streams
     with ExitStack() as place:
-        place.enter_context(streams.one_more())
+        place.enter_context(streams.reserve())
         federations, histories = federations_of(request), histories_of(request)
         first = await anyio.to_thread.run_sync(federations.look, reading, address)
 
         async def told() -> AsyncIterator[ServerSentEvent]:
-            last: Look | None = None
+            last: FederationSnapshot | None = None
             seen = first
             while not streams.are_ending:
                 if seen.differs_from(last):
                     last = seen
                     yield ServerSentEvent(data=to_json(seen.facts).decode(), event="standing")
-                await anyio.sleep(LOOK_SECONDS)
+                await anyio.sleep(POLL_SECONDS)
                 # What cannot be read now is shown as it was; the next look may succeed.
                 with suppress(ProblemError):
-                    now = Reading(histories)
+                    now = RequestView(histories)
                     seen = await anyio.to_thread.run_sync(federations.look, now, address)
 
         return streamed(told(), place)
 
 
-def federations_of(request: Request) -> Federations:
+def federations_of(request: Request) -> FederationMonitor:
     """Return the federations that a service watches."""
     return cast("Federations", request.app.state.federations)

@@ -10,8 +10,15 @@ from fastapi.responses import StreamingResponse
 from pydantic_core import to_json
 
 from api.http.caching import response_of
-from api.http.declared import OF_ROUND, declared
-from api.http.encoded import Encoded
+from api.http.encoded_answer import EncodedAnswer
+from api.http.parameters import (
+    Address,
+    ClientIndex,
+    Now,
+    RoundIndex,
+    refuse_unknown,
+)
+from api.http.problem_docs import OF_ROUND, declared
 from api.http.problems import (
     BLOB_NOT_FOUND,
     BUSY,
@@ -19,14 +26,7 @@ from api.http.problems import (
     ROUND_NOT_FOUND,
     ProblemError,
 )
-from api.http.routing import (
-    Address,
-    ClientIndex,
-    Now,
-    RoundIndex,
-    refuse_unknown,
-)
-from api.reading import require_client, require_round
+from api.request_view import require_client, require_round
 from ledger.audit.bundles.bundle_export import prepare_export
 from ledger.audit.bundles.container import container_parts
 from ledger.audit.proofs.proof_document import as_dict
@@ -87,7 +87,7 @@ def proof(
     with reading.now.still(served) as ledger:
         made = make_proof(ledger, history.blobs, number, ClientId(client), whole=whole)
     reading.verify_unmoved()
-    return response_of(request, Encoded(to_json(as_dict(made)), immutable=False))
+    return response_of(request, EncodedAnswer(to_json(as_dict(made)), immutable=False))
 
 
 @router.get(

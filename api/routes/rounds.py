@@ -9,15 +9,8 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BeforeValidator
 
 from api.http.caching import respond
-from api.http.declared import OF_PAGE, OF_ROUND, declared
 from api.http.export import EXPORTED, PAGE, Format, FormatQuery, exported
-from api.http.problems import (
-    CLIENT_NOT_FOUND,
-    FORMAT_NOT_SERVED,
-    VOTES_NOT_FOUND,
-    ProblemError,
-)
-from api.http.routing import (
+from api.http.parameters import (
     MAX_INDEX,
     Address,
     AskedOf,
@@ -30,7 +23,14 @@ from api.http.routing import (
     refuse_unknown,
     whole_number,
 )
-from api.reading import Reading, histories_of, require_client, require_round
+from api.http.problem_docs import OF_PAGE, OF_ROUND, declared
+from api.http.problems import (
+    CLIENT_NOT_FOUND,
+    FORMAT_NOT_SERVED,
+    VOTES_NOT_FOUND,
+    ProblemError,
+)
+from api.request_view import RequestView, histories_of, require_client, require_round
 from api.schemas.rounds import (
     AggregationAnswer,
     CommitteeAnswer,
@@ -98,7 +98,7 @@ class View:
         reading: the request's.
     """
 
-    def __init__(self, reading: Reading, address: str, number: int) -> None:
+    def __init__(self, reading: RequestView, address: str, number: int) -> None:
         self.reading = reading
         self._address = address
         self._number = number
@@ -133,7 +133,7 @@ class View:
 
 async def _view(request: Request, address: Address, number: RoundIndex, chain: ChainName) -> View:
     """Return the round that a path names."""
-    return View(Reading(histories_of(request), chain), address, number)
+    return View(RequestView(histories_of(request), chain), address, number)
 
 
 Viewed = Annotated[View, Depends(_view)]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from fastapi import APIRouter, Depends, Request, Response
 
 from api.http.caching import respond
-from api.http.declared import OF_DEPLOYMENT, declared
-from api.http.routing import (
+from api.http.parameters import (
     Address,
     Now,
     refuse_unknown,
 )
+from api.http.problem_docs import OF_DEPLOYMENT, declared
 from api.schemas.series import SeriesAnswer
 from ledger.history.facts.series import curve_of, series_facts
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter, Depends, Request, Response
 
 from api.http.caching import respond
-from api.http.declared import OF_CHAIN, declared
+from api.http.parameters import refuse_unknown
+from api.http.problem_docs import OF_CHAIN, declared
 from api.http.problems import REQUEST_INVALID
-from api.http.routing import refuse_unknown
-from api.reading import NowRead  # noqa: TC001 - FastAPI reads it
+from api.request_view import NowRead  # noqa: TC001 - FastAPI reads it
 from api.schemas.service import ChainsAnswer, Health, Ready, StatusAnswer
 from ledger.chain.contract import abi
 from ledger.history.facts.chains import chain_facts, head_facts

@@ -10,8 +10,9 @@ import anyio.to_thread
 from fastapi import APIRouter, Depends, Path, Request, Response
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
-from api.http.declared import OF_DEPLOYMENT, declared
+from api.http.parameters import Address, Now, refuse_unknown
 from api.http.permission import is_foreign_page, permission
+from api.http.problem_docs import OF_DEPLOYMENT, declared
 from api.http.problems import (
     BODY_TOO_LARGE,
     EARLIER_REPORT_REFUSED,
@@ -26,8 +27,7 @@ from api.http.problems import (
     ProblemError,
     problem,
 )
-from api.http.routing import Address, Now, refuse_unknown
-from api.http.streams import LOOK_SECONDS, LastEventId, Streams, streamed
+from api.http.streams import POLL_SECONDS, LastEventId, Streams, streamed
 from api.schemas.verifications import (
     VERIFICATION_NAME,
     Verification,
@@ -52,9 +52,9 @@ from ledger.history.paths import DeploymentPath
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from api.reading import Reading
+    from api.request_view import RequestView
     from api.settings import Settings
-    from ledger.history.deployments import Served
+    from ledger.history.deployments import ServedDeployment
 
 router = APIRouter(
     prefix="/v1/chains/{chain}/deployments/{address}/verifications",
@@ -251,7 +251,7 @@ async def events(
     """
     streams: Streams = request.app.state.streams
     with ExitStack() as place:
-        place.enter_context(streams.one_more())
+        place.enter_context(streams.reserve())
         served = await anyio.to_thread.run_sync(reading.deployment, address)
         path = _path(reading, served)
         known = -1 if last_event_id is None else int(last_event_id)
@@ -269,7 +269,7 @@ async def events(
                     )
                 if entry.state.is_over or streams.are_ending:
                     return
-                await anyio.sleep(LOOK_SECONDS)
+                await anyio.sleep(POLL_SECONDS)
                 entry = await anyio.to_thread.run_sync(_found, request, path, name)
 
         return streamed(told(), place)
@@ -289,7 +289,9 @@ def _require_may_begin(request: Request) -> None:
         raise ProblemError(VERIFICATION_REFUSED, "a page of another origin may not ask for this")
 
 
-def _asked(request: Request, reading: Reading, served: Served, asked: VerificationRequest) -> Asked:
+def _asked(
+    request: Request, reading: RequestView, served: ServedDeployment, asked: VerificationRequest
+) -> Asked:
     """Return what the process of a verification is told.
 
     Raises:
@@ -322,7 +324,7 @@ def _asked(request: Request, reading: Reading, served: Served, asked: Verificati
     return Asked(path, served.run, since, task)
 
 
-def _path(reading: Reading, served: Served) -> DeploymentPath:
+def _path(reading: RequestView, served: ServedDeployment) -> DeploymentPath:
     return DeploymentPath(reading.now.path, served.manifest.address)
 
 

@@ -16,7 +16,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 from starlette.exceptions import HTTPException
 
-from api.http.encoded import CHANGING, is_known
+from api.http.encoded_answer import CHANGING, is_known
 
 WEB = Path(__file__).parent.parent / "web"
 POLICY = (

@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from api.http.observed import Metrics, Observed
+from api.http.metrics import Metrics, MetricsMiddleware
 from api.http.problems import (
     CHAIN_UNREACHABLE,
     ProblemError,
@@ -122,7 +122,7 @@ def create_store(
         # The first is the outermost.
         middleware=[
             Middleware(SafeHeaders),
-            Middleware(Observed, metrics=metrics, logs=settings.logs_requests),
+            Middleware(MetricsMiddleware, metrics=metrics, logs=settings.logs_requests),
             Middleware(_Refusals, place=next(iter(settings.public_urls), "")),
         ],
         exception_handlers={HTTPException: _http_error, Exception: _failed},

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from anyio import CancelScope, CapacityLimiter, to_thread
 from starlette.responses import Response, StreamingResponse
 
-from api.http.encoded import IMMUTABLE, is_known
+from api.http.encoded_answer import IMMUTABLE, is_known
 from api.http.problems import BLOB_NOT_FOUND, ProblemError, problem
 from api.store.charges import What
 from api.store.problems import RANGE_UNSATISFIABLE

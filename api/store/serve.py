@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from api.http.connections import WatchedConnection
-from api.listening import MAX_CONCURRENT, MAX_HEADER_BYTES, listening_socket, url_of
+from api.http.connections import TimedConnection
+from api.sockets import MAX_CONCURRENT, MAX_HEADER_BYTES, listening_socket, url_of
 from api.store.app import create_store
 from api.store.charges import other_charges
 from ledger.actors.mailboxes.page import EPOCH_BYTES
@@ -82,7 +82,7 @@ def server_for(
         uvicorn.Config(
             create_store(settings, ledger, secrets.token_bytes(EPOCH_BYTES), others=others),
             ws="none",
-            http=WatchedConnection,
+            http=TimedConnection,
             log_level="warning",
             server_header=False,
             proxy_headers=False,

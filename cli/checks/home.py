@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cli.checks.row import Check
-    from cli.where import Where
+    from cli.target import Target
     from ledger.chain.embedded.reader import EmbeddedReader
 
 LARGE_LOG_BYTES = 256 * 2**20
 
 
-def checks(where: Where, *, deep: bool) -> list[Check]:
+def checks(where: Target, *, deep: bool) -> list[Check]:
     """Return the checks of a home.
 
     Args:
@@ -34,7 +34,7 @@ def checks(where: Where, *, deep: bool) -> list[Check]:
     ]
 
 
-def _chain(where: Where, *, deep: bool) -> str:
+def _chain(where: Target, *, deep: bool) -> str:
     from ledger.chain.embedded.file.store import require_one_name
 
     if not where.chain_file.exists():
@@ -58,7 +58,7 @@ def _chain(where: Where, *, deep: bool) -> str:
         return found + _waiting(chain.wal_bytes)
 
 
-def _require_none_noted(where: Where) -> None:
+def _require_none_noted(where: Target) -> None:
     """Refuse to call a home new whose chain is gone.
 
     Raises:
@@ -95,11 +95,11 @@ def _runs(home: Home) -> list[RunPaths]:
     return [RunPaths(home.runs / name) for name in names]
 
 
-def _check_of(where: Where, run: RunPaths) -> Callable[[], str]:
+def _check_of(where: Target, run: RunPaths) -> Callable[[], str]:
     return lambda: _run(where, run)
 
 
-def _run(where: Where, run: RunPaths) -> str:
+def _run(where: Target, run: RunPaths) -> str:
     from ledger.actors.journal import require_journal
     from ledger.chain.contract.deployment import connect
     from ledger.chain.contract.manifest import (
@@ -137,7 +137,7 @@ def _run(where: Where, run: RunPaths) -> str:
     return f"contract {manifest.address}, {stage} round {state.round} of {deployment.rounds}"
 
 
-def _journals(where: Where) -> str:
+def _journals(where: Target) -> str:
     """Return what the runs' keys have signed: without it they may sign nothing any more."""
     from ledger.actors.journal import count_statements
 

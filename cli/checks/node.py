@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cli.checks.row import Check
-    from cli.where import Where
+    from cli.target import Target
 
 
-def checks(where: Where, keystore: Path | None) -> list[Check]:
+def checks(where: Target, keystore: Path | None) -> list[Check]:
     """Return the checks of a node and of the sender's key, as far as one is named.
 
     Args:
@@ -30,13 +30,13 @@ def checks(where: Where, keystore: Path | None) -> list[Check]:
     return found
 
 
-def _node(where: Where) -> str:
+def _node(where: Target) -> str:
     with where.node_reader() as node:
         head = node.head()
         return f"chain {node.chain_id}, block {head.number}, 0x{head.hash.hex()}"
 
 
-def _account(where: Where, keystore: Path | None) -> str:
+def _account(where: Target, keystore: Path | None) -> str:
     address, source = _address(keystore)
     if address is None:
         return source

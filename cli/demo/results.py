@@ -9,7 +9,7 @@ import typer
 
 from cli.codes import FAILED, INCOMPLETE
 from cli.console import print_line, print_prose, print_table
-from cli.where import Where
+from cli.target import Target
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -44,7 +44,7 @@ def show_round(home: Path, shown: int) -> None:
     from ledger.history.facts.rounds import explanation_facts
     from ledger.history.facts.words import Told
 
-    where = Where(home, SHOWN_RUN)
+    where = Target(home, SHOWN_RUN)
     with where.reader() as chain:
         history = where.history(chain)
         one = history.round(shown)

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from cli.console import progress
-from cli.where import Where
+from cli.target import Target
 from ledger.home import Home
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def play_seed(job: SeedRuns, report: Callable[[Progressed], None]) -> Played:
     from ledger.audit.engine import audit
     from ledger.blobs.store import FolderBlobs
 
-    where = Where(job.home)
+    where = Target(job.home)
     recorded = {
         Trial(method, job.seed, attacked).name
         for method in METHODS
@@ -166,7 +166,7 @@ def play_seed(job: SeedRuns, report: Callable[[Progressed], None]) -> Played:
         outcomes = comparison.run([job.seed], on_round)
     reports = {}
     for name in (outcome.run for outcome in outcomes if outcome.run is not None):
-        run = Where(job.home, name)
+        run = Target(job.home, name)
         with run.reader() as chain_as_read:
             reports[name] = audit(run.ledger(chain_as_read), run.blobs())
         report(Progressed(name, Work.AUDITED))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cli.console import command_line, print_line
 from cli.serve import port_is_taken
-from cli.where import Where
+from cli.target import Target
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,7 +72,7 @@ def free_port(port: int) -> int:
 
 def _page_of(home: Path, run: str) -> str:
     """Return the path of a run's page on the dashboard."""
-    where = Where(home, run)
+    where = Target(home, run)
     with where.reader() as chain:
         path = where.history(chain).path
     return f"/dashboard/#/runs/{path.chain.name}/{path.address}"

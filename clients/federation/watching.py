@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ledger.history.chain_history import ChainHistory
 from ledger.history.documents import read_documents
-from ledger.history.recorded import RecordedHistory
 from ledger.protocol.errors import ChainError
 from ledger.protocol.state import LedgerStage
 from ledger.protocol.types import DropoutReason
@@ -112,8 +112,8 @@ class Watch:
         self._next, self._since = self._next + 1, now
         return told
 
-    def _history(self) -> RecordedHistory:
-        return RecordedHistory.of(self.ledger, self._blobs)
+    def _history(self) -> ChainHistory:
+        return ChainHistory.of(self.ledger, self._blobs)
 
     def _told(self, one: Round, seconds: float) -> EndedRound:
         active = one.participants.expected
@@ -143,5 +143,5 @@ class Watch:
             head=end.head,
             commitments=len({mined.block for mined in one.mined}),
             malformed=tuple(sorted(malformed)),
-            accused=tuple(sorted({i.member for i in documents.told_incidents if i.votes})),
+            accused=tuple(sorted({i.member for i in documents.reported_incidents if i.votes})),
         )

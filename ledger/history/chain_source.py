@@ -11,7 +11,7 @@ from ledger.chain.rpc.reader import RpcReader, RpcSettings
 
 if TYPE_CHECKING:
     from ledger.chain.ports import ChainReader
-    from ledger.history.places import Places
+    from ledger.history.locations import HistoryLocations
 
 
 class ChainSource:
@@ -21,7 +21,7 @@ class ChainSource:
     is known by device and inode, and another one is opened as another chain.
     """
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: HistoryLocations) -> None:
         self._places = places
         self._lock = threading.Lock()
         self._chain: ChainReader | None = None

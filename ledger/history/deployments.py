@@ -17,7 +17,7 @@ from ledger.chain.contract.deployment import connect
 from ledger.chain.contract.manifest import read_manifest, read_run_manifest
 from ledger.chain.contract.possible import require_possible_sizes
 from ledger.chain.ports import ChainDamagedError, ChainUnreachableError
-from ledger.history.recorded import Kept, RecordedHistory
+from ledger.history.chain_history import ChainHistory, DeploymentCache
 from ledger.home import RUN_NAME, RunPaths
 from ledger.protocol.errors import CmflError
 from ledger.protocol.state import LedgerStage
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from ledger.chain.contract.committee_ledger import CommitteeLedger, Snapshot
     from ledger.chain.contract.manifest import Manifest
     from ledger.chain.ports import Block, ChainReader
-    from ledger.history.places import Places
+    from ledger.history.locations import HistoryLocations
     from ledger.protocol.state import Deployment
 
 MAX_MANIFESTS = 1_024
 
 
 @dataclass(slots=True)
-class Served:
+class ServedDeployment:
     """A deployment that agrees with the chain, and what of it cannot change any more.
 
     Attributes:
@@ -52,11 +52,11 @@ class Served:
     ledger: CommitteeLedger
     fixed: Deployment
     folder: RunPaths | None = None
-    _kept: Kept = field(default_factory=Kept, repr=False)
+    _kept: DeploymentCache = field(default_factory=DeploymentCache, repr=False)
     _log: CompleteLog = field(default_factory=CompleteLog, repr=False)
     _finished: Snapshot | None = field(default=None, repr=False)
 
-    def history(self, blobs: BlobReader, block: Block, final_block: int) -> RecordedHistory:
+    def history(self, blobs: BlobReader, block: Block, final_block: int) -> ChainHistory:
         """Return its history.
 
         Args:
@@ -71,7 +71,7 @@ class Served:
         ledger = self.ledger
         # A home's own file has no node between it and its reader.
         ledger = ledger if ledger.chain.node is None else self.complete(ledger, block)
-        return RecordedHistory(
+        return ChainHistory(
             ledger, self.fixed, blobs, block.number, final_block, self._kept, block.hash
         )
 
@@ -105,7 +105,7 @@ class Served:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RejectedManifest:
     """A manifest that is not served.
 
     Attributes:
@@ -134,13 +134,13 @@ class _File:
 class Deployments:
     """Finds and checks manifests, each again when its file or the chain is another one."""
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: HistoryLocations) -> None:
         self._places = places
         self._lock = threading.Lock()
         self._chain: ChainReader | None = None
-        self._served: dict[_File, Served] = {}
+        self._served: dict[_File, ServedDeployment] = {}
 
-    def find(self, chain: ChainReader, address: str) -> Served | None:
+    def find(self, chain: ChainReader, address: str) -> ServedDeployment | None:
         """Return one deployment, None if none at this address is served.
 
         Args:
@@ -160,7 +160,7 @@ class Deployments:
         found, _ = self.all(chain)
         return next((s for s in found if to_canonical(s.manifest.address) == wanted), None)
 
-    def all(self, chain: ChainReader) -> tuple[list[Served], list[Refused]]:
+    def all(self, chain: ChainReader) -> tuple[list[ServedDeployment], list[RejectedManifest]]:
         """Return what is served and what is refused, each by the name of its run.
 
         Args:
@@ -173,7 +173,7 @@ class Deployments:
         files, refused = self._files()
         with self._lock:
             known = self._served if chain is self._chain else {}
-            served: dict[_File, Served] = {}
+            served: dict[_File, ServedDeployment] = {}
             runs: dict[bytes, str] = {}
             for file in files:
                 try:
@@ -182,20 +182,20 @@ class Deployments:
                 except (ChainUnreachableError, ChainDamagedError):
                     raise
                 except CmflError as error:
-                    refused.append(Refused(file.shown, _without_path(error, file.path)))
+                    refused.append(RejectedManifest(file.shown, _without_path(error, file.path)))
                     continue
                 if contract in runs:
                     reason = f"the contract is that of run {runs[contract]!r}"
-                    refused.append(Refused(file.shown, reason))
+                    refused.append(RejectedManifest(file.shown, reason))
                     continue
                 served[file], runs[contract] = found, file.run
             self._chain, self._served = chain, served
             return list(served.values()), refused
 
-    def _files(self) -> tuple[list[_File], list[Refused]]:
+    def _files(self) -> tuple[list[_File], list[RejectedManifest]]:
         """Return the manifests that may be read, and the entries that may not."""
         files: list[_File] = []
-        refused: list[Refused] = []
+        refused: list[RejectedManifest] = []
         own = _manifests_in(self._places.runs)
         for path in [*own, *self._places.manifests]:
             identity = _identity(path)
@@ -203,9 +203,9 @@ class Deployments:
                 continue
             shown = ascii(f"{path.parent.name}/{path.name}")[1:-1][:200]
             if not RUN_NAME.fullmatch(path.parent.name):
-                refused.append(Refused(shown, "its folder's name is no name of a run"))
+                refused.append(RejectedManifest(shown, "its folder's name is no name of a run"))
             elif len(files) >= MAX_MANIFESTS:
-                refused.append(Refused(shown, f"there are over {MAX_MANIFESTS} manifests"))
+                refused.append(RejectedManifest(shown, f"there are over {MAX_MANIFESTS} manifests"))
                 break
             else:
                 files.append(_File(path, path.parent.name, shown, identity, path in own))
@@ -241,7 +241,7 @@ def _without_path(error: CmflError, path: Path) -> str:
     return " ".join(str(error).replace(f"{path.parent}/", "").split())[:500]
 
 
-def _connected(chain: ChainReader, file: _File) -> Served:
+def _connected(chain: ChainReader, file: _File) -> ServedDeployment:
     if file.is_of_this_home:
         manifest = read_run_manifest(RunPaths(file.path.parent))
     else:
@@ -250,4 +250,4 @@ def _connected(chain: ChainReader, file: _File) -> Served:
     sizes = ledger.deployment()
     require_possible_sizes(sizes)
     folder = RunPaths(file.path.parent) if file.is_of_this_home else None
-    return Served(file.run, manifest, ledger, sizes, folder)
+    return ServedDeployment(file.run, manifest, ledger, sizes, folder)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ledger.history.round import Round
     from ledger.protocol.state import Deployment, RoundDecided
 
-NOBODY = -1
+NO_CLIENT = -1
 """What stands for the client of a digest that is nobody's own."""
 
 
@@ -75,7 +75,7 @@ class Occurrence:
             round_number: 0 for what belongs to the deployment.
             client: `NOBODY` for nobody's.
         """
-        owner = None if client == NOBODY else client
+        owner = None if client == NO_CLIENT else client
         return Occurrence(DigestKind(kind), round_number or None, owner)
 
 
@@ -107,9 +107,9 @@ def in_order(entries: Iterable[Entry]) -> list[Occurrence]:
 
 def digests_of_deployment(fixed: Deployment) -> Iterator[Entry]:
     """Yield the digests that were fixed at deployment."""
-    yield fixed.config, DigestKind.CONFIGURATION, 0, NOBODY
-    yield fixed.registry, DigestKind.REGISTRY, 0, NOBODY
-    yield fixed.model, DigestKind.INITIAL_MODEL, 0, NOBODY
+    yield fixed.config, DigestKind.CONFIGURATION, 0, NO_CLIENT
+    yield fixed.registry, DigestKind.REGISTRY, 0, NO_CLIENT
+    yield fixed.model, DigestKind.INITIAL_MODEL, 0, NO_CLIENT
 
 
 def digests_of_events(events: Iterable[Recorded], number: int) -> Iterator[Entry]:
@@ -120,8 +120,8 @@ def digests_of_events(events: Iterable[Recorded], number: int) -> Iterator[Entry
         number: of the round; 0 for the registration.
     """
     for recorded in events:
-        yield recorded.block_hash, DigestKind.BLOCK, number, NOBODY
-        yield recorded.transaction_hash, DigestKind.TRANSACTION, number, NOBODY
+        yield recorded.block_hash, DigestKind.BLOCK, number, NO_CLIENT
+        yield recorded.transaction_hash, DigestKind.TRANSACTION, number, NO_CLIENT
         match recorded.event:
             case ClientBanned(_, client, head):
                 yield head, DigestKind.HEAD, number, client
@@ -143,10 +143,10 @@ def digests_of_round(
         events: all that the chain holds of it.
     """
     number = one.round
-    yield one.seed, DigestKind.SEED, number, NOBODY
+    yield one.seed, DigestKind.SEED, number, NO_CLIENT
     yield from digests_of_events(events, number)
     if one.end is not None:
-        yield one.end.head, DigestKind.HEAD, number, NOBODY
+        yield one.end.head, DigestKind.HEAD, number, NO_CLIENT
     if one.decided is not None:
         yield from _of_decision(one.decided)
     for client, payload in documents.payloads.items():
@@ -170,4 +170,4 @@ def _of_decision(event: RoundDecided) -> Iterator[Entry]:
     }
     for kind, digest in found.items():
         if digest != NO_DIGEST:
-            yield digest, kind, event.round, NOBODY
+            yield digest, kind, event.round, NO_CLIENT

@@ -47,7 +47,7 @@ class Documents:
         return self.incidents is not None or not self.names_incidents
 
     @property
-    def told_incidents(self) -> tuple[Incident, ...]:
+    def reported_incidents(self) -> tuple[Incident, ...]:
         """What the decision's sender says, in the document's order."""
         return () if self.incidents is None else self.incidents.incidents
 
@@ -79,7 +79,7 @@ def read_documents(blobs: BlobReader, one: Round) -> Documents:
     return Documents(record, _incidents(blobs, decided), decided.incidents != NO_DIGEST)
 
 
-def gone_payloads(documents: Documents, blobs: BlobReader) -> tuple[ClientId, ...]:
+def missing_payloads(documents: Documents, blobs: BlobReader) -> tuple[ClientId, ...]:
     """Return whose payload the record names and a store does not have, ascending by client.
 
     Args:

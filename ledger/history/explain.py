@@ -60,7 +60,7 @@ def explain_round(one: Round, documents: Documents, document: RunDocument | None
     return lines
 
 
-def explain_gone(documents: Documents, gone: Sequence[ClientId]) -> list[str]:
+def explain_missing_payloads(documents: Documents, gone: Sequence[ClientId]) -> list[str]:
     """Return a sentence on the payloads that are not kept, none if all of them are.
 
     Args:
@@ -95,8 +95,8 @@ def _participation(one: Round) -> list[str]:
     lines = [
         f"Trainers are {_listed(one.trainers)}; members are {_listed(one.committee)}.",
     ]
-    if one.empty_seats:
-        lines.append(f"Banned, so that their seats are empty: {_listed(one.empty_seats)}.")
+    if one.vacant_members:
+        lines.append(f"Banned, so that their seats are empty: {_listed(one.vacant_members)}.")
     lines.append(f"{len(one.counted)} of {len(expected)} of them committed to an update.")
     if absent:
         lines.append(f"No commitment came from {_listed(absent)}.")
@@ -113,7 +113,7 @@ def _dropouts(one: Round, record: RoundRecord) -> list[str]:
     return [
         f"Client {dropout.client} was left out: {DROPOUTS[dropout.reason]}."
         for dropout in record.dropouts
-        if dropout.client not in one.empty_seats
+        if dropout.client not in one.vacant_members
     ]
 
 
@@ -185,7 +185,7 @@ def _vote(
     lines = [
         f"Whoever sent the decision says of view {incident.view + 1} of {PHASES[phase]}: member "
         f"{incident.member} {INCIDENTS[incident.kind]}."
-        for incident in documents.told_incidents
+        for incident in documents.reported_incidents
         if incident.phase is phase
     ]
     bits, view = event.signers[phase - 1], event.views[phase - 1]

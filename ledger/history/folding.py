@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ledger.chain.contract.committee_ledger import RoundOpening
 from ledger.chain.ports import IncompleteLogsError
-from ledger.history.round import Course, Round
+from ledger.history.round import Round, RoundActivity
 from ledger.protocol.closing import MinedCommitment
 from ledger.protocol.inputs import registry_with_bans
 from ledger.protocol.state import (
@@ -138,7 +138,7 @@ class Past:
         return folded(self.ledger.round_events(number, self.to_block))[1]
 
 
-def folded(events: Iterable[Recorded]) -> tuple[Course, Recorded | None]:
+def folded(events: Iterable[Recorded]) -> tuple[RoundActivity, Recorded | None]:
     """Return what came in during a round, and its end.
 
     Args:
@@ -159,4 +159,4 @@ def folded(events: Iterable[Recorded]) -> tuple[Course, Recorded | None]:
                 ended = recorded
             case _:
                 pass
-    return Course(tuple(commitments), tuple(bans)), ended
+    return RoundActivity(tuple(commitments), tuple(bans)), ended

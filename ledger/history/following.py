@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from ledger.history.facts.words import Facts
     from ledger.history.source import HistorySource
 
-AT_ONCE = 100
+MAX_ROUNDS_PER_POLL = 100
 """Rounds that one look tells; the next look goes on."""
 
 
-class News(StrEnum):
+class NewsKind(StrEnum):
     """What happened."""
 
     ROUND_OPENED = "round_opened"
@@ -30,7 +30,7 @@ class News(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class RoundNews:
     """One thing that happened.
 
     Attributes:
@@ -39,13 +39,13 @@ class Event:
         facts: the round's line, or from which round on what was told is void.
     """
 
-    kind: News
+    kind: NewsKind
     position: int
     facts: Facts
 
 
 @dataclass(slots=True)
-class Follower:
+class RoundFollower:
     """Follows one deployment.
 
     Attributes:
@@ -56,7 +56,7 @@ class Follower:
     _opened: int = 0
     _blocks: dict[int, bytes] = field(default_factory=dict)
 
-    def look(self, history: HistorySource, final_block: int) -> list[Event]:
+    def look(self, history: HistorySource, final_block: int) -> list[RoundNews]:
         """Return what is new, oldest first.
 
         Args:
@@ -65,32 +65,32 @@ class Follower:
         """
         newest = history.newest()
         events = self._taken_back(history, newest)
-        last = min(newest, self.position + AT_ONCE)
+        last = min(newest, self.position + MAX_ROUNDS_PER_POLL)
         for one in history.rounds(self.position + 1, last) if last > self.position else []:
             if one.ended is None:
                 if self._opened < one.round:
                     self._opened = one.round
                     facts = line_facts(history, one)
-                    events.append(Event(News.ROUND_OPENED, self.position, facts))
+                    events.append(RoundNews(NewsKind.ROUND_OPENED, self.position, facts))
                 break
             self.position = one.round
             if one.ended.block_number > final_block:
                 self._blocks[one.round] = one.ended.block_hash
-            events.append(Event(News.ROUND_ENDED, one.round, line_facts(history, one)))
+            events.append(RoundNews(NewsKind.ROUND_ENDED, one.round, line_facts(history, one)))
         self._forget(history, final_block)
         return events
 
-    def _taken_back(self, history: HistorySource, newest: int) -> list[Event]:
+    def _taken_back(self, history: HistorySource, newest: int) -> list[RoundNews]:
         """Return the event that says from which round on what was told is void; none if none is."""
         for number in sorted(self._blocks):
             stands = history.rounds(number, number)[0].ended if number <= newest else None
             if stands is None or stands.block_hash != self._blocks[number]:
                 self._blocks = {n: block for n, block in self._blocks.items() if n < number}
                 self.position, self._opened = number - 1, 0
-                return [Event(News.TAKEN_BACK, self.position, {"from_round": number})]
+                return [RoundNews(NewsKind.TAKEN_BACK, self.position, {"from_round": number})]
         if newest < self.position:
             self.position, self._opened = newest, 0
-            return [Event(News.TAKEN_BACK, self.position, {"from_round": newest + 1})]
+            return [RoundNews(NewsKind.TAKEN_BACK, self.position, {"from_round": newest + 1})]
         return []
 
     def _forget(self, history: HistorySource, final_block: int) -> None:

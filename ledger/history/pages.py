@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ledger.history.cursors import decode_cursor, encode_cursor
 from ledger.history.documents import NO_DOCUMENTS
-from ledger.history.participation import Scores, participation_of
+from ledger.history.participation import ScoresOutcome, participation_of
 from ledger.history.status import AskedRole, Order
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def _did(history: HistorySource, one: Round, member: ClientId, role: AskedRole) 
         return False
     if role is AskedRole.SERVED:
         return part.served
-    return bool(part.voted) if role is AskedRole.VOTED else part.scores is Scores.REFUSED
+    return bool(part.voted) if role is AskedRole.VOTED else part.scores is ScoresOutcome.REFUSED
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from ledger.protocol.types import Digest
 
 
-class Role(StrEnum):
+class RoundRole(StrEnum):
     """As what a client takes part in a round."""
 
     TRAINER = "trainer"
     MEMBER = "member"
 
 
-class Outcome(StrEnum):
+class UpdateOutcome(StrEnum):
     """What became of a trainer's update."""
 
     ACCEPTED = "accepted"
@@ -43,7 +43,7 @@ class Outcome(StrEnum):
     UNDECIDED = "undecided"
 
 
-class Scores(StrEnum):
+class ScoresOutcome(StrEnum):
     """What became of a member's scores."""
 
     COUNTED = "counted"
@@ -78,17 +78,17 @@ class Participation:
     """
 
     client: ClientId
-    role: Role
+    role: RoundRole
     place: int | None = None
     empty_seat: bool = False
     committed: bool | None = None
     commitment: Digest | None = None
     payload: Digest | None = None
-    outcome: Outcome | None = None
+    outcome: UpdateOutcome | None = None
     rank: int | None = None
     distance_bits: int | None = None
     dropout: DropoutReason | None = None
-    scores: Scores | None = None
+    scores: ScoresOutcome | None = None
     refused: tuple[RefusedScores, ...] = ()
     voted: tuple[Phase, ...] = ()
     primary_of: tuple[Phase, ...] = ()
@@ -98,7 +98,7 @@ class Participation:
     @property
     def served(self) -> bool:
         """Whether it was a member with a seat."""
-        return self.role is Role.MEMBER and not self.empty_seat
+        return self.role is RoundRole.MEMBER and not self.empty_seat
 
 
 def participation_of(one: Round, documents: Documents, client: ClientId) -> Participation | None:
@@ -181,7 +181,7 @@ class _Sources:
             dropouts={} if record is None else {d.client: d.reason for d in record.dropouts},
             scored=frozenset(signed.scores.member for signed in scores),
             refused=() if record is None else record.refused,
-            incidents=documents.told_incidents,
+            incidents=documents.reported_incidents,
         )
 
     def trainers(self) -> list[Participation]:
@@ -197,10 +197,10 @@ class _Sources:
         rank, bits = self.one.places.get(client, (None, None))
         committed = self._has_committed(client)
         outcome = self._outcome(client, rank)
-        is_out = outcome is Outcome.DROPPED_OUT
+        is_out = outcome is UpdateOutcome.DROPPED_OUT
         return Participation(
             client,
-            Role.TRAINER,
+            RoundRole.TRAINER,
             committed=committed,
             commitment=self.commitments.get(client),
             payload=self.payloads.get(client),
@@ -219,7 +219,7 @@ class _Sources:
         replied = [phase for phase, _, signers in self.phases if signers >> place & 1]
         return Participation(
             client,
-            Role.MEMBER,
+            RoundRole.MEMBER,
             place=place,
             empty_seat=self.one.registry[client].is_banned_in(self.one.round),
             committed=committed,
@@ -237,12 +237,12 @@ class _Sources:
     def _has_committed(self, client: ClientId) -> bool | None:
         return None if self.committed is None else client in self.committed
 
-    def _outcome(self, client: ClientId, rank: int | None) -> Outcome:
+    def _outcome(self, client: ClientId, rank: int | None) -> UpdateOutcome:
         if self.one.decided is None:
-            return Outcome.UNDECIDED
+            return UpdateOutcome.UNDECIDED
         if rank is None:
-            return Outcome.DROPPED_OUT
-        return Outcome.ACCEPTED if client in self.accepted else Outcome.NOT_ACCEPTED
+            return UpdateOutcome.DROPPED_OUT
+        return UpdateOutcome.ACCEPTED if client in self.accepted else UpdateOutcome.NOT_ACCEPTED
 
     def _dropout(self, client: ClientId, *, committed: bool | None) -> DropoutReason | None:
         """Return why a client has no usable update: by the record, or for want of a word."""
@@ -250,20 +250,20 @@ class _Sources:
             return self.dropouts.get(client)
         return DropoutReason.NO_COMMITMENT if committed is False else None
 
-    def _scores(self, member: ClientId) -> tuple[Scores, tuple[RefusedScores, ...]]:
+    def _scores(self, member: ClientId) -> tuple[ScoresOutcome, tuple[RefusedScores, ...]]:
         if self.record is None:
-            return Scores.UNKNOWN, ()
+            return ScoresOutcome.UNKNOWN, ()
         refused = tuple(one for one in self.refused if one.signed.scores.member == member)
         if refused:
-            return Scores.REFUSED, refused
-        return (Scores.COUNTED if member in self.scored else Scores.NONE), ()
+            return ScoresOutcome.REFUSED, refused
+        return (ScoresOutcome.COUNTED if member in self.scored else ScoresOutcome.NONE), ()
 
 
 _PHASES = tuple(Phase)
 
 
 @dataclass(slots=True)
-class Counts:
+class ParticipationCounts:
     """One client's counts over many rounds, abandoned ones among them.
 
     Attributes:
@@ -292,13 +292,13 @@ class Counts:
 
     def add(self, part: Participation) -> None:
         """Count one round."""
-        self.sampled += part.role is Role.TRAINER
+        self.sampled += part.role is RoundRole.TRAINER
         self.ranked += part.rank is not None
-        self.accepted += part.outcome is Outcome.ACCEPTED
-        self.dropped_out += part.outcome is Outcome.DROPPED_OUT
+        self.accepted += part.outcome is UpdateOutcome.ACCEPTED
+        self.dropped_out += part.outcome is UpdateOutcome.DROPPED_OUT
         self.served += part.served
-        self.scored += part.scores is Scores.COUNTED
-        self.refused += part.scores is Scores.REFUSED
+        self.scored += part.scores is ScoresOutcome.COUNTED
+        self.refused += part.scores is ScoresOutcome.REFUSED
         self.voted += len(part.voted)
         self.primary += len(part.primary_of)
         self.incidents += len(part.incidents)
@@ -317,7 +317,7 @@ class Tally:
 
     rounds: int
     records_missing: int
-    clients: tuple[Counts, ...]
+    clients: tuple[ParticipationCounts, ...]
 
     @staticmethod
     def empty(clients: int) -> Tally:
@@ -326,7 +326,7 @@ class Tally:
         Args:
             clients: K.
         """
-        return Tally(0, 0, tuple(Counts() for _ in range(clients)))
+        return Tally(0, 0, tuple(ParticipationCounts() for _ in range(clients)))
 
     def with_rounds(self, rounds: Iterable[tuple[Round, Documents]]) -> Tally:
         """Return the counts with more rounds; these stay as they are.

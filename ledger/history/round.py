@@ -36,7 +36,7 @@ class RoundSizes(ParticipantCounts, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class RoundActivity:
     """What the chain holds of a round between its opening and its end.
 
     Attributes:
@@ -64,7 +64,7 @@ class Round:
     sizes: RoundSizes
     registry: tuple[RegisteredClient, ...]
     ended: Recorded | None
-    course: Course | None = None
+    course: RoundActivity | None = None
 
     @property
     def round(self) -> int:
@@ -116,7 +116,7 @@ class Round:
         return self.participants.trainers
 
     @property
-    def empty_seats(self) -> tuple[ClientId, ...]:
+    def vacant_members(self) -> tuple[ClientId, ...]:
         """Members that were banned when the round opened, by places."""
         return tuple(c for c in self.committee if self.registry[c].is_banned_in(self.round))
 
@@ -157,7 +157,7 @@ class Round:
         return {word_client(word): (rank, word >> 32) for rank, word in enumerate(ranking)}
 
     @property
-    def _read(self) -> Course:
+    def _read(self) -> RoundActivity:
         if self.course is None:
             raise ValueError(f"of round {self.round} only the opening and the end were read")
         return self.course

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import bindparam, select
 
-from ledger.history.participation import Counts
+from ledger.history.participation import ParticipationCounts
 from ledger.index.queries import Query
 from ledger.index.rows import COUNTED
 from ledger.index.tables import COUNTS, PARTICIPATION, ROUND
@@ -52,11 +52,11 @@ def parts_between(
     return {row["round"]: row for row in _PARTS.mappings(connection, asked)}
 
 
-def counts_of(connection: Connection, deployment: int) -> list[Counts]:
+def counts_of(connection: Connection, deployment: int) -> list[ParticipationCounts]:
     """Return the counts of all clients that are registered, by their indices.
 
     Args:
         connection: to the index.
         deployment: its row.
     """
-    return [Counts(*row) for row in _COUNTS.rows(connection, {"of": deployment})]
+    return [ParticipationCounts(*row) for row in _COUNTS.rows(connection, {"of": deployment})]

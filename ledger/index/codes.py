@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from ledger.history.participation import Outcome, Role, Scores
+from ledger.history.participation import RoundRole, ScoresOutcome, UpdateOutcome
 from ledger.history.status import RoundStatus
 
 STATUS = {RoundStatus.OPEN: 0, RoundStatus.DECIDED: 1, RoundStatus.ABANDONED: 2}
-ROLE = {Role.TRAINER: 1, Role.MEMBER: 2}
-OUTCOME: dict[Outcome | None, int] = {
+ROLE = {RoundRole.TRAINER: 1, RoundRole.MEMBER: 2}
+OUTCOME: dict[UpdateOutcome | None, int] = {
     None: 0,
-    Outcome.ACCEPTED: 1,
-    Outcome.NOT_ACCEPTED: 2,
-    Outcome.DROPPED_OUT: 3,
-    Outcome.UNDECIDED: 4,
+    UpdateOutcome.ACCEPTED: 1,
+    UpdateOutcome.NOT_ACCEPTED: 2,
+    UpdateOutcome.DROPPED_OUT: 3,
+    UpdateOutcome.UNDECIDED: 4,
 }
-SCORES: dict[Scores | None, int] = {
+SCORES: dict[ScoresOutcome | None, int] = {
     None: 0,
-    Scores.COUNTED: 1,
-    Scores.NONE: 2,
-    Scores.REFUSED: 3,
-    Scores.UNKNOWN: 4,
+    ScoresOutcome.COUNTED: 1,
+    ScoresOutcome.NONE: 2,
+    ScoresOutcome.REFUSED: 3,
+    ScoresOutcome.UNKNOWN: 4,
 }
 ROLES = {code: role for role, code in ROLE.items()}
 OUTCOMES = {code: outcome for outcome, code in OUTCOME.items()}

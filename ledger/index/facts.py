@@ -9,9 +9,9 @@ from ledger.history.paths import DeploymentPath
 from ledger.history.source import SourceUnusableError
 
 if TYPE_CHECKING:
-    from ledger.history.deployments import Served
+    from ledger.history.deployments import ServedDeployment
     from ledger.history.facts.words import Facts
-    from ledger.history.now import Now
+    from ledger.history.pinned_chain import PinnedChain
     from ledger.index.index import Coverage
     from ledger.index.service_index import ServiceIndex
 
@@ -43,7 +43,9 @@ def index_facts(index: ServiceIndex, *, is_kept: bool) -> Facts:
     return {"state": index.standing().value, "kept": is_kept}
 
 
-def indexed_facts(index: ServiceIndex, now: Now, served: list[Served]) -> list[Facts | None]:
+def indexed_facts(
+    index: ServiceIndex, now: PinnedChain, served: list[ServedDeployment]
+) -> list[Facts | None]:
     """Return how far each deployment is indexed, None where nothing of it is.
 
     Args:
@@ -60,7 +62,10 @@ def indexed_facts(index: ServiceIndex, now: Now, served: list[Served]) -> list[F
 
 
 def _indexed(
-    index: ServiceIndex, now: Now, served: Served, covered: dict[DeploymentPath, Coverage]
+    index: ServiceIndex,
+    now: PinnedChain,
+    served: ServedDeployment,
+    covered: dict[DeploymentPath, Coverage],
 ) -> Facts | None:
     found = covered.get(DeploymentPath(now.path, served.ledger.address))
     if found is None:

@@ -8,10 +8,10 @@ from sqlalchemy import bindparam, select
 
 from ledger.chain.addresses import checksum
 from ledger.chain.ports import NotServedError
+from ledger.history.chain_history import ChainHistory
 from ledger.history.documents import Documents, read_documents
-from ledger.history.participation import Counts, Tally, participation_of
+from ledger.history.participation import ParticipationCounts, Tally, participation_of
 from ledger.history.paths import ChainPath, DeploymentPath
-from ledger.history.recorded import RecordedHistory
 from ledger.index.clients import counts_of, parts_between
 from ledger.index.codes import Document, StorageComparison
 from ledger.index.digests import occurrences_of
@@ -188,7 +188,7 @@ class IndexedHistory:
         require_no_news(self)
         found = counts_of(self.connection, self.row["id"])
         # Who is not registered yet has done nothing.
-        found += [Counts() for _ in range(self.fixed.clients - len(found))]
+        found += [ParticipationCounts() for _ in range(self.fixed.clients - len(found))]
         return Tally(int(self.row["ended"]), int(self.row["records_missing"]), tuple(found))
 
     def time_of(self, block_number: int) -> int:
@@ -229,11 +229,11 @@ class IndexedHistory:
         one = self.round(number)
         return None if one is None else participation_of(one, self.documents(one), client)
 
-    def _recorded(self) -> RecordedHistory:
+    def _recorded(self) -> ChainHistory:
         if self._ledger is None:
             raise NotIndexedError("the index holds no signatures, and no chain was given to ask")
         bounds = (self.block, int(self.row["final"]))
-        return RecordedHistory(self._ledger, self.fixed, self.blobs, *bounds)
+        return ChainHistory(self._ledger, self.fixed, self.blobs, *bounds)
 
     def _remember(self, ended: Recorded | None, time: int | None) -> None:
         if ended is not None and time is not None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import bindparam, select
 
 from ledger.chain.addresses import checksum, to_canonical
-from ledger.history.digests import NOBODY, DigestKind
+from ledger.history.digests import NO_CLIENT, DigestKind
 from ledger.history.paths import ChainPath, DeploymentPath
 from ledger.index.codes import StorageComparison
 from ledger.index.database import BUSY_SECONDS, Database
@@ -205,7 +205,7 @@ class IndexReading:
                 genesis,
                 address,
                 number or None,
-                None if client == NOBODY else client,
+                None if client == NO_CLIENT else client,
             )
             for chain_id, genesis, address, kind, number, client in rows
         ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ledger.history.participation import Counts, Participation
+from ledger.history.participation import Participation, ParticipationCounts
 from ledger.index.codes import OUTCOME, OUTCOMES, ROLE, ROLES, SCORES, SCORES_OF
 from ledger.index.errors import IndexDamagedError
 from ledger.index.packing import pack_plain, unpack_plain
@@ -106,7 +106,7 @@ def _part(row: Mapping[str, Any]) -> Participation:
     )
 
 
-def add_counts(found: dict[int, Counts], parts: Iterable[Participation]) -> None:
+def add_counts(found: dict[int, ParticipationCounts], parts: Iterable[Participation]) -> None:
     """Count parts in rounds that have ended.
 
     Args:
@@ -114,7 +114,7 @@ def add_counts(found: dict[int, Counts], parts: Iterable[Participation]) -> None
         parts: what was done.
     """
     for part in parts:
-        found.setdefault(part.client, Counts()).add(part)
+        found.setdefault(part.client, ParticipationCounts()).add(part)
 
 
 def _bits(phases: tuple[Phase, ...]) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ledger.history.digests import digests_of_round
 from ledger.history.documents import read_documents
-from ledger.history.participation import Counts, participations
+from ledger.history.participation import ParticipationCounts, participations
 from ledger.index.codes import STATUS, Document
 from ledger.index.packing import pack_events, pack_opening
 from ledger.index.parts import add_counts, row_of
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ledger.protocol.types import RegisteredClient
 
 Row = dict[str, Any]
-COUNTED = tuple(one.name for one in fields(Counts))
+COUNTED = tuple(one.name for one in fields(ParticipationCounts))
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ class RoundRows:
     told: list[Row] = field(default_factory=list)
     parts: list[Row] = field(default_factory=list)
     digests: set[Entry] = field(default_factory=set)
-    counts: dict[int, Counts] = field(default_factory=dict)
+    counts: dict[int, ParticipationCounts] = field(default_factory=dict)
 
     def add(
         self,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import bindparam, or_, select
 
 from ledger.history.pages import EMPTY, window_of
-from ledger.history.participation import Outcome, Role, Scores
+from ledger.history.participation import RoundRole, ScoresOutcome, UpdateOutcome
 from ledger.history.status import AskedRole
 from ledger.index.codes import OUTCOME, ROLE, SCORES, STATUS
 from ledger.index.errors import IndexDamagedError
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from ledger.index.history import IndexedHistory
 
 _OUTCOMES = {
-    AskedRole.ACCEPTED: OUTCOME[Outcome.ACCEPTED],
-    AskedRole.NOT_ACCEPTED: OUTCOME[Outcome.NOT_ACCEPTED],
-    AskedRole.DROPPED_OUT: OUTCOME[Outcome.DROPPED_OUT],
+    AskedRole.ACCEPTED: OUTCOME[UpdateOutcome.ACCEPTED],
+    AskedRole.NOT_ACCEPTED: OUTCOME[UpdateOutcome.NOT_ACCEPTED],
+    AskedRole.DROPPED_OUT: OUTCOME[UpdateOutcome.DROPPED_OUT],
     AskedRole.MEMBER: OUTCOME[None],
     AskedRole.SERVED: OUTCOME[None],
     AskedRole.VOTED: OUTCOME[None],
@@ -170,9 +170,9 @@ def _of_role(role: AskedRole) -> list[Any]:
         found.append(columns.outcome == _OUTCOMES[role])
     match role:
         case AskedRole.TRAINED:
-            found.append(columns.role == ROLE[Role.TRAINER])
+            found.append(columns.role == ROLE[RoundRole.TRAINER])
         case AskedRole.REFUSED:
-            codes = (SCORES[Scores.REFUSED], SCORES[Scores.UNKNOWN])
+            codes = (SCORES[ScoresOutcome.REFUSED], SCORES[ScoresOutcome.UNKNOWN])
             found.append(or_(*(columns.scores == code for code in codes)))
         case AskedRole.SERVED:
             found.append(columns.empty_seat.is_(False))

@@ -88,7 +88,7 @@ class Events:
     def _known(self, one: Round) -> Round:
         # Who trains follows from the seed; the draw costs all K clients, and was made already.
         if self.trainers is not None:
-            banned = frozenset(one.empty_seats)
+            banned = frozenset(one.vacant_members)
             one.__dict__["participants"] = Participants(one.committee, self.trainers, banned)
         return one
 

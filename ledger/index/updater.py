@@ -15,7 +15,7 @@ from ledger.protocol.errors import CmflError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ledger.history.now import Histories
+    from ledger.history.pinned_chain import HistoryService
 
 PAUSE_SECONDS = 0.25
 """Between two looks at the head; until then lists come from the chain."""
@@ -36,7 +36,7 @@ class IndexUpdater:
     written.
     """
 
-    def __init__(self, where: Path | str, histories: Histories) -> None:
+    def __init__(self, where: Path | str, histories: HistoryService) -> None:
         """Prepare to keep an index; nothing is opened yet.
 
         Args:

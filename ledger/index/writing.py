@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, Table
 
     from ledger.history.digests import Entry
-    from ledger.history.participation import Counts
+    from ledger.history.participation import ParticipationCounts
     from ledger.index.rows import RoundRows
     from ledger.protocol.state import Deployment
     from ledger.protocol.types import Digest, RegisteredClient
@@ -203,7 +203,7 @@ class Writer:
 
     def _uncount(self, numbers: Iterable[int]) -> None:
         """Take back what rounds that have ended were counted with."""
-        found: dict[int, Counts] = {}
+        found: dict[int, ParticipationCounts] = {}
         for number in numbers:
             ended = select(ROUND.c.ended_block).where(
                 ROUND.c.deployment == self.deployment, ROUND.c.round == number
@@ -244,7 +244,7 @@ class Writer:
                 records_missing=DEPLOYMENT.c.records_missing + sign * missing,
             )
 
-    def _count(self, counts: Mapping[int, Counts], sign: int) -> None:
+    def _count(self, counts: Mapping[int, ParticipationCounts], sign: int) -> None:
         rows = [
             {
                 "of": self.deployment,

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from api.listening import listening_socket, url_of
 from api.serve import server_for
 from api.settings import Settings
+from api.sockets import listening_socket, url_of
 from clients.configuration import load
 from clients.runs.opening import opened
 from clients.runs.recorded import manifest_of

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from api.http.encoded import IMMUTABLE
+from api.http.encoded_answer import IMMUTABLE
 from api.settings import Settings
 from ledger.blobs.http import HttpBlobs
 from ledger.protocol.types import Digest

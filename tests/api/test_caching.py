@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from api.http.encoded import CHANGING, IMMUTABLE, Encoded, is_known
-from api.http.kept import KeptAnswers
+from api.http.answer_cache import AnswerCache
+from api.http.encoded_answer import CHANGING, IMMUTABLE, EncodedAnswer, is_known
 from api.settings import Settings
 from ledger.chain.embedded.chain import EmbeddedChain
 from tests.api.conftest import (
@@ -108,8 +108,8 @@ def test_a_long_answer_is_compressed_for_who_asks(client: httpx.Client, root: st
 
 
 def test_what_is_kept_is_bounded_and_lets_the_oldest_go() -> None:
-    kept = KeptAnswers(most_bytes=1_000)
-    answers = {number: Encoded(bytes([number]) * 200, immutable=True) for number in range(4)}
+    kept = AnswerCache(most_bytes=1_000)
+    answers = {number: EncodedAnswer(bytes([number]) * 200, immutable=True) for number in range(4)}
     for number, answer in answers.items():
         kept.keep((1, b"", str(number)), answer)
     assert [kept.find((1, b"", str(n))) for n in range(4)] == [None, None, answers[2], answers[3]]
@@ -117,7 +117,7 @@ def test_what_is_kept_is_bounded_and_lets_the_oldest_go() -> None:
     kept.keep((1, b"", "4"), answers[0])
     assert kept.find((1, b"", "3")) is None
     assert kept.find((1, b"", "2")) is answers[2]
-    kept.keep((1, b"", "5"), Encoded(bytes(501), immutable=True))
+    kept.keep((1, b"", "5"), EncodedAnswer(bytes(501), immutable=True))
     assert kept.find((1, b"", "5")) is None
     assert kept.find((2, b"", "2")) is None, "of another chain"
 

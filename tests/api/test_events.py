@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from api.settings import Settings
-from ledger.history.following import Follower, News
-from ledger.history.recorded import RecordedHistory
+from ledger.history.chain_history import ChainHistory
+from ledger.history.following import NewsKind, RoundFollower
 from tests.api.conftest import ROUNDS, deployments, make_run, read, refused, serving
 from tests.api.test_rounds import Truth, truth  # noqa: F401, TC001 - a fixture
 
@@ -65,13 +65,13 @@ def test_rounds_are_told_while_a_run_plays_them(tmp_path: Path) -> None:
         path = next(one for one in deployments(client) if one["run"] == "second")["links"]["events"]
         told = received(client, path, 2, **{"Last-Event-ID": "0"})
         player.join()
-        ended = [event for event in told if event["event"] == News.ROUND_ENDED]
+        ended = [event for event in told if event["event"] == NewsKind.ROUND_ENDED]
         rest = 2 - len(ended)
         if rest:
             ended += [
                 event
                 for event in received(client, path, rest, **{"Last-Event-ID": told[-1]["id"]})
-                if event["event"] == News.ROUND_ENDED
+                if event["event"] == NewsKind.ROUND_ENDED
             ]
     assert [event["data"]["round"] for event in ended] == [1, 2]
 
@@ -144,19 +144,19 @@ def test_a_round_that_is_taken_back_is_said_and_told_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     history = truth.history
-    follower = Follower(ROUNDS - 2)
+    follower = RoundFollower(ROUNDS - 2)
     first = follower.look(history, final_block=0)
-    assert [event.kind for event in first] == [News.ROUND_ENDED, News.ROUND_ENDED]
+    assert [event.kind for event in first] == [NewsKind.ROUND_ENDED, NewsKind.ROUND_ENDED]
     assert follower.look(history, final_block=0) == [], "nothing is told twice"
 
-    def without_last(self: RecordedHistory) -> int:
+    def without_last(self: ChainHistory) -> int:
         return ROUNDS - 1
 
-    monkeypatch.setattr(RecordedHistory, "newest", without_last)
+    monkeypatch.setattr(ChainHistory, "newest", without_last)
     (back,) = follower.look(history, final_block=0)
-    assert (back.kind, back.position) == (News.TAKEN_BACK, ROUNDS - 1)
+    assert (back.kind, back.position) == (NewsKind.TAKEN_BACK, ROUNDS - 1)
     assert back.facts == {"from_round": ROUNDS}
     monkeypatch.undo()
     (again,) = follower.look(history, final_block=0)
-    assert (again.kind, again.facts) == (News.ROUND_ENDED, first[1].facts)
+    assert (again.kind, again.facts) == (NewsKind.ROUND_ENDED, first[1].facts)
     assert follower.look(history, final_block=2**40) == []

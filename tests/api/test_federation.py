@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from api.federation.chain_time import ChainTime
-from api.federation.watching import Federations
+from api.federation.monitor import FederationMonitor
 from api.http.problems import BLOB_NOT_FOUND, BUSY, ProblemError
-from api.reading import Reading
+from api.request_view import RequestView
 from api.schemas.federation import FederationAnswer
 from api.settings import Settings
 from ledger.chain.ports import Block
-from ledger.history.now import Histories
+from ledger.history.pinned_chain import HistoryService
 from ledger.protocol.errors import BlobError
 from ledger.protocol.types import Phase
 from tests.api.conftest import read, refused, root_of, serving
@@ -56,14 +56,14 @@ class Looking:
 
     def __init__(self, closed: Closed, mailbox: Path, *others: Path) -> None:
         self.mailbox = mailbox
-        self.histories = Histories(closed.settings(mailbox))
+        self.histories = HistoryService(closed.settings(mailbox))
         self.now = 0.0
         self._address = closed.live.address
         place = ",".join(map(str, (mailbox, *others)))
-        self.federations = Federations(place, clock=lambda: self.now)
+        self.federations = FederationMonitor(place, clock=lambda: self.now)
 
     def look(self) -> dict[str, Any]:
-        return self.federations.look(Reading(self.histories), self._address).facts
+        return self.federations.look(RequestView(self.histories), self._address).facts
 
 
 @pytest.fixture(scope="module")
@@ -85,12 +85,12 @@ def entry(told: dict[str, Any], client: int) -> dict[str, Any]:
 
 def test_a_round_is_told_from_its_opening_to_its_decision(tmp_path: Path) -> None:
     with live_federation(tmp_path) as live:
-        histories, clock, told = Histories(Settings(home=live.home)), [1.0], [0.0]
-        federations = Federations(str(live.mailbox), clock=lambda: clock[0])
+        histories, clock, told = HistoryService(Settings(home=live.home)), [1.0], [0.0]
+        federations = FederationMonitor(str(live.mailbox), clock=lambda: clock[0])
 
         def look(now: float | None = None) -> dict[str, Any]:
             clock[0] += 1 if now is None else now - told[0]
-            facts = federations.look(Reading(histories), live.address).facts
+            facts = federations.look(RequestView(histories), live.address).facts
             told[0] = facts["now"]
             return facts
 
@@ -179,9 +179,9 @@ def test_a_federation_whose_configuration_is_not_here_is_refused(
     closed: Closed, tmp_path: Path
 ) -> None:
     settings = Settings(home=closed.live.home, blobs=tmp_path)
-    histories = Histories(settings)
+    histories = HistoryService(settings)
     with pytest.raises(ProblemError, match="is not here") as refusal:
-        Federations(str(tmp_path)).look(Reading(histories), closed.live.address)
+        FederationMonitor(str(tmp_path)).look(RequestView(histories), closed.live.address)
     assert refusal.value.kind is BLOB_NOT_FOUND
     assert str(tmp_path) not in str(refusal.value)
     histories.close()
@@ -357,7 +357,7 @@ def test_a_mailbox_that_hangs_holds_up_nobody_who_has_seen_something(
 def test_whose_first_look_another_holds_up_is_told_to_come_again(
     looking: Looking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("api.federation.watching.PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr("api.federation.monitor.PATIENCE_SECONDS", 0.01)
     with (
         one_hanging_look(looking, monkeypatch),
         pytest.raises(ProblemError, match="being read for somebody else") as refusal,
@@ -368,4 +368,4 @@ def test_whose_first_look_another_holds_up_is_told_to_come_again(
 
 def test_what_is_no_place_is_refused_before_anything_is_served() -> None:
     with pytest.raises(BlobError, match="mailbox: 1 to 8 folders or URLs"):
-        Federations(",")
+        FederationMonitor(",")

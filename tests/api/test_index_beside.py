@@ -19,8 +19,8 @@ from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.history.facts.clients import clients_facts
 from ledger.history.facts.rounds import page_facts
-from ledger.history.now import Histories
 from ledger.history.pages import Walk
+from ledger.history.pinned_chain import HistoryService
 from ledger.history.status import AskedRole
 from ledger.index.database import Database
 from ledger.index.service_index import IndexState, ServiceIndex
@@ -187,7 +187,7 @@ def test_an_index_that_fails_is_left_alone_and_the_chain_tells(
 ) -> None:
     path = Path(shutil.copy(index_file, tmp_path / "index.sqlite"))
     beside = ServiceIndex(path)
-    histories = Histories(Settings(home=home), beside)
+    histories = HistoryService(Settings(home=home), beside)
     now = histories.now()
     (served,), _ = now.deployments()
     assert now.listed(served, told_by) == told_by(now.history(served))
@@ -277,7 +277,7 @@ def test_an_index_that_stands_elsewhere_is_not_asked(
     path = Path(shutil.copy(index_file, tmp_path / "index.sqlite"))
     spoil(path)
     beside = ServiceIndex(path)
-    histories = Histories(Settings(home=home), beside)
+    histories = HistoryService(Settings(home=home), beside)
     now = histories.now()
     (served,), _ = now.deployments()
     with beside.history(served.ledger, now.blobs, now.block) as history:
@@ -291,7 +291,7 @@ def test_an_index_that_stands_elsewhere_is_not_asked(
 def test_a_locked_index_is_not_waited_for(home: Path, index_file: Path, tmp_path: Path) -> None:
     path = Path(shutil.copy(index_file, tmp_path / "index.sqlite"))
     beside = ServiceIndex(path)
-    histories = Histories(Settings(home=home), beside)
+    histories = HistoryService(Settings(home=home), beside)
     now = histories.now()
     (served,), _ = now.deployments()
     with closing(sqlite3.connect(path, isolation_level=None)) as other:

@@ -13,8 +13,8 @@ from pydantic import BaseModel
 from api.app import create_app
 from api.document import text
 from api.http import problems
-from api.http.declared import DETAILS
-from api.http.problems import Kind
+from api.http.problem_docs import DETAILS
+from api.http.problems import ProblemKind
 from api.schemas import (
     clients,
     deployments,
@@ -148,7 +148,7 @@ def test_every_answer_has_an_example_that_its_schema_accepts(document: dict[str,
 def test_every_kind_of_problem_has_an_example_and_is_declared_somewhere(
     document: dict[str, Any],
 ) -> None:
-    kinds = {kind for kind in vars(problems).values() if isinstance(kind, Kind)}
+    kinds = {kind for kind in vars(problems).values() if isinstance(kind, ProblemKind)}
     assert set(DETAILS) == kinds
     assert set(document["components"]["examples"]) == {kind.name for kind in kinds}
     declared = {
@@ -173,7 +173,7 @@ def test_every_kind_of_problem_has_an_example_and_is_declared_somewhere(
     ],
 )
 def test_examples_say_what_the_service_says(
-    client: httpx.Client, root: str, path: str, kind: Kind | None
+    client: httpx.Client, root: str, path: str, kind: ProblemKind | None
 ) -> None:
     told = client.get(path.format(root=root)).json()
     if kind is None:

@@ -16,9 +16,9 @@ import httpx
 import pytest
 from pydantic import ValidationError
 
-from api.listening import listening_socket
 from api.serve import serve
 from api.settings import Settings
+from api.sockets import listening_socket
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.rpc.served.server import RpcServer
 from ledger.protocol.errors import ConfigurationError

@@ -55,8 +55,8 @@ def node(home: Path, service: httpx.Client) -> Iterator[tuple[object, ...]]:
 def test_people_read_of_a_service_what_they_read_of_a_home(
     home: Path, api: tuple[str, str], asked: tuple[object, ...]
 ) -> None:
-    afar, own = succeeds(*asked, *api), succeeds(*asked, "--home", home)
-    assert sorted(afar.out.splitlines()) == sorted(own.out.splitlines())
+    remote, own = succeeds(*asked, *api), succeeds(*asked, "--home", home)
+    assert sorted(remote.out.splitlines()) == sorted(own.out.splitlines())
 
 
 def test_a_digest_is_found_at_a_service_as_at_home(
@@ -173,9 +173,9 @@ def test_what_a_service_sends_is_kept_in_files_that_others_can_check(
 def test_an_audit_takes_the_chain_from_a_node_and_the_blobs_from_a_service(
     report: dict[str, Any], api: tuple[str, str], node: tuple[object, ...]
 ) -> None:
-    afar = succeeds("audit", *api, *node, "--jobs", 1, "--json").json
-    assert afar["outcome"] == "passed"
-    assert afar["counts"] == report["counts"]
+    remote = succeeds("audit", *api, *node, "--jobs", 1, "--json").json
+    assert remote["outcome"] == "passed"
+    assert remote["counts"] == report["counts"]
     assert "name the chain and the contract that you trust" in refusal("audit", *api)
 
 

@@ -135,7 +135,7 @@ def warned(*options: str) -> str:
         logging.getLogger("ledger.chain").warning("a warning")
         logging.getLogger("ledger.chain").error("an error")
 
-    with patch("cli.where.Where.reader", telling):
+    with patch("cli.target.Target.reader", telling):
         return cmfl("rounds", "list", *options).err
 
 
@@ -149,7 +149,7 @@ def test_a_fault_of_ours_says_where_it_arose_only_if_asked() -> None:
     def broken(_: object) -> None:
         raise RuntimeError("broken")
 
-    with patch("cli.where.Where.reader", broken):
+    with patch("cli.target.Target.reader", broken):
         result = cmfl("rounds", "list")
         assert (result.code, result.err.count("\n")) == (70, 1)
         result = cmfl("rounds", "list", "-v")

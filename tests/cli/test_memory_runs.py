@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cli.checks.home import checks
-from cli.where import Where
+from cli.target import Target
 from ledger.home import Home
 from ledger.protocol.errors import ChainError
 from tests.cli.conftest import refusal, settings_of, succeeds
@@ -48,7 +48,7 @@ def test_a_home_whose_run_is_on_a_node_says_how_that_is_named(tmp_path: Path) ->
 
 def test_doctor_asks_for_no_manifest_of_a_memory_run(tmp_path: Path) -> None:
     succeeds(*SMALLEST, "--home", tmp_path, *settings_of("machine.ledger=memory"))
-    look = dict(checks(Where(tmp_path), deep=False))["run run"]
+    look = dict(checks(Target(tmp_path), deep=False))["run run"]
     assert look().startswith("was on the memory ledger")
     # What has signed votes was on a chain, whatever its configuration says now.
     Home(tmp_path).run("run").journal.touch()

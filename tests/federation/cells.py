@@ -147,7 +147,7 @@ def roles_of(one: Round) -> dict[ClientId, frozenset[Role]]:
     for phase, role in zip((Phase.AGGREGATION, Phase.ELECTION), PRIMARIES, strict=True):
         place = primary_seat(one.seed, phase, 0, len(one.committee))
         found[one.committee[place]] = (found[one.committee[place]] - {Role.MEMBER}) | {role}
-    for banned in one.empty_seats:
+    for banned in one.vacant_members:
         del found[banned]
     return {client: frozenset(roles) for client, roles in found.items()}
 
@@ -185,7 +185,7 @@ def margin_of(one: Round, sizes: Parameters, away: Iterable[Seat]) -> Margin:
     trainers = sum(Role.TRAINER in its for its in lost)
     most = tolerated(sizes)
     return Margin(
-        members=most - len(one.empty_seats) - (len(lost) - trainers),
+        members=most - len(one.vacant_members) - (len(lost) - trainers),
         trainers=sizes.trainers - sizes.members - trainers,
         bans=most,
     )

@@ -220,7 +220,7 @@ class Arena:
     def _too_many(self, one: Round) -> tuple[Seat, ...]:
         """Return seats with one more member than may be silent beside the empty seats."""
         sizes = self.federation.settings.configuration.parameters(dimension=1)
-        count = tolerated(sizes) - len(one.empty_seats) + 1
+        count = tolerated(sizes) - len(one.vacant_members) + 1
         members = {c for c, its in roles_of(one).items() if Role.TRAINER not in its}
         return tuple(seats_of_members(self.federation.seats, members, count))
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from ledger.chain.contract.committee_ledger import RoundOpening
 from ledger.chain.contract.events import Recorded
+from ledger.history.chain_history import ChainHistory
 from ledger.history.documents import NO_DOCUMENTS, Documents
 from ledger.history.explain import explain_round
-from ledger.history.recorded import RecordedHistory
-from ledger.history.round import Course, Round
+from ledger.history.round import Round, RoundActivity
 from ledger.protocol.closing import MinedCommitment
 from ledger.protocol.documents.incidents import Incident, Incidents
 from ledger.protocol.documents.record import Dropout, RefusedScores, RoundRecord, UsableUpdate
@@ -103,7 +103,7 @@ def ended_with(event: RoundDecided | RoundAbandoned | None, *late: int) -> Round
     ended = None if event is None else Recorded(event, 12, bytes(32), bytes(32), 0)
     banned = Recorded(ClientBanned(2, ClientId(5), NOTHING), 7, bytes(32), bytes(32), 0)
     opening = RoundOpening(2, COMMITTEE, keccak256(b"a seed"), 5)
-    one = Round(opening, SIZES, REGISTRY, ended, Course(tuple(came), (banned,)))
+    one = Round(opening, SIZES, REGISTRY, ended, RoundActivity(tuple(came), (banned,)))
     # Who is sampled is a matter of other tests.
     vars(one)["participants"] = Participants(COMMITTEE, TRAINERS, frozenset({ClientId(10)}))
     return one
@@ -207,7 +207,7 @@ def test_says_who_committed_too_late() -> None:
 
 
 def test_explains_every_round_of_a_run(honest: Run) -> None:
-    history = RecordedHistory.of(honest.ledger, honest.blobs)
+    history = ChainHistory.of(honest.ledger, honest.blobs)
     for number in range(1, 6):
         one = history.round(number)
         assert one is not None

@@ -10,10 +10,16 @@ from benchmarks.generated_rounds import ADDRESS, GeneratedChain
 from ledger.blobs.store import MemoryBlobs
 from ledger.chain.contract.committee_ledger import CommitteeLedger, RoundOpening
 from ledger.chain.ports import IncompleteLogsError
-from ledger.history.documents import Documents, gone_payloads, read_documents, read_run
+from ledger.history.chain_history import ChainHistory, DeploymentCache
+from ledger.history.documents import Documents, missing_payloads, read_documents, read_run
 from ledger.history.facts.commitments import commitments_facts
-from ledger.history.participation import Outcome, Role, Scores, participation_of, participations
-from ledger.history.recorded import Kept, RecordedHistory
+from ledger.history.participation import (
+    RoundRole,
+    ScoresOutcome,
+    UpdateOutcome,
+    participation_of,
+    participations,
+)
 from ledger.history.status import RoundStatus
 from ledger.protocol.encoding import commitment_of, commitments_chain, sha256
 from ledger.protocol.types import ClientId, Digest, DropoutReason, IncidentKind, Phase
@@ -28,8 +34,8 @@ if TYPE_CHECKING:
     from ledger.protocol.state import ClientBanned
 
 
-def history_of(run: Run) -> RecordedHistory:
-    return RecordedHistory.of(run.ledger, run.blobs)
+def history_of(run: Run) -> ChainHistory:
+    return ChainHistory.of(run.ledger, run.blobs)
 
 
 def round_of(run: Run, number: int) -> tuple[Round, Documents]:
@@ -56,7 +62,7 @@ def test_tells_a_decided_round(honest: Run) -> None:
 
 def test_tells_what_went_wrong_while_voting(honest: Run) -> None:
     _, documents = round_of(honest, 2)
-    assert [one.kind for one in documents.told_incidents] == [IncidentKind.WRONG_PROPOSAL]
+    assert [one.kind for one in documents.reported_incidents] == [IncidentKind.WRONG_PROPOSAL]
     assert round_of(honest, 1)[1].incidents is None, "there was none"
 
 
@@ -73,9 +79,9 @@ def test_samples_without_the_banned_and_knows_empty_seats(honest: Run) -> None:
     one, _ = round_of(honest, 5)
     assert len(banned) == 2
     assert not banned.intersection(one.trainers)
-    assert one.empty_seats == tuple(c for c in one.committee if c in banned)
-    assert len(one.empty_seats) == 1
-    assert round_of(honest, 4)[0].empty_seats == ()
+    assert one.vacant_members == tuple(c for c in one.committee if c in banned)
+    assert len(one.vacant_members) == 1
+    assert round_of(honest, 4)[0].vacant_members == ()
 
 
 def test_tells_an_open_round_and_none_that_has_not_opened(tmp_path: Path) -> None:
@@ -158,10 +164,10 @@ def test_incidents_of_other_inputs_are_none(tmp_path: Path) -> None:
 
 def test_payloads_that_are_gone_are_named(honest: Run) -> None:
     _, documents = round_of(honest, 1)
-    assert gone_payloads(documents, honest.blobs) == ()
+    assert missing_payloads(documents, honest.blobs) == ()
     client, payload = next(iter(sorted(documents.payloads.items())))
     without = ChangedBlobs(honest.blobs, {payload: None})
-    assert gone_payloads(documents, without) == (client,)
+    assert missing_payloads(documents, without) == (client,)
 
 
 def test_tells_what_each_client_was_in_a_round(honest: Run) -> None:
@@ -172,15 +178,15 @@ def test_tells_what_each_client_was_in_a_round(honest: Run) -> None:
     assert parts.keys() == {*one.trainers, *one.committee}
     for client, part in parts.items():
         assert participation_of(one, documents, client) == part
-        assert (part.role is Role.MEMBER) == (client in one.committee)
+        assert (part.role is RoundRole.MEMBER) == (client in one.committee)
         assert part.committed == (client in one.counted)
-        assert (part.outcome is Outcome.ACCEPTED) == (client in one.decided.accepted)
+        assert (part.outcome is UpdateOutcome.ACCEPTED) == (client in one.decided.accepted)
     for phase, primary, bits in zip(Phase, one.decided.primaries, one.decided.signers, strict=True):
         assert phase in parts[primary].primary_of
         voters = {c for place, c in enumerate(one.committee) if bits >> place & 1} | {primary}
         assert voters == {c for c, part in parts.items() if phase in part.voted}
     counted = {signed.scores.member for signed in documents.record.scores}
-    assert counted == {c for c, part in parts.items() if part.scores is Scores.COUNTED}
+    assert counted == {c for c, part in parts.items() if part.scores is ScoresOutcome.COUNTED}
     nobody = next(c for c in range(PARAMETERS.clients) if c not in parts)
     assert participation_of(one, documents, ClientId(nobody)) is None
 
@@ -207,7 +213,7 @@ def test_counts_what_each_client_did(honest: Run) -> None:
 def test_a_record_that_comes_back_is_counted_then(honest: Run) -> None:
     missing = honest.outcome(2).record
     lost: dict[Digest, bytes | None] = {missing: None}
-    history = RecordedHistory.of(honest.ledger, ChangedBlobs(honest.blobs, lost))
+    history = ChainHistory.of(honest.ledger, ChangedBlobs(honest.blobs, lost))
     before = history.tally()
     assert (before.rounds, before.records_missing) == (5, 1)
     assert history.tally() == before
@@ -219,7 +225,7 @@ def test_a_node_that_gives_rounds_but_not_their_clients_is_not_believed(honest: 
     """One that lags behind between two answers has the later rounds and not the registrations."""
     silent = forged(honest.ledger, logs_of=lambda _logs: [])
     with pytest.raises(IncompleteLogsError):
-        RecordedHistory.of(silent, honest.blobs).registered()
+        ChainHistory.of(silent, honest.blobs).registered()
 
 
 def test_events_of_no_round_are_passed_over(honest: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,17 +246,17 @@ class BansCounted(CommitteeLedger):
         return super().bans(to_block)
 
 
-def at_head(chain: GeneratedChain, ledger: CommitteeLedger, kept: Kept) -> RecordedHistory:
+def at_head(chain: GeneratedChain, ledger: CommitteeLedger, kept: DeploymentCache) -> ChainHistory:
     head, fixed = chain.head(), ledger.deployment()
-    return RecordedHistory(ledger, fixed, MemoryBlobs(), head.number, 0, kept, head.hash)
+    return ChainHistory(ledger, fixed, MemoryBlobs(), head.number, 0, kept, head.hash)
 
 
-def banned(history: RecordedHistory) -> list[int]:
+def banned(history: ChainHistory) -> list[int]:
     return [c for c, client in enumerate(history.registered()) if client.banned_in]
 
 
 def test_bans_are_read_once_for_each_block() -> None:
-    chain, kept = GeneratedChain(), Kept()
+    chain, kept = GeneratedChain(), DeploymentCache()
     chain.register()
     shared, ledger = chain.head().number, BansCounted(chain, ADDRESS, 1)
     assert [banned(at_head(chain, ledger, kept)) for _ in range(3)] == [[], [], []]
@@ -265,12 +271,12 @@ def test_bans_are_read_once_for_each_block() -> None:
 
 
 def test_bans_of_a_chain_that_moved_meanwhile_are_not_kept() -> None:
-    chain, kept = GeneratedChain(), Kept()
+    chain, kept = GeneratedChain(), DeploymentCache()
     chain.register()
     fork = chain.fork(chain.head().number, seed=3)
     chain.mine()
     fork.ban()
-    moved = RecordedHistory(
+    moved = ChainHistory(
         fork.ledger,
         fork.ledger.deployment(),
         MemoryBlobs(),

@@ -20,8 +20,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from benchmarks.generated_rounds import GeneratedChain
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.ports import ChainUnreachableError, IncompleteLogsError, NotServedError
+from ledger.history.chain_history import ChainHistory
 from ledger.history.pages import Walk
-from ledger.history.recorded import RecordedHistory
 from ledger.index.catching_up import follow
 from ledger.index.codes import StorageComparison
 from ledger.index.database import Database
@@ -254,9 +254,9 @@ def test_a_fork_takes_back_rounds_and_nothing_final(database: Database) -> None:
     with index.reading() as reading:
         own = reading.history(chain.genesis_hash, chain.ledger.address, NOBODYS_BLOBS)
         assert own.rounds(1, 4) == before
-        assert own.rounds(1, own.newest()) == RecordedHistory.of(
-            other.ledger, NOBODYS_BLOBS
-        ).rounds(1, own.newest())
+        assert own.rounds(1, own.newest()) == ChainHistory.of(other.ledger, NOBODYS_BLOBS).rounds(
+            1, own.newest()
+        )
         assert reading.look_up(gone.end.head) == []
         assert search_page(own, Walk("rounds"), 3, None) != page
         assert reading.coverage()[0].rewinds == 1
@@ -298,7 +298,7 @@ def test_documents_that_come_late_are_counted_then(
     index = Index(database.path)
     with index.reading() as reading:
         own = reading.history(honest.chain.genesis_hash, honest.ledger.address, blobs)
-        assert own.tally() == RecordedHistory.of(honest.ledger, blobs).tally()
+        assert own.tally() == ChainHistory.of(honest.ledger, blobs).tally()
         assert own.tally().records_missing == 1
     indexer = Indexer(database, honest.ledger, blobs)
     indexer.step()

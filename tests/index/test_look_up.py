@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy import select
 
+from ledger.history.chain_history import ChainHistory
 from ledger.history.digests import DigestKind
 from ledger.history.facts.digests import digest_facts
-from ledger.history.recorded import RecordedHistory
 from ledger.history.source import TooLongError
 from ledger.index.index import Index
 from ledger.index.tables import DIGEST
@@ -50,7 +50,7 @@ def test_what_a_decision_names(honest_index: Index, honest: Run) -> None:
 
 def test_the_sha256sum_of_a_file(honest_index: Index, honest: Run) -> None:
     """A payload, a score vector and a record are found by what `sha256sum` says of them."""
-    recorded = RecordedHistory.of(honest.ledger, honest.blobs)
+    recorded = ChainHistory.of(honest.ledger, honest.blobs)
     one = recorded.round(1)
     assert one is not None
     documents = recorded.documents(one)
@@ -109,7 +109,7 @@ def test_no_more_than_asked_for(honest_index: Index, honest: Run) -> None:
 def test_the_index_finds_every_digest_where_reading_all_rounds_finds_it(
     honest: Run, history: IndexedHistory
 ) -> None:
-    true = RecordedHistory.of(honest.ledger, honest.blobs)
+    true = ChainHistory.of(honest.ledger, honest.blobs)
     rows = history.connection.execute(select(DIGEST.c.digest)).scalars().all()
     assert len(rows) > 100
     found = 0
@@ -149,7 +149,7 @@ def test_a_digest_that_stands_everywhere_is_told_page_by_page(
 
 
 def test_a_long_history_takes_an_index(honest: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ledger.history.recorded.MOST_LOOKED_THROUGH", 4)
-    history = RecordedHistory.of(honest.ledger, honest.blobs)
+    monkeypatch.setattr("ledger.history.chain_history.MAX_ROUNDS_WITHOUT_INDEX", 4)
+    history = ChainHistory.of(honest.ledger, honest.blobs)
     with pytest.raises(TooLongError, match=r"5 rounds are too many .* cmfl index build makes one"):
         history.occurrences(honest.outcome(1).model, 0, 1)

@@ -9,8 +9,8 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import create_engine, insert, text
 
+from ledger.history.chain_history import ChainHistory
 from ledger.history.pages import Walk, read_page
-from ledger.history.recorded import RecordedHistory
 from ledger.history.status import AskedRole
 from ledger.index.database import Database
 from ledger.index.errors import IndexSchemaError, IndexUnreachableError
@@ -58,7 +58,7 @@ def test_has_the_content_that_sqlite_has(where: str, database: Database, honest:
         fork.play(1)
         indexed(one, fork.ledger)
     assert content(database) == content(other)
-    true = RecordedHistory.of(honest.ledger, honest.blobs)
+    true = ChainHistory.of(honest.ledger, honest.blobs)
     index = Index(own)
     with index.reading() as reading:
         found = reading.history(honest.chain.genesis_hash, honest.ledger.address, honest.blobs)

@@ -13,7 +13,7 @@ from benchmarks.recorded_rounds import RecordedRounds
 from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerWriter
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.chain.rpc.chain import RpcChain
-from ledger.history.recorded import RecordedHistory
+from ledger.history.chain_history import ChainHistory
 from ledger.index.index import Index
 from tests.audit.unreliable_node import UnreliableNode
 from tests.chain.test_port_contract import anvil
@@ -34,7 +34,7 @@ def played(rounds: RecordedRounds) -> None:
 def require_equal(database: Database, ledger: CommitteeLedger) -> list[Round]:
     """Index the chain as it is now, and compare all rounds; return them."""
     indexed(database, ledger)
-    true = RecordedHistory.of(ledger, NOBODYS_BLOBS)
+    true = ChainHistory.of(ledger, NOBODYS_BLOBS)
     assert database.path is not None
     index = Index(database.path)
     with index.reading() as reading:

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.chain.ports import NotServedError
+from ledger.history.chain_history import ChainHistory
 from ledger.history.cursors import CursorError
 from ledger.history.facts.clients import client_rounds_facts, clients_facts
 from ledger.history.facts.rounds import full_facts, page_facts
 from ledger.history.facts.words import Told
 from ledger.history.pages import EVERYWHERE, Span, Walk, read_page
 from ledger.history.participation import participations
-from ledger.history.recorded import RecordedHistory
 from ledger.history.status import AskedRole, Order, RoundStatus
 from ledger.index.database import Database
 from ledger.index.errors import NotIndexedError
@@ -39,14 +39,14 @@ LONG = 24
 
 
 @pytest.fixture
-def recorded(honest: Run) -> RecordedHistory:
-    return RecordedHistory.of(honest.ledger, honest.blobs)
+def recorded(honest: Run) -> ChainHistory:
+    return ChainHistory.of(honest.ledger, honest.blobs)
 
 
 @pytest.fixture(scope="module")
 def long(
     empty_index: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[IndexedHistory, RecordedHistory]]:
+) -> Iterator[tuple[IndexedHistory, ChainHistory]]:
     """Some more rounds, with bans, abandoned ones and one that is open."""
     chain = generated(LONG // 2)
     chain.ban()
@@ -57,12 +57,12 @@ def long(
     indexed(database, chain.ledger)
     with Index(path).reading() as reading:
         own = reading.history(chain.genesis_hash, chain.ledger.address, NOBODYS_BLOBS)
-        yield own, RecordedHistory.of(chain.ledger, NOBODYS_BLOBS)
+        yield own, ChainHistory.of(chain.ledger, NOBODYS_BLOBS)
     database.close()
 
 
 def test_rounds_come_back_as_the_chain_tells_them(
-    history: IndexedHistory, recorded: RecordedHistory
+    history: IndexedHistory, recorded: ChainHistory
 ) -> None:
     assert (history.path, history.fixed) == (recorded.path, recorded.fixed)
     assert history.newest() == recorded.newest() == 5
@@ -83,7 +83,7 @@ def test_there_is_no_round_that_has_not_opened(history: IndexedHistory) -> None:
         history.rounds(1, 6)
 
 
-def test_parts_come_back_as_they_were(history: IndexedHistory, recorded: RecordedHistory) -> None:
+def test_parts_come_back_as_they_were(history: IndexedHistory, recorded: ChainHistory) -> None:
     refused = incidents = 0
     for number in range(1, 6):
         one = recorded.round(number)
@@ -96,16 +96,14 @@ def test_parts_come_back_as_they_were(history: IndexedHistory, recorded: Recorde
     assert incidents, "an incident is packed with its votes"
 
 
-def test_clients_and_counts_are_the_chains(
-    history: IndexedHistory, recorded: RecordedHistory
-) -> None:
+def test_clients_and_counts_are_the_chains(history: IndexedHistory, recorded: ChainHistory) -> None:
     assert history.registered() == recorded.registered()
     assert history.tally() == recorded.tally()
     assert clients_facts(history, 4, None) == clients_facts(recorded, 4, None)
 
 
 def test_what_only_the_chain_has_is_asked_of_it(
-    history: IndexedHistory, recorded: RecordedHistory, honest_index: Index, honest: Run
+    history: IndexedHistory, recorded: ChainHistory, honest_index: Index, honest: Run
 ) -> None:
     decided, banned = recorded.round(1), recorded.round(3)
     assert decided is not None
@@ -119,7 +117,7 @@ def test_what_only_the_chain_has_is_asked_of_it(
 
 
 def test_times_are_those_of_blocks_that_ended_rounds(
-    history: IndexedHistory, recorded: RecordedHistory
+    history: IndexedHistory, recorded: ChainHistory
 ) -> None:
     for one in recorded.rounds(1, 5):
         assert one.ended is not None
@@ -131,7 +129,7 @@ def test_times_are_those_of_blocks_that_ended_rounds(
 
 @pytest.mark.parametrize("role", AskedRole)
 def test_a_clients_rounds_are_found(
-    history: IndexedHistory, recorded: RecordedHistory, role: AskedRole
+    history: IndexedHistory, recorded: ChainHistory, role: AskedRole
 ) -> None:
     for order, client in itertools.product(Order, map(ClientId, (0, 7, 12))):
         walk = Walk("rounds", order, client=client, role=role)
@@ -161,7 +159,7 @@ SPANS = st.one_of(
     limit=st.integers(1, 9),
 )
 def test_every_walk_finds_the_same_rounds_page_by_page(
-    long: tuple[IndexedHistory, RecordedHistory], limit: int, times: Span, **asked: Any
+    long: tuple[IndexedHistory, ChainHistory], limit: int, times: Span, **asked: Any
 ) -> None:
     own, true = long
     begin = 1_700_000_000

@@ -8,10 +8,10 @@ from ledger.history.facts.words import hexed, moment
 
 if TYPE_CHECKING:
     from ledger.history.facts.words import Facts
-    from ledger.history.now import Now
+    from ledger.history.pinned_chain import PinnedChain
 
 
-def chain_facts(now: Now) -> Facts:
+def chain_facts(now: PinnedChain) -> Facts:
     """Return what does not change of a chain."""
     path = now.path
     return {
@@ -22,7 +22,7 @@ def chain_facts(now: Now) -> Facts:
     }
 
 
-def head_facts(now: Now) -> Facts:
+def head_facts(now: PinnedChain) -> Facts:
     """Return a chain with its newest block."""
     block = now.block
     return chain_facts(now) | {

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
     from ledger.blobs.store import BlobReader
     from ledger.chain.contract.committee_ledger import Snapshot
-    from ledger.history.deployments import Served
+    from ledger.history.deployments import ServedDeployment
     from ledger.history.facts.words import Facts
-    from ledger.history.now import Now
+    from ledger.history.pinned_chain import PinnedChain
     from ledger.protocol.state import Deployment
     from ledger.protocol.types import Digest
 
 
-def deployments_facts(now: Now, served: Iterable[Served]) -> Facts:
+def deployments_facts(now: PinnedChain, served: Iterable[ServedDeployment]) -> Facts:
     """Return the list of deployments.
 
     Args:
@@ -32,7 +32,7 @@ def deployments_facts(now: Now, served: Iterable[Served]) -> Facts:
     return {"deployments": [_line(now, each) for each in served]}
 
 
-def deployment_facts(now: Now, served: Served) -> Facts:
+def deployment_facts(now: PinnedChain, served: ServedDeployment) -> Facts:
     """Return what a deployment has fixed and where its contract stands.
 
     Args:
@@ -54,7 +54,7 @@ def deployment_facts(now: Now, served: Served) -> Facts:
     }
 
 
-def standing_facts(now: Now, served: Served) -> Facts:
+def standing_facts(now: PinnedChain, served: ServedDeployment) -> Facts:
     """Return where a deployment stands, in a line.
 
     Args:
@@ -83,11 +83,11 @@ def stage_name(stage: LedgerStage) -> str:
             return "finished"
 
 
-def _path(now: Now, served: Served) -> DeploymentPath:
+def _path(now: PinnedChain, served: ServedDeployment) -> DeploymentPath:
     return DeploymentPath(now.path, served.manifest.address)
 
 
-def _line(now: Now, served: Served) -> Facts:
+def _line(now: PinnedChain, served: ServedDeployment) -> Facts:
     return {
         "address": served.manifest.address,
         "run": served.run,

@@ -66,7 +66,7 @@ def round_evidence(told: Told) -> list[Facts]:
     ]
     incidents = [
         {"client": said.member, "kind": "incident", "incident": incident_facts(said)}
-        for said in told.documents.told_incidents
+        for said in told.documents.reported_incidents
     ]
     return [empty | entry for entry in (*bans, *scores, *incidents)]
 

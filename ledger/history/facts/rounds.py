@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ledger.history.documents import gone_payloads, read_run
-from ledger.history.explain import explain_gone, explain_round
+from ledger.history.documents import missing_payloads, read_run
+from ledger.history.explain import explain_missing_payloads, explain_round
 from ledger.history.facts.aggregation import aggregation_facts
 from ledger.history.facts.commitments import commitments_facts
 from ledger.history.facts.committee import committee_facts
@@ -118,9 +118,9 @@ def explanation_facts(told: Told) -> Facts:
         told: the round.
     """
     document = read_run(told.history.blobs, told.history.fixed.config)
-    gone = gone_payloads(told.documents, told.history.blobs)
+    gone = missing_payloads(told.documents, told.history.blobs)
     lines = explain_round(told.one, told.documents, document)
-    return told.heading() | {"sentences": [*lines, *explain_gone(told.documents, gone)]}
+    return told.heading() | {"sentences": [*lines, *explain_missing_payloads(told.documents, gone)]}
 
 
 def _whole(history: HistorySource, one: Round) -> Told:

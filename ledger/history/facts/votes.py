@@ -32,7 +32,7 @@ def votes_facts(told: Told) -> Facts:
     Raises:
         ChainError: the chain cannot be read, or has another transaction in its place.
     """
-    incidents = told.documents.told_incidents
+    incidents = told.documents.reported_incidents
     return told.heading() | {
         "replies_needed": told.history.fixed.replies,
         "certificates": _certificates(told),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from api.listening import listening_socket, url_of
+from api.sockets import listening_socket, url_of
 from api.store.serve import server_for, serving_alone
 from api.store.settings import StoreSettings
 from ledger.blobs.uploads import Uploads, authorization

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from api.listening import listening_socket
+from api.sockets import listening_socket
 from api.store.receiving import PIECE
 from api.store.serve import known_urls, serve
 from api.store.settings import StoreSettings

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ledger.history.chain_history import ChainHistory
 from ledger.history.facts.rounds import full_facts
 from ledger.history.facts.words import Told
-from ledger.history.recorded import RecordedHistory
 from ledger.protocol import encoding, merkle
 from ledger.protocol.types import ClientId, Digest
 from tests.api.conftest import ROUNDS, read, rounds_that_are
@@ -68,7 +68,7 @@ def test_every_recomputed_value_of_a_real_run_matches(
 
 
 def test_strays_late_words_bans_and_abandonment_make_nothing_red(page: Page, honest: Run) -> None:
-    history = RecordedHistory.of(honest.ledger, honest.blobs)
+    history = ChainHistory.of(honest.ledger, honest.blobs)
     fixed = history.fixed
     contract = {
         "beacon": fixed.beacon.value,

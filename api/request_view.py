@@ -23,19 +23,19 @@ from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
     from ledger.chain.contract.events import Recorded
-    from ledger.history.deployments import Served
+    from ledger.history.deployments import ServedDeployment
     from ledger.history.facts.words import Facts
-    from ledger.history.now import Histories, Now
+    from ledger.history.pinned_chain import HistoryService, PinnedChain
 
 
-class Reading:
+class RequestView:
     """One request's view of the chain: nothing after `now.block` is read.
 
     The chain is looked at once, when it is first asked for: in the thread of the endpoint, for a
     dependency that waits for a chain would take a thread of its own.
     """
 
-    def __init__(self, histories: Histories, chain: str | None = None) -> None:
+    def __init__(self, histories: HistoryService, chain: str | None = None) -> None:
         """Prepare to read; nothing is asked yet.
 
         Args:
@@ -46,7 +46,7 @@ class Reading:
         self._chain = chain
 
     @cached_property
-    def now(self) -> Now:
+    def now(self) -> PinnedChain:
         """The chain when it was first asked for.
 
         Raises:
@@ -88,7 +88,7 @@ class Reading:
             number = self.now.block.number
             raise ProblemError(CHAIN_MOVED, f"block {number} is another one now")
 
-    def deployment(self, address: str) -> Served:
+    def deployment(self, address: str) -> ServedDeployment:
         """Return a deployment.
 
         Args:
@@ -140,14 +140,14 @@ def require_round(round_number: int, newest: int) -> None:
         )
 
 
-def histories_of(request: Request) -> Histories:
+def histories_of(request: Request) -> HistoryService:
     """Return what all requests of an app share."""
     return cast("Histories", request.app.state.histories)
 
 
-async def _reading(request: Request) -> Reading:
+async def _reading(request: Request) -> RequestView:
     """Return what reads the chain; asynchronous, for it takes no thread."""
-    return Reading(histories_of(request))
+    return RequestView(histories_of(request))
 
 
-NowRead = Annotated[Reading, Depends(_reading)]
+NowRead = Annotated[RequestView, Depends(_reading)]

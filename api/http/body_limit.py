@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 MAX_BODY_BYTES = 16_384
 
 
-class BoundedBodies:
+class BodyLimit:
     """Refuses a body that is too large, by what it says of itself and by what comes."""
 
     def __init__(self, app: ASGIApp) -> None:

@@ -24,7 +24,7 @@ _ZIPPED = "-gzip"
 
 
 @dataclass(frozen=True)
-class Encoded:
+class EncodedAnswer:
     """An answer's bytes.
 
     Attributes:

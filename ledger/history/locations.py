@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-class Places(Protocol):
+class HistoryLocations(Protocol):
     """Where one service reads; a home, and perhaps a node instead of its chain file."""
 
     @property

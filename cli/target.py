@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from cli.afar import Afar
+    from cli.remote import RemoteService
     from cli.sender import Sender
     from ledger.blobs.store import BlobReader, FolderBlobs
     from ledger.chain.contract.committee_ledger import CommitteeLedger
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from ledger.chain.embedded.reader import EmbeddedReader
     from ledger.chain.ports import ChainReader, ChainWriter
     from ledger.chain.rpc.reader import RpcReader
-    from ledger.history.recorded import RecordedHistory
+    from ledger.history.chain_history import ChainHistory
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class Target:
     """The options that say where to look.
 
     Attributes:
@@ -51,7 +51,7 @@ class Where:
     rpc_url: str | None = None
     chain_id: int | None = None
     blobs_at: str | None = None
-    afar: Afar | None = None
+    remote: RemoteService | None = None
 
     @property
     def chain_file(self) -> Path:
@@ -62,8 +62,8 @@ class Where:
         """Return where everybody's blobs are read."""
         from ledger.blobs.location import reader_at
 
-        if self.afar is not None:
-            return self.afar.blobs()
+        if self.remote is not None:
+            return self.remote.blobs()
         return self.blobs() if self.blobs_at is None else reader_at(self.blobs_at)
 
     def blobs(self) -> FolderBlobs:
@@ -219,7 +219,7 @@ class Where:
                 )
             self.ledger(chain)
 
-    def history(self, chain: ChainReader) -> RecordedHistory:
+    def history(self, chain: ChainReader) -> ChainHistory:
         """Return what happened on the contract so far.
 
         Args:
@@ -229,12 +229,12 @@ class Where:
             ConfigurationError: it cannot be told which contract is meant.
         """
         from ledger.chain.contract.complete_log import complete
-        from ledger.history.recorded import RecordedHistory
+        from ledger.history.chain_history import ChainHistory
 
         ledger = self.ledger(chain)
         # A home's own file has no node between it and its reader.
         ledger = ledger if chain.node is None else complete(ledger)
-        return RecordedHistory.of(ledger, self.blobs())
+        return ChainHistory.of(ledger, self.blobs())
 
     def complete_ledger(self, chain: ChainReader) -> CommitteeLedger:
         """Return the contract as of the chain's newest block, with all of its events up to there.
@@ -296,7 +296,7 @@ class Where:
         Raises:
             ConfigurationError: names what is missing.
         """
-        if self.afar is None:
+        if self.remote is None:
             return
         if self.rpc_url is None or self.address is None:
             raise ConfigurationError(

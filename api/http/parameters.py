@@ -16,7 +16,7 @@ from fastapi.routing import APIRoute
 from pydantic import BeforeValidator
 
 from api.http.problems import REQUEST_INVALID, ProblemError
-from api.reading import Reading, histories_of
+from api.request_view import RequestView, histories_of
 from api.schemas.problems import FieldError
 from ledger.history.cursors import MAX_CURSOR
 from ledger.history.pages import Span
@@ -86,7 +86,7 @@ Cursor = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class PageQuery:
     """Which page is asked for.
 
     Attributes:
@@ -98,11 +98,11 @@ class Page:
     limit: int
 
 
-async def _page(cursor: Cursor = None, limit: Limit = 20) -> Page:
-    return Page(cursor, limit)
+async def _page(cursor: Cursor = None, limit: Limit = 20) -> PageQuery:
+    return PageQuery(cursor, limit)
 
 
-Paged = Annotated[Page, Depends(_page)]
+Paged = Annotated[PageQuery, Depends(_page)]
 OrderQuery = Annotated[Order, Query(description="which come first", examples=["newest"])]
 ClientFilter = Annotated[
     int | None,
@@ -166,12 +166,12 @@ async def _within(
 Within = Annotated[tuple[Span, Span], Depends(_within)]
 
 
-async def _reading(request: Request, chain: ChainName) -> Reading:
+async def _reading(request: Request, chain: ChainName) -> RequestView:
     """Return what reads the chain that a path names; that it is another one is said there."""
-    return Reading(histories_of(request), chain)
+    return RequestView(histories_of(request), chain)
 
 
-Now = Annotated[Reading, Depends(_reading)]
+Now = Annotated[RequestView, Depends(_reading)]
 
 
 async def refuse_unknown(request: Request) -> None:

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from api.http.encoded import Encoded
+    from api.http.encoded_answer import EncodedAnswer
 
 Key = tuple[int, bytes, str]
 """Which opened chain, hash of its block 0, path and query."""
@@ -19,16 +19,16 @@ Key = tuple[int, bytes, str]
 MOST_BYTES = 64 * 2**20
 
 
-class KeptAnswers:
+class AnswerCache:
     """The answers that were asked for last, up to so many bytes; safe to share between threads."""
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most = most_bytes
         self._held = 0
-        self._answers: OrderedDict[Key, Encoded] = OrderedDict()
+        self._answers: OrderedDict[Key, EncodedAnswer] = OrderedDict()
         self._lock = threading.Lock()
 
-    def find(self, key: Key) -> Encoded | None:
+    def find(self, key: Key) -> EncodedAnswer | None:
         """Return what is kept under a key, None if there is nothing."""
         with self._lock:
             found = self._answers.get(key)
@@ -36,7 +36,7 @@ class KeptAnswers:
                 self._answers.move_to_end(key)
             return found
 
-    def keep(self, key: Key, answer: Encoded) -> None:
+    def keep(self, key: Key, answer: EncodedAnswer) -> None:
         """Keep an answer, and let those go that were not asked for longest.
 
         Args:
@@ -54,6 +54,6 @@ class KeptAnswers:
                 self._held -= _size(gone)
 
 
-def _size(answer: Encoded) -> int:
+def _size(answer: EncodedAnswer) -> int:
     """Return the most that an answer takes: plain, and compressed once that was asked for."""
     return 2 * len(answer.body)

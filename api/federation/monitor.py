@@ -20,10 +20,10 @@ from ledger.protocol.state import LedgerStage
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from api.reading import Reading
-    from ledger.history.deployments import Served
+    from api.request_view import RequestView
+    from ledger.history.chain_history import ChainHistory
+    from ledger.history.deployments import ServedDeployment
     from ledger.history.facts.words import Facts
-    from ledger.history.recorded import RecordedHistory
     from ledger.history.round import Round
     from ledger.protocol.documents.run import RunDocument
     from ledger.protocol.parameters import Parameters
@@ -39,7 +39,7 @@ SHOWN_ROUNDS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class FederationSnapshot:
     """What was seen of a federation.
 
     Attributes:
@@ -61,12 +61,12 @@ class Look:
         """
         return block_hash == self.block_hash and moment - self.taken_at < KEPT_SECONDS
 
-    def differs_from(self, other: Look | None) -> bool:
+    def differs_from(self, other: FederationSnapshot | None) -> bool:
         """Say whether there is anything new in it but the time."""
         return other is None or _timeless(self.facts) != _timeless(other.facts)
 
 
-class Federations:
+class FederationMonitor:
     """The federations whose mail one service reads; safe to share between threads.
 
     One thread looks at a federation at a time, and whoever comes meanwhile is given what was seen
@@ -96,7 +96,7 @@ class Federations:
         """Whether this service reads a mailbox."""
         return self._place is not None
 
-    def look(self, reading: Reading, address: str) -> Look:
+    def look(self, reading: RequestView, address: str) -> FederationSnapshot:
         """Return what is seen of a federation.
 
         Args:
@@ -124,7 +124,7 @@ class Federations:
             watched.lock.release()
         return seen
 
-    def _of(self, reading: Reading, served: Served, place: str) -> _Watched:
+    def _of(self, reading: RequestView, served: ServedDeployment, place: str) -> _Watched:
         """Return what is known of a deployment; nothing of one chain is known of another's."""
         with self._lock:
             if self._opened != reading.now.opened:
@@ -137,13 +137,15 @@ class _Watched:
 
     def __init__(self, place: str) -> None:
         self.lock = threading.Lock()
-        self.latest: Look | None = None
+        self.latest: FederationSnapshot | None = None
         self._mail = RoundMail(place)
         self._time = ChainTime()
         self._document: RunDocument | None = None
         self._ended: dict[int, Facts] = {}
 
-    def look(self, reading: Reading, served: Served, taken_at: float) -> Look:
+    def look(
+        self, reading: RequestView, served: ServedDeployment, taken_at: float
+    ) -> FederationSnapshot:
         """Return what is seen now.
 
         Args:
@@ -178,9 +180,9 @@ class _Watched:
             "links": {"self": f"{history.path}/federation"}
             | {"events": f"{history.path}/federation/events", "deployment": str(history.path)},
         }
-        return Look(facts, now.block.hash, taken_at)
+        return FederationSnapshot(facts, now.block.hash, taken_at)
 
-    def _told(self, history: RecordedHistory, one: Round) -> Facts:
+    def _told(self, history: ChainHistory, one: Round) -> Facts:
         """Return a round's line; one that has ended for ever is not read again."""
         known = self._ended.get(one.round)
         if known is not None:
@@ -193,7 +195,7 @@ class _Watched:
             self._ended[one.round] = told
         return told
 
-    def _chain(self, reading: Reading, served: Served, one: Round) -> ChainView:
+    def _chain(self, reading: RequestView, served: ServedDeployment, one: Round) -> ChainView:
         """Return the open round, with the newest block taken for one that stays.
 
         What is shown is no vote: a block that is taken back is seen to be, and read again.
@@ -212,7 +214,7 @@ class _Watched:
             commitments=one.mined,
         )
 
-    def _run(self, reading: Reading, served: Served) -> RunDocument:
+    def _run(self, reading: RequestView, served: ServedDeployment) -> RunDocument:
         """Return the run's configuration.
 
         Raises:

@@ -8,7 +8,7 @@ from api.http import problems as kinds
 from api.schemas.problems import MEDIA_TYPE, FieldError, Problem
 
 if TYPE_CHECKING:
-    from api.http.problems import Kind
+    from api.http.problems import ProblemKind
 
 Declared: TypeAlias = dict[int | str, dict[str, Any]]
 
@@ -32,7 +32,7 @@ OF_CLIENT = (*OF_DEPLOYMENT, kinds.CLIENT_NOT_FOUND)
 
 _ADDRESS = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
 _NAME = "20260101T000000000Z-5c5c5c5c"
-DETAILS: dict[Kind, str] = {
+DETAILS: dict[ProblemKind, str] = {
     kinds.REQUEST_INVALID: "query limit: Input should be less than or equal to 100",
     kinds.CHAIN_NOT_FOUND: "chain 5-1f1f1f1f is not served; 131277322940537-5c5c5c5c is",
     kinds.CURSOR_INVALID: "it is altered, or of another query or version",
@@ -71,7 +71,7 @@ DETAILS: dict[Kind, str] = {
 """Of each kind what is said of one occurrence: the value and the rule."""
 
 
-def declared(*answers: Kind, tagged: bool = True) -> Declared:
+def declared(*answers: ProblemKind, tagged: bool = True) -> Declared:
     """Return OpenAPI's declaration of what an endpoint answers with, beside its success.
 
     Args:
@@ -101,7 +101,7 @@ def problem_examples() -> dict[str, Any]:
     return {kind.name: {"summary": kind.title, "value": _example(kind)} for kind in DETAILS}
 
 
-def _example(kind: Kind) -> dict[str, Any]:
+def _example(kind: ProblemKind) -> dict[str, Any]:
     """Return a problem of a kind."""
     detail = DETAILS[kind]
     errors = None

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Protocol
 
-from cli.afar import chain_at
 from cli.console import command_line
 from cli.history import require_no_node
+from cli.remote import chain_at
 from ledger.home import RUN_NAME, Home
 from ledger.protocol.errors import ConfigurationError, ServiceError
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from api.client.service import Service
     from api.schemas.deployments import DeploymentSummary
     from api.schemas.series import SeriesAnswer
-    from cli.afar import Afar
-    from cli.where import Where
+    from cli.remote import RemoteService
+    from cli.target import Target
     from ledger.home import RunPaths
     from ledger.protocol.documents.run import RunDocument
     from ledger.protocol.types import Digest
@@ -33,7 +33,7 @@ MOST_RUNS = 1_024
 """That a service is asked about."""
 
 
-class ToldRuns(Protocol):
+class RunSummaries(Protocol):
     """Runs of one place, by their names."""
 
     @property
@@ -57,7 +57,7 @@ class ToldRuns(Protocol):
 
 
 @contextmanager
-def told_runs(where: Where) -> Iterator[ToldRuns]:
+def open_run_summaries(where: Target) -> Iterator[RunSummaries]:
     """Open what is told of the runs of a home, or of a service.
 
     Args:
@@ -70,12 +70,12 @@ def told_runs(where: Where) -> Iterator[ToldRuns]:
         ConfigurationError: it cannot be told which chain is meant, or both a node and a service
             are named.
     """
-    if where.afar is None:
+    if where.remote is None:
         yield HomeRuns(where.home)
         return
     require_no_node(where)
-    with where.afar.service() as service:
-        yield ServedRuns(where.afar, service, chain_at(service, where.chain_id))
+    with where.remote.service() as service:
+        yield ServiceRuns(where.remote, service, chain_at(service, where.chain_id))
 
 
 class HomeRuns:
@@ -158,7 +158,7 @@ class HomeRuns:
         return command_line("audit", "--home", self._home, "--run", name)
 
 
-class ServedRuns:
+class ServiceRuns:
     """Runs on a chain, as a service tells of them.
 
     Args:
@@ -167,8 +167,8 @@ class ServedRuns:
         chain: its name there.
     """
 
-    def __init__(self, afar: Afar, service: Service, chain: str) -> None:
-        self._afar, self._service, self._chain = afar, service, chain
+    def __init__(self, remote: RemoteService, service: Service, chain: str) -> None:
+        self._afar, self._service, self._chain = remote, service, chain
         self._served: tuple[DeploymentSummary, ...] | None = None
         self._series: dict[str, SeriesAnswer] = {}
         self.place = service.connection.shown_url

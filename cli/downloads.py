@@ -12,22 +12,22 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cli.afar import deployment_at
+from cli.remote import deployment_at
 from ledger.protocol.errors import EncodingError, ServiceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from api.client.deployment import RemoteDeployment
-    from cli.where import Where
+    from cli.target import Target
     from ledger.audit.bundles.bundle import RoundBundle
     from ledger.audit.bundles.container import BundleFile
     from ledger.audit.proofs.proof import ClientProof, RoundBasis
     from ledger.protocol.types import ClientId
 
 
-def fetched_proof(
-    where: Where, round_number: int, client: ClientId, *, whole: bool
+def download_proof(
+    where: Target, round_number: int, client: ClientId, *, whole: bool
 ) -> tuple[bytes, ClientProof]:
     """Return what a service says became of a client, as it came and as it was read.
 
@@ -51,8 +51,8 @@ def fetched_proof(
 
 
 @contextmanager
-def fetched_bundle(
-    where: Where, round_number: int, folder: Path | None, *, whole: bool
+def download_bundle(
+    where: Target, round_number: int, folder: Path | None, *, whole: bool
 ) -> Iterator[tuple[Path, RoundBundle, BundleFile]]:
     """Fetch a round's bundle into a file that is gone afterwards, unless it is moved away.
 
@@ -89,9 +89,9 @@ def fetched_bundle(
 
 
 @contextmanager
-def _deployment(where: Where) -> Iterator[RemoteDeployment]:
-    assert where.afar is not None, "only what a service sends is fetched"
-    with where.afar.service() as service:
+def _deployment(where: Target) -> Iterator[RemoteDeployment]:
+    assert where.remote is not None, "only what a service sends is fetched"
+    with where.remote.service() as service:
         yield deployment_at(service, where.chain_id, where.address, where.run)
 
 
@@ -108,7 +108,7 @@ def _as_sent(what: str) -> Iterator[None]:
         raise ServiceError(f"what was sent as {what}: {error}") from error
 
 
-def _require_meant(where: Where, ground: RoundBasis) -> None:
+def _require_meant(where: Target, ground: RoundBasis) -> None:
     """Refuse what is of another contract or chain than the command names.
 
     Raises:

@@ -53,7 +53,7 @@ class Metrics:
         return router
 
 
-class Observed:
+class MetricsMiddleware:
     """Counts and times every request, and writes its line."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics, *, logs: bool) -> None:

@@ -19,25 +19,25 @@ if TYPE_CHECKING:
     from ledger.blobs.store import BlobReader
     from ledger.chain.contract.committee_ledger import Snapshot
     from ledger.chain.ports import Block, ChainReader
-    from ledger.history.deployments import Refused, Served
-    from ledger.history.places import Places
-    from ledger.history.recorded import RecordedHistory
+    from ledger.history.chain_history import ChainHistory
+    from ledger.history.deployments import RejectedManifest, ServedDeployment
+    from ledger.history.locations import HistoryLocations
     from ledger.history.source import HistoryIndex, HistorySource
 
 T = TypeVar("T")
 
 
-class Histories:
+class HistoryService:
     """All that one service reads; safe to share between threads."""
 
-    def __init__(self, places: Places, index: HistoryIndex | None = None) -> None:
+    def __init__(self, places: HistoryLocations, index: HistoryIndex | None = None) -> None:
         self._source = ChainSource(places)
         self._deployments = Deployments(places)
         self._index = index
         self.blobs = FolderBlobs(places.blob_folder)
         self.largest_blob = places.largest_blob_bytes
 
-    def now(self) -> Now:
+    def now(self) -> PinnedChain:
         """Return the chain as it is now.
 
         Raises:
@@ -46,7 +46,7 @@ class Histories:
         chain, opened = self._source.chain()
         block = chain.head()
         final = chain.finalized()
-        return Now(chain, opened, block, final, self._deployments, self.blobs, self._index)
+        return PinnedChain(chain, opened, block, final, self._deployments, self.blobs, self._index)
 
     def opened(self) -> OpenedChain | None:
         """Return which chain would be read, at once; None if it is not open yet."""
@@ -75,7 +75,7 @@ class OpenedChain:
 
 
 @dataclass(frozen=True, slots=True)
-class Now:
+class PinnedChain:
     """A chain at one moment: nothing after `block` is read.
 
     Attributes:
@@ -99,7 +99,7 @@ class Now:
         """The chain's name."""
         return ChainPath(self.chain.chain_id, self.chain.genesis_hash)
 
-    def deployments(self) -> tuple[list[Served], list[Refused]]:
+    def deployments(self) -> tuple[list[ServedDeployment], list[RejectedManifest]]:
         """Return what is served and what is refused, each by the name of its run.
 
         Raises:
@@ -107,7 +107,7 @@ class Now:
         """
         return self._deployments.all(self.chain)
 
-    def find(self, address: str) -> Served | None:
+    def find(self, address: str) -> ServedDeployment | None:
         """Return one deployment, None if none at this address is served.
 
         Args:
@@ -118,11 +118,11 @@ class Now:
         """
         return self._deployments.find(self.chain, address)
 
-    def history(self, served: Served) -> RecordedHistory:
+    def history(self, served: ServedDeployment) -> ChainHistory:
         """Return the history of a deployment up to this moment."""
         return served.history(self.blobs, self.block, self.final)
 
-    def listed(self, served: Served, tell: Callable[[HistorySource], T]) -> T:
+    def listed(self, served: ServedDeployment, tell: Callable[[HistorySource], T]) -> T:
         """Return what is told of a deployment up to this moment, the same whoever tells it.
 
         Args:
@@ -140,14 +140,14 @@ class Now:
         return tell(self.history(served))
 
     @contextmanager
-    def still(self, served: Served) -> Iterator[CommitteeLedger]:
+    def still(self, served: ServedDeployment) -> Iterator[CommitteeLedger]:
         """Open a deployment's contract as of this moment, with all of its events up to now."""
         with self.chain.snapshot() as view:
             ledger = served.ledger
             ledger = CommitteeLedger(view, ledger.address, ledger.from_block, served.fixed)
             yield served.complete(ledger, self.block)
 
-    def state(self, served: Served) -> Snapshot:
+    def state(self, served: ServedDeployment) -> Snapshot:
         """Return the storage of a deployment's contract at this moment."""
         return served.state(self.block.number, self.final)
 

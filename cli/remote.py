@@ -23,7 +23,7 @@ _MOST_NAMED = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Afar:
+class RemoteService:
     """A service by its URL.
 
     Attributes:
@@ -39,7 +39,7 @@ class Afar:
     @staticmethod
     def of(
         url: str | None, token_file: Path | None = None, timeout_seconds: float = API_SECONDS
-    ) -> Afar | None:
+    ) -> RemoteService | None:
         """Return the service that options name, None if they name none.
 
         Args:
@@ -50,7 +50,7 @@ class Afar:
         Raises:
             ConfigurationError: the token's file cannot be read.
         """
-        return None if url is None else Afar(url, _token(token_file), timeout_seconds)
+        return None if url is None else RemoteService(url, _token(token_file), timeout_seconds)
 
     def service(self) -> Service:
         """Return the service, of which nothing is asked yet."""

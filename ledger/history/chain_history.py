@@ -37,15 +37,15 @@ if TYPE_CHECKING:
     from ledger.protocol.state import ClientBanned, Deployment, EquivocationReport
     from ledger.protocol.types import ClientId, Digest, RegisteredClient
 
-TALLIED_AT_ONCE = 200
+TALLY_BATCH = 200
 """Rounds that are read at once while clients' counts are made."""
 
-MOST_LOOKED_THROUGH = 256
+MAX_ROUNDS_WITHOUT_INDEX = 256
 """Rounds that are read through for a digest; a longer history takes an index."""
 
 
 @dataclass(slots=True)
-class Kept:
+class DeploymentCache:
     """What of a deployment cannot change any more, or not before the next block, as it is read.
 
     Attributes:
@@ -61,13 +61,13 @@ class Kept:
     registry: tuple[RegisteredClient, ...] = ()
     tally: Tally | None = None
     counted: int = 0
-    without_record: list[int] = field(default_factory=list)
+    rounds_without_record: list[int] = field(default_factory=list)
     digests: KnownDigests = field(default_factory=KnownDigests, repr=False)
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedHistory:
+class ChainHistory:
     """The history of one deployment as of one block, from its events; see `HistorySource`.
 
     Attributes:
@@ -85,12 +85,12 @@ class RecordedHistory:
     blobs: BlobReader
     to_block: int
     final: int
-    kept: Kept = field(default_factory=Kept, repr=False)
+    kept: DeploymentCache = field(default_factory=DeploymentCache, repr=False)
     block_hash: bytes | None = None
     _times: dict[int, int] = field(default_factory=dict, repr=False)
 
     @staticmethod
-    def of(ledger: CommitteeLedger, blobs: BlobReader) -> RecordedHistory:
+    def of(ledger: CommitteeLedger, blobs: BlobReader) -> ChainHistory:
         """Return the history up to the newest block.
 
         Args:
@@ -99,7 +99,7 @@ class RecordedHistory:
         """
         chain = ledger.chain
         newest, final = chain.head().number, chain.finalized()
-        return RecordedHistory(ledger, ledger.deployment(), blobs, newest, final)
+        return ChainHistory(ledger, ledger.deployment(), blobs, newest, final)
 
     @property
     def path(self) -> DeploymentPath:
@@ -149,10 +149,10 @@ class RecordedHistory:
             TooLongError: there are too many for that.
         """
         newest, known = self.newest(), self.kept.digests
-        if newest > MOST_LOOKED_THROUGH:
+        if newest > MAX_ROUNDS_WITHOUT_INDEX:
             raise TooLongError(
                 f"{newest} rounds are too many to look a digest up without an index: "
-                f"{MOST_LOOKED_THROUGH} are read through at most; cmfl index build makes one"
+                f"{MAX_ROUNDS_WITHOUT_INDEX} are read through at most; cmfl index build makes one"
             )
         with known.lock:
             entries = {entry for entry in self._unfinished(newest) if entry[0] == digest}
@@ -206,7 +206,7 @@ class RecordedHistory:
         newest, kept = self.newest(), self.kept
         with kept.lock:
             self._keep_counts(newest)
-            counted, missing = kept.counted, list(kept.without_record)
+            counted, missing = kept.counted, list(kept.rounds_without_record)
             tally = kept.tally or Tally.empty(self.fixed.clients)
         late = [one for number in missing for one in self.rounds(number, number)]
         late += [one for some in self._in_parts(counted + 1, newest) for one in some]
@@ -220,7 +220,9 @@ class RecordedHistory:
             final = [one for one in some if one.ended and one.ended.block_number <= self.final]
             documented = list(self._documented(final))
             whole = [pair for pair in documented if not lacks_record(*pair)]
-            kept.without_record += [pair[0].round for pair in documented if lacks_record(*pair)]
+            kept.rounds_without_record += [
+                pair[0].round for pair in documented if lacks_record(*pair)
+            ]
             tally = tally.with_rounds(whole)
             kept.counted += len(final)
             if len(final) < len(some):
@@ -228,8 +230,8 @@ class RecordedHistory:
         kept.tally = tally
 
     def _in_parts(self, first: int, newest: int) -> Iterator[list[Round]]:
-        for start in range(first, newest + 1, TALLIED_AT_ONCE):
-            yield self.rounds(start, min(newest, start + TALLIED_AT_ONCE - 1))
+        for start in range(first, newest + 1, TALLY_BATCH):
+            yield self.rounds(start, min(newest, start + TALLY_BATCH - 1))
 
     def _documented(self, rounds: Iterable[Round]) -> Iterator[tuple[Round, Documents]]:
         """Return the rounds that have ended, with their documents, one after the other."""

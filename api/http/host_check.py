@@ -21,7 +21,7 @@ _HOST = re.compile(
 )
 
 
-class SoundHosts:
+class HostCheck:
     """Answers 400 to a request whose `Host` is none; else lets it through."""
 
     def __init__(self, app: ASGIApp) -> None:
