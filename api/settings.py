@@ -9,8 +9,8 @@ from typing import Annotated, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from api.verifications.bounds import VerificationBounds
-from ledger.blobs.store import MAX_BLOB_BYTES
 from ledger.home import Home, index_place
+from ledger.storage.blobs import MAX_BLOB_BYTES
 
 
 class Settings(BaseModel):

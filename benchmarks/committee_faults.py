@@ -22,10 +22,8 @@ from clients.runs.preparing import measuring, prepare
 from clients.simulation import Cast, Simulation
 from ledger.actors.actor_context import ActorContext
 from ledger.actors.journal import MemoryJournal
-from ledger.actors.mailbox import MemoryMailbox
 from ledger.audit.codes import StepOutcome
 from ledger.audit.engine import audit
-from ledger.blobs.store import MemoryBlobs
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.protocol.consensus import primary_seat
@@ -33,6 +31,8 @@ from ledger.protocol.documents.record import decode_record
 from ledger.protocol.inputs import participants_of
 from ledger.protocol.state import RoundDecided
 from ledger.protocol.types import Phase
+from ledger.storage.blobs import MemoryBlobs
+from ledger.storage.mailbox import MemoryMailbox
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

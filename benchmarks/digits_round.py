@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from clients.configuration import load
 from clients.runs.opening import in_memory, opened
-from ledger.blobs.store import MemoryBlobs
 from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.storage.blobs import MemoryBlobs
 
 if TYPE_CHECKING:
     from pathlib import Path

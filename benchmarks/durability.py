@@ -19,7 +19,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from ledger.blobs.store import FolderBlobs
+from ledger.storage.blobs import FolderBlobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

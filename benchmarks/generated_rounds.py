@@ -44,9 +44,9 @@ from ledger.protocol.types import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ledger.blobs.store import BlobStore
     from ledger.chain.ports import Receipt, TopicFilter, Transaction
     from ledger.protocol.state import Event, LedgerState
+    from ledger.storage.blobs import BlobStore
 
 ADDRESS = "0x00000000000000000000000000000000000000C1"
 CHAIN_ID = 1_337

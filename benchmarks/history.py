@@ -32,11 +32,11 @@ from cli.application import app
 from clients.configuration import load
 from clients.runs.opening import opened
 from clients.runs.recorded import manifest_of
-from ledger.blobs.store import FolderBlobs
 from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.history.paths import ChainPath, DeploymentPath
 from ledger.home import Home
+from ledger.storage.blobs import FolderBlobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

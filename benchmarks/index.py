@@ -23,7 +23,6 @@ from rich.table import Table
 
 from benchmarks.generated_rounds import GeneratedChain
 from benchmarks.served_rounds import served_rows
-from ledger.blobs.store import MemoryBlobs
 from ledger.history.pages import Span, Walk
 from ledger.history.status import AskedRole
 from ledger.index.catching_up import catch_up
@@ -36,6 +35,7 @@ from ledger.protocol.documents.run import RunDocument, encode_run
 from ledger.protocol.encoding import sha256
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.types import Address, ClientId, RegisteredClient
+from ledger.storage.blobs import MemoryBlobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable

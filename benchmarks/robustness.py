@@ -26,8 +26,8 @@ from clients.comparison import Comparison, Trial
 from clients.configuration import load
 from clients.methods import METHODS, Averaging, Committee
 from clients.processes import in_processes
-from ledger.blobs.store import MemoryBlobs
 from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.storage.blobs import MemoryBlobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable

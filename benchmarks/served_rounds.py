@@ -30,9 +30,9 @@ from api.settings import Settings
 from api.sockets import listening_socket, url_of
 from benchmarks.generated_rounds import ADDRESS, GeneratedChain
 from benchmarks.stored_rounds import StoredChain, StoredHistories, write_logs
-from ledger.blobs.store import MemoryBlobs
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.history.paths import ChainPath, DeploymentPath
+from ledger.storage.blobs import MemoryBlobs
 
 if TYPE_CHECKING:
     import socket

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from api.settings import Settings
-    from ledger.blobs.store import BlobReader
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.chain.ports import Block, ChainReader, Log, Receipt, TopicFilter, Transaction
     from ledger.history.deployments import RejectedManifest
     from ledger.history.source import HistoryIndex
+    from ledger.storage.blobs import BlobReader
 
 
 def write_logs(chain: GeneratedChain, path: Path) -> None:

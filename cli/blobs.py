@@ -26,10 +26,10 @@ from cli.target import Target
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from ledger.blobs.store import BlobStore
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.chain.ports import ChainReader
     from ledger.protocol.types import Digest
+    from ledger.storage.blobs import BlobStore
 
 app = typer.Typer(
     help="What was published: of one round, of old ones, and for others.", no_args_is_help=True
@@ -152,9 +152,9 @@ def copy(
     Each blob is compared with its name. Exit code 3: something that the run names is missing.
     """
     from ledger.actors.payload_removal import blobs_named_by_run
-    from ledger.blobs.location import store_at
     from ledger.protocol.errors import BlobMissingError
     from ledger.protocol.types import NO_DIGEST
+    from ledger.storage.opening import store_at
 
     where = Target(home, run, contract, rpc_url, chain_id, blobs_at)
     source, target = where.published(), store_at(to)
@@ -289,8 +289,8 @@ def serve(
 
 def _remove_mail(where: Target, ledger: CommitteeLedger, before_round: int) -> list[int]:
     """Remove the mail of old rounds where it lies beside the blobs in a folder of this machine."""
-    from ledger.actors.mailboxes.folder import FolderMailbox
-    from ledger.actors.mailboxes.location import mailbox_at
+    from ledger.storage.mailboxes.folder import FolderMailbox
+    from ledger.storage.mailboxes.location import mailbox_at
 
     place = str(where.blobs().folder) if where.blobs_at is None else where.blobs_at
     mailbox = mailbox_at(place)
@@ -300,7 +300,7 @@ def _remove_mail(where: Target, ledger: CommitteeLedger, before_round: int) -> l
 
 
 def _store(where: Target) -> BlobStore:
-    from ledger.blobs.location import store_at
+    from ledger.storage.opening import store_at
 
     return where.blobs() if where.blobs_at is None else store_at(where.blobs_at)
 

@@ -117,12 +117,12 @@ def evaluate(
 
 def _document_of(home: Path, paths: RunPaths) -> RunDocument | None:
     """Return the document of a run; None of one on the memory ledger, which has none."""
-    from ledger.blobs.store import FolderBlobs
     from ledger.chain.contract.manifest import read_run_manifest
     from ledger.home import Home
     from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
     from ledger.protocol.documents.run import decode_run
     from ledger.protocol.types import Digest
+    from ledger.storage.blobs import FolderBlobs
 
     if not paths.manifest.exists():
         return None

@@ -205,7 +205,7 @@ def _play(
     from clients.federation.logs import Logs
     from clients.federation.minding import Minder
     from clients.federation.watching import Watch
-    from ledger.blobs.store import FolderBlobs
+    from ledger.storage.blobs import FolderBlobs
 
     rng = None if seed is None else np.random.default_rng(seed)
     logs = Logs(federation.settings.home / "logs")

@@ -79,11 +79,11 @@ def quoted_place(text: str, variable: str) -> str:
         text: the place.
         variable: that stands for it.
     """
-    from ledger.blobs.places import places_of
     from ledger.protocol.errors import BlobError
+    from ledger.storage.locations import parse_locations
 
     try:
-        shown = ",".join(place.shown for place in places_of("place", text))
+        shown = ",".join(place.shown for place in parse_locations("place", text))
     except BlobError:
         shown = ""
     return shlex.quote(text) if shown == text.rstrip("/") else variable_in_shell(variable)

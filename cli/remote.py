@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from api.client.deployment import RemoteDeployment
     from api.client.service import Service
-    from ledger.blobs.http import HttpBlobs
+    from ledger.storage.http import HttpBlobs
 
 API_SECONDS = 60
 MAX_TOKEN_BYTES = 1_000
@@ -60,7 +60,7 @@ class RemoteService:
 
     def blobs(self) -> HttpBlobs:
         """Return its blobs, each of which is compared with its digest here."""
-        from ledger.blobs.http import HttpBlobs
+        from ledger.storage.http import HttpBlobs
 
         url = f"{self.url.rstrip('/')}/v1/blobs"
         return HttpBlobs(url, self.timeout_seconds, self.token, MOST_FAILURES)

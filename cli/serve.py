@@ -12,24 +12,24 @@ from cli.options import DEFAULT_HOME, ChainId, HomeFolder, IndexAt, RpcUrl
 from cli.service_options import (
     MEBIBYTE,
     LogRequests,
-    MailboxWatched,
     OpenReading,
     Origins,
     ReportFolder,
     RequestsPerMinute,
+    RetainedReports,
     RunsVerifications,
     TokensFile,
     TrustedProxies,
     VerificationMemory,
     VerificationSeconds,
-    VerificationsKept,
-    VerificationsWaiting,
-    refusal_of,
-    tokens_of,
+    WaitingVerifications,
+    WatchedMailbox,
+    read_tokens,
+    settings_error,
 )
 from cli.target import Target
-from ledger.blobs.places import places_of
 from ledger.protocol.errors import ConfigurationError
+from ledger.storage.locations import parse_locations
 
 
 def serve(
@@ -53,13 +53,13 @@ def serve(
     requests_per_minute: RequestsPerMinute = None,
     trusted_proxies: TrustedProxies = None,
     log_requests: LogRequests = False,
-    mailbox: MailboxWatched = None,
+    mailbox: WatchedMailbox = None,
     verifications: RunsVerifications = True,
     reports: ReportFolder = None,
     verification_memory: VerificationMemory = 4_096,
     verification_seconds: VerificationSeconds = 3_600,
-    verifications_waiting: VerificationsWaiting = 4,
-    verifications_kept: VerificationsKept = 100,
+    verifications_waiting: WaitingVerifications = 4,
+    verifications_kept: RetainedReports = 100,
 ) -> None:
     """Serve the round history over REST, with a dashboard; see /docs there."""
     from pydantic import ValidationError
@@ -71,7 +71,7 @@ def serve(
     if open_reading and tokens_file is None:
         raise ConfigurationError("--open-reading has no effect without --tokens-file")
     if mailbox is not None:
-        places_of("--mailbox", mailbox)
+        parse_locations("--mailbox", mailbox)
     where = Target(home, rpc_url=rpc_url, chain_id=chain_id)
     if rpc_url is None and chain_id is not None:
         with where.reader():  # the home's own chain has the id that is asked for
@@ -85,7 +85,7 @@ def serve(
             chain_id=chain_id,
             index=index,
             keeps_index=keep_index,
-            tokens=tokens_of(tokens_file),
+            tokens=read_tokens(tokens_file),
             reading_is_open=open_reading,
             allowed_origins=tuple(origins or ()),
             requests_per_minute=requests_per_minute,
@@ -103,7 +103,7 @@ def serve(
             ),
         )
     except ValidationError as error:
-        raise refusal_of(error) from error
+        raise settings_error(error) from error
     serve_app(
         settings,
         host,
@@ -112,7 +112,7 @@ def serve(
     )
 
 
-def port_is_taken(port: int) -> bool:
+def is_port_taken(port: int) -> bool:
     """Return whether somebody listens on a port of this machine.
 
     Args:

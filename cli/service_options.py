@@ -68,7 +68,7 @@ LogRequests = Annotated[
         envvar="CMFL_API_LOG_REQUESTS",
     ),
 ]
-MailboxWatched = Annotated[
+WatchedMailbox = Annotated[
     str | None,
     typer.Option(
         "--mailbox",
@@ -113,7 +113,7 @@ VerificationSeconds = Annotated[
         envvar="CMFL_API_VERIFICATION_SECONDS",
     ),
 ]
-VerificationsWaiting = Annotated[
+WaitingVerifications = Annotated[
     int,
     typer.Option(
         "--verifications-waiting",
@@ -123,7 +123,7 @@ VerificationsWaiting = Annotated[
         envvar="CMFL_API_VERIFICATIONS_WAITING",
     ),
 ]
-VerificationsKept = Annotated[
+RetainedReports = Annotated[
     int,
     typer.Option(
         "--verifications-kept",
@@ -149,7 +149,7 @@ _OPTIONS = {
 """Of each setting the option that gives it."""
 
 
-def tokens_of(path: Path | None) -> tuple[str, ...]:
+def read_tokens(path: Path | None) -> tuple[str, ...]:
     """Return the tokens in a file; no error shows one of them.
 
     Args:
@@ -182,7 +182,7 @@ def tokens_of(path: Path | None) -> tuple[str, ...]:
     return tuple(found)
 
 
-def refusal_of(error: ValidationError) -> ConfigurationError:
+def settings_error(error: ValidationError) -> ConfigurationError:
     """Return why settings are refused, by the option at fault; never with its value.
 
     Args:

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
     from cli.remote import RemoteService
     from cli.sender import Sender
-    from ledger.blobs.store import BlobReader, FolderBlobs
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.chain.embedded.chain import EmbeddedChain
     from ledger.chain.embedded.reader import EmbeddedReader
     from ledger.chain.ports import ChainReader, ChainWriter
     from ledger.chain.rpc.reader import RpcReader
     from ledger.history.chain_history import ChainHistory
+    from ledger.storage.blobs import BlobReader, FolderBlobs
 
 _log = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class Target:
 
     def published(self) -> BlobReader:
         """Return where everybody's blobs are read."""
-        from ledger.blobs.location import reader_at
+        from ledger.storage.opening import reader_at
 
         if self.remote is not None:
             return self.remote.blobs()
@@ -68,7 +68,7 @@ class Target:
 
     def blobs(self) -> FolderBlobs:
         """Return the home's own blobs."""
-        from ledger.blobs.store import FolderBlobs
+        from ledger.storage.blobs import FolderBlobs
 
         return FolderBlobs(Home(self.home).blobs)
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from clients.configuration import Configuration
     from clients.methods import Committee, Method
-    from ledger.blobs.store import BlobStore
     from ledger.chain.ports import ChainWriter
+    from ledger.storage.blobs import BlobStore
 
 LAST_ROUNDS = 5
 """Rounds at the end whose mean accuracy is reported: single rounds are noisy."""

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from clients.runs.recorded import manifest_of
-from ledger.blobs.store import FolderBlobs
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.protocol.documents.incidents import decode_incidents
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.state import RoundDecided
 from ledger.protocol.types import NO_DIGEST
+from ledger.storage.blobs import FolderBlobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable

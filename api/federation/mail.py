@@ -6,24 +6,24 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ledger.actors.mailboxes.location import mailboxes_at
-from ledger.actors.mailboxes.several import SeveralMailboxes
 from ledger.actors.status.open_round import status_after_closing, status_before_closing
 from ledger.actors.status.voting_progress import FirstSeen
 from ledger.actors.view import RoundView
 from ledger.protocol.documents.envelope import EnvelopeKind
 from ledger.protocol.errors import BlobError
 from ledger.protocol.inputs import Evidence
+from ledger.storage.mailboxes.location import mailboxes_at
+from ledger.storage.mailboxes.several import SeveralMailboxes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ledger.actors.mailbox import Mailbox
     from ledger.actors.status.open_round_status import OpenRoundStatus
     from ledger.actors.view import ChainView
     from ledger.protocol.documents.envelope import Envelope
     from ledger.protocol.inputs import Inputs
     from ledger.protocol.types import Domain
+    from ledger.storage.mailbox import Mailbox
 
 MOST_AT_ONCE = 4_096
 """Envelopes of one kind that one look checks; the rest is for the next."""

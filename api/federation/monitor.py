@@ -12,10 +12,10 @@ from api.federation.facts import round_facts, standing_facts
 from api.federation.mail import RoundMail
 from api.http.problems import BLOB_NOT_FOUND, BUSY, FEDERATION_NOT_WATCHED, ProblemError
 from ledger.actors.view import ChainView
-from ledger.blobs.places import places_of
 from ledger.history.documents import read_run
 from ledger.history.facts.deployments import stage_name
 from ledger.protocol.state import LedgerStage
+from ledger.storage.locations import parse_locations
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,7 +84,7 @@ class FederationMonitor:
             BlobError: that is no place.
         """
         if place is not None:
-            places_of("mailbox", place)
+            parse_locations("mailbox", place)
         self._place = place
         self._clock = clock
         self._lock = threading.Lock()

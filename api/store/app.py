@@ -30,22 +30,22 @@ from api.http.safe_headers import SafeHeaders
 from api.store.blobs import BlobRoutes
 from api.store.charges import Charges, charges_file
 from api.store.mail import MailRoutes
+from api.store.permissions import PermissionCache
 from api.store.problems import TOO_SLOW
-from api.store.receiving import Receiver, disk_problem
+from api.store.receiver import Receiver, disk_problem
 from api.store.retention import Retention
-from api.store.standing import Standings
-from ledger.actors.mailboxes.folder import FolderMailbox
-from ledger.blobs.incoming import remove_unfinished
-from ledger.blobs.store import FolderBlobs
-from ledger.blobs.uploads import SCHEME
 from ledger.protocol.errors import ChainError, CmflError
+from ledger.storage.blobs import FolderBlobs
+from ledger.storage.incoming import remove_unfinished
+from ledger.storage.mailboxes.folder import FolderMailbox
+from ledger.storage.uploads import SCHEME
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from api.store.retention import Others
+    from api.store.retention import PinnedBlobs
     from api.store.settings import StoreSettings
     from ledger.chain.contract.committee_ledger import CommitteeLedger
 
@@ -65,7 +65,7 @@ def create_store(
     ledger: CommitteeLedger,
     epoch: bytes,
     clock: Callable[[], float] = time.monotonic,
-    others: Others = frozenset,
+    others: PinnedBlobs = frozenset,
 ) -> Starlette:
     """Return the store as an ASGI app.
 
@@ -83,7 +83,7 @@ def create_store(
         OSError: the folder cannot be written.
     """
     remove_unfinished(settings.folder)
-    standings = Standings(ledger, clock)
+    standings = PermissionCache(ledger, clock)
     domain = standings.domain
     charges = Charges(charges_file(settings.folder, domain))
     receiver = Receiver(settings, standings, charges)

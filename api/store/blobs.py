@@ -13,10 +13,10 @@ from starlette.responses import Response, StreamingResponse
 
 from api.http.encoded_answer import IMMUTABLE, is_known
 from api.http.problems import BLOB_NOT_FOUND, ProblemError, problem
-from api.store.charges import What
+from api.store.charges import ChargeKind
+from api.store.integrity import IntegrityCache
 from api.store.problems import RANGE_UNSATISFIABLE
-from api.store.ranges import ByteRange, asked_range
-from api.store.soundness import Soundness
+from api.store.ranges import ByteRange, parse_range
 from ledger.home import open_file
 from ledger.protocol import digest_patterns
 from ledger.protocol.types import Digest
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from api.store.receiving import Receiver
-    from ledger.blobs.store import FolderBlobs
+    from api.store.receiver import Receiver
+    from ledger.storage.blobs import FolderBlobs
 
 HASHED_AT_ONCE = 2
 """Blobs, for those who ask only whether they are there."""
@@ -50,7 +50,7 @@ class BlobRoutes:
     def __init__(self, receiver: Receiver, blobs: FolderBlobs, clock: Callable[[], float]) -> None:
         self._receiver = receiver
         self._blobs = blobs
-        self._soundness = Soundness(blobs, clock)
+        self._soundness = IntegrityCache(blobs, clock)
         # The other threads are for those who read.
         self._hashing = CapacityLimiter(HASHED_AT_ONCE)
 
@@ -81,7 +81,7 @@ class BlobRoutes:
         try:
             if is_known(request.headers.get("if-none-match"), headers["ETag"]):
                 return Response(status_code=304, headers=headers)
-            found = asked_range(_range_header(request, headers["ETag"]), size)
+            found = parse_range(_range_header(request, headers["ETag"]), size)
             whole = ByteRange(0, size)
             part = whole if found is None else found
             headers["Content-Length"] = str(part.size)
@@ -125,17 +125,17 @@ class BlobRoutes:
             receiver.signed, request, digest, settings.max_blob_bytes
         )
         if await to_thread.run_sync(self._soundness.is_whole, digest, upload.size):
-            await to_thread.run_sync(receiver.charges.note, upload, What.BLOB)
+            await to_thread.run_sync(receiver.charges.note, upload, ChargeKind.BLOB)
             await receiver.pass_over(request, upload)
             return Response(status_code=200, headers=_KEPT)
         most = settings.quota_blobs, settings.quota_bytes
-        await to_thread.run_sync(receiver.charge, upload, What.BLOB, most)
+        await to_thread.run_sync(receiver.charge, upload, ChargeKind.BLOB, most)
         is_kept = False
         try:
             await receiver.keep(request, upload, self._path(name))
             is_kept = True
         finally:
-            settle = partial(receiver.charges.settle, upload, What.BLOB, is_kept=is_kept)
+            settle = partial(receiver.charges.settle, upload, ChargeKind.BLOB, is_kept=is_kept)
             # A server that is told to stop cancels who is still sending.
             with CancelScope(shield=True):
                 await to_thread.run_sync(settle)

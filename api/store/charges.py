@@ -34,7 +34,7 @@ CREATE TABLE IF NOT EXISTS charged (
 _ITS_ROW = "FROM charged WHERE round = ? AND client = ? AND kind = ? AND digest = ?"
 
 
-class What(IntEnum):
+class ChargeKind(IntEnum):
     """What is put; each has a quota of its own."""
 
     BLOB = 1
@@ -82,7 +82,7 @@ class Charges:
             self._file.execute("PRAGMA synchronous = NORMAL")
             self._file.execute(_SCHEMA)
 
-    def charge(self, upload: Upload, what: What, most: tuple[int, int]) -> bool:
+    def charge(self, upload: Upload, what: ChargeKind, most: tuple[int, int]) -> bool:
         """Charge a client with what it is about to send, and say whether its quota allows that.
 
         Args:
@@ -109,7 +109,7 @@ class Charges:
             self._coming[key] = coming
         return True
 
-    def settle(self, upload: Upload, what: What, *, is_kept: bool) -> None:
+    def settle(self, upload: Upload, what: ChargeKind, *, is_kept: bool) -> None:
         """Let a charge stand, or take it back because the bytes did not come.
 
         Whatever was charged or noted of the same bytes before stays: who sends them once more,
@@ -133,7 +133,7 @@ class Charges:
                 coming.left = (upload.size, 1)
             self._put_row(key, (coming.charged, 1) if coming.sizes else coming.left)
 
-    def note(self, upload: Upload, what: What) -> None:
+    def note(self, upload: Upload, what: ChargeKind) -> None:
         """Note that a round needs what is there already.
 
         Args:
@@ -164,7 +164,7 @@ class Charges:
         with self._lock, self._translated():
             rows = self._file.execute(
                 "SELECT digest FROM charged WHERE round = ? AND kind = ?",
-                (_number(round_number), What.BLOB),
+                (_number(round_number), ChargeKind.BLOB),
             ).fetchall()
         return {Digest(bytes(row[0])) for row in rows}
 
@@ -244,7 +244,7 @@ def other_charges(folder: Path, domain: Domain) -> list[Path]:
     return sorted(path for path in folder.glob("charges-*.sqlite") if path != own)
 
 
-def _key(upload: Upload, what: What) -> _Key:
+def _key(upload: Upload, what: ChargeKind) -> _Key:
     return _number(upload.round), upload.client, int(what), upload.digest
 
 

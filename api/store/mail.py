@@ -10,28 +10,28 @@ from anyio import to_thread
 from starlette.responses import Response
 
 from api.http.problems import ProblemError
-from api.store.charges import What
+from api.store.charges import ChargeKind
 from api.store.problems import BOARD_NOT_FOUND, BODY_WRONG, ENVELOPE_INVALID
-from api.store.receiving import require_round
-from ledger.actors.mailboxes.arrivals import MOST_BOARD_BYTES, envelope_in
-from ledger.actors.mailboxes.files import MOST_FILES
-from ledger.actors.mailboxes.page import MOST_BYTES, MOST_ENVELOPES, Page, encode_page
+from api.store.receiver import require_round
 from ledger.protocol import digest_patterns
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.envelope import EnvelopeKind, encode_envelope
 from ledger.protocol.encoding import sha256
 from ledger.protocol.types import Digest
+from ledger.storage.mailboxes.arrivals import MOST_BOARD_BYTES, envelope_in
+from ledger.storage.mailboxes.files import MOST_FILES
+from ledger.storage.mailboxes.page import MOST_BYTES, MOST_ENVELOPES, Page, encode_page
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from api.store.receiving import Receiver
+    from api.store.permissions import WritePermissions
+    from api.store.receiver import Receiver
     from api.store.settings import StoreSettings
-    from api.store.standing import Standing
-    from ledger.actors.mailboxes.arrivals import Board
-    from ledger.actors.mailboxes.folder import FolderMailbox
     from ledger.protocol.documents.envelope import Envelope
     from ledger.protocol.types import Upload
+    from ledger.storage.mailboxes.arrivals import Board
+    from ledger.storage.mailboxes.folder import FolderMailbox
 
 LEAST_ENVELOPES = 256
 LEAST_MAIL_BYTES = 4 * 2**20
@@ -106,13 +106,13 @@ class MailRoutes:
     def _keep(self, envelope: Envelope, upload: Upload, most: tuple[int, int]) -> bool:
         if self._mailbox.holds(envelope):
             return False
-        self._receiver.charge(upload, What.ENVELOPE, most)
+        self._receiver.charge(upload, ChargeKind.ENVELOPE, most)
         is_kept = False
         try:
             is_new = self._mailbox.put(envelope)
             is_kept = True
         finally:
-            self._receiver.charges.settle(upload, What.ENVELOPE, is_kept=is_kept)
+            self._receiver.charges.settle(upload, ChargeKind.ENVELOPE, is_kept=is_kept)
         return is_new
 
     def _page(self, board: Board, after: int) -> bytes:
@@ -149,7 +149,7 @@ class MailRoutes:
         return domain, number, kinds[named["kind"]]
 
 
-def _genuine(data: bytes, digest: Digest, board: Board, standing: Standing) -> Envelope:
+def _genuine(data: bytes, digest: Digest, board: Board, standing: WritePermissions) -> Envelope:
     """Return the envelope of a registered client that bytes hold.
 
     Raises:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from api.http.problems import ProblemKind
-from ledger.blobs.served import ELSEWHERE
+from ledger.storage.served import ELSEWHERE
 
 LENGTH_NEEDED = ProblemKind(
     "length-needed", 411, "The length of the body has to be said beforehand"

@@ -21,7 +21,7 @@ class ByteRange:
         return self.end - self.first
 
 
-def asked_range(header: str | None, size: int) -> ByteRange | None:
+def parse_range(header: str | None, size: int) -> ByteRange | None:
     """Return the range that is asked for; None for the whole blob.
 
     Several ranges in one request are answered by the whole, as servers may.

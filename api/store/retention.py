@@ -6,19 +6,19 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ledger.actors.mailboxes.folder import FolderMailbox
 from ledger.actors.payload_removal import PayloadRemover
 from ledger.actors.round_blobs import BlobUse, blobs_of_round
 from ledger.chain.contract.complete_log import CompleteLog
 from ledger.protocol.state import LedgerStage
 from ledger.protocol.types import Digest
+from ledger.storage.mailboxes.folder import FolderMailbox
 
 if TYPE_CHECKING:
     from api.store.charges import Charges
-    from ledger.blobs.store import FolderBlobs
     from ledger.chain.contract.committee_ledger import CommitteeLedger
+    from ledger.storage.blobs import FolderBlobs
 
-Others = Callable[[], Collection[Digest]]
+PinnedBlobs = Callable[[], Collection[Digest]]
 
 _TOLD_BY_RECORD = {BlobUse.PAYLOAD, BlobUse.VECTOR}
 
@@ -50,7 +50,7 @@ class Retention:
         blobs: FolderBlobs,
         charges: Charges,
         rounds: int,
-        others: Others = frozenset,
+        others: PinnedBlobs = frozenset,
     ) -> None:
         self._ledger = ledger
         self._log = CompleteLog()

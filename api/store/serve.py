@@ -15,17 +15,17 @@ from api.http.connections import TimedConnection
 from api.sockets import MAX_CONCURRENT, MAX_HEADER_BYTES, listening_socket, url_of
 from api.store.app import create_store
 from api.store.charges import other_charges
-from ledger.actors.mailboxes.page import EPOCH_BYTES
-from ledger.blobs.served import require_no_user
 from ledger.bounded_http import base_url
 from ledger.protocol.errors import BlobError, ConfigurationError
+from ledger.storage.mailboxes.page import EPOCH_BYTES
+from ledger.storage.served import require_no_user
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from api.store.retention import Others
+    from api.store.retention import PinnedBlobs
     from api.store.settings import StoreSettings
     from ledger.chain.contract.committee_ledger import CommitteeLedger
 
@@ -36,7 +36,7 @@ def serve(
     host: str,
     port: int,
     on_listening: Callable[[str], None] | None = None,
-    others: Others | None = None,
+    others: PinnedBlobs | None = None,
 ) -> None:
     """Answer requests until the process is told to stop.
 
@@ -55,9 +55,9 @@ def serve(
             told from what another contract needs.
     """
     with listening_socket(host, port) as listener:
-        urls = known_urls(settings.public_urls, host, listener)
+        urls = resolve_public_urls(settings.public_urls, host, listener)
         settings = settings.model_copy(update={"public_urls": urls})
-        with serving_alone(settings.folder):
+        with lock_store_folder(settings.folder):
             if others is None:
                 _require_no_other_contract(settings, ledger)
             server = server_for(settings, ledger, others or frozenset)
@@ -69,7 +69,7 @@ def serve(
 
 
 def server_for(
-    settings: StoreSettings, ledger: CommitteeLedger, others: Others = frozenset
+    settings: StoreSettings, ledger: CommitteeLedger, others: PinnedBlobs = frozenset
 ) -> uvicorn.Server:
     """Return a server that has not started yet, with bounds on what a client may hold.
 
@@ -93,7 +93,9 @@ def server_for(
     )
 
 
-def known_urls(given: Sequence[str], host: str, listener: socket.socket) -> tuple[str, ...]:
+def resolve_public_urls(
+    given: Sequence[str], host: str, listener: socket.socket
+) -> tuple[str, ...]:
     """Return the URLs under which clients know a store, and which they sign with their uploads.
 
     Args:
@@ -143,7 +145,7 @@ def _require_no_other_contract(settings: StoreSettings, ledger: CommitteeLedger)
 
 
 @contextlib.contextmanager
-def serving_alone(folder: Path) -> Iterator[None]:
+def lock_store_folder(folder: Path) -> Iterator[None]:
     """Hold a folder for one store, since charges are counted by one.
 
     Args:

@@ -11,12 +11,12 @@ from api.verifications.task import Message, exit_codes, limit
 from ledger.audit.audit_options import AuditOptions
 from ledger.audit.earlier_report import read_report, report_bytes
 from ledger.audit.engine import audit
-from ledger.blobs.store import FolderBlobs
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.distances.fast import fast_distances
 from ledger.processes import follow_parent
 from ledger.protocol.types import Digest
+from ledger.storage.blobs import FolderBlobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -17,9 +17,9 @@ from benchmarks.peers.measuring import RoundClock, contender_arguments, hand_in
 from benchmarks.workloads import read_workload
 from clients.configuration import checked
 from clients.runs.opening import in_memory, opened
-from ledger.blobs.store import FolderBlobs
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.home import Home
+from ledger.storage.blobs import FolderBlobs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

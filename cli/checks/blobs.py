@@ -13,7 +13,7 @@ from ledger.protocol.errors import BlobError, BlobMissingError
 from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:
-    from ledger.blobs.store import FolderBlobs
+    from ledger.storage.blobs import FolderBlobs
 
 _NAME = re.compile(digest_patterns.BARE)
 

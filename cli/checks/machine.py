@@ -9,7 +9,7 @@ import shutil
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
-from cli.serve import port_is_taken
+from cli.serve import is_port_taken
 from ledger.protocol.errors import CmflError
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _gpu() -> str:
 
 def _port(asked: int | None) -> str:
     port = USUAL_PORT if asked is None else asked
-    if not port_is_taken(port):
+    if not is_port_taken(port):
         return f"{port} is free"
     taken = f"{port} is taken: give cmfl serve another with --port"
     if asked is not None:

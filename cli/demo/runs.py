@@ -146,7 +146,7 @@ def play_seed(job: SeedRuns, report: Callable[[Progressed], None]) -> Played:
     from clients.comparison import Comparison, Trial
     from clients.methods import METHODS, Committee
     from ledger.audit.engine import audit
-    from ledger.blobs.store import FolderBlobs
+    from ledger.storage.blobs import FolderBlobs
 
     where = Target(job.home)
     recorded = {

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from cli.console import command_line, print_line
-from cli.serve import port_is_taken
+from cli.serve import is_port_taken
 from cli.target import Target
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def free_port(port: int) -> int:
     from ledger.protocol.errors import ConfigurationError
 
     looked_at = range(port, min(port + MOST_PORTS, 65536))
-    found = next((number for number in looked_at if not port_is_taken(number)), None)
+    found = next((number for number in looked_at if not is_port_taken(number)), None)
     if found is None:
         raise ConfigurationError(
             f"--port {port}: somebody listens there and on the {len(looked_at) - 1} ports after it"

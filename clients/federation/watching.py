@@ -14,10 +14,10 @@ from ledger.protocol.types import DropoutReason
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ledger.blobs.store import BlobReader
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.history.round import Round
     from ledger.protocol.types import ClientId, Digest
+    from ledger.storage.blobs import BlobReader
 
 
 @dataclass(frozen=True, slots=True)

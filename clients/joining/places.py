@@ -6,25 +6,25 @@ import shutil
 from typing import TYPE_CHECKING
 
 from clients.worker.process.folder import WorkerFolder
-from ledger.actors.mailboxes.location import mailbox_at
-from ledger.blobs.location import folder_at, store_at
-from ledger.blobs.places import PlaceKind
 from ledger.home import DISK
 from ledger.protocol.documents.envelope import EnvelopeKind
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError
+from ledger.storage.locations import LocationKind
+from ledger.storage.mailboxes.location import mailbox_at
+from ledger.storage.opening import folder_at, store_at
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ledger.blobs.places import Place
-    from ledger.blobs.uploads import Uploads
+    from ledger.storage.locations import Location
+    from ledger.storage.uploads import UploadSigner
 
 SPARE_BYTES = 100_000_000
 """Free beside what a worker writes: a full disk stops its journal, and so its votes."""
 
 
-def blobs_written(place: Place, uploads: Uploads, document: bytes, probe: bytes) -> str:
+def blobs_written(place: Location, uploads: UploadSigner, document: bytes, probe: bytes) -> str:
     """Put something where blobs go, read it back, and say how.
 
     A server is given the run document, signed as every upload: it has that, so nothing is added.
@@ -40,7 +40,7 @@ def blobs_written(place: Place, uploads: Uploads, document: bytes, probe: bytes)
         BlobError: the place does not take it, or does not give it back.
     """
     store = store_at(place.text, uploads)
-    if place.kind is PlaceKind.SERVER:
+    if place.kind is LocationKind.SERVER:
         store.put(document)
         store.get(sha256(document), len(document))
         return f"{place.shown} takes signed uploads and gives blobs"
@@ -52,7 +52,7 @@ def blobs_written(place: Place, uploads: Uploads, document: bytes, probe: bytes)
     return f"{place.shown} is read and written"
 
 
-def mailbox_read(place: Place, uploads: Uploads, round_number: int, probe: bytes) -> str:
+def mailbox_read(place: Location, uploads: UploadSigner, round_number: int, probe: bytes) -> str:
     """Read the mail of a round, see whether a folder can be written, and say how much there is.
 
     Mail is what clients have signed, so that nothing is put here to try.
@@ -70,7 +70,7 @@ def mailbox_read(place: Place, uploads: Uploads, round_number: int, probe: bytes
     mailbox = mailbox_at(place.text, uploads)
     mail = sum(len(mailbox.listed(uploads.domain, round_number, kind)) for kind in EnvelopeKind)
     said = f"{place.shown} is read, {mail} letters of round {round_number}"
-    if place.kind is not PlaceKind.FOLDER:
+    if place.kind is not LocationKind.FOLDER:
         return f"{said}; written with your first letter"
     _try_folder(folder_at("mailbox", place), probe)
     return f"{said}, and can be written"

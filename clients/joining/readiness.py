@@ -17,9 +17,6 @@ from clients.joining.places import blobs_written, folder_ready, mailbox_read
 from clients.joining.seeds import require_unpredictable
 from clients.worker.process.folder import WorkerFolder
 from clients.worker.process.opening import bound_model, hosted_clients
-from ledger.blobs.location import store_at
-from ledger.blobs.places import places_of
-from ledger.blobs.uploads import Uploads
 from ledger.chain.addresses import checksum, eip55
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.contract.deployment import (
@@ -35,6 +32,9 @@ from ledger.protocol.encoding import vector_from_bytes
 from ledger.protocol.errors import CmflError, ConfigurationError
 from ledger.protocol.registration import data_salt
 from ledger.protocol.state import LedgerStage
+from ledger.storage.locations import parse_locations
+from ledger.storage.opening import store_at
+from ledger.storage.uploads import UploadSigner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -278,13 +278,13 @@ class Readiness:
 
     def _look_at_blobs(self) -> tuple[State, str]:
         uploads, encoded = self._uploads(), _needed(self._encoded)
-        places = places_of("blobs", self._asked.blobs)
+        places = parse_locations("blobs", self._asked.blobs)
         found = [blobs_written(place, uploads, encoded, self._probe) for place in places]
         return State.OK, "; ".join(found)
 
     def _look_at_mailbox(self) -> tuple[State, str]:
         uploads, state = self._uploads(), _needed(self._state)
-        places = places_of("mailbox", self._asked.mailbox)
+        places = parse_locations("mailbox", self._asked.mailbox)
         found = [mailbox_read(place, uploads, state.round, self._probe) for place in places]
         return State.OK, "; ".join(found)
 
@@ -305,10 +305,10 @@ class Readiness:
         ActedOn.open(WorkerFolder(self._asked.folder).acted_on, node).require_unchanged(node)
         return State.OK, said
 
-    def _uploads(self) -> Uploads:
+    def _uploads(self) -> UploadSigner:
         """Return what signs for a store, on behalf of these clients in the open round."""
         (first, signer), *rest = sorted(_needed(self._signers).items())
-        uploads = Uploads(_needed(self._domain), signer, first, tuple(rest))
+        uploads = UploadSigner(_needed(self._domain), signer, first, tuple(rest))
         uploads.round = _needed(self._state).round
         return uploads
 

@@ -17,11 +17,11 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from ledger.blobs.store import MAX_BLOB_BYTES
 from ledger.bounded_json import parse_json
 from ledger.home import read_file
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.types import NO_DIGEST, Digest
+from ledger.storage.blobs import MAX_BLOB_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

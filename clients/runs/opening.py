@@ -19,10 +19,8 @@ from clients.runs.run import Run
 from clients.simulation import Cast, Simulation
 from ledger.actors.actor_context import ActorContext
 from ledger.actors.journal import FileJournal, MemoryJournal, begin_run, require_journal
-from ledger.actors.mailbox import MemoryMailbox
 from ledger.actors.payload_removal import blobs_named_by_run
 from ledger.actors.retention import RETAIN_NOTHING, retention_policy_of
-from ledger.blobs.store import MemoryBlobs
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.contract.deployment import connect
 from ledger.chain.contract.manifest import read_run_manifest
@@ -32,6 +30,8 @@ from ledger.home import DISK, Home
 from ledger.protocol.encoding import vector_bytes
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import Digest
+from ledger.storage.blobs import MemoryBlobs
+from ledger.storage.mailbox import MemoryMailbox
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from clients.configuration import Configuration
     from clients.runs.metrics import Measure
     from clients.runs.preparing import Watched
-    from ledger.blobs.store import BlobStore
     from ledger.chain.ports import ChainWriter
     from ledger.home import Disk
+    from ledger.storage.blobs import BlobStore
 
 
 @contextmanager

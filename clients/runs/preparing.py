@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from clients.datasets.federated import Samples
     from clients.engine.port import Engine
     from clients.joining.owners import Owners
-    from ledger.blobs.store import BlobReader, BlobStore
     from ledger.chain.contract.manifest import Manifest
     from ledger.chain.ports import ChainWriter
     from ledger.home import Disk
     from ledger.protocol.documents.run import RunDocument
     from ledger.protocol.parameters import Parameters
+    from ledger.storage.blobs import BlobReader, BlobStore
 
     Watched = Callable[[Engine], Engine]
 

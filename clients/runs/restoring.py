@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from clients.runs.folder import RunFolder
     from clients.runs.metrics import Measure
-    from ledger.blobs.store import BlobReader
     from ledger.chain.round_ledger import RoundHistory
     from ledger.protocol.types import Digest
+    from ledger.storage.blobs import BlobReader
 
     End = RoundDecided | RoundAbandoned
 

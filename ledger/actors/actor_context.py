@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ledger.actors.journal import VoteJournal
-    from ledger.actors.mailbox import Mailbox
-    from ledger.blobs.store import BlobStore
     from ledger.chain.round_ledger import RoundLedger
     from ledger.protocol.parameters import Parameters
     from ledger.protocol.rules.distance.rule import Layout
     from ledger.protocol.types import Domain
+    from ledger.storage.blobs import BlobStore
+    from ledger.storage.mailbox import Mailbox
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,10 +20,10 @@ from ledger.protocol.types import NO_DIGEST
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from ledger.blobs.store import BlobReader, BlobStore
     from ledger.chain.round_ledger import RoundHistory
     from ledger.protocol.documents.record import RoundRecord
     from ledger.protocol.types import Digest
+    from ledger.storage.blobs import BlobReader, BlobStore
 
 
 class LedgerAndBlobs(Protocol):

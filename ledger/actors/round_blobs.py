@@ -12,10 +12,10 @@ from ledger.protocol.state import RoundDecided
 from ledger.protocol.types import NO_DIGEST
 
 if TYPE_CHECKING:
-    from ledger.blobs.store import BlobReader
     from ledger.chain.round_ledger import RoundHistory
     from ledger.protocol.documents.record import RoundRecord
     from ledger.protocol.types import ClientId, Digest
+    from ledger.storage.blobs import BlobReader
 
 
 class BlobUse(StrEnum):

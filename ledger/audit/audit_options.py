@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ledger.audit.codes import Step, StepOutcome
-    from ledger.blobs.store import BlobReader
     from ledger.protocol.rules.distance.rule import Distances
+    from ledger.storage.blobs import BlobReader
 
 
 class AuditCancelledError(CmflError):

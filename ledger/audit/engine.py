@@ -53,9 +53,9 @@ if TYPE_CHECKING:
     from ledger.audit.report import StepResult
     from ledger.audit.round_tasks import MissingPayload
     from ledger.audit.worker_pool import CheckedItem, ReadItem
-    from ledger.blobs.store import BlobReader
     from ledger.chain.ports import ChainReader
     from ledger.protocol.types import Digest
+    from ledger.storage.blobs import BlobReader
 
 MAX_COMPARED = 200_000
 """Of blobs that nobody names and payloads that are recorded as missing, pairs that are compared."""

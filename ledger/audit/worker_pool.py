@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from ledger.audit.audit_options import AuditWorkers
     from ledger.audit.observations import Observation
     from ledger.audit.round_tasks import CheckedRound, Milestone
-    from ledger.blobs.store import BlobReader
     from ledger.protocol.rules.distance.rule import Distances
+    from ledger.storage.blobs import BlobReader
 
 ROUND_BYTES = 3_000_000
 """What the rest of a round takes beside its blobs, as so many bytes of them."""

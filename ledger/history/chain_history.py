@@ -27,7 +27,6 @@ from ledger.protocol.state import ClientsRegistered, LedgerOpened
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from ledger.blobs.store import BlobReader
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.chain.contract.events import Recorded
     from ledger.history.digests import Entry, Occurrence
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from ledger.history.round import Round
     from ledger.protocol.state import ClientBanned, Deployment, EquivocationReport
     from ledger.protocol.types import ClientId, Digest, RegisteredClient
+    from ledger.storage.blobs import BlobReader
 
 TALLY_BATCH = 200
 """Rounds that are read at once while clients' counts are made."""

@@ -25,12 +25,12 @@ from ledger.protocol.state import LedgerStage
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ledger.blobs.store import BlobReader
     from ledger.chain.contract.committee_ledger import CommitteeLedger, Snapshot
     from ledger.chain.contract.manifest import Manifest
     from ledger.chain.ports import Block, ChainReader
     from ledger.history.locations import HistoryLocations
     from ledger.protocol.state import Deployment
+    from ledger.storage.blobs import BlobReader
 
 MAX_MANIFESTS = 1_024
 

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeVar
 
-    from ledger.blobs.store import BlobReader
     from ledger.history.round import Round
     from ledger.protocol.documents.incidents import Incident, Incidents
     from ledger.protocol.documents.record import RoundRecord
     from ledger.protocol.documents.run import RunDocument
     from ledger.protocol.state import RoundDecided
     from ledger.protocol.types import ClientId, Digest
+    from ledger.storage.blobs import BlobReader
 
     Document = TypeVar("Document")
 

@@ -6,23 +6,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from ledger.blobs.store import FolderBlobs
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.history.chain_source import ChainSource
 from ledger.history.deployments import Deployments
 from ledger.history.paths import ChainPath
 from ledger.history.source import SourceUnusableError
+from ledger.storage.blobs import FolderBlobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ledger.blobs.store import BlobReader
     from ledger.chain.contract.committee_ledger import Snapshot
     from ledger.chain.ports import Block, ChainReader
     from ledger.history.chain_history import ChainHistory
     from ledger.history.deployments import RejectedManifest, ServedDeployment
     from ledger.history.locations import HistoryLocations
     from ledger.history.source import HistoryIndex, HistorySource
+    from ledger.storage.blobs import BlobReader
 
 T = TypeVar("T")
 

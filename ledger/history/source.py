@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from contextlib import AbstractContextManager
 
-    from ledger.blobs.store import BlobReader
     from ledger.chain.contract.calls import DecideCall
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.chain.contract.events import Recorded
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from ledger.history.round import Round
     from ledger.protocol.state import Deployment, EquivocationReport
     from ledger.protocol.types import ClientId, Digest, RegisteredClient
+    from ledger.storage.blobs import BlobReader
 
 
 class SourceUnusableError(CmflError):

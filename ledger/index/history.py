@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from ledger.blobs.store import BlobReader
     from ledger.chain.contract.calls import DecideCall
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.chain.contract.events import Recorded
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from ledger.index.standing import Events
     from ledger.protocol.state import Deployment, EquivocationReport
     from ledger.protocol.types import ClientId, Digest, RegisteredClient
+    from ledger.storage.blobs import BlobReader
 
 _TIME = Query(
     select(ROUND.c.ended_time)

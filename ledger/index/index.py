@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from ledger.blobs.store import BlobReader
     from ledger.chain.contract.committee_ledger import CommitteeLedger
+    from ledger.storage.blobs import BlobReader
 
 _PLACED = select(CHAIN.c.chain_id, CHAIN.c.genesis, DEPLOYMENT.c.address)
 _DIGESTS = Query(

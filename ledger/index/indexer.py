@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from ledger.blobs.store import BlobReader
     from ledger.chain.contract.events import Recorded
     from ledger.chain.ports import Block, ChainReader
     from ledger.index.database import Database
+    from ledger.storage.blobs import BlobReader
 
 RANGE = 2_000
 """Blocks that one step reads."""

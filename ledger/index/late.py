@@ -15,10 +15,10 @@ from ledger.index.tables import WAITING
 from ledger.index.writing import Writer
 
 if TYPE_CHECKING:
-    from ledger.blobs.store import BlobReader
     from ledger.chain.contract.events import Recorded
     from ledger.index.database import Database
     from ledger.protocol.state import Deployment
+    from ledger.storage.blobs import BlobReader
 
 RETRIED = 64
 """Rounds that are looked at at once."""

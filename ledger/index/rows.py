@@ -15,13 +15,13 @@ from ledger.index.parts import add_counts, row_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ledger.blobs.store import BlobReader
     from ledger.chain.contract.events import Recorded
     from ledger.history.digests import Entry
     from ledger.history.documents import Documents
     from ledger.index.standing import Events
     from ledger.protocol.state import Deployment
     from ledger.protocol.types import RegisteredClient
+    from ledger.storage.blobs import BlobReader
 
 Row = dict[str, Any]
 COUNTED = tuple(one.name for one in fields(ParticipationCounts))

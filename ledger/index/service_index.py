@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from ledger.blobs.store import BlobReader
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.chain.ports import Block
     from ledger.history.source import HistorySource, SourceUnusableError
     from ledger.index.index import Coverage
+    from ledger.storage.blobs import BlobReader
 
 
 class IndexState(StrEnum):

@@ -11,11 +11,9 @@ from ledger.actors.actor_context import ActorContext
 from ledger.actors.driver import Driver
 from ledger.actors.journal import FileJournal
 from ledger.actors.judgement_cache import JudgementCache
-from ledger.actors.mailbox import MemoryMailbox
 from ledger.actors.member import Member
 from ledger.actors.observer import Observer
 from ledger.actors.trainer import Trainer
-from ledger.blobs.store import MemoryBlobs
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.contract.deployment import deploy
 from ledger.home import RunPaths
@@ -25,6 +23,8 @@ from ledger.protocol.payload import Payload
 from ledger.protocol.signing import sign
 from ledger.protocol.state import EquivocationReport, RoundDecided, SignedStatement
 from ledger.protocol.types import NO_DIGEST, ClientId, Phase, Vote, VoteKind
+from ledger.storage.blobs import MemoryBlobs
+from ledger.storage.mailbox import MemoryMailbox
 from tests.actors.support import (
     LAYOUT,
     PARAMETERS,

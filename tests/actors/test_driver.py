@@ -11,19 +11,19 @@ from ledger.actors.actions import PostEnvelope, SendCommitment, SendDecision, St
 from ledger.actors.driver import Driver
 from ledger.actors.judgement_cache import JudgementCache
 from ledger.actors.settlement import decision_of, settlement_of
-from ledger.blobs.store import MemoryBlobs
 from ledger.protocol.documents.envelope import Envelope, EnvelopeKind, PublishedPayload
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, DeadlineNotReachedError, JournalError
 from ledger.protocol.payload import Payload
 from ledger.protocol.state import LedgerStage, RoundAbandoned
 from ledger.protocol.types import NO_DIGEST, ClientId, SignedCommitment
+from ledger.storage.blobs import MemoryBlobs
 from tests.actors.support import PARAMETERS, signed_commitment
 
 if TYPE_CHECKING:
     from ledger.actors.actions import Action
-    from ledger.actors.mailbox import Mailbox
     from ledger.actors.view import RoundView
+    from ledger.storage.mailbox import Mailbox
     from tests.actors.deployed import Deployed
 
 

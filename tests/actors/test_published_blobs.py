@@ -12,11 +12,11 @@ from ledger.actors.driver import Driver
 from ledger.actors.observer import OVERSIZED_BYTES, Observer
 from ledger.actors.published_blobs import PublishedBlobs
 from ledger.actors.trainer import Trainer
-from ledger.blobs.store import MemoryBlobs
 from ledger.protocol.documents.envelope import Envelope, PublishedPayload
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError
 from ledger.protocol.payload import Payload
+from ledger.storage.blobs import MemoryBlobs
 from tests.actors.support import payload_of, signers
 
 if TYPE_CHECKING:

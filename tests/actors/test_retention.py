@@ -18,10 +18,10 @@ from ledger.actors.retention import (
     StoredBlobs,
     retention_policy_of,
 )
-from ledger.blobs.store import MemoryBlobs
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.errors import ConfigurationError
+from ledger.storage.blobs import MemoryBlobs
 from tests.actors.deployed import Deployed
 from tests.actors.support import initial_model
 

@@ -10,12 +10,10 @@ import pytest
 
 from ledger.actors.actor_context import ActorContext
 from ledger.actors.journal import MemoryJournal
-from ledger.actors.mailbox import MemoryMailbox
 from ledger.actors.observer import Observer
 from ledger.actors.payload_removal import PayloadRemover
 from ledger.actors.published_blobs import PublishedBlobs
 from ledger.actors.run_models import RunModels, model_of_round
-from ledger.blobs.store import MemoryBlobs
 from ledger.chain.memory.ledger import memory_ledger
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.documents.run import RunDocument
@@ -23,6 +21,8 @@ from ledger.protocol.encoding import sha256, vector_bytes, vector_from_bytes
 from ledger.protocol.errors import BlobError
 from ledger.protocol.rules import registry
 from ledger.protocol.rules.reference.rule import DirectionWeight, ReferenceRule
+from ledger.storage.blobs import MemoryBlobs
+from ledger.storage.mailbox import MemoryMailbox
 from tests.actors.deployed import Deployed
 from tests.actors.support import LAYOUT, PARAMETERS, initial_model, registry_of
 

@@ -17,9 +17,9 @@ from api.sockets import listening_socket, url_of
 from clients.configuration import load
 from clients.runs.opening import opened
 from clients.runs.recorded import manifest_of
-from ledger.blobs.store import FolderBlobs
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.protocol.types import DropoutReason, IncidentKind, RefusalReason
+from ledger.storage.blobs import FolderBlobs
 from tests.seeds import course_of, first_that_shows
 
 if TYPE_CHECKING:

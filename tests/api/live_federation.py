@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ledger.actors.journal import FileJournal
-from ledger.actors.mailboxes.location import mailbox_at
-from ledger.blobs.store import FolderBlobs
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.protocol.payload import Payload
+from ledger.storage.blobs import FolderBlobs
+from ledger.storage.mailboxes.location import mailbox_at
 from tests.actors.deployed import Deployed, deployed_on
 from tests.actors.support import PARAMETERS
 

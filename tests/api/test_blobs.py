@@ -11,8 +11,8 @@ import pytest
 
 from api.http.encoded_answer import IMMUTABLE
 from api.settings import Settings
-from ledger.blobs.http import HttpBlobs
 from ledger.protocol.types import Digest
+from ledger.storage.http import HttpBlobs
 from tests.api.conftest import read, refused, rounds_that_are, serving
 
 if TYPE_CHECKING:

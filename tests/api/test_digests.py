@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ledger.blobs.store import FolderBlobs
 from ledger.protocol.types import Digest
+from ledger.storage.blobs import FolderBlobs
 from tests.api.conftest import read, refused
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ import pytest
 from pydantic_core import to_json
 
 from api.settings import Settings
-from ledger.blobs.store import MemoryBlobs
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.history.facts.scores import vector_facts
 from ledger.protocol.documents.vector import ScoreVector, encode_vector
 from ledger.protocol.types import ClientId, Digest
+from ledger.storage.blobs import MemoryBlobs
 from tests.api.conftest import read, refused, rounds_that_are, serving
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ import pytest
 
 from api.settings import Settings
 from clients.runs.recorded import manifest_of
-from ledger.blobs.store import FolderBlobs
 from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.history.facts.clients import clients_facts
@@ -25,6 +24,7 @@ from ledger.history.status import AskedRole
 from ledger.index.database import Database
 from ledger.index.service_index import IndexState, ServiceIndex
 from ledger.index.tables import DEPLOYMENT, METADATA, PARTICIPATION, TOLD
+from ledger.storage.blobs import FolderBlobs
 from tests.api.conftest import CLIENTS, ROUNDS, read, serving
 from tests.index.conftest import generated, indexed, made
 

@@ -13,10 +13,10 @@ from api.client.service import Service
 from api.schemas.verifications import VerificationState
 from api.settings import Settings
 from clients.runs.recorded import manifest_of
-from ledger.blobs.store import FolderBlobs
 from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.index.database import Database
+from ledger.storage.blobs import FolderBlobs
 from tests.api.conftest import read, refused, root_of, serving
 from tests.e2e.sessions import kill_when
 from tests.faults import times

@@ -15,9 +15,9 @@ from clients.configuration import load
 from clients.runs.opening import opened
 from clients.runs.recorded import manifest_of
 from ledger.audit.codes import Need
-from ledger.blobs.store import FolderBlobs
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.chain.embedded.reader import EmbeddedReader
+from ledger.storage.blobs import FolderBlobs
 from tests.api.conftest import read, root_of, serving
 from tests.chain.rpc.forking_node import ForkingNode
 

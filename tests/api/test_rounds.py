@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ledger.blobs.store import FolderBlobs
 from ledger.chain.addresses import checksum
 from ledger.chain.contract.deployment import connect
 from ledger.chain.contract.manifest import read_manifest
@@ -26,6 +25,7 @@ from ledger.protocol.types import (
     Vote,
     VoteKind,
 )
+from ledger.storage.blobs import FolderBlobs
 from tests.api.conftest import CLIENTS, MEMBERS, ROUNDS, TRAINERS, read, refused, rounds_that_are
 
 if TYPE_CHECKING:

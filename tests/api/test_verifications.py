@@ -26,9 +26,9 @@ from api.verifications.verifications import (
 from api.verifications.worker import audited, summary_of
 from ledger.audit.codes import AuditOutcome
 from ledger.audit.earlier_report import EarlierReportError, report_bytes
-from ledger.blobs.store import FolderBlobs
 from ledger.history.paths import ChainPath, DeploymentPath
 from ledger.protocol.encoding import sha256
+from ledger.storage.blobs import FolderBlobs
 from tests.api import verifying
 from tests.api.conftest import deployments, refused, running, serving
 from tests.api.test_events import received

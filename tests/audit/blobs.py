@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ledger.audit.codes import BlobKind
-from ledger.blobs.store import MAX_BLOB_BYTES
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.errors import BlobMissingError
 from ledger.protocol.state import RoundDecided
+from ledger.storage.blobs import MAX_BLOB_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ledger.blobs.store import BlobReader
     from ledger.protocol.types import Digest
+    from ledger.storage.blobs import BlobReader
     from tests.audit.runs import Run
 
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Self, TypeVar, cast
 
 import numpy as np
 
-from ledger.blobs.store import MemoryBlobs
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.contract.deployment import deploy
 from ledger.chain.embedded.chain import EmbeddedChain
@@ -67,6 +66,7 @@ from ledger.protocol.types import (
     Vote,
     VoteKind,
 )
+from ledger.storage.blobs import MemoryBlobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,16 +10,16 @@ import pytest
 from ledger.audit.codes import AuditCount, BlobKind
 from ledger.audit.engine import audit
 from ledger.audit.evidence.archive import Archive, BlobFailure, UnavailableBlob
-from ledger.blobs.store import MAX_BLOB_BYTES, FolderBlobs, MemoryBlobs
 from ledger.protocol.encoding import sha256
 from ledger.protocol.payload import Payload
+from ledger.storage.blobs import MAX_BLOB_BYTES, FolderBlobs, MemoryBlobs
 from tests.audit.blobs import ChangedBlobs
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ledger.blobs.store import BlobStore
     from ledger.protocol.types import Digest
+    from ledger.storage.blobs import BlobStore
     from tests.audit.runs import Run
 
 

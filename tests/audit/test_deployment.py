@@ -10,7 +10,6 @@ import pytest
 from ledger.audit.codes import AuditOutcome, Fact, Step, StepOutcome
 from ledger.audit.engine import audit
 from ledger.audit.report_text import readable
-from ledger.blobs.store import MemoryBlobs
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.contract.deployment import creation_data, deployment_for
 from ledger.chain.embedded.chain import EmbeddedChain
@@ -19,6 +18,7 @@ from ledger.protocol.encoding import keccak256, sha256, vector_bytes
 from ledger.protocol.signing import KeySigner
 from ledger.protocol.state import deployment_of
 from ledger.protocol.types import AcceptanceForm, Beacon, Digest, RegisteredClient
+from ledger.storage.blobs import MemoryBlobs
 from tests.audit.forged_chain import forged
 from tests.audit.runs import INITIAL, PARAMETERS, document_of
 

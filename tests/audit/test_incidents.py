@@ -11,7 +11,6 @@ from ledger.audit.codes import AuditCount, AuditOutcome, BlobKind, Fact, Finding
 from ledger.audit.engine import audit
 from ledger.audit.report_text import readable
 from ledger.audit.sentences import hexed
-from ledger.blobs.store import MemoryBlobs
 from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
@@ -27,6 +26,7 @@ from ledger.protocol.types import (
     SignedVote,
     VoteKind,
 )
+from ledger.storage.blobs import MemoryBlobs
 from tests.audit import deviations as dev
 from tests.audit.blobs import ChangedBlobs
 from tests.audit.runs import CLIENTS, Deviation, Run

@@ -12,10 +12,10 @@ from clients.runs.recorded import manifest_of
 from ledger.audit.codes import AuditOutcome, FindingKind
 from ledger.audit.engine import audit
 from ledger.audit.report_text import readable
-from ledger.blobs.store import FolderBlobs
 from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.chain.embedded.reader import EmbeddedReader
+from ledger.storage.blobs import FolderBlobs
 from tests.seeds import first_that_shows
 
 if TYPE_CHECKING:

@@ -21,13 +21,13 @@ from eth_hash.auto import keccak
 from ledger.audit.codes import AuditOutcome, BlobKind
 from ledger.audit.engine import audit
 from ledger.audit.report_text import readable
-from ledger.blobs.store import MemoryBlobs
 from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.errors import ChainError
 from ledger.protocol.state import RoundDecided
 from ledger.protocol.types import DropoutReason
+from ledger.storage.blobs import MemoryBlobs
 from tests.audit.blobs import ChangedBlobs, kinds
 from tests.audit.honest import honest_run
 from tests.audit.remembered import remembered

@@ -10,11 +10,11 @@ import pytest
 from ledger.audit.codes import AuditOutcome, BlobKind, Fact, FindingKind, Need, Step, StepOutcome
 from ledger.audit.engine import audit
 from ledger.audit.report_text import readable
-from ledger.blobs.store import MAX_BLOB_BYTES, MemoryBlobs
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.documents.run import encode_run
 from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.errors import BlobUnreachableError
+from ledger.storage.blobs import MAX_BLOB_BYTES, MemoryBlobs
 from tests.audit import deviations as dev
 from tests.audit.blobs import ChangedBlobs, kinds
 from tests.audit.remembered import remembered
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ledger.audit.report import AuditReport
-    from ledger.blobs.store import BlobReader
     from ledger.protocol.judgement import Judgement
     from ledger.protocol.types import ClientId, Digest
+    from ledger.storage.blobs import BlobReader
 
 
 KINDS = (

@@ -17,7 +17,6 @@ from ledger.audit.engine import audit
 from ledger.audit.report import MAX_FINDINGS, MAX_NAMED, Finding, MissingInput
 from ledger.audit.report_text import readable
 from ledger.audit.result_log import AuditLog
-from ledger.blobs.store import MemoryBlobs
 from ledger.chain.contract import abi
 from ledger.chain.contract.calls import decode_call, encode_call
 from ledger.chain.contract.events import decode_log, encode_log
@@ -27,6 +26,7 @@ from ledger.protocol.encoding import keccak256
 from ledger.protocol.errors import ChainError
 from ledger.protocol.state import LedgerStage, RoundDecided
 from ledger.protocol.types import AcceptanceForm, ClientId, Digest
+from ledger.storage.blobs import MemoryBlobs
 from tests.audit.blobs import ChangedBlobs
 from tests.audit.forged_chain import (
     answer_types,

@@ -20,10 +20,10 @@ from ledger.audit.audit_options import AuditOptions, AuditWorkers
 from ledger.audit.codes import AuditOutcome, BlobKind, FindingKind, Step
 from ledger.audit.engine import audit
 from ledger.audit.report_text import readable
-from ledger.blobs.store import FolderBlobs
 from ledger.processes import WorkerEndedError
 from ledger.protocol.state import RoundDecided
 from ledger.protocol.types import DropoutReason
+from ledger.storage.blobs import FolderBlobs
 from tests.audit.blobs import ChangedBlobs, kinds
 from tests.faults import times
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ledger.audit.report import AuditReport
-    from ledger.blobs.store import BlobReader
     from ledger.protocol.types import Digest
+    from ledger.storage.blobs import BlobReader
     from tests.audit.runs import Run
 
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from ledger.actors.mailboxes.folder import FolderMailbox
-from ledger.blobs.store import FolderBlobs
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.protocol.documents.envelope import Envelope, PublishedPayload
 from ledger.protocol.types import Address, ClientId, Digest, Domain
+from ledger.storage.blobs import FolderBlobs
+from ledger.storage.mailboxes.folder import FolderMailbox
 from tests.cli.conftest import SHARED, cmfl, first_decided, refusal, succeeds
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ import pytest
 
 from clients.configuration import load
 from clients.runs.preparing import prepare
-from ledger.blobs.store import FolderBlobs
 from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerWriter
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.protocol.state import LedgerStage
+from ledger.storage.blobs import FolderBlobs
 from tests.cli.conftest import refusal, settings_of, succeeds
 from tests.clients.played import Cut, CuttingChain
 

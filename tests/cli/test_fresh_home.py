@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cli.fresh_home import made_if_needed
-from ledger.blobs.store import FolderBlobs
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.home import Home
 from ledger.protocol.errors import ConfigurationError
+from ledger.storage.blobs import FolderBlobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable

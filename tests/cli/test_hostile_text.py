@@ -18,7 +18,6 @@ from cli.console import plain, print_line, print_table
 from cli.log import shown_as_lines
 from clients.configuration import load
 from clients.runs.population import populate, run_document
-from ledger.blobs.store import FolderBlobs
 from ledger.chain.contract.deployment import (
     DEPLOYMENT_GAS,
     creation_data,
@@ -30,6 +29,7 @@ from ledger.home import Home
 from ledger.protocol.canonical import encode
 from ledger.protocol.documents.run import encode_run
 from ledger.protocol.encoding import vector_bytes
+from ledger.storage.blobs import FolderBlobs
 from tests.chain.rpc.scripted_node import Fault, ScriptedNode
 from tests.cli.conftest import SHARED, cmfl, refusal, succeeds
 

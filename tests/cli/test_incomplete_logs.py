@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.blobs.store import FolderBlobs
+from ledger.storage.blobs import FolderBlobs
 from tests.chain.rpc.lying_node import EVENTS, Lie, LyingNode
 from tests.cli.conftest import cmfl, succeeds
 

@@ -24,7 +24,6 @@ from clients.keys import simulated_keys
 from clients.runs.preparing import prepare
 from clients.worker.process.folder import WorkerFolder
 from clients.worker.process.opening import Places, deployed
-from ledger.blobs.store import FolderBlobs
 from ledger.chain.addresses import checksum
 from ledger.chain.contract import abi
 from ledger.chain.contract.committee_ledger import CommitteeLedger
@@ -37,6 +36,7 @@ from ledger.chain.rpc.served.server import RpcServer
 from ledger.home import Home
 from ledger.protocol.inputs import participants_of
 from ledger.protocol.signing import KeySigner
+from ledger.storage.blobs import FolderBlobs
 from tests.api.store.conftest import served as store_served
 from tests.cli.conftest import Result, cmfl, refusal, succeeds
 from tests.processes import PATIENCE_SECONDS

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from clients.configuration import load
 from clients.runs.opening import opened
 from clients.runs.recorded import manifest_of
-from ledger.blobs.store import MemoryBlobs
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.protocol.documents.incidents import Incident, decode_incidents
@@ -19,6 +18,7 @@ from ledger.protocol.documents.vector import decode_vector
 from ledger.protocol.inputs import Participants, participants_of, registry_with_bans
 from ledger.protocol.state import RoundAbandoned, RoundDecided
 from ledger.protocol.types import NO_DIGEST
+from ledger.storage.blobs import MemoryBlobs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,10 +13,10 @@ from clients.methods import METHODS, Committee
 from clients.runs.recorded import manifest_of
 from ledger.audit.codes import AuditOutcome
 from ledger.audit.engine import audit
-from ledger.blobs.store import MemoryBlobs
 from ledger.chain.contract.deployment import connect
 from ledger.protocol.errors import BlobMissingError
 from ledger.protocol.state import RoundDecided
+from ledger.storage.blobs import MemoryBlobs
 from tests.clients.played import configured
 
 if TYPE_CHECKING:

@@ -18,7 +18,6 @@ from eth_hash.auto import keccak
 from eth_keys.datatypes import PrivateKey, Signature
 
 from ledger.audit.checks.belonging import step_of_field
-from ledger.blobs.store import MAX_BLOB_BYTES
 from ledger.protocol import canonical, consensus, parameters, sampling, signing, state
 from ledger.protocol.documents import envelope, vector
 from ledger.protocol.documents.envelope import EnvelopeKind, decode_envelope
@@ -28,6 +27,7 @@ from ledger.protocol.documents.run import decode_run
 from ledger.protocol.documents.vector import decode_vector
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.rules.registry import DISTANCES, REFERENCES, SCORINGS, THRESHOLDS
+from ledger.storage.blobs import MAX_BLOB_BYTES
 from tests.docs.worked_example import DOCUMENT, blocks, example, rewritten, shown
 
 TEXT = DOCUMENT.read_text("utf-8")

@@ -11,11 +11,11 @@ import pytest
 from ledger.audit.codes import AuditOutcome
 from ledger.audit.engine import audit
 from ledger.audit.report_text import readable
-from ledger.blobs.store import FolderBlobs
 from ledger.chain.contract.deployment import connect
 from ledger.chain.contract.manifest import read_manifest
 from ledger.chain.embedded.checks import integrity
 from ledger.chain.embedded.reader import EmbeddedReader
+from ledger.storage.blobs import FolderBlobs
 from tests.e2e.sessions import Home, finish
 from tests.faults import times
 from tests.processes import PATIENCE_SECONDS

@@ -9,10 +9,10 @@ import pytest
 from clients.configuration import load
 from clients.runs.opening import opened
 from clients.runs.recorded import recorded_configuration
-from ledger.blobs.store import FolderBlobs
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.home import Home
 from ledger.protocol.errors import CmflError
+from ledger.storage.blobs import FolderBlobs
 from tests.test_home import full_disk
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ import pytest
 from clients.configuration import load
 from clients.runs.opening import opened
 from clients.runs.recorded import recorded_configuration
-from ledger.blobs.store import FolderBlobs
 from ledger.home import DISK, Disk, Home
 from ledger.protocol.errors import CmflError
+from ledger.storage.blobs import FolderBlobs
 from tests.e2e.power import SENDING, SENT, FailingDisk, PowerCutError, PoweredChain
 from tests.faults import times
 

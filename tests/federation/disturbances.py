@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from clients.federation.faults import TOLD
 from clients.federation.kinds import ChainKind
 from clients.federation.relay import Condition
-from ledger.blobs.store import FolderBlobs
 from ledger.protocol.errors import ChainError
 from ledger.protocol.types import Digest
+from ledger.storage.blobs import FolderBlobs
 from tests.federation import disks
 from tests.federation.cells import LIES, Fault, Role, liars, roles_of, seats_of_members, tolerated
 

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     from ledger.audit.earlier_report import EarlierAudit
     from ledger.audit.report import AuditReport
-    from ledger.blobs.store import BlobReader
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.protocol.types import ClientId
+    from ledger.storage.blobs import BlobReader
 
 
 @dataclass(frozen=True, slots=True)

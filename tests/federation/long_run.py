@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from clients.federation.faults import TOLD
 from clients.federation.watching import Watch
-from ledger.blobs.store import FolderBlobs
 from ledger.protocol.errors import ChainError
+from ledger.storage.blobs import FolderBlobs
 from tests.federation.cells import (
     CELLS,
     LIES,

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from clients.engine.port import Engine
-    from ledger.blobs.store import BlobReader
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.protocol.documents.run import RunDocument
     from ledger.protocol.types import Digest
+    from ledger.storage.blobs import BlobReader
 
 
 class Retraining:

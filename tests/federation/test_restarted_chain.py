@@ -21,11 +21,8 @@ from clients.federation.kinds import ChainKind, StoreKind
 from clients.federation.nodes import ANVIL_TEST_KEY
 from clients.federation.settings import FederationSettings, Pace, suited
 from clients.keys import simulated_signers
-from ledger.actors.mailboxes.files import run_folder
 from ledger.audit.codes import AuditOutcome
 from ledger.audit.engine import audit
-from ledger.blobs.store import FolderBlobs
-from ledger.blobs.uploads import Uploads
 from ledger.chain.contract.calls import CommitCall, DecideCall, ReportCall, decode_call, encode_call
 from ledger.chain.contract.deployment import connect
 from ledger.chain.contract.manifest import read_manifest
@@ -51,6 +48,9 @@ from ledger.protocol.state import (
     UpdatesCommitted,
 )
 from ledger.protocol.types import ClientId
+from ledger.storage.blobs import FolderBlobs
+from ledger.storage.mailboxes.files import run_folder
+from ledger.storage.uploads import UploadSigner
 from tests.chain.anvil import anvil_program
 from tests.chain.test_port_contract import anvil
 from tests.cli.conftest import succeeds
@@ -186,7 +186,7 @@ def sent_to_the_store(signed: Signed, federation: Federation) -> None:
     url = federation.seats[0].paths.mailbox
     domain = federation.manifest.domain()
     signers = simulated_signers(SEED, federation.clients)
-    uploads = Uploads(signed.domain, signers[0], ClientId(0), round=1)
+    uploads = UploadSigner(signed.domain, signers[0], ClientId(0), round=1)
     for data, envelope in signed.mail[:5]:
         digest = sha256(data)
         mail = f"{run_folder(domain)}/{envelope.round}/{int(envelope.kind)}/{digest.hex()}"

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.blobs.store import FolderBlobs
 from ledger.chain.contract.deployment import connect
 from ledger.chain.contract.manifest import read_manifest
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.home import Home
 from ledger.protocol.types import ClientId
+from ledger.storage.blobs import FolderBlobs
 from tests.cli.conftest import settings_of, succeeds
 from tests.federation.retraining import Retraining
 

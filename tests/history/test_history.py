@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchmarks.generated_rounds import ADDRESS, GeneratedChain
-from ledger.blobs.store import MemoryBlobs
 from ledger.chain.contract.committee_ledger import CommitteeLedger, RoundOpening
 from ledger.chain.ports import IncompleteLogsError
 from ledger.history.chain_history import ChainHistory, DeploymentCache
@@ -23,6 +22,7 @@ from ledger.history.participation import (
 from ledger.history.status import RoundStatus
 from ledger.protocol.encoding import commitment_of, commitments_chain, sha256
 from ledger.protocol.types import ClientId, Digest, DropoutReason, IncidentKind, Phase
+from ledger.storage.blobs import MemoryBlobs
 from tests.audit.blobs import ChangedBlobs
 from tests.audit.forged_chain import forged
 from tests.audit.runs import PARAMETERS, Deviation, Run

@@ -10,21 +10,21 @@ import pytest
 from sqlalchemy import select
 
 from benchmarks.generated_rounds import GeneratedChain, Sizes
-from ledger.blobs.store import MemoryBlobs
 from ledger.index.catching_up import catch_up
 from ledger.index.database import Database
 from ledger.index.index import Index
 from ledger.index.indexer import Indexer
 from ledger.index.schema import make_schema
 from ledger.index.tables import CHECKPOINT, DEPLOYMENT, METADATA
+from ledger.storage.blobs import MemoryBlobs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ledger.blobs.store import BlobReader
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.index.history import IndexedHistory
     from ledger.index.indexer import IndexingProgress
+    from ledger.storage.blobs import BlobReader
     from tests.audit.runs import Run
 
 SMALL = Sizes(clients=12, trainers=4, members=3, rounds=30)

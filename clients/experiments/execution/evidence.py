@@ -17,11 +17,11 @@ from clients.experiments.kinds.committee import RUN, go_on
 from clients.experiments.rows import Evidence
 from clients.runs.opening import opened
 from ledger.audit.engine import audit
-from ledger.blobs.store import FolderBlobs
 from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.chain.embedded.identity import SALT_BITS, fresh_chain_id
 from ledger.home import DISK, Disk, Home
+from ledger.storage.blobs import FolderBlobs
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -6,18 +6,18 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ledger.blobs.store import MAX_BLOB_BYTES
 from ledger.protocol.documents.envelope import EnvelopeKind
+from ledger.storage.blobs import MAX_BLOB_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from clients.worker.worker import Worker
-    from ledger.actors.mailbox import Mailbox
-    from ledger.blobs.store import BlobStore
     from ledger.protocol.documents.envelope import Envelope
     from ledger.protocol.payload import Payload
     from ledger.protocol.types import ClientId, Digest, Domain, Phase
+    from ledger.storage.blobs import BlobStore
+    from ledger.storage.mailbox import Mailbox
 
 
 @dataclass(slots=True)

@@ -33,9 +33,6 @@ from clients.worker.troubles import Troubles
 from clients.worker.worker import Worker
 from ledger.actors.actor_context import ActorContext
 from ledger.actors.journal import FileJournal
-from ledger.actors.mailboxes.location import mailbox_at
-from ledger.blobs.location import store_at
-from ledger.blobs.uploads import Uploads
 from ledger.chain.addresses import checksum
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.contract.creation import creation_block
@@ -51,6 +48,9 @@ from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.errors import ChainError, ConfigurationError
 from ledger.protocol.registration import data_salt
 from ledger.protocol.types import ClientId
+from ledger.storage.mailboxes.location import mailbox_at
+from ledger.storage.opening import store_at
+from ledger.storage.uploads import UploadSigner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -267,7 +267,7 @@ def opened(
     model = bound_model(configuration, data, document)
     counts = Counts()
     (first, signer), *rest = sorted(hosted.items())
-    uploads = Uploads(run.domain, signer, first, tuple(rest))
+    uploads = UploadSigner(run.domain, signer, first, tuple(rest))
     acted_on = ActedOn.open(folder.acted_on, run.ledger.chain)
     if manner.accept_rollback:
         acted_on.accept(run.ledger.chain)

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ledger.audit.bundles.bundle_verification import RoundVerification
-    from ledger.blobs.store import BlobReader
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.chain.ports import Log
     from ledger.protocol.state import Event
+    from ledger.storage.blobs import BlobReader
 
 _LACKING = {Need.BLOB, Need.BLOB_UNREADABLE, Need.MODEL_BEFORE, Need.TRAVEL}
 """What is said to be missing where a blob is not to be had that the round's truth rests on."""

@@ -31,8 +31,8 @@ from ledger.protocol.parameters import MAX_CLIENTS, MAX_MEMBERS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ledger.blobs.store import BlobReader
     from ledger.protocol.types import Address
+    from ledger.storage.blobs import BlobReader
 
 FORMAT = "cmfl-round-bundle"
 VERSION = 2

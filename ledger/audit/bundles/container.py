@@ -17,17 +17,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
-from ledger.blobs.store import MAX_BLOB_BYTES
 from ledger.protocol import digest_patterns
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, BlobMissingError, EncodingError
 from ledger.protocol.types import Digest
+from ledger.storage.blobs import MAX_BLOB_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from ledger.blobs.store import BlobReader
+    from ledger.storage.blobs import BlobReader
 
 MANIFEST = "bundle.json"
 MAX_MANIFEST_BYTES = 64 << 20

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ledger.blobs.store import MAX_BLOB_BYTES
+from ledger.storage.blobs import MAX_BLOB_BYTES
 
 if TYPE_CHECKING:
-    from ledger.blobs.store import BlobReader
     from ledger.protocol.types import Digest
+    from ledger.storage.blobs import BlobReader
 
 
 class RecordingBlobs:

@@ -7,17 +7,17 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from ledger.audit.codes import BlobKind
-from ledger.blobs.store import MAX_BLOB_BYTES, HashingReader
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, BlobMissingError, BlobUnreachableError
 from ledger.protocol.payload import Payload
+from ledger.storage.blobs import MAX_BLOB_BYTES, HashingReader
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from ledger.blobs.store import BlobReader
     from ledger.protocol.types import ClientId, Digest
+    from ledger.storage.blobs import BlobReader
 
 _LIMITS = {
     BlobKind.CONFIGURATION: MAX_DOCUMENT_BYTES,

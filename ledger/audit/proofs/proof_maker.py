@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ledger.audit.proofs.proof import EventLocation
-    from ledger.blobs.store import BlobReader
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.chain.contract.events import Recorded
     from ledger.protocol.state import Event
     from ledger.protocol.types import ClientId, Digest
+    from ledger.storage.blobs import BlobReader
 
 LOG_BATCH_BLOCKS = 512
 _UNCLAIMED = ClientStatement(ClientVerdict.OPEN, ProvenRole.NOT_SAMPLED, has_committed=False)

@@ -13,13 +13,13 @@ from ledger.protocol.state import LedgerStage
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ledger.blobs.store import BlobReader
     from ledger.chain.contract.committee_ledger import Snapshot
     from ledger.history.deployments import ServedDeployment
     from ledger.history.facts.words import Facts
     from ledger.history.pinned_chain import PinnedChain
     from ledger.protocol.state import Deployment
     from ledger.protocol.types import Digest
+    from ledger.storage.blobs import BlobReader
 
 
 def deployments_facts(now: PinnedChain, served: Iterable[ServedDeployment]) -> Facts:

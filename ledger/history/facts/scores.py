@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ledger.blobs.store import BlobReader
     from ledger.history.facts.words import Facts, Told
     from ledger.protocol.documents.record import RefusedScores, RoundRecord
     from ledger.protocol.types import ClientId, Digest, SignedScores
+    from ledger.storage.blobs import BlobReader
 
 MAX_CLAIMS = 320
 

@@ -12,15 +12,15 @@ import httpx
 import pytest
 
 from api.sockets import listening_socket, url_of
-from api.store.serve import server_for, serving_alone
+from api.store.serve import lock_store_folder, server_for
 from api.store.settings import StoreSettings
-from ledger.blobs.uploads import Uploads, authorization
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.protocol.encoding import sha256
 from ledger.protocol.signing import sign
 from ledger.protocol.types import ClientId, Upload
+from ledger.storage.uploads import UploadSigner, authorization_header
 from tests.actors.deployed import Deployed, deployed_on
 from tests.actors.support import PARAMETERS, signers
 
@@ -66,7 +66,7 @@ class Store:
     def signed(self, upload: Upload, domain: Domain | None = None) -> str:
         """Return an upload with its client's signature, as a header shows it."""
         signer = signers()[upload.client]
-        return authorization(upload, sign(signer, domain or self.domain, upload))
+        return authorization_header(upload, sign(signer, domain or self.domain, upload))
 
     def put(self, data: bytes, client: int = 0, round_number: int = 1) -> httpx.Response:
         headers = {"Authorization": self.header(data, client, round_number)}
@@ -83,9 +83,9 @@ def path_of(data: bytes) -> str:
     return f"/{name[:2]}/{name}"
 
 
-def uploads_of(domain: Domain, client: int = 0, others: tuple[int, ...] = ()) -> Uploads:
+def uploads_of(domain: Domain, client: int = 0, others: tuple[int, ...] = ()) -> UploadSigner:
     more = tuple((ClientId(one), signers()[one]) for one in others)
-    return Uploads(domain, signers()[client], ClientId(client), more, round=1)
+    return UploadSigner(domain, signers()[client], ClientId(client), more, round=1)
 
 
 @contextmanager
@@ -105,7 +105,7 @@ def contract_in(folder: Path, **changes: Any) -> Iterator[Contract]:
 @contextmanager
 def served(folder: Path, ledger: CommitteeLedger, **bounds: Any) -> Iterator[str]:
     """Yield the URL of a store of a contract's clients."""
-    with serving_alone(folder), listening_socket("127.0.0.1", 0) as listener:
+    with lock_store_folder(folder), listening_socket("127.0.0.1", 0) as listener:
         urls = bounds.pop("public_urls", (url_of(listener),))
         settings = StoreSettings(folder=folder, public_urls=urls, **bounds)
         server = server_for(settings, ledger)

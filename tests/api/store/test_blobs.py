@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from api.store.ranges import ByteRange, asked_range
-from ledger.blobs.http import HttpBlobs
-from ledger.blobs.patience import AT_ONCE
-from ledger.blobs.served import ASKED_FIRST_BYTES, ServedBlobs
-from ledger.blobs.store import FolderBlobs
+from api.store.ranges import ByteRange, parse_range
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, BlobMissingError
+from ledger.storage.blobs import FolderBlobs
+from ledger.storage.http import HttpBlobs
+from ledger.storage.patience import AT_ONCE
+from ledger.storage.served import ASKED_FIRST_BYTES, ServedBlobs
 from tests.api.conftest import refused
 from tests.api.store.conftest import path_of, stored, uploads_of
 
@@ -109,14 +109,14 @@ def test_a_part_that_is_not_there_is_refused(store: Store) -> None:
 
 def test_what_is_no_single_range_is_answered_by_the_whole() -> None:
     for header in (None, "", "bytes=", "bytes=-", "bytes=5-4", "bytes=0-1,3-4", "lines=1-2", "x"):
-        assert asked_range(header, 10) is None
-    assert asked_range("bytes=0-99", 10) == ByteRange(0, 10)
-    assert asked_range("bytes=-99", 10) == ByteRange(0, 10)
+        assert parse_range(header, 10) is None
+    assert parse_range("bytes=0-99", 10) == ByteRange(0, 10)
+    assert parse_range("bytes=-99", 10) == ByteRange(0, 10)
     for header in ("bytes=10-", "bytes=-0", "bytes=99999999999999999-"):
         with pytest.raises(ValueError, match="none of these"):
-            asked_range(header, 10)
+            parse_range(header, 10)
     with pytest.raises(ValueError, match="none of these"):
-        asked_range("bytes=0-", 0)
+        parse_range("bytes=0-", 0)
 
 
 def test_one_process_uses_the_quotas_of_all_its_clients(tmp_path: Path, contract: Contract) -> None:

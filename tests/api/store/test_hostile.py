@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from api.store.slots import DIGESTS_AT_ONCE
-from ledger.blobs.uploads import authorization
 from ledger.protocol.encoding import sha256
 from ledger.protocol.types import Address, ClientId
+from ledger.storage.uploads import authorization_header
 from tests.actors.support import PARAMETERS
 from tests.api.conftest import refused
 from tests.api.store.conftest import contract_in, path_of, stored
@@ -68,7 +68,7 @@ def test_what_nobody_signed_is_not_kept(store: Store) -> None:
 
 def test_only_this_contracts_clients_sign_and_only_for_these_bytes(store: Store) -> None:
     upload = store.upload(DATA)
-    outsider = authorization(replace(upload, client=ClientId(PARAMETERS.clients)), bytes(65))
+    outsider = authorization_header(replace(upload, client=ClientId(PARAMETERS.clients)), bytes(65))
     another_key = store.header(DATA, client=1).replace("CMFL 1.", "CMFL 0.")
     another_round = store.header(DATA).replace("CMFL 0.1.", "CMFL 0.2.")
     other_bytes = store.signed(replace(upload, digest=sha256(DATA[::-1])))
@@ -83,7 +83,7 @@ def test_only_this_contracts_clients_sign_and_only_for_these_bytes(store: Store)
         other_size,
         store.signed(upload, no_contract),
         store.signed(upload, another_chain),
-        authorization(upload, bytes(65)),
+        authorization_header(upload, bytes(65)),
     ):
         refused(sent(store, DATA, header), 403, "upload-refused")
     assert store.files() == set()

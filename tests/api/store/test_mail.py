@@ -8,13 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ledger.actors.mailboxes import page as pages
-from ledger.actors.mailboxes.files import run_folder
-from ledger.actors.mailboxes.folder import FolderMailbox
-from ledger.actors.mailboxes.location import mailbox_at
-from ledger.actors.mailboxes.page import Page, decode_page, encode_page
-from ledger.actors.mailboxes.served import ServedMailbox
-from ledger.blobs.patience import AT_ONCE
 from ledger.protocol import canonical
 from ledger.protocol.documents.envelope import (
     Envelope,
@@ -25,6 +18,13 @@ from ledger.protocol.documents.envelope import (
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, EncodingError
 from ledger.protocol.types import ClientId, Digest, Domain
+from ledger.storage.mailboxes import page as pages
+from ledger.storage.mailboxes.files import run_folder
+from ledger.storage.mailboxes.folder import FolderMailbox
+from ledger.storage.mailboxes.location import mailbox_at
+from ledger.storage.mailboxes.page import Page, decode_page, encode_page
+from ledger.storage.mailboxes.served import ServedMailbox
+from ledger.storage.patience import AT_ONCE
 from tests.actors.support import PARAMETERS
 from tests.api.conftest import refused
 from tests.api.store.conftest import stored, uploads_of

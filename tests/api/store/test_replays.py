@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from api.sockets import listening_socket
-from api.store.receiving import PIECE
-from api.store.serve import known_urls, serve
+from api.store.receiver import PIECE
+from api.store.serve import resolve_public_urls, serve
 from api.store.settings import StoreSettings
 from api.store.slots import DIGESTS_AT_ONCE, SAME_AT_ONCE, SILENT_AT_ONCE
-from ledger.actors.mailboxes.location import mailbox_at
-from ledger.blobs.location import store_at
-from ledger.blobs.patience import AT_ONCE
-from ledger.blobs.served import ServedBlobs
 from ledger.protocol.documents.envelope import encode_envelope
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, ConfigurationError
+from ledger.storage.mailboxes.location import mailbox_at
+from ledger.storage.opening import store_at
+from ledger.storage.patience import AT_ONCE
+from ledger.storage.served import ServedBlobs
 from tests.actors.support import PARAMETERS
 from tests.api.conftest import refused
 from tests.api.store.conftest import path_of, stored, uploads_of
@@ -200,11 +200,11 @@ def test_however_an_owner_writes_the_url_of_a_store_it_is_one_place(store: Store
 def test_without_a_url_a_store_is_where_it_listens() -> None:
     with listening_socket("localhost", 0) as listener:
         port = listener.getsockname()[1]
-        urls = known_urls((), "localhost", listener)
+        urls = resolve_public_urls((), "localhost", listener)
         assert urls[0] == f"http://localhost:{port}"
         assert len(urls) == 2
         given = ("https://Store.example:443/", "https://store.example")
-        assert known_urls(given, "localhost", listener) == ("https://store.example",)
+        assert resolve_public_urls(given, "localhost", listener) == ("https://store.example",)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])

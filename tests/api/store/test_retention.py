@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from api.store.charges import Charges, What, charges_file
+from api.store.charges import ChargeKind, Charges, charges_file
 from api.store.retention import Retention
 from api.store.serve import serve
 from api.store.settings import StoreSettings
 from ledger.actors.round_blobs import BlobUse, NamedBlob
-from ledger.blobs.store import FolderBlobs
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId, Digest, Upload
+from ledger.storage.blobs import FolderBlobs
 from tests.api.store.conftest import contract_in
 
 if TYPE_CHECKING:
@@ -40,11 +40,11 @@ class Kept:
         """Have a client put a blob, as the server does."""
         upload = Upload(round_number, ClientId(0), "", sha256(data), len(data))
         if self.blobs.has(upload.digest):
-            self.charges.note(upload, What.BLOB)
+            self.charges.note(upload, ChargeKind.BLOB)
             return
-        assert self.charges.charge(upload, What.BLOB, MOST)
+        assert self.charges.charge(upload, ChargeKind.BLOB, MOST)
         self.blobs.put(data)
-        self.charges.settle(upload, What.BLOB, is_kept=True)
+        self.charges.settle(upload, ChargeKind.BLOB, is_kept=True)
 
     def end_round(self) -> None:
         run = self.contract.run
@@ -71,7 +71,7 @@ def test_what_is_old_goes_whenever_it_came_and_what_anybody_needs_stays(kept: Ke
     for data in (OLD, AGAIN, OTHERS):
         kept.put(data, 1)
     slow = Upload(1, ClientId(0), "", sha256(SLOW), len(SLOW))
-    assert kept.charges.charge(slow, What.BLOB, MOST)
+    assert kept.charges.charge(slow, ChargeKind.BLOB, MOST)
     kept.end_round()
     retention.look()
     assert all(map(kept.has, (OLD, AGAIN, OTHERS)))
@@ -88,7 +88,7 @@ def test_what_is_old_goes_whenever_it_came_and_what_anybody_needs_stays(kept: Ke
     retention.look()
     assert kept.charges.rounds() == [3]
     kept.blobs.put(SLOW)
-    kept.charges.settle(slow, What.BLOB, is_kept=True)
+    kept.charges.settle(slow, ChargeKind.BLOB, is_kept=True)
     kept.end_round()
     retention.look()
     assert not kept.has(SLOW)

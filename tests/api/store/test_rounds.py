@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from api.store.charges import Charges
 from api.store.retention import Retention
-from ledger.actors.mailboxes.location import mailbox_at
-from ledger.blobs.location import store_at
-from ledger.blobs.store import FolderBlobs
 from ledger.protocol.documents.record import decode_record
+from ledger.storage.blobs import FolderBlobs
+from ledger.storage.mailboxes.location import mailbox_at
+from ledger.storage.opening import store_at
 from tests.actors.deployed import Deployed
 from tests.actors.support import PARAMETERS
 from tests.api.store.conftest import contract_in, stored, uploads_of

@@ -11,8 +11,8 @@ import pytest
 from api.settings import Settings
 from clients.configuration import load
 from clients.runs.opening import opened
-from ledger.blobs.store import FolderBlobs
 from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.storage.blobs import FolderBlobs
 from tests.api.conftest import deployments, read, serving
 from tests.api.web.conftest import WAIT_MS, run_address, settled
 

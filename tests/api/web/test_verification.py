@@ -9,9 +9,9 @@ import pytest
 
 from api.settings import Settings
 from ledger.audit.codes import Step
-from ledger.blobs.store import FolderBlobs
 from ledger.protocol.documents.run import encode_run
 from ledger.protocol.encoding import vector_bytes
+from ledger.storage.blobs import FolderBlobs
 from tests.api.conftest import root_of, serving
 from tests.api.web.conftest import run_address, settled, show
 from tests.api.web.test_hostile_records import HOSTILE, IMAGE, answering, unharmed
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import httpx
     from playwright.sync_api import Browser, Page
 
-    from ledger.blobs.store import MemoryBlobs
+    from ledger.storage.blobs import MemoryBlobs
 
 pytestmark = pytest.mark.xdist_group("web")
 

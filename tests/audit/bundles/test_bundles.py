@@ -22,13 +22,13 @@ from ledger.audit.engine import audit
 from ledger.audit.proofs.codes import Caveat, StepName
 from ledger.audit.proofs.proof import RecordedBan
 from ledger.audit.proofs.trust import TrustedHead, read_trusted_contract
-from ledger.blobs.store import MemoryBlobs
 from ledger.chain.contract import abi
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.ports import NotServedError
 from ledger.protocol.errors import BlobMissingError, ChainError, ConfigurationError, EncodingError
 from ledger.protocol.state import RoundDecided
 from ledger.protocol.types import ClientId, Digest
+from ledger.storage.blobs import MemoryBlobs
 from tests.audit.passed_on import PassedOn
 from tests.audit.proofs.mutations import FUZZ, changed, paths
 from tests.audit.runs import PARAMETERS, Deviation, Run

@@ -22,9 +22,9 @@ from ledger.audit.bundles.container import (
     open_bundle,
     write_container,
 )
-from ledger.blobs.store import MemoryBlobs
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, BlobMissingError, EncodingError
+from ledger.storage.blobs import MemoryBlobs
 from tests.audit.proofs.mutations import FUZZ
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ from ledger.audit.proofs.proof_maker import make_proof, whole_path
 from ledger.audit.proofs.proof_verification import verify_proof
 from ledger.audit.proofs.statement import CutOff, Rank, Weight
 from ledger.audit.proofs.trust import TrustedContract, TrustedHead, read_trusted_contract
-from ledger.blobs.store import MemoryBlobs
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.rpc.reader import RpcReader
 from ledger.chain.rpc.served.server import RpcServer
@@ -23,6 +22,7 @@ from ledger.protocol.encoding import commitments_chain, word_client
 from ledger.protocol.errors import BlobMissingError, ConfigurationError
 from ledger.protocol.state import RoundDecided
 from ledger.protocol.types import AcceptanceForm, ClientId, Digest, DropoutReason, RefusalReason
+from ledger.storage.blobs import MemoryBlobs
 from tests.audit.runs import CLIENTS, PARAMETERS, Deviation, Run
 
 if TYPE_CHECKING:

@@ -10,8 +10,6 @@ import pytest
 from clients.adversaries.faults import MemberFault
 from ledger.actors.actor_context import ActorContext
 from ledger.actors.journal import FileJournal, MemoryJournal
-from ledger.actors.mailbox import MemoryMailbox
-from ledger.blobs.store import MemoryBlobs
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.chain.memory.ledger import memory_ledger
 from ledger.protocol.documents.run import RunDocument
@@ -24,6 +22,8 @@ from ledger.protocol.errors import (
     WrongRoundError,
 )
 from ledger.protocol.state import LedgerStage, RoundAbandoned, RoundDecided
+from ledger.storage.blobs import MemoryBlobs
+from ledger.storage.mailbox import MemoryMailbox
 from tests.actors.deployed import Deployed, deployed_on
 from tests.actors.support import LAYOUT, PARAMETERS, initial_model, registry_of
 

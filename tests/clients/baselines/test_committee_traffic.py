@@ -10,8 +10,8 @@ import pytest
 from clients.baselines.committee_traffic import CommitteeTraffic
 from clients.configuration import load
 from clients.runs.opening import in_memory
-from ledger.actors.mailbox import MemoryMailbox
 from ledger.protocol.documents.envelope import EnvelopeKind, encode_envelope
+from ledger.storage.mailbox import MemoryMailbox
 from tests.clients.played import FIVE_MEMBERS
 
 if TYPE_CHECKING:

@@ -22,7 +22,6 @@ from clients.models.bound import option_files
 from clients.runs.population import populate, run_document
 from clients.runs.preparing import prepare
 from clients.worker.process.opening import bound_model
-from ledger.blobs.store import FolderBlobs
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.chain.rpc.served.server import RpcServer
 from ledger.home import Home
@@ -31,6 +30,7 @@ from ledger.protocol.documents.run import RunDocument, decode_run, encode_run
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import NO_DIGEST, ClientId, Digest
+from ledger.storage.blobs import FolderBlobs
 from tests.cli.conftest import cmfl, refusal, succeeds
 
 if TYPE_CHECKING:

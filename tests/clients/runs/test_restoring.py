@@ -17,7 +17,6 @@ from clients.configuration import load
 from clients.runs.opening import opened
 from clients.runs.recorded import manifest_of, recorded_configuration
 from ledger.actors.journal import FileJournal, begin_run, require_journal
-from ledger.blobs.store import FolderBlobs
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.chain.ports import ChainRolledBackError
@@ -30,6 +29,7 @@ from ledger.protocol.errors import (
 )
 from ledger.protocol.state import RoundDecided
 from ledger.protocol.types import NO_DIGEST
+from ledger.storage.blobs import FolderBlobs
 
 if TYPE_CHECKING:
     from clients.runs.metrics import RoundMetrics

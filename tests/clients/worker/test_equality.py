@@ -19,12 +19,12 @@ from clients.worker.troubles import Troubles
 from clients.worker.worker import Worker
 from ledger.actors.actor_context import ActorContext
 from ledger.actors.journal import FileJournal
-from ledger.actors.mailboxes.folder import FolderMailbox
-from ledger.blobs.store import FolderBlobs
 from ledger.chain.memory.ledger import memory_ledger
 from ledger.protocol.encoding import vector_bytes
 from ledger.protocol.state import LedgerStage, RoundDecided
 from ledger.protocol.types import ClientId
+from ledger.storage.blobs import FolderBlobs
+from ledger.storage.mailboxes.folder import FolderMailbox
 from tests.clients.worker.together import QuickDisk, hosted_by
 from tests.seeds import first_that_shows
 

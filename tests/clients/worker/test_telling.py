@@ -16,12 +16,12 @@ from clients.worker.process.folder import WorkerFolder
 from clients.worker.process.logs import LogFormat, logged
 from clients.worker.process.metrics import WorkerMetrics, served
 from clients.worker.process.status import Stand, StatusFile, read_status, status_of
-from ledger.actors.mailbox import MemoryMailbox
-from ledger.blobs.store import MemoryBlobs
 from ledger.home import Disk
 from ledger.protocol.documents.envelope import Envelope, PublishedPayload
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import NO_DIGEST, ClientId
+from ledger.storage.blobs import MemoryBlobs
+from ledger.storage.mailbox import MemoryMailbox
 from tests.actors.support import DOMAIN
 from tests.clients.worker.together import ROOMY, Together, hosted_by
 

@@ -22,8 +22,6 @@ from clients.worker.threads import AtOnce
 from clients.worker.troubles import Troubles
 from clients.worker.worker import Worker
 from ledger.actors.actor_context import ActorContext
-from ledger.actors.mailbox import MemoryMailbox
-from ledger.blobs.store import MemoryBlobs
 from ledger.home import Disk
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import vector_bytes
@@ -32,6 +30,8 @@ from ledger.protocol.payload import Payload
 from ledger.protocol.rules.distance.rule import plain_distances
 from ledger.protocol.state import LedgerStage, RoundAbandoned, RoundDecided
 from ledger.protocol.types import ClientId, VoteKind
+from ledger.storage.blobs import MemoryBlobs
+from ledger.storage.mailbox import MemoryMailbox
 from tests.actors.branching import BranchingLedger
 from tests.actors.support import (
     LAYOUT,

@@ -1,0 +1,92 @@
+"""Who asks a store to keep bytes: clients of one process, each with its own key and quota."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ledger.protocol.errors import SignatureError
+from ledger.protocol.signing import sign
+from ledger.protocol.types import ClientId, Upload
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ledger.protocol.signing import Signer
+    from ledger.protocol.types import Digest, Domain
+
+SCHEME = "CMFL"
+MOST_URL_CHARACTERS = 4_000
+_SHOWN = re.compile(
+    rf"{SCHEME} (0|[1-9]\d{{0,9}})\.(0|[1-9]\d{{0,19}})\.([0-9a-f]{{130}}) "
+    rf"([!-~]{{1,{MOST_URL_CHARACTERS}}})"
+)
+
+
+@dataclass(slots=True)
+class UploadSigner:
+    """Signs for a store what this process wants it to keep.
+
+    Attributes:
+        domain: the contract on its chain.
+        signer: the client's key.
+        client: whose quota is used.
+        others: more clients of this process with their keys; where the quota of one is used up,
+            the next one's is.
+        round: t; to be set when a round begins.
+    """
+
+    domain: Domain
+    signer: Signer
+    client: ClientId
+    others: tuple[tuple[ClientId, Signer], ...] = ()
+    round: int = 0
+    _first: int = field(default=0, repr=False)
+
+    def authorizations(self, url: str, digest: Digest, size: int) -> Iterator[str]:
+        """Yield the header for some bytes, signed by one client after the other.
+
+        The client that was asked for last is the first the next time.
+
+        Args:
+            url: where they are put, below the store's URL as this process was given it. Never what
+                a server says of itself: it could name another, and pass the header on to that.
+            digest: their sha256.
+            size: how many there are.
+        """
+        signers = ((self.client, self.signer), *self.others)
+        for step in range(len(signers)):
+            client, signer = signers[self._first]
+            upload = Upload(self.round, client, url, digest, size)
+            yield authorization_header(upload, sign(signer, self.domain, upload))
+            if step + 1 < len(signers):
+                self._first = (self._first + 1) % len(signers)
+
+
+def authorization_header(upload: Upload, signature: bytes) -> str:
+    """Return the header in which a store is shown a signed upload.
+
+    Args:
+        upload: what is signed.
+        signature: 65 bytes.
+    """
+    return f"{SCHEME} {upload.client}.{upload.round}.{signature.hex()} {upload.url}"
+
+
+def parse_authorization(header: str, digest: Digest, size: int) -> tuple[Upload, bytes]:
+    """Return the upload that a header speaks of, and its signature, which is not verified here.
+
+    Args:
+        header: from anybody.
+        digest: of the bytes that come with it.
+        size: how many they are.
+
+    Raises:
+        SignatureError: it is no such header.
+    """
+    found = _SHOWN.fullmatch(header)
+    if found is None or int(found[1]) >= 2**32 or int(found[2]) >= 2**64:
+        raise SignatureError(f"an upload is shown as `{SCHEME} client.round.signature url`")
+    upload = Upload(int(found[2]), ClientId(int(found[1])), found[4], digest, size)
+    return upload, bytes.fromhex(found[3])

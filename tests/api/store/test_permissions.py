@@ -1,0 +1,131 @@
+"""Who may write is what the chain says, a second ago at most; it may be away for a minute."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from api.store.permissions import FRESH_SECONDS, STALE_SECONDS, PermissionCache
+from api.store.serve import lock_store_folder
+from ledger.chain.contract import abi
+from ledger.chain.contract.committee_ledger import CommitteeLedger, Snapshot
+from ledger.protocol.errors import ChainError, ConfigurationError
+from tests.actors.support import PARAMETERS, signers
+from tests.api.store.conftest import contract_in
+from tests.audit.forged_chain import forged
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ledger.chain.ports import Log
+    from tests.api.store.conftest import Contract
+
+
+class CountingLedger(CommitteeLedger):
+    """The contract behind a node that is away at times; counts who asks for the newest state."""
+
+    is_away = False
+    asked = 0
+
+    def state(self, block_number: int | None = None) -> Snapshot:
+        self.asked += block_number is None
+        if self.is_away:
+            raise ChainError("the node is away")
+        return super().state(block_number)
+
+
+def test_the_chain_is_asked_once_a_second_and_may_be_away_for_a_minute(
+    contract: Contract,
+) -> None:
+    ledger = CountingLedger(contract.ledger.chain, contract.ledger.address)
+    now = 0.0
+    standings = PermissionCache(ledger, lambda: now)
+    first = standings.now()
+    assert first.round == 1
+    assert [client.address for client in first.registry] == [
+        signer.address for signer in signers()[: PARAMETERS.clients]
+    ]
+    assert [first.takes(number) for number in range(4)] == [True, True, True, False]
+    assert standings.now() is first
+    assert ledger.asked == 1
+    ledger.is_away = True
+    now = FRESH_SECONDS
+    assert standings.now() is first
+    assert ledger.asked == 2
+    now = STALE_SECONDS + 1
+    with pytest.raises(ChainError, match="away"):
+        standings.now()
+    ledger.is_away = False
+    now += FRESH_SECONDS
+    assert standings.now() == first
+
+
+def test_a_silent_node_holds_one_thread_and_not_all(contract: Contract) -> None:
+    ledger = CountingLedger(contract.ledger.chain, contract.ledger.address)
+    now, asking, may_answer = 0.0, threading.Event(), threading.Event()
+    standings = PermissionCache(ledger, lambda: now)
+    first = standings.now()
+    read = ledger.state
+
+    def silent(block_number: int | None = None) -> Snapshot:
+        asking.set()
+        assert may_answer.wait(10)
+        return read(block_number)
+
+    ledger.is_away = True
+    now = FRESH_SECONDS
+    assert standings.now() is first
+    # It was away a moment ago: nobody asks it at once again.
+    assert standings.now() is first
+    assert ledger.asked == 2
+    now = 2 * FRESH_SECONDS
+    ledger.state = silent  # type: ignore[method-assign]
+    with ThreadPoolExecutor(1) as held:
+        asked = held.submit(standings.now)
+        assert asking.wait(10)
+        assert standings.now() is first
+        now = STALE_SECONDS + 1
+        with pytest.raises(ChainError, match="away"):
+            standings.now()
+        ledger.is_away = False
+        may_answer.set()
+        assert asked.result(10) == first
+    now += FRESH_SECONDS
+    assert standings.now() == first
+
+
+def test_a_node_that_leaves_an_event_out_says_of_nobody_who_may_write(tmp_path: Path) -> None:
+    """Without its ban a banned client could write; without its registration nobody could."""
+    with contract_in(tmp_path) as contract:
+        banned = contract.run.chain_view().participants().trainers[0]
+        contract.run.ban(banned)
+        for event in ("ClientsRegistered", "LedgerOpened", "ClientBanned"):
+            lacking = forged(contract.ledger, logs_of=partial(_without, abi.topic(event)))
+            with pytest.raises(ChainError, match="the logs"):
+                PermissionCache(lacking, lambda: 0.0).now()
+        standing = PermissionCache(contract.ledger, lambda: 0.0).now()
+        assert [i for i, one in enumerate(standing.registry) if one.banned_in] == [banned]
+
+
+def _without(topic: bytes, logs: list[Log]) -> list[Log]:
+    return [log for log in logs if log.topics[0] != topic]
+
+
+def test_a_folder_has_one_store(tmp_path: Path) -> None:
+    with (
+        lock_store_folder(tmp_path / "store"),
+        pytest.raises(ConfigurationError, match="another process serves it"),
+        lock_store_folder(tmp_path / "store"),
+    ):
+        pass
+    with lock_store_folder(tmp_path / "store"):
+        pass
+    with (
+        pytest.raises(ConfigurationError, match="No such file"),
+        lock_store_folder(tmp_path / "none" / "x"),
+    ):
+        pass

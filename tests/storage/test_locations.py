@@ -1,0 +1,66 @@
+"""Places as an operator writes them; what may hold a secret is never repeated."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ledger.protocol.errors import BlobError
+from ledger.storage.blobs import FolderBlobs
+from ledger.storage.locations import MAX_LOCATIONS, Location, LocationKind, parse_locations
+from ledger.storage.opening import store_at
+from ledger.storage.served import ServedBlobs
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_place_is_told_by_how_it_begins() -> None:
+    assert parse_locations("blobs", "a/b, https://host/x,s3://bucket/x,file:///srv/blobs") == (
+        Location(LocationKind.FOLDER, "a/b"),
+        Location(LocationKind.SERVER, "https://host/x"),
+        Location(LocationKind.REMOTE, "s3://bucket/x"),
+        Location(LocationKind.FOLDER, "/srv/blobs"),
+    )
+
+
+def test_a_secret_is_not_shown() -> None:
+    for text, shown in (
+        ("s3://key:SECRET@bucket/SECRET?SECRET", "s3://bucket"),
+        ("https://u:SECRET@host:8/SECRET#SECRET", "https://host:8"),
+        ("/srv/blobs", "/srv/blobs"),
+    ):
+        assert parse_locations("blobs", text)[0].shown == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        ",",
+        "a,,b",
+        ",".join(["a"] * (MAX_LOCATIONS + 1)),
+        "http:/SECRET",
+        "SECRET@host",
+        "a\0SECRET",
+        "SECRET" * 400,
+        "SECRET+%://x",
+    ],
+)
+def test_what_is_no_place_is_refused_and_not_repeated(text: str) -> None:
+    with pytest.raises(BlobError, match="blobs: ") as caught:
+        parse_locations("blobs", text)
+    assert "SECRET" not in str(caught.value)
+
+
+def test_a_store_is_where_it_is_or_can_be_made(tmp_path: Path) -> None:
+    assert isinstance(store_at(str(tmp_path / "new")), FolderBlobs)
+    assert not (tmp_path / "new").exists()
+    served = store_at("http://127.0.0.1:9")
+    assert isinstance(served, ServedBlobs)
+    served.close()
+    (tmp_path / "file").touch()
+    for name in ("file", "file/below", "none/below"):
+        with pytest.raises(BlobError, match="is no folder"):
+            store_at(str(tmp_path / name))
