@@ -9,7 +9,7 @@ from typing import Annotated, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from api.verifications.bounds import VerificationBounds
-from ledger.home import Home, index_place
+from ledger.io.home import Home, index_place
 from ledger.storage.blobs import MAX_BLOB_BYTES
 
 

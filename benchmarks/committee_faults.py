@@ -18,8 +18,8 @@ import numpy as np
 
 from clients.adversaries.faults import MemberFault
 from clients.configuration import load
-from clients.runs.preparing import measuring, prepare
-from clients.simulation import Cast, Simulation
+from clients.runs.preparation import open_measure, prepare
+from clients.simulation import SimulatedActors, Simulation
 from ledger.actors.actor_context import ActorContext
 from ledger.actors.journal import MemoryJournal
 from ledger.audit.codes import StepOutcome
@@ -228,8 +228,8 @@ class Trials:
         configuration, population, context = self._deployed(rules, misdeed)
         population = cast(population, context, misdeed)
         rows: list[RoundMetrics] = []
-        with measuring(configuration, population, context.parameters.active) as measure:
-            simulation = Simulation(context, Cast(population, measure.gauge.engine))
+        with open_measure(configuration, population, context.parameters.active) as measure:
+            simulation = Simulation(context, SimulatedActors(population, measure.gauge.engine))
             simulation.run(measure, rows.append)
             model = np.array(simulation.model)
         return _outcome(context, population, rows[0], model)

@@ -12,7 +12,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from clients.configuration import load
-from clients.runs.opening import in_memory, opened
+from clients.runs.open_run import open_memory_run, open_run
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.storage.blobs import MemoryBlobs
 
@@ -39,8 +39,8 @@ def digits_rounds(folder: Path, rounds: int) -> dict[str, Any]:
     memory_ms: list[float] = []
     with (
         EmbeddedChain.create(folder / "chain.sqlite") as chain,
-        opened(folder / "on-chain", "run", configuration, chain, MemoryBlobs()) as recorded,
-        in_memory(folder / "in-memory", "run", configuration) as remembered,
+        open_run(folder / "on-chain", "run", configuration, chain, MemoryBlobs()) as recorded,
+        open_memory_run(folder / "in-memory", "run", configuration) as remembered,
     ):
         for _ in range(WARM_UP + rounds):
             memory_ms.append(_played(remembered.simulation))

@@ -30,12 +30,12 @@ from api.serve import serve
 from api.settings import Settings
 from cli.application import app
 from clients.configuration import load
-from clients.runs.opening import opened
-from clients.runs.recorded import manifest_of
+from clients.runs.existing_run import manifest_of
+from clients.runs.open_run import open_run
 from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.history.paths import ChainPath, DeploymentPath
-from ledger.home import Home
+from ledger.io.home import Home
 from ledger.storage.blobs import FolderBlobs
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _record(home: Path, length: int) -> list[Row]:
     rows = []
     with EmbeddedChain.create(Home(home).chain) as chain:
         empty = _bytes_below(home)
-        with opened(home, "long", configuration, chain, blobs) as run:
+        with open_run(home, "long", configuration, chain, blobs) as run:
             address = _served(home)
             ledger = connect(chain, manifest_of(home, "long"))
             bar = iter(track(range(length), description="rounds", console=Console(stderr=True)))

@@ -24,7 +24,7 @@ from rich.table import Table
 
 from clients.configuration import load
 from clients.processes import in_processes
-from clients.runs.opening import in_memory
+from clients.runs.open_run import open_memory_run
 from ledger.protocol.encoding import word_client
 from ledger.protocol.rules.reference.rule import DirectionWeight, ReferenceRule
 from ledger.protocol.rules.registry import REFERENCES
@@ -121,7 +121,7 @@ def play(cell: Cell, report: Callable[[str], None]) -> Found:
     configuration = load(cell.preset, settings=tuple(settings))
     with (
         tempfile.TemporaryDirectory() as folder,
-        in_memory(Path(folder), "run", configuration) as run,
+        open_memory_run(Path(folder), "run", configuration) as run,
     ):
         rows = run.go_on(lambda _row: None)
         honest, malicious = (_accepted(run, are_malicious=one) for one in (False, True))

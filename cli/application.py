@@ -59,7 +59,7 @@ from ledger.protocol.errors import CmflError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from clients.worker.behaviour import Behaviour
+    from clients.worker.behaviour import WorkerBehaviour
 
 EXTRAS = {
     "torch": "clients",
@@ -139,7 +139,7 @@ def cmfl(
     """Committee-based federated learning on a ledger that enforces every decision."""
 
 
-def main(behaviour: Behaviour | None = None) -> int:
+def main(behaviour: WorkerBehaviour | None = None) -> int:
     """Run one command.
 
     Args:
@@ -161,7 +161,7 @@ def _command_line() -> Callable[..., int | None]:
     return command
 
 
-def _carried_out(behaviour: Behaviour | None) -> int:
+def _carried_out(behaviour: WorkerBehaviour | None) -> int:
     begun = time.monotonic()
     try:
         # Not Typer's own ending, which adds two lines of usage to every wrong option.

@@ -165,7 +165,7 @@ def _earlier(path: Path) -> EarlierAudit:
         EarlierReportError: it is no report that one can build on.
     """
     from ledger.audit.earlier_report import MAX_REPORT_BYTES, read_report
-    from ledger.home import read_file
+    from ledger.io.home import read_file
 
     try:
         data = read_file(path, MAX_REPORT_BYTES)

@@ -317,7 +317,7 @@ def _named_by_others(
     from ledger.chain.contract.complete_log import complete
     from ledger.chain.contract.deployment import connect
     from ledger.chain.contract.manifest import read_run_manifest
-    from ledger.home import Home
+    from ledger.io.home import Home
 
     named: set[Digest] = set()
     for paths in Home(where.home).deployed():

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from ledger.home import Home
+from ledger.io.home import Home
 
 if TYPE_CHECKING:
     from cli.target import Target

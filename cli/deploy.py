@@ -34,12 +34,12 @@ from cli.options import (
 from cli.registry import RegistryFile, agreed_owners
 from cli.sender import Sender, only_keystore_if_any
 from cli.target import Target
-from ledger.home import Home
+from ledger.io.home import Home
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from clients.configuration import Configuration
-    from clients.joining.owners import Owners
+    from clients.onboarding.owners import Owners
     from ledger.chain.contract.manifest import Manifest
 
 
@@ -70,8 +70,8 @@ def deploy(
     With --dry-run it ends with 2 if the sender does not own enough.
     """
     from clients.configuration import load
-    from clients.joining.seeds import ALLOW_PREDICTABLE, shared_configuration
-    from clients.runs.preparing import prepare
+    from clients.onboarding.seed_policy import ALLOW_PREDICTABLE, shared_configuration
+    from clients.runs.preparation import prepare
 
     name, settings = one_name(name, old_name), tuple(setting or ())
     owners: Owners | None = None
@@ -150,7 +150,7 @@ def resume_command(where: Target, name: str, sender: Sender) -> str:
 def _print_join(where: Target, configuration: Configuration, manifest: Manifest) -> None:
     """Print the command with which each owner goes on, but for its own key."""
     from clients.datasets.own import OWN
-    from clients.joining.seeds import ALLOW_PREDICTABLE
+    from clients.onboarding.seed_policy import ALLOW_PREDICTABLE
     from ledger.protocol.types import Beacon
 
     words: list[object] = ["join", "--chain-id", manifest.chain_id]

@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING
 
 from cli.console import print_line
 from cli.sender import in_ether
-from ledger.home import Home
+from ledger.io.home import Home
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from cli.sender import Sender
     from cli.target import Target
     from clients.configuration import Configuration
-    from clients.joining.owners import Owners
+    from clients.onboarding.owners import Owners
     from ledger.chain.rpc.fees import Fees
     from ledger.chain.rpc.reader import RpcSettings
     from ledger.chain.rpc.sending_node import SendingNode
-    from ledger.home import RunPaths
+    from ledger.io.home import RunPaths
     from ledger.protocol.documents.run import RunDocument
 
 _GWEI = 10**9
@@ -152,10 +152,10 @@ def dry_run(
         ChainError: the node or the contract there is not as expected.
     """
     from clients.runs.population import populate, run_document
-    from clients.runs.preparing import settled
+    from clients.runs.preparation import with_training_path
 
     population = populate(configuration, owners)
-    document = run_document(settled(configuration, population), population)
+    document = run_document(with_training_path(configuration, population), population)
     contract, registered = _deployed(where, name, document)
     left = tuple(
         step

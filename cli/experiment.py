@@ -175,7 +175,7 @@ def report(
 ) -> None:
     """Tell in one Markdown what all rows say, and which claims of the paper hold."""
     from clients.experiments.report import report as told
-    from ledger.home import DISK
+    from ledger.io.home import DISK
 
     if figures is not None and not figures.is_dir():
         raise ConfigurationError(f"--figures {figures}: is no folder; make it by experiment plot")

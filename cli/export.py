@@ -100,7 +100,7 @@ def proof(
 ) -> None:
     """Write what became of a client in a round into a file, for cmfl verify client --proof."""
     from ledger.audit.proofs.sentences import stated
-    from ledger.home import DISK
+    from ledger.io.home import DISK
     from ledger.protocol.types import ClientId
 
     remote, who = RemoteService.of(api, api_token_file, api_timeout), ClientId(client_index)

@@ -30,7 +30,7 @@ from cli.options import (
 from cli.remote import RemoteService
 from cli.target import Target
 from ledger.history.source import SourceUnusableError
-from ledger.home import Home, index_place
+from ledger.io.home import Home, index_place
 from ledger.protocol import digest_patterns
 
 if TYPE_CHECKING:

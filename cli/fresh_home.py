@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from ledger.home import Home
+    from ledger.io.home import Home
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import typer
 from cli.console import AsJson, print_json, print_line, print_table, shortened
 from cli.options import DEFAULT_HOME, Address, ChainId, HomeFolder, IndexAt, RpcUrl, RunName
 from cli.target import Target
-from ledger.home import Home, index_place
+from ledger.io.home import Home, index_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -29,7 +29,7 @@ from cli.options import (
 from cli.sender import private_keys
 
 if TYPE_CHECKING:
-    from clients.joining.readiness import Checked
+    from clients.onboarding.preflight import CheckResult
     from ledger.chain.rpc.sending_node import SendingNode
     from ledger.protocol.signing import KeySigner
 
@@ -114,8 +114,8 @@ def join(
     Looks at chain, contract, run document, clock, finality, model, key, funds, blobs, mailbox,
     data and folder. Nothing is sent to the chain. Exit code 1 if something is missing.
     """
-    from clients.joining.readiness import Asked, Readiness, State
-    from clients.joining.seeds import ALLOW_PREDICTABLE
+    from clients.onboarding.preflight import CheckState, PreflightChecks, PreflightTarget
+    from clients.onboarding.seed_policy import ALLOW_PREDICTABLE
     from ledger.protocol.signing import KeySigner
 
     expected, mailbox = _genesis(genesis), mailbox or blobs
@@ -128,7 +128,7 @@ def join(
 
         return SendingNode(rpc_url, chain_id=chain_id, genesis_hash=expected)
 
-    asked = Asked(
+    asked = PreflightTarget(
         contract,
         blobs,
         mailbox,
@@ -139,9 +139,9 @@ def join(
         allow_predictable_seeds,
     )
     probe = secrets.token_bytes(PROBE_BYTES)
-    ready = Readiness(asked, open_node, open_keys, wall=time.time(), probe=probe)
+    ready = PreflightChecks(asked, open_node, open_keys, wall=time.time(), probe=probe)
     found = list(ready.checks())
-    is_ready = all(one.state in {State.OK, State.WARNING} for one in found)
+    is_ready = all(one.state in {CheckState.OK, CheckState.WARNING} for one in found)
     words: list[object] = ["worker", "--chain-id", chain_id, "--contract", contract]
     for option, value in (
         *(("--keystore", path) for path in keystore or ()),
@@ -169,7 +169,7 @@ def join(
     raise typer.Exit(0 if is_ready else FAILED)
 
 
-def _print(found: list[Checked]) -> None:
+def _print(found: list[CheckResult]) -> None:
     rows = [(one.check, str(one.state), one.found) for one in found]
     print_table("what it takes to join", ("check", "state", "found"), rows)
 

@@ -35,7 +35,7 @@ def new(keystore: KeyFile, password_file: KeyPassword = None, json: AsJson = Fal
     The keystore is of version 3, as Ethereum's wallets and nodes read it, and readable for its
     owner alone. Nobody can bring back a key whose keystore or password is lost.
     """
-    from clients.joining.keystores import write_keystore
+    from clients.onboarding.keystores import write_keystore
     from ledger.protocol.signing import GROUP_ORDER, KeySigner
 
     path = only_keystore(keystore)
@@ -88,8 +88,8 @@ def simulated(
     anything of value to one of them.
     """
     from clients.configuration import load
-    from clients.joining.keystores import PASSWORD_FILE, write_test_keystores
-    from clients.keys import simulated_keys
+    from clients.onboarding.keystores import PASSWORD_FILE, write_test_keystores
+    from clients.simulated_keys import simulated_keys
     from ledger.chain.addresses import checksum
     from ledger.protocol.signing import KeySigner
 
@@ -113,9 +113,9 @@ def simulated(
 @app.command("can-sign")
 def can_sign(json: AsJson = False) -> None:
     """List all that a client's key ever signs, and what each signature lets others do."""
-    from clients.joining.signatures import everything_signed
+    from clients.onboarding.signed_statements import signed_statement_kinds
 
-    rows = everything_signed()
+    rows = signed_statement_kinds()
     if json:
         print_json([asdict(row) for row in rows])
         return

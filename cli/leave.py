@@ -13,7 +13,7 @@ from cli.join import DEFAULT_WORKER, WorkerDir
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from clients.worker.process.folder import WorkerFolder
+    from clients.worker.process.worker_folder import WorkerFolder
 
 LOOK_SECONDS = 0.2
 
@@ -30,8 +30,8 @@ def leave(
     Whoever is drawn and is not there is late in that round, no more. To take part again, start the
     worker on the same folder. A worker that is killed meanwhile has not been asked any more.
     """
-    from clients.worker.process.folder import WorkerFolder
-    from ledger.home import DISK
+    from clients.worker.process.worker_folder import WorkerFolder
+    from ledger.io.home import DISK
 
     worker = WorkerFolder(folder)
     if not worker.is_held():
@@ -61,7 +61,7 @@ def leave(
 
 def _round_of(worker: WorkerFolder) -> int | None:
     """Return the round that a worker says it is in, None if it says none."""
-    from clients.worker.process.status import read_status
+    from clients.worker.process.worker_status import read_status
 
     holder = worker.holder()
     try:

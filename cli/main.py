@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import NoReturn
 
-    from clients.worker.behaviour import Behaviour
+    from clients.worker.behaviour import WorkerBehaviour
 
 _IMPORTING = "<frozen importlib._bootstrap>"
 _SHOW_CURSOR = "\x1b[?25h"
 _LONGEST = 500
 
 
-def run(behaviour: Behaviour | None = None) -> NoReturn:
+def run(behaviour: WorkerBehaviour | None = None) -> NoReturn:
     """Run the command line and end the process with its exit code.
 
     Args:

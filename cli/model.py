@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ledger.chain.contract.committee_ledger import CommitteeLedger
-    from ledger.home import RunPaths
+    from ledger.io.home import RunPaths
     from ledger.protocol.documents.run import RunDocument
     from ledger.protocol.types import Digest
 
@@ -49,7 +49,7 @@ def export(
     Its bytes are those whose digest is on the chain; whether that is rightly so, cmfl audit tells.
     """
     from clients.models.model_file import encode_model, facts_of
-    from ledger.home import DISK
+    from ledger.io.home import DISK
     from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
     from ledger.protocol.documents.run import decode_run
     from ledger.protocol.encoding import vector_from_bytes
@@ -102,7 +102,7 @@ def evaluate(
     """
     from clients.configuration import load
     from clients.models.model_file import read_model_file
-    from clients.runs.folder import run_folder
+    from clients.runs.run_folder import run_folder
     from clients.runs.stored_model import quality_of
 
     paths = run_folder(home, run).paths
@@ -118,7 +118,7 @@ def evaluate(
 def _document_of(home: Path, paths: RunPaths) -> RunDocument | None:
     """Return the document of a run; None of one on the memory ledger, which has none."""
     from ledger.chain.contract.manifest import read_run_manifest
-    from ledger.home import Home
+    from ledger.io.home import Home
     from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
     from ledger.protocol.documents.run import decode_run
     from ledger.protocol.types import Digest

@@ -18,14 +18,14 @@ from cli.options import (  # noqa: TC001 - options, read at run time
     Settings,
 )
 from cli.verbosity import Verbosity
-from clients.federation.kinds import ChainKind, StoreKind
+from clients.testnet.kinds import ChainKind, StoreKind
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from clients.federation.federation import Federation
-    from clients.federation.minding import Minder, Played
-    from clients.federation.settings import FederationSettings
-    from clients.federation.watching import EndedRound
+    from clients.testnet.local_network import LocalNetwork
+    from clients.testnet.network_settings import NetworkSettings
+    from clients.testnet.round_watch import WatchedRound
+    from clients.testnet.supervision import NetworkSummary, NetworkSupervisor
 
 ANVIL_VARIABLE = "CMFL_ANVIL"
 DEFAULT_NETWORK = Path("cmfl-network")
@@ -77,8 +77,8 @@ def network(
     KEYS; rounds are told as they end, and everything is ended with this command. With -v the logs
     of all processes are printed, each line behind the name of its own.
     """
-    from clients.federation.federation import Federation
-    from clients.federation.supervisor import SupervisorError
+    from clients.testnet.local_network import LocalNetwork
+    from clients.testnet.supervisor import SupervisorError
 
     run = _Run(preset, config, setting, rounds, allow_predictable_seeds)
     settings = _settings(home, workers, chain, store, run, api)
@@ -90,7 +90,7 @@ def network(
             complain(warning)
     say = _quiet if json else print_line
     try:
-        with Federation(settings, say) as federation:
+        with LocalNetwork(settings, say) as federation:
             played = _play(federation, rounds, chaos_seed if chaos else None, fault, as_json=json)
             code, verdict = _audited(federation)
     except KeyboardInterrupt as error:
@@ -119,7 +119,7 @@ class _Run:
 
 def _settings(
     home: Path, workers: int, chain: ChainKind, store: StoreKind, run: _Run, api: bool
-) -> FederationSettings:
+) -> NetworkSettings:
     """Return what the federation is made of.
 
     Raises:
@@ -127,10 +127,10 @@ def _settings(
             the run's seeds can be predicted.
     """
     from clients.configuration import plain_values
-    from clients.federation.settings import PACES, FederationSettings, suited
-    from clients.joining.seeds import require_unpredictable
+    from clients.onboarding.seed_policy import require_unpredictable
+    from clients.testnet.network_settings import PACES, NetworkSettings, fitted_to_pace
 
-    configuration = suited(plain_values(*run.source, run.settings), PACES[chain])
+    configuration = fitted_to_pace(plain_values(*run.source, run.settings), PACES[chain])
     allowed = run.allow_predictable_seeds
     require_unpredictable(configuration.protocol.beacon, is_allowed=allowed)
     clients = configuration.protocol.clients
@@ -144,7 +144,7 @@ def _settings(
         )
     if home.exists() and (not home.is_dir() or any(home.iterdir())):
         raise ConfigurationError(f"--home {home}: is there already; a federation begins in none")
-    return FederationSettings(
+    return NetworkSettings(
         home=home.absolute(),
         configuration=configuration,
         workers=workers,
@@ -169,7 +169,7 @@ def _require_fault(name: str) -> None:
         raise ConfigurationError(f"--malicious {name}: known are {', '.join(known)}")
 
 
-def strain_warning(settings: FederationSettings, fault: str) -> str | None:
+def strain_warning(settings: NetworkSettings, fault: str) -> str | None:
     """Return what to expect where one malicious worker is more than a committee bears.
 
     Args:
@@ -180,10 +180,10 @@ def strain_warning(settings: FederationSettings, fault: str) -> str | None:
         A sentence; None where its members are on average no more than may be faulty.
     """
     from clients.adversaries.faults import MemberFault
-    from clients.federation.federation import hosting
+    from clients.testnet.local_network import clients_by_worker
 
     sizes = settings.configuration.parameters(dimension=1)
-    hosted = len(hosting(sizes.clients, settings.workers)[0])
+    hosted = len(clients_by_worker(sizes.clients, settings.workers)[0])
     borne = sizes.members - 1 - sizes.replies
     if fault not in set(MemberFault) or hosted * sizes.members <= borne * sizes.clients:
         return None
@@ -196,24 +196,24 @@ def strain_warning(settings: FederationSettings, fault: str) -> str | None:
 
 
 def _play(
-    federation: Federation, rounds: int, seed: int | None, fault: str | None, *, as_json: bool
-) -> Played:
+    federation: LocalNetwork, rounds: int, seed: int | None, fault: str | None, *, as_json: bool
+) -> NetworkSummary:
     import time
 
     import numpy as np
 
-    from clients.federation.logs import Logs
-    from clients.federation.minding import Minder
-    from clients.federation.watching import Watch
+    from clients.testnet.log_follower import LogFollower
+    from clients.testnet.round_watch import RoundWatch
+    from clients.testnet.supervision import NetworkSupervisor
     from ledger.storage.blobs import FolderBlobs
 
     rng = None if seed is None else np.random.default_rng(seed)
-    logs = Logs(federation.settings.home / "logs")
+    logs = LogFollower(federation.settings.home / "logs")
     shows_logs = verbosity.chosen() is Verbosity.VERBOSE
     with federation.reader() as reader:
         blobs = FolderBlobs(federation.home.blobs)
-        watch = Watch(federation.ledger(reader), blobs, time.monotonic)
-        minder = Minder(federation, watch, rng, {} if fault is None else {0: fault})
+        watch = RoundWatch(federation.ledger(reader), blobs, time.monotonic)
+        minder = NetworkSupervisor(federation, watch, rng, {} if fault is None else {0: fault})
         minder.start()
         return minder.play(
             rounds,
@@ -223,7 +223,7 @@ def _play(
         )
 
 
-def patience_seconds(settings: FederationSettings) -> float:
+def patience_seconds(settings: NetworkSettings) -> float:
     """Return how long a round may take: one that nobody decides is abandoned at its deadline.
 
     Args:
@@ -233,7 +233,7 @@ def patience_seconds(settings: FederationSettings) -> float:
     return max(PATIENCE_SECONDS, 2 * deadline)
 
 
-def round_line(ended: EndedRound, minder: Minder) -> str:
+def round_line(ended: WatchedRound, minder: NetworkSupervisor) -> str:
     """Return one line about a round that has ended.
 
     Args:
@@ -258,11 +258,11 @@ def round_line(ended: EndedRound, minder: Minder) -> str:
     return f"round {ended.number}: {said}, head {ended.head.hex()[:16]}, {ended.seconds:.1f} s"
 
 
-def _audited(federation: Federation) -> tuple[int, dict[str, Any]]:
+def _audited(federation: LocalNetwork) -> tuple[int, dict[str, Any]]:
     """Return the exit code and the report of an audit by a process that knows nothing else."""
     import json
 
-    from clients.federation.federation import RUN
+    from clients.testnet.local_network import RUN
 
     arguments = ["audit", "--home", federation.settings.home, "--run", RUN, "--json"]
     arguments += ["--rpc-url", federation.node.url, "--chain-id", federation.manifest.chain_id]
@@ -271,11 +271,11 @@ def _audited(federation: Federation) -> tuple[int, dict[str, Any]]:
     try:
         report: dict[str, Any] = json.loads(process.output.read_text("utf-8"))
     except ValueError as error:
-        raise ConfigurationError(f"the audit said nothing: {process.last_words()}") from error
+        raise ConfigurationError(f"the audit said nothing: {process.log_tail()}") from error
     return (INCOMPLETE if code is None else code), report
 
 
-def _report(played: Played, audit: dict[str, Any], *, as_json: bool) -> None:
+def _report(played: NetworkSummary, audit: dict[str, Any], *, as_json: bool) -> None:
     from dataclasses import asdict
 
     figures = asdict(played) | {

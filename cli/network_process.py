@@ -19,7 +19,7 @@ def run() -> NoReturn:
     """Run the command line with the faults that the environment asks for, and end the process."""
     from cli.codes import WRONG
     from cli.console import complain
-    from clients.federation.faults import FAULT_VARIABLE, faults_of
+    from clients.testnet.worker_faults import FAULT_VARIABLE, faults_of
     from ledger.protocol.errors import ConfigurationError
 
     value = os.environ.get(FAULT_VARIABLE)

@@ -63,7 +63,7 @@ def quoted_url(url: str) -> str:
     Args:
         url: of the node.
     """
-    from ledger.bounded_http import HttpServer
+    from ledger.io.http import HttpServer
 
     try:
         shown = HttpServer(url, timeout_seconds=1).shown_url

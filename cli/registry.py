@@ -21,8 +21,8 @@ from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from clients.configuration import Configuration
-    from clients.joining.owners import Owners
-    from clients.joining.registration import Registry
+    from clients.onboarding.owners import Owners
+    from clients.onboarding.registration import Registry
 
 RegistryFile = Annotated[
     Path | None,
@@ -66,9 +66,9 @@ def register(
     refuses other samples, and you can show later what you have trained on. The beacon
     is a block's hash unless the settings say another.
     """
-    from clients.joining.owners import disclosed
-    from clients.joining.registration import encode_entry, proposal_digest, signed_entry
-    from clients.joining.seeds import shared_configuration
+    from clients.onboarding.owners import owner_samples
+    from clients.onboarding.registration import encode_entry, proposal_digest, signed_entry
+    from clients.onboarding.seed_policy import shared_configuration
     from ledger.chain.addresses import checksum
     from ledger.protocol.signing import KeySigner
 
@@ -80,7 +80,7 @@ def register(
     configuration = shared_configuration(preset, config, settings, allow_predictable=allowed)
     agreed = proposal_digest(configuration)
     signer = KeySigner(keystore_key(path, password_file))
-    count, digest = disclosed(configuration, samples, data, signer)
+    count, digest = owner_samples(configuration, samples, data, signer)
     entry = signed_entry(signer, run, agreed, count, digest)
     _write(out, encode_entry(entry))
     address = checksum(signer.address)
@@ -114,15 +114,15 @@ def gather(
     with the contract's. With the settings that they have agreed to it checks these as well, and
     prints the command that deploys the run.
     """
-    from clients.joining.registration import encode_registry, gathered, read_entry
-    from clients.joining.seeds import shared_configuration
+    from clients.onboarding.registration import combined_registry, encode_registry, read_entry
+    from clients.onboarding.seed_policy import shared_configuration
     from ledger.protocol.parameters import MIN_ACTIVE, MINIMUM_FEDERATION
 
     _require_new(out)
     settings, allowed = tuple(setting or ()), allow_predictable_seeds
     if preset is None and config is None and (settings or allowed):
         raise ConfigurationError("the owners' settings begin with --config or --preset: give it")
-    registry = gathered((str(path), read_entry(path)) for path in _files(entries))
+    registry = combined_registry((str(path), read_entry(path)) for path in _files(entries))
     command = None
     if preset is not None or config is not None:
         settings = (*settings, f"protocol.clients={len(registry.entries)}")
@@ -150,7 +150,7 @@ def show(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A registry.")], json: AsJson = False
 ) -> None:
     """Check a registry's signatures, order and digest, and print who is in it."""
-    from clients.joining.registration import read_registry
+    from clients.onboarding.registration import read_registry
 
     registry = read_registry(file)
     told = _told(registry)
@@ -174,7 +174,7 @@ def agreed_owners(file: Path, run: str, configuration: Configuration) -> Owners:
     Raises:
         ConfigurationError: the registry is damaged, or they have agreed to others.
     """
-    from clients.joining.registration import read_registry
+    from clients.onboarding.registration import read_registry
 
     registry = read_registry(file)
     if registry.run != run:
@@ -191,7 +191,7 @@ def _require_signed(where: str, registry: Registry, configuration: Configuration
     Raises:
         ConfigurationError: names both.
     """
-    from clients.joining.registration import proposal_digest
+    from clients.onboarding.registration import proposal_digest
 
     proposed = proposal_digest(configuration)
     if registry.configuration != proposed:
@@ -205,7 +205,7 @@ def _settings_words(
     preset: str | None, config: Path | None, settings: tuple[str, ...], allowed: bool
 ) -> list[object]:
     """Return the options that give the same settings to another command."""
-    from clients.joining.seeds import ALLOW_PREDICTABLE
+    from clients.onboarding.seed_policy import ALLOW_PREDICTABLE
 
     words: list[object] = []
     words += [] if preset is None else ["--preset", preset]
@@ -249,6 +249,6 @@ def _require_new(out: Path) -> None:
 
 
 def _write(out: Path, data: bytes) -> None:
-    from ledger.home import DISK
+    from ledger.io.home import DISK
 
     DISK.write_whole(out, data)

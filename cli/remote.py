@@ -125,7 +125,7 @@ def _token(file: Path | None) -> str | None:
     Raises:
         ConfigurationError: the file cannot be read, or holds none.
     """
-    from ledger.home import read_file
+    from ledger.io.home import read_file
 
     if file is None:
         return os.environ.get(API_TOKEN_VARIABLE) or None

@@ -215,8 +215,8 @@ def _shown(value: object) -> str:
 
 def _left_out(facts: Facts) -> list[str]:
     """Return who was left out of a decision and why, in words."""
+    from ledger.protocol.descriptions import DROPOUTS, REFUSALS
     from ledger.protocol.types import RefusalReason
-    from ledger.words import DROPOUTS, REFUSALS
 
     if facts["record"] is None or not facts["record"]["available"]:
         return []

@@ -31,7 +31,7 @@ from cli.options import (
 )
 from cli.sender import Sender, only_keystore_if_any
 from cli.target import Target
-from ledger.home import Home
+from ledger.io.home import Home
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -169,7 +169,7 @@ def _configuration(
 ) -> Configuration:
     """Return the configuration of a preset or file, or (None) the recorded one of a run."""
     from clients.configuration import load
-    from clients.runs.recorded import recorded_configuration, require_new
+    from clients.runs.existing_run import recorded_configuration, require_new
 
     if source is None:
         return recorded_configuration(home, name, settings)
@@ -187,11 +187,11 @@ def _carried_out(
     *,
     quiet: bool,
 ) -> dict[str, Any]:
-    from clients.runs.opening import opened
+    from clients.runs.open_run import open_run
 
     with (
         writer as chain,
-        opened(
+        open_run(
             where.home, name, configuration, chain, where.blobs(), accept_rollback=accept_rollback
         ) as started,
     ):
@@ -204,13 +204,13 @@ def _carried_out(
 def _in_memory(
     where: Target, name: str, configuration: Configuration, *, quiet: bool
 ) -> dict[str, Any]:
-    from clients.runs.opening import in_memory
+    from clients.runs.open_run import open_memory_run
     from ledger.chain.embedded.identity import DEFAULT_CHAIN_ID
 
     chain_id = DEFAULT_CHAIN_ID if where.chain_id is None else where.chain_id
     with (
         where.own_folder(),
-        in_memory(where.home, name, configuration, chain_id=chain_id) as started,
+        open_memory_run(where.home, name, configuration, chain_id=chain_id) as started,
     ):
         return _played(name, started, quiet=quiet)
 

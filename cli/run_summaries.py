@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from cli.console import command_line
 from cli.history import require_no_node
 from cli.remote import chain_at
-from ledger.home import RUN_NAME, Home
+from ledger.io.home import RUN_NAME, Home
 from ledger.protocol.errors import ConfigurationError, ServiceError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from api.schemas.series import SeriesAnswer
     from cli.remote import RemoteService
     from cli.target import Target
-    from ledger.home import RunPaths
+    from ledger.io.home import RunPaths
     from ledger.protocol.documents.run import RunDocument
     from ledger.protocol.types import Digest
 

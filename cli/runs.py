@@ -34,7 +34,7 @@ from cli.options import (
 from cli.remote import RemoteService
 from cli.run_summaries import open_run_summaries
 from cli.target import Target
-from ledger.home import Home
+from ledger.io.home import Home
 from ledger.protocol.errors import CmflError, ConfigurationError
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import typer
 
 from cli.amounts import GWEI_DECIMALS, wei_of
 from cli.options import KEY_VARIABLE
-from ledger.bounded_json import parse_json
+from ledger.io.json import parse_json
 from ledger.protocol.errors import ChainError, ConfigurationError
 
 if TYPE_CHECKING:

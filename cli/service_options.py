@@ -158,7 +158,7 @@ def read_tokens(path: Path | None) -> tuple[str, ...]:
     Raises:
         ConfigurationError: it cannot be read, has none, or one that no request can show.
     """
-    from ledger.home import read_text
+    from ledger.io.home import read_text
 
     if path is None:
         return ()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from cli.fresh_home import made_if_needed
 from cli.options import DEFAULT_HOME
-from ledger.home import Home, RunPaths
+from ledger.io.home import Home, RunPaths
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -229,7 +229,7 @@ def _sent(path: Path) -> ClientProof:
     """
     from ledger.audit.proofs.proof import MAX_PROOF_BYTES
     from ledger.audit.proofs.proof_document import read_proof
-    from ledger.home import read_file
+    from ledger.io.home import read_file
 
     try:
         return read_proof(read_file(path, MAX_PROOF_BYTES))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from importlib.resources import files
 
-from ledger.bounded_json import parse_json
+from ledger.io.json import parse_json
 
 
 def versions() -> dict[str, str]:

@@ -33,10 +33,10 @@ from ledger.protocol.errors import ChainError, ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from clients.joining.finality import Lag
-    from clients.worker.clock import Moment
-    from clients.worker.process.folder import WorkerFolder
-    from clients.worker.process.opening import Manner, Places
+    from clients.onboarding.finality_lag import FinalityLag
+    from clients.worker.chain_clock import Moment
+    from clients.worker.process.setup import WorkerOptions, WorkerTarget
+    from clients.worker.process.worker_folder import WorkerFolder
     from ledger.chain.rpc.purse import PurseChain
     from ledger.chain.rpc.reader import RpcSettings
     from ledger.protocol.parameters import Parameters
@@ -150,21 +150,21 @@ def worker(
     ask: train, commit, publish, score, vote, record. It may be killed and started again at any
     time on the same folder. SIGTERM ends it at once, cmfl leave after its round.
     """
-    from clients.worker.process.folder import WorkerFolder
+    from clients.worker.process.worker_folder import WorkerFolder
 
     own = WorkerFolder(folder)
     if status:
         _print_status(own, json=json)
         return
     from clients.worker.behaviour import HONEST
-    from clients.worker.process.opening import Manner, Places
+    from clients.worker.process.setup import WorkerOptions, WorkerTarget
 
     required = {"--rpc-url": rpc_url, "--chain-id": chain_id, "--contract": contract}
     for name, value in {**required, "--blobs": blobs}.items():
         if value is None:
             raise ConfigurationError(f"{name} must be given: cmfl worker --help says what it is")
     settings = (f"machine.device={device}", *(setting or ()))
-    places = Places(
+    places = WorkerTarget(
         contract=contract or "",
         blobs=blobs or "",
         mailbox=mailbox or blobs or "",
@@ -185,7 +185,7 @@ def worker(
             partial(_chain, rpc_url or "", chain_id or 0, keys, settings_of_node),
             poll=poll,
             metrics_port=metrics_port,
-            manner=Manner(
+            manner=WorkerOptions(
                 secrets.randbits(64),
                 context.obj or HONEST,
                 accept_rollback,
@@ -197,46 +197,46 @@ def worker(
 
 def _run(
     own: WorkerFolder,
-    places: Places,
+    places: WorkerTarget,
     keys: list[bytes],
     open_chain: Callable[[], PurseChain],
     *,
     poll: float,
     metrics_port: int | None,
-    manner: Manner,
+    manner: WorkerOptions,
     json: bool,
 ) -> None:
-    from clients.joining.finality import lag_of
-    from clients.worker.process.loop import Loop
-    from clients.worker.process.metrics import WorkerMetrics, served
-    from clients.worker.process.opening import deployed, opened
-    from clients.worker.process.starting import Starting
-    from clients.worker.process.status import StatusFile, status_of
+    from clients.onboarding.finality_lag import finality_lag
+    from clients.worker.process.loop import WorkerLoop
+    from clients.worker.process.prometheus import WorkerMetrics, serve_metrics
+    from clients.worker.process.setup import find_deployed_run, open_worker
+    from clients.worker.process.startup import Startup
+    from clients.worker.process.worker_status import StatusFile, worker_status
     from ledger.protocol.signing import KeySigner
 
     signers = [KeySigner(key) for key in keys]
     with _told_to_end() as wait:
-        starting = Starting(own, wait, time.time)
-        chain = starting.patiently(open_chain)
+        starting = Startup(own, wait, time.time)
+        chain = starting.retry_until_ready(open_chain)
         if chain is None:
             return
         with chain:
-            run = starting.patiently(lambda: deployed(chain, places))
+            run = starting.retry_until_ready(lambda: find_deployed_run(chain, places))
             if run is None:
                 return
-            asked = partial(lag_of, run.ledger.chain, places.confirmations)
-            lag = starting.patiently(asked)
+            asked = partial(finality_lag, run.ledger.chain, places.confirmations)
+            lag = starting.retry_until_ready(asked)
             if lag is None:
                 return
             _warn_of_late_finality(lag, run.document.parameters)
             with (
-                opened(run, places, signers, own, manner) as found,
-                served(WorkerMetrics(found.worker, found.counts, time.time), metrics_port),
+                open_worker(run, places, signers, own, manner) as found,
+                serve_metrics(WorkerMetrics(found.worker, found.counts, time.time), metrics_port),
             ):
-                loop = Loop(found, own, StatusFile(own.status), lambda: chain.sender, poll)
+                loop = WorkerLoop(found, own, StatusFile(own.status), lambda: chain.sender, poll)
                 loop.run(_moment, wait)
                 if json:
-                    print_json(status_of(found.worker, found.counts, loop.stand, chain.sender))
+                    print_json(worker_status(found.worker, found.counts, loop.stand, chain.sender))
 
 
 def _chain(url: str, chain_id: int, keys: list[bytes], settings: RpcSettings) -> PurseChain:
@@ -254,7 +254,7 @@ def _chain(url: str, chain_id: int, keys: list[bytes], settings: RpcSettings) ->
     return chain
 
 
-def _warn_of_late_finality(lag: Lag, parameters: Parameters) -> None:
+def _warn_of_late_finality(lag: FinalityLag, parameters: Parameters) -> None:
     """Say where rounds or updates are seen late; the chain may come to name its blocks sooner."""
     if (never := lag.closed_too_early(parameters.commit_blocks)) is not None:
         _log.warning("no client of this worker will take part: %s", never)
@@ -263,7 +263,7 @@ def _warn_of_late_finality(lag: Lag, parameters: Parameters) -> None:
 
 
 def _moment() -> Moment:
-    from clients.worker.clock import Moment
+    from clients.worker.chain_clock import Moment
 
     return Moment(time.time(), time.monotonic())
 
@@ -283,13 +283,13 @@ def _told_to_end() -> Iterator[Callable[[float], bool]]:
 
 @contextmanager
 def _logged(style: str) -> Iterator[None]:
-    from clients.worker.process.logs import LogFormat, logged
+    from clients.worker.process.log_format import LogFormat, logging_to
 
     if style not in set(LogFormat):
         raise ConfigurationError(f"--log-format {style[:40]}: must be one of text, json")
     levels = {Verbosity.QUIET: logging.ERROR, Verbosity.USUAL: logging.INFO}
     level = levels.get(verbosity.chosen(), logging.DEBUG)
-    with logged(sys.stderr, LogFormat(style), level):
+    with logging_to(sys.stderr, LogFormat(style), level):
         yield
 
 
@@ -317,21 +317,21 @@ def _said(own: WorkerFolder) -> tuple[dict[str, Any], bool]:
     Raises:
         ConfigurationError: it has said nothing and does not run, or the file was damaged since.
     """
-    from clients.worker.process.starting import status_before
-    from clients.worker.process.status import Stand, read_status
+    from clients.worker.process.startup import status_before
+    from clients.worker.process.worker_status import WorkerState, read_status
 
     holder = own.holder()
     if holder is not None and not own.status.exists():
-        return status_before(Stand.STARTING, holder), True
+        return status_before(WorkerState.STARTING, holder), True
     found = read_status(own.status)
     if holder is not None and found.get("pid") != holder:
         # Of the process before, whose round and roles are not those of the one that starts.
-        return status_before(Stand.STARTING, holder), True
+        return status_before(WorkerState.STARTING, holder), True
     return found, own.is_held()
 
 
 def _lines(found: dict[str, Any], *, is_running: bool) -> Iterator[str]:
-    from clients.worker.process.status import Stand
+    from clients.worker.process.worker_status import WorkerState
 
     where = "no round is known yet"
     if found["round"] is not None:
@@ -340,7 +340,7 @@ def _lines(found: dict[str, Any], *, is_running: bool) -> Iterator[str]:
     stand = found["stand"]
     if is_running:
         runs = f"runs as process {found['pid']}, {stand}"
-    elif stand == Stand.ENDED:
+    elif stand == WorkerState.ENDED:
         runs = "does not run, ended"
     else:
         runs = f"does not run, was killed while {stand}"

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from clients.baselines.federated import FederatedSettings, federated
 from clients.configuration import checked
 from clients.methods import METHODS, Averaging
-from clients.runs.opening import opened
+from clients.runs.open_run import open_run
 from clients.runs.population import populate
-from clients.runs.preparing import measuring, settled
+from clients.runs.preparation import open_measure, with_training_path
 from ledger.protocol.errors import BlobMissingError
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class Comparison:
         on_round: Callable[[str], None],
     ) -> Outcome:
         ruled = method.configured(configuration)
-        with opened(self.home, trial.name, ruled, self.chain, self.blobs) as run:
+        with open_run(self.home, trial.name, ruled, self.chain, self.blobs) as run:
             if run.without_row:
                 raise BlobMissingError(
                     f"run {trial.name!r} cannot be compared: the models of its rounds "
@@ -163,8 +163,8 @@ def _averaged(
         server_rate=parameters.server_rate,
         attackers=population.attackers,
     )
-    configuration = settled(configuration, population)
-    with measuring(configuration, population, settings.participants) as measure:
+    configuration = with_training_path(configuration, population)
+    with open_measure(configuration, population, settings.participants) as measure:
         rows = federated(
             population.data,
             measure.gauge,

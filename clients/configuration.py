@@ -32,8 +32,8 @@ from clients.sections import (
     TrainingPath,
     TrainingSection,
 )
-from ledger.bounded_toml import MAX_DOTS, MAX_TOML_BYTES, parse_toml
-from ledger.home import read_text
+from ledger.io.home import read_text
+from ledger.io.toml import MAX_DOTS, MAX_TOML_BYTES, parse_toml
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clients.chance import permutations
+from clients.random_streams import permutations
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
-from ledger.processes import follow_parent as end_with_parent
+from ledger.io.processes import follow_parent as end_with_parent
 from ledger.protocol.errors import CmflError
 
 if TYPE_CHECKING:

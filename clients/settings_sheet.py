@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
 
 from clients.adversaries.data.registry import DATA_ATTACKS
 from clients.adversaries.faults import MemberFault, TrainerFault
-from clients.adversaries.members import MEMBERS
+from clients.adversaries.faulty_members import MEMBERS
+from clients.adversaries.faulty_trainers import TRAINERS, UnusableTrainer
 from clients.adversaries.registry import ATTACKS
-from clients.adversaries.trainers import TRAINERS, UnusableTrainer
 from clients.configuration import Configuration
 from clients.datasets.partition.registry import PARTITIONS
 from clients.datasets.registry import DATASETS
@@ -106,7 +106,7 @@ class Attack:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedChoice:
     """A fault or a rule.
 
     Attributes:
@@ -171,17 +171,20 @@ def attacks() -> list[Attack]:
     ]
 
 
-def faults() -> list[Named]:
+def faults() -> list[NamedChoice]:
     """Return every fault of members and of trainers."""
     members = ((fault, MEMBERS[fault]) for fault in MemberFault)
     trainers = ((fault, TRAINERS.get(fault, UnusableTrainer)) for fault in TrainerFault)
     return [
-        *(Named("malice.members", one.value, _first_line(of.__doc__)) for one, of in members),
-        *(Named("malice.trainers", one.value, _first_line(of.__doc__)) for one, of in trainers),
+        *(NamedChoice("malice.members", one.value, _first_line(of.__doc__)) for one, of in members),
+        *(
+            NamedChoice("malice.trainers", one.value, _first_line(of.__doc__))
+            for one, of in trainers
+        ),
     ]
 
 
-def rules() -> list[Named]:
+def rules() -> list[NamedChoice]:
     """Return every rule of the protocol that a run may choose."""
     return [
         *_rules("strategy", {key: one.select for key, one in registry.SELECTIONS.items()}),
@@ -192,14 +195,14 @@ def rules() -> list[Named]:
     ]
 
 
-def _said(setting: str, name: str, sentence: str) -> Named:
-    return Named(f"protocol.{setting}", name, sentence or "the member's own update")
+def _said(setting: str, name: str, sentence: str) -> NamedChoice:
+    return NamedChoice(f"protocol.{setting}", name, sentence or "the member's own update")
 
 
-def _rules(setting: str, by_name: Mapping[str, Any] | Mapping[int, Any]) -> Iterator[Named]:
+def _rules(setting: str, by_name: Mapping[str, Any] | Mapping[int, Any]) -> Iterator[NamedChoice]:
     for name, act in by_name.items():
         said = "none is used" if act is None else _first_line(sys.modules[act.__module__].__doc__)
-        yield Named(f"protocol.{setting}", str(name), said)
+        yield NamedChoice(f"protocol.{setting}", str(name), said)
 
 
 def _settings_of(

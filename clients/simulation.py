@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from clients.adversaries.attackers import AttackRound
 from clients.adversaries.faults import UNINVITED, MemberFault, wild_reference
-from clients.adversaries.members import member_with
-from clients.adversaries.trainers import trainer_with
+from clients.adversaries.faulty_members import member_with
+from clients.adversaries.faulty_trainers import trainer_with
 from clients.early_distances import EarlyDistances
 from clients.engine.port import TrainingJob
 from ledger.actors.actions import SendDecision
@@ -54,7 +54,7 @@ OnStep = Callable[[list["Action"]], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Cast:
+class SimulatedActors:
     """Who acts in a run.
 
     Attributes:
@@ -80,7 +80,7 @@ class Simulation:
     def __init__(
         self,
         context: ActorContext,
-        cast: Cast,
+        cast: SimulatedActors,
         keep: RetentionPolicy = RETAIN_ALL,
         on_model: OnModel | None = None,
         pinned: Collection[Digest] = frozenset(),

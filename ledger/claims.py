@@ -11,15 +11,15 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ledger.bounded_json import parse_json
-from ledger.bounded_toml import MAX_TOML_BYTES, parse_toml
-from ledger.home import open_file, read_text
+from ledger.io.home import open_file, read_text
+from ledger.io.json import parse_json
+from ledger.io.toml import MAX_TOML_BYTES, parse_toml
 from ledger.protocol.errors import ConfigurationError, EncodingError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from ledger.home import RunPaths
+    from ledger.io.home import RunPaths
 
 MAX_ROW_BYTES = 1 << 22
 """A row has a line, with an accuracy of each client at most."""

@@ -17,20 +17,20 @@ import subprocess
 import time
 from typing import TYPE_CHECKING, Self
 
-from clients.federation.federation import ENTRY
-from clients.federation.federation import MODULES as OF_A_FEDERATION
-from clients.federation.processes import Processes
-from clients.federation.supervisor import Supervisor
+from clients.testnet.local_network import ENTRY
+from clients.testnet.local_network import MODULES as OF_A_FEDERATION
+from clients.testnet.processes import Processes
+from clients.testnet.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from clients.federation.processes import Process
+    from clients.testnet.processes import Process
 
 MODULES = (
     *OF_A_FEDERATION,
-    *("torch.nn.functional", "clients.runs.opening", "clients.comparison"),
+    *("torch.nn.functional", "clients.runs.open_run", "clients.comparison"),
     *("ledger.audit.report_text", "ledger.chain.embedded.chain"),
     *("ledger.history.facts.rounds", "api.serve", "api.store.serve"),
 )

@@ -21,7 +21,7 @@ from ledger.claims import (
     is_below_floor,
     recorded_settings,
 )
-from ledger.home import RunPaths
+from ledger.io.home import RunPaths
 from ledger.protocol.errors import ConfigurationError, EncodingError
 
 if TYPE_CHECKING:

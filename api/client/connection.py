@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from api.schemas.problems import MAX_SHOWN, MEDIA_TYPE, Problem
 from api.schemas.words import Schema
-from ledger.bounded_http import Answer, HttpFailureError, HttpServer
+from ledger.io.http import HttpFailureError, HttpResponse, HttpServer
 from ledger.protocol.errors import ServiceError
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ class Connection:
         self._server.close()
 
     def _require(
-        self, path: str, answer: Answer, media_type: str, status: HTTPStatus = HTTPStatus.OK
+        self, path: str, answer: HttpResponse, media_type: str, status: HTTPStatus = HTTPStatus.OK
     ) -> None:
         """Refuse an answer that is none.
 
@@ -205,7 +205,7 @@ class Connection:
                 f"{self.shown_url}{path}: answers with {answer.media_type!r}, not {media_type}"
             )
 
-    def _raise_problem(self, path: str, answer: Answer) -> None:
+    def _raise_problem(self, path: str, answer: HttpResponse) -> None:
         """Raise what an answer without success says.
 
         Raises:

@@ -17,7 +17,7 @@ from api.store.charges import ChargeKind
 from api.store.integrity import IntegrityCache
 from api.store.problems import RANGE_UNSATISFIABLE
 from api.store.ranges import ByteRange, parse_range
-from ledger.home import open_file
+from ledger.io.home import open_file
 from ledger.protocol import digest_patterns
 from ledger.protocol.types import Digest
 

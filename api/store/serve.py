@@ -15,7 +15,7 @@ from api.http.connections import TimedConnection
 from api.sockets import MAX_CONCURRENT, MAX_HEADER_BYTES, listening_socket, url_of
 from api.store.app import create_store
 from api.store.charges import other_charges
-from ledger.bounded_http import base_url
+from ledger.io.http import base_url
 from ledger.protocol.errors import BlobError, ConfigurationError
 from ledger.storage.mailboxes.page import EPOCH_BYTES
 from ledger.storage.served import require_no_user

@@ -23,7 +23,7 @@ from api.schemas.verifications import (
     WhyNoVerdict,
 )
 from ledger.audit.earlier_report import MAX_REPORT_BYTES
-from ledger.home import DISK, read_file
+from ledger.io.home import DISK, read_file
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import CmflError
 

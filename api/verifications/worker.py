@@ -14,7 +14,7 @@ from ledger.audit.engine import audit
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.distances.fast import fast_distances
-from ledger.processes import follow_parent
+from ledger.io.processes import follow_parent
 from ledger.protocol.types import Digest
 from ledger.storage.blobs import FolderBlobs
 

@@ -16,9 +16,9 @@ import numpy as np
 from benchmarks.peers.measuring import RoundClock, contender_arguments, hand_in
 from benchmarks.workloads import read_workload
 from clients.configuration import checked
-from clients.runs.opening import in_memory, opened
+from clients.runs.open_run import open_memory_run, open_run
 from ledger.chain.embedded.chain import EmbeddedChain
-from ledger.home import Home
+from ledger.io.home import Home
 from ledger.storage.blobs import FolderBlobs
 
 if TYPE_CHECKING:
@@ -104,12 +104,12 @@ def _write_data(workload: Workload, path: Path) -> None:
 def _run(home: Path, configuration: Configuration) -> Iterator[Run]:
     home.mkdir()
     if configuration.machine.ledger == "memory":
-        with in_memory(home, "bench", configuration) as run:
+        with open_memory_run(home, "bench", configuration) as run:
             yield run
         return
     with (
         EmbeddedChain.create(Home(home).chain) as chain,
-        opened(home, "bench", configuration, chain, FolderBlobs(Home(home).blobs)) as run,
+        open_run(home, "bench", configuration, chain, FolderBlobs(Home(home).blobs)) as run,
     ):
         yield run
 

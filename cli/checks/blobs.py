@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cli.console import progress
-from ledger.home import WRITING
+from ledger.io.home import WRITING
 from ledger.protocol import digest_patterns
 from ledger.protocol.errors import BlobError, BlobMissingError
 from ledger.protocol.types import Digest

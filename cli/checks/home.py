@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cli.checks.blobs import found_in
 from cli.console import progress
-from ledger.home import RUN_NAME, Home, RunPaths
+from ledger.io.home import RUN_NAME, Home, RunPaths
 from ledger.protocol.errors import BlobMissingError, ChainError, CmflError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cli.console import progress
 from cli.target import Target
-from ledger.home import Home
+from ledger.io.home import Home
 
 if TYPE_CHECKING:
     from collections.abc import Callable

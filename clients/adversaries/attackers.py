@@ -10,7 +10,7 @@ import numpy as np
 
 from clients.adversaries.registry import attack_named
 from clients.adversaries.updates.attack import AttackInput, AttackParameters
-from clients.chance import named_stream
+from clients.random_streams import named_stream
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:

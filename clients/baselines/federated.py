@@ -17,8 +17,8 @@ from clients.adversaries.registry import attack_named
 from clients.baselines.aggregation import Aggregation
 from clients.baselines.aggregators.fed_avg import FedAvg
 from clients.baselines.round import BaselineRound, Seconds
-from clients.chance import named_stream
 from clients.engine.port import TrainingJob
+from clients.random_streams import named_stream
 from clients.runs.metrics import Quality
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from clients.baselines.pre_aggregators.pre_aggregator import PreAggregator
     from clients.datasets.federated import FederatedData
     from clients.models.model import ParameterVector
-    from clients.runs.metrics import Gauge
+    from clients.runs.metrics import ModelGauge
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class FederatedSettings:
 
 def federated(  # noqa: PLR0913 - what is compared with, and a clock
     data: FederatedData,
-    gauge: Gauge,
+    gauge: ModelGauge,
     initial: ParameterVector,
     settings: FederatedSettings,
     seed: int,

@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from clients.experiments.consistency import require_consistent
 from clients.experiments.definition import Definition
 from clients.first_fault import first_fault
-from ledger.bounded_toml import MAX_TOML_BYTES, parse_toml
-from ledger.home import read_text
+from ledger.io.home import read_text
+from ledger.io.toml import MAX_TOML_BYTES, parse_toml
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -20,14 +20,14 @@ from clients.experiments.measurements import (  # noqa: TC001 - pydantic reads t
     TrafficValues,
 )
 from ledger.audit.codes import AuditOutcome  # noqa: TC001 - pydantic reads the types of rows
-from ledger.home import DISK, read_file
+from ledger.io.home import DISK, read_file
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from ledger.home import Disk
+    from ledger.io.home import Disk
 
 LAST_ROUNDS = 5
 """Measured rounds at the end whose mean accuracy is a cell's final one: single rounds are noisy."""

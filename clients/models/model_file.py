@@ -17,8 +17,8 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from ledger.bounded_json import parse_json
-from ledger.home import read_file
+from ledger.io.home import read_file
+from ledger.io.json import parse_json
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.types import NO_DIGEST, Digest
 from ledger.storage.blobs import MAX_BLOB_BYTES

@@ -21,7 +21,7 @@ from torch import nn
 from clients.models.bound import package_of
 from clients.models.foreign import refused
 from clients.models.tensors import require_tensors
-from ledger.home import read_file
+from ledger.io.home import read_file
 from ledger.protocol.bound_inputs import source_of_package
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import Digest

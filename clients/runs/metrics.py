@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clients.runs.measured_sets import BACKDOOR, TEST, TRAINING, client_set
+from clients.runs.evaluation_sets import BACKDOOR, TEST, TRAINING, client_set
 from ledger.history.folding import Past
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class RoundMetrics:
 
 
 @dataclass(frozen=True, slots=True)
-class Gauge:
+class ModelGauge:
     """Measures models with an engine that holds the samples.
 
     Attributes:
@@ -145,7 +145,7 @@ class Measure:
         parameters: of the deployment.
     """
 
-    gauge: Gauge
+    gauge: ModelGauge
     floor: float
     malicious: Collection[ClientId]
     parameters: Parameters

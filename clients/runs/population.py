@@ -9,15 +9,15 @@ from clients.adversaries.attackers import Attackers, malicious_clients
 from clients.adversaries.data.poisoning import poisoned
 from clients.adversaries.data.registry import DATA_ATTACKS
 from clients.adversaries.faults import FAVOURS, MemberFault, TrainerFault, assign_faults
-from clients.chance import named_stream
 from clients.datasets.bound import simulated_digests
 from clients.datasets.own import OWN
 from clients.datasets.registry import data_digest, load_dataset
-from clients.joining.owners import Owners, data_of_owners
-from clients.keys import simulated_signers
 from clients.models.checking import check_model
 from clients.models.registry import model_named
 from clients.of_setting import of_setting
+from clients.onboarding.owners import Owners, data_of_owners
+from clients.random_streams import named_stream
+from clients.simulated_keys import simulated_signers
 from ledger.protocol.bound_inputs import data_root
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import sha256, vector_bytes

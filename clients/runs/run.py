@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from clients.configuration import Configuration
-    from clients.runs.folder import RunFolder
     from clients.runs.metrics import Measure, RoundMetrics
     from clients.runs.population import Population
+    from clients.runs.run_folder import RunFolder
     from clients.simulation import Simulation
     from ledger.chain.contract.manifest import Manifest
     from ledger.chain.round_ledger import RoundLedger

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clients.chance import named_stream
 from clients.datasets.federated import Samples
 from clients.datasets.options import parsed
 from clients.datasets.own import OWN, OwnOptions, tried_data
@@ -18,7 +17,8 @@ from clients.models.checking import check_model
 from clients.models.evaluation import evaluate, majority_rate
 from clients.models.model_file import BOUND_FACTS, OPTIONS, bound_facts
 from clients.models.registry import model_named
-from clients.runs.bound import require_bound_inputs
+from clients.random_streams import named_stream
+from clients.runs.input_binding import require_bound_inputs
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:

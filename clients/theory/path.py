@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clients.chance import named_stream
+from clients.random_streams import named_stream
 from clients.theory.bound import Constants
 from clients.theory.objective import vector_of_weights
 from ledger.protocol.encoding import sha256

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from clients.chance import named_stream
 from clients.datasets.options import Table, parsed
 from clients.datasets.registry import load_dataset
 from clients.models.evaluation import majority_rate
 from clients.models.registry import model_named
+from clients.random_streams import named_stream
 from clients.theory.bound import bound_after
 from clients.theory.choosing import Averaging, Committee
 from clients.theory.objective import objective_of, weights_of

@@ -60,7 +60,7 @@ class RoundBehaviour(Protocol):
         """
 
 
-class Behaviour(Protocol):
+class WorkerBehaviour(Protocol):
     """How the clients of a worker act."""
 
     def in_round(self, number: int) -> RoundBehaviour:
@@ -72,10 +72,10 @@ class Behaviour(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Honest:
+class HonestBehaviour:
     """Clients that follow the protocol."""
 
-    def in_round(self, number: int) -> Honest:  # noqa: ARG002 - the same in each
+    def in_round(self, number: int) -> HonestBehaviour:  # noqa: ARG002 - the same in each
         """Return the same for each round.
 
         Args:
@@ -130,4 +130,4 @@ class Honest:
         return honest
 
 
-HONEST = Honest()
+HONEST = HonestBehaviour()

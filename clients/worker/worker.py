@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from clients.worker.clock import ChainClock
-from clients.worker.measuring import Measuring
-from clients.worker.seats import Seats
-from clients.worker.sending import Sending
-from clients.worker.training import Assignment, Training
-from clients.worker.troubles import Part
+from clients.worker.background_evaluation import BackgroundEvaluator
+from clients.worker.chain_clock import ChainClock
+from clients.worker.failures import WorkPart
+from clients.worker.round_participants import RoundParticipants
+from clients.worker.round_training import RoundTraining, TrainingAssignment
+from clients.worker.transaction_sender import TransactionSender
 from ledger.actors.actions import SendCommitment, SendDecision, SendReport
 from ledger.actors.driver import Driver
 from ledger.actors.journal import first_round_key
@@ -34,9 +34,9 @@ from ledger.protocol.state import LedgerStage
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from clients.worker.clock import Moment
-    from clients.worker.hosting import Hosting
-    from clients.worker.troubles import Troubles
+    from clients.worker.chain_clock import Moment
+    from clients.worker.failures import FailureTracker
+    from clients.worker.hosted_clients import HostedClients
     from ledger.actors.actions import Action, Transaction
     from ledger.actors.actor_context import ActorContext
     from ledger.actors.view import ChainView, RoundView
@@ -49,12 +49,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-MOST_TURNS = 8
+MAX_VOTING_PASSES = 8
 """How often one step looks at what came of its own words; the next step goes on."""
 
 
 @dataclass(frozen=True, slots=True)
-class Voted:
+class VotingResult:
     """What came of letting everybody act on what is seen.
 
     Attributes:
@@ -84,8 +84,8 @@ class Worker:
     def __init__(
         self,
         context: ActorContext,
-        hosting: Hosting,
-        troubles: Troubles,
+        hosting: HostedClients,
+        troubles: FailureTracker,
         on_round: Callable[[int], None] = lambda _: None,
     ) -> None:
         """Take up where chain, mailbox, journal and disk stand.
@@ -105,17 +105,17 @@ class Worker:
         self._lineage = Lineage(context.ledger.block)
         self._observer = Observer(context, self._published, lineage=self._lineage)
         self._judge = JudgementCache(hosting.engine.distances)
-        self._training = Training(hosting.engine, hosting.own, hosting.training)
-        self._sending = Sending(hosting.sending, troubles)
+        self._training = RoundTraining(hosting.engine, hosting.own, hosting.training)
+        self._sending = TransactionSender(hosting.sending, troubles)
         self._clock = ChainClock()
-        self._assigned: Assignment | None = None
+        self._assigned: TrainingAssignment | None = None
         self._in_course: int | None = None
         self._taken_up: dict[ClientId, int] = {}
         self._present: dict[ClientId, VotingPosition] = {}
         self._late_since: float | None = None
-        self.measuring = Measuring(hosting.engine, hosting.sets, hosting.training)
+        self.measuring = BackgroundEvaluator(hosting.engine, hosting.sets, hosting.training)
         self.chain: ChainView | None = None
-        self.seats: Seats | None = None
+        self.seats: RoundParticipants | None = None
         self.now = float("-inf")
         self.is_finished = False
 
@@ -147,7 +147,7 @@ class Worker:
             more.
         """
         has_effect = self._sending.collect(moment)
-        after_poll = self.troubles.attempt(Part.CHAIN, moment, partial(self._look, moment))
+        after_poll = self.troubles.attempt(WorkPart.CHAIN, moment, partial(self._look, moment))
         chain, seats = self.chain, self.seats
         if after_poll is None or chain is None or seats is None:
             return None
@@ -156,7 +156,7 @@ class Worker:
         due: list[float | None] = []
         if inputs is not None and seats.active:
             voting = partial(self._vote, chain, seats, inputs, moment)
-            voted = self.troubles.attempt(Part.VOTING, moment, voting)
+            voted = self.troubles.attempt(WorkPart.VOTING, moment, voting)
             if voted is not None:
                 has_effect |= voted.has_effect
                 due.append(voted.next_time)
@@ -178,7 +178,7 @@ class Worker:
         if chain is None:
             final = self._observer.final
             self.is_finished = final is not None and final.stage is LedgerStage.FINISHED
-        elif self.seats is None or not self.seats.are_of(chain):
+        elif self.seats is None or not self.seats.is_for(chain):
             self._turn_to(chain)
         self.chain = chain
         return chain is not None
@@ -191,7 +191,7 @@ class Worker:
         self._context.mailbox.forget(self._context.domain, chain.round)
         self._on_round(chain.round)
         self._assigned, self._late_since, self._present = None, None, {}
-        self.seats = Seats(chain, self.hosting)
+        self.seats = RoundParticipants(chain, self.hosting)
         if self._in_course is None:
             self._in_course = 0 if chain.inputs() is None else chain.round
             with suppress(JournalError):  # who has a seat is told before it speaks
@@ -224,21 +224,21 @@ class Worker:
         journal.sync()
         self._taken_up = found
 
-    def _commit(self, chain: ChainView, seats: Seats, moment: Moment) -> None:
+    def _commit(self, chain: ChainView, seats: RoundParticipants, moment: Moment) -> None:
         if seats.active:
             training = partial(self._train, chain, seats, moment)
-            self.troubles.attempt(Part.TRAINING, moment, training)
+            self.troubles.attempt(WorkPart.TRAINING, moment, training)
         actions = seats.commit(chain, self._training.held)
         # Having nothing to commit to says nothing of whether voting works.
         if actions:
-            self.troubles.attempt(Part.VOTING, moment, partial(self._apply, actions, moment))
+            self.troubles.attempt(WorkPart.VOTING, moment, partial(self._apply, actions, moment))
 
     def _train(
-        self, chain: ChainView, seats: Seats, moment: Moment
+        self, chain: ChainView, seats: RoundParticipants, moment: Moment
     ) -> Mapping[ClientId, Payload] | None:
         if self._assigned is None:
             model = self.troubles.attempt(
-                Part.MODEL, moment, partial(self._observer.model, chain.final_block)
+                WorkPart.MODEL, moment, partial(self._observer.model, chain.final_block)
             )
             if model is None:
                 return None
@@ -246,18 +246,20 @@ class Worker:
             committed = {mined.client for mined in chain.commitments}
             useful = [c for c in seats.active if chain.takes_commitments or c in committed]
             about = (chain.domain, chain.round, chain.seed, model, tuple(useful))
-            self._assigned = Assignment(*about)
+            self._assigned = TrainingAssignment(*about)
         return self._training.updates(self._assigned)
 
-    def _vote(self, chain: ChainView, seats: Seats, inputs: Inputs, moment: Moment) -> Voted:
+    def _vote(
+        self, chain: ChainView, seats: RoundParticipants, inputs: Inputs, moment: Moment
+    ) -> VotingResult:
         """Let everybody act on what is seen, until nothing new comes of it."""
         view = seats.view
         # A chain that has taken blocks back may close the same round over other commitments.
         if view is None or view.inputs.closing != inputs.closing:
             if seats.serving and not self._taken_up:
                 self._take_up(chain)
-            seats.sits_out = frozenset(c for c, t in self._taken_up.items() if t == chain.round)
-            for client in sorted(seats.sits_out.intersection(seats.serving)):
+            seats.abstaining = frozenset(c for c, t in self._taken_up.items() if t == chain.round)
+            for client in sorted(seats.abstaining.intersection(seats.serving)):
                 _log.warning(
                     "client %d sits out round %d: its journal cannot tell what its key has signed "
                     "in it",
@@ -266,28 +268,28 @@ class Worker:
                 )
             model = self._observer.model(chain.final_block)
             view = self._observer.opened(inputs, model, chain.final_block)
-            seats.sit_down(view, self._judge, self._context.journal, self._observer)
+            seats.start_voting(view, self._judge, self._context.journal, self._observer)
         elif view.inputs != inputs:
             # Somebody was banned since: nobody reports it again.
             view = replace(view, inputs=inputs)
         has_effect = False
-        for _ in range(MOST_TURNS):
+        for _ in range(MAX_VOTING_PASSES):
             view = self._looked(view, seats)
             actions = [*seats.act(view, self.now), *seats.reports(view, self.now)]
             if not self._apply(actions, moment):
                 break
             has_effect = True
         self._present = {one.client: one.present(view, self.now) for one, _ in seats.members}
-        voted = Voted(has_effect, seats.next_time(view, self.now))
+        voted = VotingResult(has_effect, seats.next_time(view, self.now))
         # When a member first saw a certificate is written down, also where it has nothing to say.
         self._context.journal.sync()
         return voted
 
-    def _looked(self, view: RoundView, seats: Seats) -> RoundView:
+    def _looked(self, view: RoundView, seats: RoundParticipants) -> RoundView:
         """Return the view with what those who act on it have to know."""
         if seats.members:
             return self._observer.look(view)
-        return view if seats.are_heard(view) else self._observer.look(view, fetches=False)
+        return view if seats.are_announced(view) else self._observer.look(view, fetches=False)
 
     def _apply(self, actions: list[Action], moment: Moment) -> bool:
         """Say what is to be said, have the rest sent, and say whether anything came of it."""
@@ -301,7 +303,7 @@ class Worker:
             self._sending.offer(moment, what, task, self._at_this_block(said.transactions))
         return self._sending.collect(moment) or said.has_new_mail
 
-    def _abandon(self, chain: ChainView, seats: Seats, moment: Moment) -> float | None:
+    def _abandon(self, chain: ChainView, seats: RoundParticipants, moment: Moment) -> float | None:
         """End a round at its deadline when it is this worker's turn; return when that is."""
         parameters, newest = chain.parameters, self.newest_block
         if newest is None or newest.number + 1 < chain.opened_block + parameters.deadline_blocks:
@@ -324,7 +326,7 @@ class Worker:
         if self._assigned is not None and not self._training.is_busy:
             model = self._assigned.model
             measuring = partial(self.measuring.look, chain.round, model)
-            self.troubles.attempt(Part.MEASURING, moment, measuring)
+            self.troubles.attempt(WorkPart.MEASURING, moment, measuring)
 
     def present(self) -> Mapping[ClientId, VotingPosition]:
         """Return where each of its members was when it last acted, once the inputs are closed."""

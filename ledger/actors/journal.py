@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ledger.chain.contract.committee_ledger import Snapshot
-    from ledger.home import RunPaths
+    from ledger.io.home import RunPaths
     from ledger.protocol.types import Domain, Scores, Vote
 
 BUSY_SECONDS = 30.0

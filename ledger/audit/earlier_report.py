@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ledger.audit.codes import AuditOutcome, Step, StepOutcome
 from ledger.audit.report import REPORT_VERSION, TrustedEarlierAudit
 from ledger.audit.sentences import hexed, plain
-from ledger.bounded_json import parse_json
+from ledger.io.json import parse_json
 from ledger.protocol import digest_patterns
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import CmflError

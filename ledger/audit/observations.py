@@ -185,7 +185,7 @@ class ReplayedEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class EndedRound:
+class WatchedRound:
     """A round that has ended.
 
     Attributes:
@@ -306,7 +306,7 @@ Observation: TypeAlias = (
     | EventKindMismatch
     | EventFieldMismatch
     | ReplayedEvent
-    | EndedRound
+    | WatchedRound
     | ClosedRound
     | DecidedRound
     | AppearedPayload

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ledger.audit.codes import BlobKind, Fact, FindingKind, Need
+from ledger.protocol.descriptions import DROPOUTS, PHASES, REFUSALS
 from ledger.protocol.state import StatementKind
 from ledger.protocol.types import DropoutReason, RefusalReason
-from ledger.words import DROPOUTS, PHASES, REFUSALS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,13 +18,13 @@ from ledger.audit.observations import (
     ClosedRound,
     DecidedRound,
     Disagreement,
-    EndedRound,
     EventCountMismatch,
     EventFieldMismatch,
     EventKindMismatch,
     KeptHeadPosition,
     RefusedCall,
     StateComparison,
+    WatchedRound,
 )
 from ledger.audit.report import Contradiction, Finding, MissingInput
 from ledger.protocol.state import RoundAbandoned
@@ -41,7 +41,7 @@ _FROM_ALL_BEFORE = (
         RefusedCall,
         EventCountMismatch,
         EventKindMismatch,
-        EndedRound,
+        WatchedRound,
         ClosedRound,
         DecidedRound,
         StateComparison,

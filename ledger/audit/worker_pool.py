@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias
 from ledger.audit.round_checker import RoundChecker
 from ledger.audit.round_tasks import RoundTask
 from ledger.distances.fast import fast_distances
-from ledger.processes import worker_pool
+from ledger.io.processes import worker_pool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -18,7 +18,7 @@ from ledger.chain.contract.manifest import read_manifest, read_run_manifest
 from ledger.chain.contract.possible import require_possible_sizes
 from ledger.chain.ports import ChainDamagedError, ChainUnreachableError
 from ledger.history.chain_history import ChainHistory, DeploymentCache
-from ledger.home import RUN_NAME, RunPaths
+from ledger.io.home import RUN_NAME, RunPaths
 from ledger.protocol.errors import CmflError
 from ledger.protocol.state import LedgerStage
 

@@ -12,7 +12,7 @@ import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from ledger.home import DISK, Disk, open_file, read_file
+from ledger.io.home import DISK, Disk, open_file, read_file
 from ledger.protocol import digest_patterns
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, BlobMissingError, BlobUnreachableError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import TYPE_CHECKING, TypeVar
 
-from ledger.bounded_http import HttpFailureError, HttpServer
+from ledger.io.http import HttpFailureError, HttpServer
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, BlobMissingError, BlobUnreachableError
 from ledger.protocol.payload import Payload
@@ -15,7 +15,7 @@ from ledger.storage.patience import AT_ONCE, asked
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ledger.patience import Patience
+    from ledger.io.retry import RetryPolicy
     from ledger.protocol.types import Digest
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ class HttpBlobs:
         timeout_seconds: float = 60.0,
         token: str | None = None,
         most_failures: int | None = None,
-        patience: Patience = AT_ONCE,
+        patience: RetryPolicy = AT_ONCE,
         silence_seconds: float | None = None,
     ) -> None:
         self._patience = patience

@@ -6,7 +6,7 @@ import errno
 import hashlib
 from typing import TYPE_CHECKING
 
-from ledger.home import DISK, WRITING, Disk
+from ledger.io.home import DISK, WRITING, Disk
 from ledger.protocol.errors import EncodingError
 
 if TYPE_CHECKING:

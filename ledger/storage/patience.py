@@ -5,8 +5,8 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import TYPE_CHECKING, TypeVar
 
-from ledger.bounded_http import HttpFailureError, TooLargeError
-from ledger.patience import Patience
+from ledger.io.http import HttpFailureError, ResponseTooLargeError
+from ledger.io.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,10 +16,10 @@ T = TypeVar("T")
 SILENCE_SECONDS = 10.0
 """How long a store that takes blobs and envelopes may say nothing: it has nothing to compute."""
 
-PATIENT = Patience((0.2, 1.0), most_seconds=SILENCE_SECONDS)
+PATIENT = RetryPolicy((0.2, 1.0), most_seconds=SILENCE_SECONDS)
 """Who has let us wait for as long as that is not asked again at once; others wait for us, too."""
 
-AT_ONCE = Patience(())
+AT_ONCE = RetryPolicy(())
 """Asks once."""
 
 PASSING = {
@@ -32,7 +32,7 @@ PASSING = {
 """What may be otherwise when it is asked again; a full disk (507) stays full."""
 
 
-def asked(patience: Patience, ask: Callable[[], T], status_of: Callable[[T], int]) -> T:
+def asked(patience: RetryPolicy, ask: Callable[[], T], status_of: Callable[[T], int]) -> T:
     """Return the first answer that is worth having, or what the last attempt comes to.
 
     Args:
@@ -41,11 +41,11 @@ def asked(patience: Patience, ask: Callable[[], T], status_of: Callable[[T], int
         status_of: HTTP's status of an answer.
 
     Raises:
-        TooLargeError: an answer is too large; the next would be, too.
+        ResponseTooLargeError: an answer is too large; the next would be, too.
         HttpFailureError: the last attempt has no whole answer either.
     """
     return patience.ask(ask, _passes, lambda answer: status_of(answer) in PASSING)
 
 
 def _passes(error: Exception) -> bool:
-    return isinstance(error, HttpFailureError) and not isinstance(error, TooLargeError)
+    return isinstance(error, HttpFailureError) and not isinstance(error, ResponseTooLargeError)

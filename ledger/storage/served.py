@@ -7,15 +7,15 @@ import re
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from ledger.bounded_http import HttpFailureError, HttpServer
+from ledger.io.http import HttpFailureError, HttpServer
 from ledger.protocol.errors import BlobError
 from ledger.protocol.payload import Payload
 from ledger.storage.http import HttpBlobs, path_of
 from ledger.storage.patience import PATIENT, SILENCE_SECONDS, asked
 
 if TYPE_CHECKING:
-    from ledger.bounded_http import Answer
-    from ledger.patience import Patience
+    from ledger.io.http import HttpResponse
+    from ledger.io.retry import RetryPolicy
     from ledger.protocol.types import Digest
     from ledger.storage.uploads import UploadSigner
 
@@ -46,7 +46,7 @@ class StoreServer:
     """
 
     def __init__(
-        self, server: HttpServer, uploads: UploadSigner | None, patience: Patience
+        self, server: HttpServer, uploads: UploadSigner | None, patience: RetryPolicy
     ) -> None:
         self._server = server
         self._uploads = uploads
@@ -82,7 +82,7 @@ class StoreServer:
             f"{self._server.shown_url} answers with HTTP status {answer.status}{shown}"
         )
 
-    def _sent(self, path: str, body: bytes, authorization: str) -> Answer:
+    def _sent(self, path: str, body: bytes, authorization: str) -> HttpResponse:
         headers = {"Authorization": authorization, "Content-Type": "application/octet-stream"}
         return asked(
             self._patience,
@@ -109,7 +109,7 @@ class ServedBlobs(HttpBlobs):
         url: str,
         uploads: UploadSigner | None,
         timeout_seconds: float = 60.0,
-        patience: Patience = PATIENT,
+        patience: RetryPolicy = PATIENT,
     ) -> None:
         super().__init__(url, timeout_seconds, patience=patience, silence_seconds=SILENCE_SECONDS)
         require_no_user("blobs", url)
@@ -185,7 +185,7 @@ def require_no_user(what: str, url: str) -> None:
         )
 
 
-def _code(answer: Answer) -> str:
+def _code(answer: HttpResponse) -> str:
     """Return the code of a problem, and nothing else of what a server says; empty without one."""
     if answer.media_type != "application/problem+json":
         return ""

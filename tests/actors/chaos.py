@@ -476,7 +476,7 @@ class ChaosThenCalm(Chaos):
         if chain.state.round != number or deadline - chain.head.number < 10 or view is None:
             return
         network.publish(*view.inputs.participants.active)
-        members = [one for one in self.seats() if one.sits_out != number]
+        members = [one for one in self.seats() if one.abstaining != number]
         play(network, members)
         if chain.state.round == number and chain.is_open:
             able = {one.client for one in members if one.is_honest}

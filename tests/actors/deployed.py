@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from clients.adversaries.members import member_with
+from clients.adversaries.faulty_members import member_with
 from ledger.actors.actions import SendReport
 from ledger.actors.actor_context import ActorContext
 from ledger.actors.driver import Driver
@@ -16,7 +16,7 @@ from ledger.actors.observer import Observer
 from ledger.actors.trainer import Trainer
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.contract.deployment import deploy
-from ledger.home import RunPaths
+from ledger.io.home import RunPaths
 from ledger.protocol.documents.run import RunDocument, encode_run
 from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.payload import Payload

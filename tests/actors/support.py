@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clients.adversaries.members import member_with
+from clients.adversaries.faulty_members import member_with
 from ledger.actors.actions import (
     PostEnvelope,
     SendCommitment,
@@ -370,7 +370,7 @@ class RunningMember:
         self.stored: set[Digest] = set()
         self.statements = Statements({}, {})
         self.view: RoundView | None = None
-        self.sits_out: int | None = None
+        self.abstaining: int | None = None
         self.backups = [self.journal.backup()]
         self._inbox: list[Envelope] = []
         self._delivered: set[int] = set()
@@ -396,13 +396,13 @@ class RunningMember:
         self.restart()
         chain = self.network.chain.view()
         if chain is not None and not mailbox_is_readable:
-            self.sits_out = chain.round
+            self.abstaining = chain.round
 
     def twin(self) -> RunningMember:
         """Return a second process on the same journal."""
         other = RunningMember(self.network, self.client, self.journal, self.fault)
         other.stored, other.statements = self.stored, self.statements
-        other.sits_out = self.sits_out
+        other.abstaining = self.abstaining
         return other
 
     def missing(self) -> list[int]:
@@ -418,7 +418,7 @@ class RunningMember:
     def look(self) -> RoundView | None:
         """Return what this process sees of the round, None while it is open or sat out."""
         opened = self.network.opened()
-        if opened is None or opened.inputs.round == self.sits_out:
+        if opened is None or opened.inputs.round == self.abstaining:
             self.view = None
             return None
         if self.view is None or opened.inputs is not self.view.inputs:

@@ -15,8 +15,8 @@ from api.serve import server_for
 from api.settings import Settings
 from api.sockets import listening_socket, url_of
 from clients.configuration import load
-from clients.runs.opening import opened
-from clients.runs.recorded import manifest_of
+from clients.runs.existing_run import manifest_of
+from clients.runs.open_run import open_run
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.protocol.types import DropoutReason, IncidentKind, RefusalReason
 from ledger.storage.blobs import FolderBlobs
@@ -57,7 +57,7 @@ def make_run(home: Path, name: str, settings: tuple[str, ...] = ()) -> str:
     path = home / "chain.sqlite"
     with (
         EmbeddedChain.open(path) if path.exists() else EmbeddedChain.create(path) as chain,
-        opened(
+        open_run(
             home, name, load("smoke", settings=settings), chain, FolderBlobs(home / "blobs")
         ) as run,
     ):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from api.settings import Settings
-from clients.runs.recorded import manifest_of
+from clients.runs.existing_run import manifest_of
 from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.history.facts.clients import clients_facts

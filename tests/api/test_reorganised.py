@@ -12,8 +12,8 @@ from api.settings import Settings
 from api.verifications.task import Task
 from api.verifications.worker import audited, summary_of
 from clients.configuration import load
-from clients.runs.opening import opened
-from clients.runs.recorded import manifest_of
+from clients.runs.existing_run import manifest_of
+from clients.runs.open_run import open_run
 from ledger.audit.codes import Need
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.chain.embedded.reader import EmbeddedReader
@@ -55,7 +55,7 @@ def play(home: Path, rounds: int, empty_blocks: int = 0) -> None:
         chain.mine(empty_blocks)
         blobs = FolderBlobs(home / "blobs")
         configuration = load("smoke", settings=SETTINGS)
-        with suppress(LeftError), opened(home, "first", configuration, chain, blobs) as run:
+        with suppress(LeftError), open_run(home, "first", configuration, chain, blobs) as run:
             run.go_on(stop)
 
 

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from api.verifications.task import Message, exit_codes, limit
-from ledger.processes import follow_parent
+from ledger.io.processes import follow_parent
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection

@@ -17,7 +17,7 @@ import numpy as np
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.contract.deployment import deploy
 from ledger.chain.embedded.chain import EmbeddedChain
-from ledger.home import RunPaths
+from ledger.io.home import RunPaths
 from ledger.protocol.closing import round_closing
 from ledger.protocol.consensus import Certificate, primary_seat
 from ledger.protocol.documents.incidents import Incident, Incidents, encode_incidents

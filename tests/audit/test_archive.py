@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.audit.runs import Run
 
 
-class CountedBlobs(MemoryBlobs):
+class CountingBlobs(MemoryBlobs):
     """Blobs that count how often each of them is read."""
 
     def __init__(self, held: MemoryBlobs) -> None:
@@ -48,7 +48,7 @@ class MistakenBlobs(MemoryBlobs):
 
 
 def test_an_audit_reads_each_blob_once(honest: Run) -> None:
-    blobs = CountedBlobs(honest.blobs)
+    blobs = CountingBlobs(honest.blobs)
     report = audit(honest.ledger, blobs)
     assert report.counts[AuditCount.BLOBS] == len(blobs.reads)
     assert set(blobs.reads.values()) == {1}

@@ -16,10 +16,10 @@ from ledger.audit.codes import AuditOutcome, Fact, FindingKind, Step, StepOutcom
 from ledger.audit.engine import audit
 from ledger.audit.report_text import readable
 from ledger.protocol.consensus import MAX_VIEWS
+from ledger.protocol.descriptions import REFUSALS
 from ledger.protocol.documents.record import RoundRecord, encode_record
 from ledger.protocol.encoding import sha256
 from ledger.protocol.types import ClientId, DropoutReason, RefusalReason
-from ledger.words import REFUSALS
 from tests.audit import deviations as dev
 from tests.audit.runs import PARAMETERS, Deviation, Run
 

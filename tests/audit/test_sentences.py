@@ -9,9 +9,9 @@ from ledger.audit.checks.order import CHECKS
 from ledger.audit.codes import Fact, FindingKind, Need, Step
 from ledger.audit.report import Contradiction, MissingInput
 from ledger.audit.sentences import MOST_CHARACTERS, happened, listed, plain, text_of, why
+from ledger.protocol.descriptions import DROPOUTS, INCIDENTS, PHASES, REFUSALS
 from ledger.protocol.types import ClientId, DropoutReason, IncidentKind, Phase, RefusalReason
 from ledger.protocol.validation import ViolationCode
-from ledger.words import DROPOUTS, INCIDENTS, PHASES, REFUSALS
 
 NOT_ASKED = {
     ViolationCode.PAYLOAD_HELD,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from clients.configuration import load
-from clients.runs.opening import opened
-from clients.runs.recorded import manifest_of
+from clients.runs.existing_run import manifest_of
+from clients.runs.open_run import open_run
 from ledger.audit.codes import AuditOutcome, FindingKind
 from ledger.audit.engine import audit
 from ledger.audit.report_text import readable
@@ -68,7 +68,7 @@ def audited(home: Path, settings: tuple[str, ...]) -> AuditReport:
     home.mkdir()
     with (
         EmbeddedChain.create(home / "chain.sqlite", synchronous="NORMAL") as chain,
-        opened(
+        open_run(
             home, "smoke", load("smoke", settings=settings), chain, FolderBlobs(home / "blobs")
         ) as run,
     ):

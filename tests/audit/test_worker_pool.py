@@ -20,7 +20,7 @@ from ledger.audit.audit_options import AuditOptions, AuditWorkers
 from ledger.audit.codes import AuditOutcome, BlobKind, FindingKind, Step
 from ledger.audit.engine import audit
 from ledger.audit.report_text import readable
-from ledger.processes import WorkerEndedError
+from ledger.io.processes import WorkerEndedError
 from ledger.protocol.state import RoundDecided
 from ledger.protocol.types import DropoutReason
 from ledger.storage.blobs import FolderBlobs

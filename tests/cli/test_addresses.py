@@ -15,7 +15,7 @@ from cli.application import app
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.rpc.served.server import RpcServer
-from ledger.home import Home
+from ledger.io.home import Home
 from ledger.protocol.state import RoundDecided
 from tests.api.conftest import serving
 from tests.cli.conftest import SHARED, cmfl, first_decided, refusal, succeeds

@@ -14,7 +14,7 @@ from ledger.chain.embedded.identity import DEFAULT_CHAIN_ID
 from ledger.chain.embedded.machine.accounts import TEST_KEYS, address_of
 from ledger.chain.rpc.chain import RpcChain
 from ledger.chain.rpc.served.server import RpcServer
-from ledger.home import Home
+from ledger.io.home import Home
 from tests.chain.rpc.pool_node import PoolNode
 from tests.chain.rpc.scripted_node import Fault
 from tests.cli.conftest import cmfl, refusal, succeeds
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from ledger.home import RunPaths
+    from ledger.io.home import RunPaths
 
 ONE = "0x" + "11" * 20
 OTHER = "0x" + "22" * 20

@@ -16,9 +16,9 @@ import pytest
 from cli.checks import machine
 from cli.console import plain
 from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.protocol.descriptions import DROPOUTS, REFUSALS
 from ledger.protocol.encoding import commitment_of
 from ledger.protocol.types import Digest, DropoutReason, RefusalReason
-from ledger.words import DROPOUTS, REFUSALS
 from tests.cli.conftest import (
     ROUNDS,
     SETTINGS,

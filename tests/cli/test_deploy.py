@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from clients.configuration import load
-from clients.runs.preparing import prepare
+from clients.runs.preparation import prepare
 from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerWriter
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.chain.embedded.reader import EmbeddedReader

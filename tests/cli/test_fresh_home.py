@@ -9,7 +9,7 @@ import pytest
 
 from cli.fresh_home import made_if_needed
 from ledger.chain.embedded.chain import EmbeddedChain
-from ledger.home import Home
+from ledger.io.home import Home
 from ledger.protocol.errors import ConfigurationError
 from ledger.storage.blobs import FolderBlobs
 

@@ -25,7 +25,7 @@ from ledger.chain.contract.deployment import (
     deployment_for,
 )
 from ledger.chain.embedded.chain import EmbeddedChain
-from ledger.home import Home
+from ledger.io.home import Home
 from ledger.protocol.canonical import encode
 from ledger.protocol.documents.run import encode_run
 from ledger.protocol.encoding import vector_bytes

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from clients.joining import readiness
-from clients.joining.readiness import State
-from clients.joining.registration import encode_entry, proposal_digest, signed_entry
-from clients.joining.seeds import shared_configuration
-from clients.keys import simulated_signers
-from clients.worker.process.folder import WorkerFolder
+from clients.onboarding import preflight
+from clients.onboarding.preflight import CheckState
+from clients.onboarding.registration import encode_entry, proposal_digest, signed_entry
+from clients.onboarding.seed_policy import shared_configuration
+from clients.simulated_keys import simulated_signers
+from clients.worker.process.worker_folder import WorkerFolder
 from ledger.chain.contract.committee_ledger import CommitteeLedger, Snapshot
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.chain.embedded.identity import DEFAULT_CHAIN_ID
@@ -318,29 +318,29 @@ def chain_of_one(tmp_path: Path) -> Iterator[tuple[EmbeddedChain, RpcServer]]:
 
 def test_an_account_pays_for_as_many_rounds_as_it_can() -> None:
     price, most = 10**9, 2 * 10**9
-    assert readiness.funds(0, 0, 0, 5)[0] is State.OK
-    assert readiness.funds(0, price, most, 5)[0] is State.MISSING
+    assert preflight.funds(0, 0, 0, 5)[0] is CheckState.OK
+    assert preflight.funds(0, price, most, 5)[0] is CheckState.MISSING
     # A node asks for what the whole limit costs at the most that is offered.
-    least = readiness.SENDING_GAS * most
-    assert readiness.funds(least - 1, price, most, 9)[0] is State.MISSING
+    least = preflight.SENDING_GAS * most
+    assert preflight.funds(least - 1, price, most, 9)[0] is CheckState.MISSING
     # 3,424,000 gas are seven rounds of 450,000 and a rest.
-    state, said = readiness.funds(least, price, most, 9)
-    assert state is State.WARNING
+    state, said = preflight.funds(least, price, most, 9)
+    assert state is CheckState.WARNING
     assert "about 7 of the 9 rounds" in said
-    assert readiness.funds(9 * readiness.ROUND_GAS * price, price, most, 9)[0] is State.OK
+    assert preflight.funds(9 * preflight.ROUND_GAS * price, price, most, 9)[0] is CheckState.OK
 
 
 def test_what_join_calls_enough_a_node_takes(chain_of_one: tuple[EmbeddedChain, RpcServer]) -> None:
     chain, server = chain_of_one
     with RpcChain(server.url, OWNER, chain_id=chain.chain_id) as owner:
         price, most = owner.market().base_fee, owner.most_cost(1)
-        chain.send(owner.sender, b"", 21_000, value=readiness.SENDING_GAS * price)
-        assert readiness.funds(owner.balance(), price, most, 1)[0] is State.MISSING
+        chain.send(owner.sender, b"", 21_000, value=preflight.SENDING_GAS * price)
+        assert preflight.funds(owner.balance(), price, most, 1)[0] is CheckState.MISSING
         with pytest.raises(TransactionRefusedError, match="insufficient funds"):
-            owner.send(owner.sender, b"", readiness.SENDING_GAS)
-        chain.send(owner.sender, b"", 21_000, value=readiness.SENDING_GAS * (most - price))
-        assert readiness.funds(owner.balance(), price, most, 1)[0] is not State.MISSING
-        assert owner.send(owner.sender, b"", readiness.SENDING_GAS).status == 1
+            owner.send(owner.sender, b"", preflight.SENDING_GAS)
+        chain.send(owner.sender, b"", 21_000, value=preflight.SENDING_GAS * (most - price))
+        assert preflight.funds(owner.balance(), price, most, 1)[0] is not CheckState.MISSING
+        assert owner.send(owner.sender, b"", preflight.SENDING_GAS).status == 1
 
 
 def test_deploying_with_owners_goes_by_what_they_have_signed(
@@ -443,13 +443,13 @@ def test_a_run_whose_seeds_can_be_predicted_is_refused_unless_it_is_asked_for(
 @pytest.mark.parametrize(
     ("newest", "rounds", "state", "said"),
     [
-        (13, 5, State.OK, "round 3 takes commitments up to block 14"),
-        (14, 5, State.WARNING, "since block 14: who joins takes part from round 4 on"),
-        (90, 3, State.WARNING, "since block 14, and no round comes after it"),
+        (13, 5, CheckState.OK, "round 3 takes commitments up to block 14"),
+        (14, 5, CheckState.WARNING, "since block 14: who joins takes part from round 4 on"),
+        (90, 3, CheckState.WARNING, "since block 14, and no round comes after it"),
     ],
 )
 def test_who_joins_is_told_whether_the_open_round_takes_commitments(
-    newest: int, rounds: int, state: State, said: str
+    newest: int, rounds: int, state: CheckState, said: str
 ) -> None:
     none = Digest(bytes(32))
     open_round = Snapshot(
@@ -464,7 +464,7 @@ def test_who_joins_is_told_whether_the_open_round_takes_commitments(
         registry_rest=none,
         commitments=none,
     )
-    came_to, sentence = readiness.window(open_round, newest, 4, rounds)
+    came_to, sentence = preflight.window(open_round, newest, 4, rounds)
     assert (came_to, sentence.endswith(said)) == (state, True)
 
 

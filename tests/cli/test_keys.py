@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from eth_account import Account
 
-from clients.joining import keystores
-from clients.joining.keystores import Work
-from clients.keys import simulated_keys, simulated_signers
+from clients.onboarding import keystores
+from clients.onboarding.keystores import ScryptCost
+from clients.simulated_keys import simulated_keys, simulated_signers
 from ledger.chain.addresses import checksum
 from ledger.protocol import registration, signing
 from ledger.protocol.signing import KeySigner
@@ -26,7 +26,7 @@ USUAL = keystores.write_keystore.__defaults__
 @pytest.fixture
 def password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a password file; deriving from it costs a test nothing."""
-    monkeypatch.setattr(keystores.write_keystore, "__defaults__", (Work.OF_TEST_KEYS,))
+    monkeypatch.setattr(keystores.write_keystore, "__defaults__", (ScryptCost.OF_TEST_KEYS,))
     path = tmp_path / "password"
     path.write_text(PASSWORD + "\n")
     return path
@@ -40,7 +40,7 @@ def test_a_new_key_is_its_owners_alone_and_never_overwritten(
     found = succeeds(*arguments, "--json").json
     assert stat.S_IMODE(keystore.stat().st_mode) == 0o600
     # What the fixture takes back: guessing the password of a real keystore costs a second a try.
-    assert USUAL == (Work.USUAL,)
+    assert USUAL == (ScryptCost.USUAL,)
     before = keystore.read_bytes()
     key = bytes(Account.decrypt(json.loads(before), PASSWORD))
     assert found == {"address": checksum(KeySigner(key).address), "keystore": str(keystore)}

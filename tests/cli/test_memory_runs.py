@@ -8,7 +8,7 @@ import pytest
 
 from cli.checks.home import checks
 from cli.target import Target
-from ledger.home import Home
+from ledger.io.home import Home
 from ledger.protocol.errors import ChainError
 from tests.cli.conftest import refusal, settings_of, succeeds
 

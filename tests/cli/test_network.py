@@ -13,10 +13,10 @@ from cli.codes import WRONG
 from cli.network import patience_seconds, round_line, strain_warning
 from clients.adversaries.faults import MemberFault
 from clients.configuration import plain_values
-from clients.federation.faults import FAULT_VARIABLE
-from clients.federation.kinds import ChainKind
-from clients.federation.settings import PACES, FederationSettings, suited
-from clients.federation.watching import EndedRound
+from clients.testnet.kinds import ChainKind
+from clients.testnet.network_settings import PACES, NetworkSettings, fitted_to_pace
+from clients.testnet.round_watch import WatchedRound
+from clients.testnet.worker_faults import FAULT_VARIABLE
 from ledger.protocol.types import Beacon, ClientId, Digest
 from tests.cli.conftest import refusal, succeeds
 from tests.faults import times
@@ -24,9 +24,9 @@ from tests.faults import times
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from clients.federation.minding import Minder
+    from clients.testnet.supervision import NetworkSupervisor
 
-ENDED = EndedRound(
+ENDED = WatchedRound(
     number=3,
     seconds=4.26,
     views=(0, 1),
@@ -49,7 +49,7 @@ class Nobody:
     killed = ()
 
 
-def line(ended: EndedRound, minder: object) -> str:
+def line(ended: WatchedRound, minder: object) -> str:
     return round_line(ended, cast("Minder", minder))
 
 
@@ -114,12 +114,12 @@ def test_a_line_says_of_a_round_what_an_operator_wants_to_know() -> None:
 
 def test_times_that_are_not_given_suit_the_chain_and_given_ones_stay() -> None:
     pace = PACES[ChainKind.EMBEDDED]
-    protocol = suited(plain_values("smoke"), pace).protocol
+    protocol = fitted_to_pace(plain_values("smoke"), pace).protocol
     assert protocol.beacon is Beacon.BLOCK
     assert protocol.commit_blocks == 10, "one block for each of ten active clients"
     assert protocol.deadline_blocks == 10 + pace.deadline_blocks
     given = plain_values("smoke", settings=("protocol.commit_blocks=70", "protocol.beacon=none"))
-    kept = suited(given, pace).protocol
+    kept = fitted_to_pace(given, pace).protocol
     assert (kept.commit_blocks, kept.deadline_blocks, kept.beacon.value) == (
         70,
         70 + pace.deadline_blocks,
@@ -129,8 +129,8 @@ def test_times_that_are_not_given_suit_the_chain_and_given_ones_stay() -> None:
 
 def test_a_worker_with_more_members_than_may_be_faulty_is_told_of(tmp_path: Path) -> None:
     def said(preset: str, workers: int, fault: str) -> str | None:
-        configuration = suited(plain_values(preset), PACES[ChainKind.EMBEDDED])
-        return strain_warning(FederationSettings(tmp_path, configuration, workers), fault)
+        configuration = fitted_to_pace(plain_values(preset), PACES[ChainKind.EMBEDDED])
+        return strain_warning(NetworkSettings(tmp_path, configuration, workers), fault)
 
     warning = said("smoke", 3, "equivocating")
     assert warning is not None
@@ -145,8 +145,8 @@ def test_a_worker_with_more_members_than_may_be_faulty_is_told_of(tmp_path: Path
 def test_a_round_may_take_until_it_is_abandoned_and_as_long_again(tmp_path: Path) -> None:
     def patience(*settings: str) -> float:
         values = plain_values("smoke", settings=settings)
-        configuration = suited(values, PACES[ChainKind.EMBEDDED])
-        return patience_seconds(FederationSettings(tmp_path, configuration, workers=3))
+        configuration = fitted_to_pace(values, PACES[ChainKind.EMBEDDED])
+        return patience_seconds(NetworkSettings(tmp_path, configuration, workers=3))
 
     assert patience() == 300
     assert patience("protocol.deadline_blocks=2000") == 2000

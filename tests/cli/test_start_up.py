@@ -11,7 +11,7 @@ import pytest
 
 from ledger.actors.journal import FileJournal
 from ledger.chain.embedded.chain import EmbeddedChain
-from ledger.home import Home
+from ledger.io.home import Home
 from tests.actors.deployed import deployed_on
 
 if TYPE_CHECKING:

@@ -18,12 +18,12 @@ import pytest
 import torch
 
 from clients.configuration import load
-from clients.federation.faults import FAULT_VARIABLE
-from clients.joining.keystores import PASSWORD_FILE, write_test_keystores
-from clients.keys import simulated_keys
-from clients.runs.preparing import prepare
-from clients.worker.process.folder import WorkerFolder
-from clients.worker.process.opening import Places, deployed
+from clients.onboarding.keystores import PASSWORD_FILE, write_test_keystores
+from clients.runs.preparation import prepare
+from clients.simulated_keys import simulated_keys
+from clients.testnet.worker_faults import FAULT_VARIABLE
+from clients.worker.process.setup import WorkerTarget, find_deployed_run
+from clients.worker.process.worker_folder import WorkerFolder
 from ledger.chain.addresses import checksum
 from ledger.chain.contract import abi
 from ledger.chain.contract.committee_ledger import CommitteeLedger
@@ -33,7 +33,7 @@ from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.ports import IncompleteLogsError, NotServedError
 from ledger.chain.rpc.chain import RpcChain
 from ledger.chain.rpc.served.server import RpcServer
-from ledger.home import Home
+from ledger.io.home import Home
 from ledger.protocol.inputs import participants_of
 from ledger.protocol.signing import KeySigner
 from ledger.storage.blobs import FolderBlobs
@@ -177,13 +177,15 @@ class Late(RpcChain):
 def test_a_contract_that_is_not_final_yet_is_waited_for_and_what_helps_is_said(
     served: Served, confirmations: int | None, says: str
 ) -> None:
-    places = Places(served.address, str(served.home.blobs), "no-mail", confirmations=confirmations)
+    places = WorkerTarget(
+        served.address, str(served.home.blobs), "no-mail", confirmations=confirmations
+    )
     url, chain_id = str(served.node[1]), int(str(served.node[3]))
     with (
         Late(url, TEST_KEYS[0], chain_id=chain_id) as node,
         pytest.raises(NotServedError, match=f"not opened by block 0, the newest final.*{says}"),
     ):
-        deployed(node, places)
+        find_deployed_run(node, places)
 
 
 class Forgetful(RpcChain):
@@ -196,13 +198,13 @@ class Forgetful(RpcChain):
 
 def test_a_node_that_leaves_the_opening_out_is_named_and_waited_for(served: Served) -> None:
     """The contract itself says that its first round has opened."""
-    places = Places(served.address, str(served.home.blobs), "no-mail")
+    places = WorkerTarget(served.address, str(served.home.blobs), "no-mail")
     url, chain_id = str(served.node[1]), int(str(served.node[3]))
     with (
         Forgetful(url, TEST_KEYS[0], chain_id=chain_id) as node,
         pytest.raises(IncompleteLogsError) as refused,
     ):
-        deployed(node, places)
+        find_deployed_run(node, places)
     assert refused.value.node == url
 
 

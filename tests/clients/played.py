@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from clients.configuration import load
-from clients.runs.opening import opened
-from clients.runs.recorded import manifest_of
+from clients.runs.existing_run import manifest_of
+from clients.runs.open_run import open_run
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.protocol.documents.incidents import Incident, decode_incidents
@@ -172,7 +172,7 @@ class Player:
     def play(self, *settings: str, name: str = "run") -> Played:
         """Return a run of the smallest preset that was played to its end."""
         configuration = configured(*settings)
-        with opened(self.home, name, configuration, self.chain, self.blobs) as run:
+        with open_run(self.home, name, configuration, self.chain, self.blobs) as run:
             rows = run.go_on(lambda _: None)
         return Played(run, self.ledger(name), run.population, self.blobs, rows, configuration)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clients.adversaries.members import FaultyMember, member_with
+from clients.adversaries.faulty_members import FaultyMember, member_with
 from ledger.actors.actions import PostEnvelope, SendDecision, StoreBlobs
 from ledger.actors.member import Member, reports_of
 from ledger.actors.protocol_steps import Holdings, ProtocolSteps

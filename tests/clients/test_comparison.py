@@ -10,7 +10,7 @@ import pytest
 
 from clients.comparison import Comparison, Trial
 from clients.methods import METHODS, Committee
-from clients.runs.recorded import manifest_of
+from clients.runs.existing_run import manifest_of
 from ledger.audit.codes import AuditOutcome
 from ledger.audit.engine import audit
 from ledger.chain.contract.deployment import connect

@@ -9,9 +9,9 @@ import pytest
 
 from clients.adversaries.updates.attack import AttackParameters
 from clients.configuration import PRESETS, checked, load
-from clients.runs.measured_sets import measured_sets
+from clients.runs.evaluation_sets import measured_sets
 from clients.runs.population import populate, run_document
-from ledger.bounded_toml import MAX_DOTS, MAX_TOML_BYTES
+from ledger.io.toml import MAX_DOTS, MAX_TOML_BYTES
 from ledger.protocol.documents.run import decode_run, encode_run
 from ledger.protocol.errors import CmflError, ConfigurationError, ParametersError
 from ledger.protocol.rules import registry

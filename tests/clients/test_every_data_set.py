@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from clients.configuration import load
-from clients.runs.opening import in_memory
+from clients.runs.open_run import open_memory_run
 
 REAL = Path(__file__).parents[3] / "shared" / "data"
 
@@ -70,7 +70,7 @@ def test_a_round_is_decided_and_measured(pair: Pair, tmp_path: Path) -> None:
     if pair.file is not None and not (REAL / pair.file).exists():
         pytest.skip("shared/data is not beside us")
     configuration = load("smoke", settings=pair.all_settings())
-    with in_memory(tmp_path, "run", configuration) as run:
+    with open_memory_run(tmp_path, "run", configuration) as run:
         (row,) = run.go_on(lambda _: None)
         before = run.population.initial.tobytes()
         stored = run.folder.read_model()

@@ -6,7 +6,7 @@ import pytest
 
 from clients.configuration import load
 from clients.methods import METHODS, Averaging, Committee
-from ledger.home import RUN_NAME
+from ledger.io.home import RUN_NAME
 from ledger.protocol.rules import registry
 
 BASE = load("smoke", settings=("protocol.scoring=median", "malice.members.silent=1"))

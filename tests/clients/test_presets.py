@@ -11,7 +11,7 @@ from cli.checks.training import checks
 from clients.configuration import PRESETS, Configuration, load
 from clients.datasets.federated import DataForm
 from clients.models.registry import model_named
-from clients.runs.opening import in_memory
+from clients.runs.open_run import open_memory_run
 from clients.runs.population import populate
 from ledger.protocol.errors import ConfigurationError
 from tests.cli.conftest import refusal
@@ -168,7 +168,7 @@ def test_doctor_says_what_is_missing() -> None:
 @pytest.mark.parametrize("preset", PUBLISHED)
 def test_a_round_of_it_is_decided_and_measured(preset: str, tmp_path: Path) -> None:
     configuration = load(preset, settings=scaled_down(preset))
-    with in_memory(tmp_path, "run", configuration) as run:
+    with open_memory_run(tmp_path, "run", configuration) as run:
         (row,) = run.go_on(lambda _: None)
     assert row.decided
     assert row.accuracy is not None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from clients.adversaries.faults import MemberFault
 from clients.configuration import load
-from clients.runs.opening import opened
+from clients.runs.open_run import open_run
 from ledger.protocol.encoding import word_client
 from tests.clients.played import FIVE_MEMBERS
 from tests.seeds import first_that_shows
@@ -22,7 +22,7 @@ WILD = (*FIVE_MEMBERS, "malice.members.false-reference=5", "protocol.rounds=5")
 
 def rows_of(player: Player, preset: str) -> list[RoundMetrics]:
     configuration = load(preset, settings=ZEROS)
-    with opened(player.home, preset, configuration, player.chain, player.blobs) as run:
+    with open_run(player.home, preset, configuration, player.chain, player.blobs) as run:
         return run.go_on(lambda _: None)
 
 

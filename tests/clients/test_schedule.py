@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from clients.runs.opening import opened
+from clients.runs.open_run import open_run
 from ledger.protocol import state
 from tests.clients.played import FIVE_MEMBERS, configured
 from tests.clients.schedule import ScheduledRounds
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def scheduled_head(player: Player, *settings: str) -> bytes:
     """Return the head of a run that Algorithm 3 played line by line."""
-    with opened(player.home, "run", configured(*settings), player.chain, player.blobs) as run:
+    with open_run(player.home, "run", configured(*settings), player.chain, player.blobs) as run:
         ScheduledRounds(run).play()
         return run.simulation.head
 

@@ -12,8 +12,8 @@ import pytest
 
 from clients.adversaries.faults import MemberFault, TrainerFault
 from clients.models.evaluation import evaluate
+from clients.runs.existing_run import manifest_of
 from clients.runs.population import populate
-from clients.runs.recorded import manifest_of
 from ledger.audit.engine import audit
 from ledger.protocol import state
 from ledger.protocol.consensus import majority, primary_seat

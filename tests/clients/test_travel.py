@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from clients.configuration import load
-from clients.runs.opening import in_memory
+from clients.runs.open_run import open_memory_run
 from ledger.audit.codes import AuditOutcome
 from ledger.audit.engine import audit
 from ledger.audit.report_text import readable
@@ -62,7 +62,7 @@ def test_a_run_that_was_cut_off_has_the_head_of_one_in_memory_and_passes_its_aud
     played = player.play(*ALONG)
     report = audit(played.ledger, played.blobs)
     assert report.outcome is AuditOutcome.PASSED, readable(report)
-    with in_memory(tmp_path, "memory", configured(*ALONG)) as run:
+    with open_memory_run(tmp_path, "memory", configured(*ALONG)) as run:
         run.go_on(lambda _: None)
         assert run.simulation.head == played.head
 
@@ -73,7 +73,7 @@ def test_attackers_see_the_travel_as_everybody_does(
     seen: list[NDArray[np.float32] | None] = []
     models: list[NDArray[np.float32]] = []
     settings = configured(*ALONG, *ATTACKED)
-    with in_memory(tmp_path, "run", settings) as run:
+    with open_memory_run(tmp_path, "run", settings) as run:
         attackers = type(run.population.attackers)
         corrupt = attackers.corrupt
 

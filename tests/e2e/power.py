@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ledger.chain.embedded.chain import EmbeddedChain
-from ledger.home import Disk
+from ledger.io.home import Disk
 
 if TYPE_CHECKING:
     import random

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from clients.configuration import load
-from clients.runs.opening import opened
-from clients.runs.recorded import recorded_configuration
+from clients.runs.existing_run import recorded_configuration
+from clients.runs.open_run import open_run
 from ledger.chain.embedded.chain import EmbeddedChain
-from ledger.home import Home
+from ledger.io.home import Home
 from ledger.protocol.errors import CmflError
 from ledger.storage.blobs import FolderBlobs
-from tests.test_home import full_disk
+from tests.io.test_home import full_disk
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,10 +29,10 @@ def played(home: Path, largest_file: int | None = None) -> str:
     blobs = FolderBlobs(home / "blobs")
     with EmbeddedChain.open_or_create(home / "chain.sqlite") as chain:
         if largest_file is None:
-            with opened(home, "run", configuration, chain, blobs) as run:
+            with open_run(home, "run", configuration, chain, blobs) as run:
                 run.go_on(lambda _: None)
                 return run.simulation.head.hex()
-        with full_disk(largest_file), opened(home, "run", configuration, chain, blobs) as run:
+        with full_disk(largest_file), open_run(home, "run", configuration, chain, blobs) as run:
             run.go_on(lambda _: None)
     raise AssertionError("the disk was large enough")
 

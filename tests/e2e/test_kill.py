@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from clients.configuration import load
-from clients.runs.opening import opened
-from clients.runs.recorded import manifest_of
+from clients.runs.existing_run import manifest_of
+from clients.runs.open_run import open_run
 from ledger.audit.codes import AuditOutcome
 from ledger.audit.engine import audit
 from ledger.audit.report_text import readable
@@ -63,7 +63,7 @@ def uninterrupted(
     with EmbeddedChain.create(path, chain_id=killed.chain_id, synchronous="NORMAL") as chain:
         for _ in range(killed.block - 1):
             chain.send(killed.address, b"", 30_000)
-        with opened(folder, "run", configuration, chain, MemoryBlobs()) as run:
+        with open_run(folder, "run", configuration, chain, MemoryBlobs()) as run:
             run.go_on(lambda _: None)
             manifest = manifest_of(folder, "run")
             ledger = connect(chain, manifest)

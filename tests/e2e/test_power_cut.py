@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from clients.configuration import load
-from clients.runs.opening import opened
-from clients.runs.recorded import recorded_configuration
-from ledger.home import DISK, Disk, Home
+from clients.runs.existing_run import recorded_configuration
+from clients.runs.open_run import open_run
+from ledger.io.home import DISK, Disk, Home
 from ledger.protocol.errors import CmflError
 from ledger.storage.blobs import FolderBlobs
 from tests.e2e.power import SENDING, SENT, FailingDisk, PowerCutError, PoweredChain
@@ -60,7 +60,7 @@ def played(home: Path, disk: Disk = DISK, kind: type[FolderBlobs] = FolderBlobs)
     with Home(home).writing(), PoweredChain.open_or_create(home / "chain.sqlite") as chain:
         assert isinstance(chain, PoweredChain)
         chain.disk = disk if isinstance(disk, FailingDisk) else None
-        with opened(home, "run", configuration, chain, blobs, disk=disk) as run:
+        with open_run(home, "run", configuration, chain, blobs, disk=disk) as run:
             run.go_on(lambda _: None)
             return run.simulation.head.hex()
 

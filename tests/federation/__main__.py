@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from clients.configuration import plain_values
-from clients.federation.federation import Federation
-from clients.federation.kinds import ChainKind, StoreKind
-from clients.federation.settings import FederationSettings, Pace, suited
+from clients.testnet.kinds import ChainKind, StoreKind
+from clients.testnet.local_network import LocalNetwork
+from clients.testnet.network_settings import ChainPace, NetworkSettings, fitted_to_pace
 from tests.federation import disks
 from tests.federation.cells import Cell, possible_cells
 from tests.federation.long_run import LongRun
@@ -36,8 +36,8 @@ MATRIX = (
 one of them may be silent."""
 
 MATRIX_PACES = {
-    ChainKind.EMBEDDED: Pace(0.5, 1.5, 4, 100, 2, 0.3),
-    ChainKind.ANVIL: Pace(1.0, 0.0, 4, 52, 1, 0.3),
+    ChainKind.EMBEDDED: ChainPace(0.5, 1.5, 4, 100, 2, 0.3),
+    ChainKind.ANVIL: ChainPace(1.0, 0.0, 4, 52, 1, 0.3),
 }
 """Faster than the usual ones, since most of a round is waiting. Three views of 4, 8 and 16 seconds,
 the one before them and two of the election end before the deadline, whatever the window took."""
@@ -94,9 +94,9 @@ def _federation(
     wanted: int,
 ) -> None:
     chain = ChainKind(state.chain)
-    settings = FederationSettings(
+    settings = NetworkSettings(
         home=home,
-        configuration=suited(plain_values("digits", settings=MATRIX), MATRIX_PACES[chain]),
+        configuration=fitted_to_pace(plain_values("digits", settings=MATRIX), MATRIX_PACES[chain]),
         workers=WORKERS,
         pace=MATRIX_PACES[chain],
         chain=chain,
@@ -110,7 +110,7 @@ def _federation(
         state.write(path)
         say(f"{state.chain} {line}")
 
-    with Federation(settings, told) as federation:
+    with LocalNetwork(settings, told) as federation:
         run = LongRun(federation, state, rng, home / "backups", possible, wanted, told)
         run.run(lambda: time.monotonic() >= ends)
     state.write(path)

@@ -13,7 +13,7 @@ from ledger.protocol.types import Phase
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from clients.federation.seat import Seat
+    from clients.testnet.worker_slot import WorkerSlot
     from ledger.history.round import Round
     from ledger.protocol.parameters import Parameters
     from ledger.protocol.types import ClientId
@@ -172,7 +172,7 @@ class Margin:
         return self.members >= 0 and self.trainers >= 0
 
 
-def margin_of(one: Round, sizes: Parameters, away: Iterable[Seat]) -> Margin:
+def margin_of(one: Round, sizes: Parameters, away: Iterable[WorkerSlot]) -> Margin:
     """Return what a round bears beside its empty seats and those who have not recovered yet.
 
     Args:
@@ -213,10 +213,10 @@ def is_drawn_for_nothing(one: Round, faulty: frozenset[ClientId], views: int = 3
 
 def victims(
     cell: Cell,
-    seats: Iterable[Seat],
+    seats: Iterable[WorkerSlot],
     roles: dict[ClientId, frozenset[Role]],
     margin: Margin,
-) -> list[Seat]:
+) -> list[WorkerSlot]:
     """Return the seats that a cell's fault can befall with the round still to be decided.
 
     No more members are faulty at once than are tolerated, enough trainers are left to fill the
@@ -252,8 +252,8 @@ def tolerated(sizes: Parameters) -> int:
 
 
 def seats_of_members(
-    seats: Iterable[Seat], members: Collection[ClientId], count: int
-) -> list[Seat]:
+    seats: Iterable[WorkerSlot], members: Collection[ClientId], count: int
+) -> list[WorkerSlot]:
     """Return the fewest seats that host so many members, the fullest first.
 
     Args:
@@ -262,7 +262,7 @@ def seats_of_members(
         count: how many members at least.
     """
     held = {seat.number: sum(c in members for c in seat.clients) for seat in seats}
-    chosen: list[Seat] = []
+    chosen: list[WorkerSlot] = []
     for seat in sorted(seats, key=lambda seat: -held[seat.number]):
         if sum(held[one.number] for one in chosen) >= count:
             break

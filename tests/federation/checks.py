@@ -19,8 +19,8 @@ from tests.federation.effects import NAMED_BY
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from clients.federation.federation import Federation
-    from clients.federation.watching import EndedRound
+    from clients.testnet.local_network import LocalNetwork
+    from clients.testnet.round_watch import WatchedRound
     from ledger.audit.report import AuditReport, Finding
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.protocol.types import ClientId, Digest
@@ -87,7 +87,7 @@ class Checks:
         earlier: the last audit that passed.
     """
 
-    federation: Federation
+    federation: LocalNetwork
     violations: list[Violation] = field(default_factory=list)
     liars: dict[int, frozenset[ClientId]] = field(default_factory=dict)
     banned: set[ClientId] = field(default_factory=set)
@@ -114,7 +114,7 @@ class Checks:
 
     def ended(
         self,
-        one: EndedRound,
+        one: WatchedRound,
         done: Disturbance | None,
         away: frozenset[ClientId] = frozenset(),
         *,
@@ -153,7 +153,7 @@ class Checks:
         """
         self._owed.append((number, fault, clients))
 
-    def models(self, one: EndedRound, model: Digest, seen: dict[str, str]) -> None:
+    def models(self, one: WatchedRound, model: Digest, seen: dict[str, str]) -> None:
         """Check that every worker says that it held the model that the round began with.
 
         Args:
@@ -263,7 +263,7 @@ class Checks:
     def _found(
         self,
         wrong: Wrong,
-        one: EndedRound,
+        one: WatchedRound,
         fault: str,
         clients: list[ClientId] | None = None,
     ) -> None:

@@ -11,9 +11,9 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from clients.federation.faults import TOLD
-from clients.federation.kinds import ChainKind
-from clients.federation.relay import Condition
+from clients.testnet.kinds import ChainKind
+from clients.testnet.relay import LinkCondition
+from clients.testnet.worker_faults import FROM_FILE
 from ledger.protocol.errors import ChainError
 from ledger.protocol.types import Digest
 from ledger.storage.blobs import FolderBlobs
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from clients.federation.federation import Federation
-    from clients.federation.processes import Process
-    from clients.federation.seat import Seat
+    from clients.testnet.local_network import LocalNetwork
+    from clients.testnet.processes import Process
+    from clients.testnet.worker_slot import WorkerSlot
     from ledger.history.round import Round
     from ledger.protocol.types import ClientId
 
 _CONDITIONS = {
-    Fault.SLOW: Condition.SLOW,
-    Fault.CUT: Condition.CUT,
-    Fault.SILENT: Condition.SILENT,
-    Fault.WRONG_ANSWERS: Condition.WRONG,
+    Fault.SLOW: LinkCondition.SLOW,
+    Fault.CUT: LinkCondition.CUT,
+    Fault.SILENT: LinkCondition.SILENT,
+    Fault.WRONG_ANSWERS: LinkCondition.WRONG,
 }
 SLOW_SECONDS = 0.2
 _LATEST_BEGIN_SECONDS = 4.0
@@ -59,7 +59,7 @@ class Disturbance:
     """
 
     fault: Fault
-    seats: tuple[Seat, ...]
+    seats: tuple[WorkerSlot, ...]
     clients: frozenset[ClientId]
     liars: frozenset[ClientId] = frozenset()
     lifted_at: float | None = None
@@ -108,7 +108,7 @@ class Arena:
         federation: that is disturbed.
     """
 
-    def __init__(self, federation: Federation, backups: Path, rng: np.random.Generator) -> None:
+    def __init__(self, federation: LocalNetwork, backups: Path, rng: np.random.Generator) -> None:
         """Take a federation.
 
         Args:
@@ -134,7 +134,7 @@ class Arena:
         """Say whether there are copies from the round before."""
         return (self._backups / str(round_number - 1)).is_dir()
 
-    def disturb(self, fault: Fault, seat: Seat | None, one: Round) -> Disturbance:
+    def disturb(self, fault: Fault, seat: WorkerSlot | None, one: Round) -> Disturbance:
         """Begin a fault.
 
         Args:
@@ -155,7 +155,7 @@ class Arena:
         elif fault in LIES and seat is not None:
             seat.tell(LIES[fault], one.round)
             made.liars = liars(fault, mine)
-            made._undo = seat.tell_nothing
+            made._undo = seat.clear_fault
         elif seat is not None:
             self._on_seat(made, seat, one)
         elif fault is Fault.TOO_MANY:
@@ -167,8 +167,8 @@ class Arena:
         made.step()
         return made
 
-    def _on_path(self, made: Disturbance, seat: Seat, condition: Condition) -> None:
-        def turned(to: Condition) -> Callable[[], None]:
+    def _on_path(self, made: Disturbance, seat: WorkerSlot, condition: LinkCondition) -> None:
+        def turned(to: LinkCondition) -> Callable[[], None]:
             def turn() -> None:
                 for relay in seat.paths.relays:
                     self.federation.relays.turn(relay, to, SLOW_SECONDS)
@@ -177,15 +177,15 @@ class Arena:
 
         if made.fault is Fault.SLOW:
             turned(condition)()
-            made._undo = turned(Condition.WHOLE)
+            made._undo = turned(LinkCondition.WHOLE)
             return
         begin = self._soon()
         made._acts = [
             (begin, turned(condition)),
-            (begin + self._lasting(), turned(Condition.WHOLE)),
+            (begin + self._lasting(), turned(LinkCondition.WHOLE)),
         ]
 
-    def _on_seat(self, made: Disturbance, seat: Seat, one: Round) -> None:
+    def _on_seat(self, made: Disturbance, seat: WorkerSlot, one: Round) -> None:
         begin, end = self._soon(), 0.0
         end = begin + self._lasting()
         match made.fault:
@@ -208,7 +208,7 @@ class Arena:
             case Fault.TWO_PROCESSES:
                 folder = seat.folder.with_name(f"{seat.folder.name}-again-{one.round}")
                 folder.mkdir(exist_ok=True)
-                second = seat.start_beside(folder, f"{seat.name}-again", TOLD)
+                second = seat.start_with_folder(folder, f"{seat.name}-again", FROM_FILE)
                 made._undo = lambda: _gone(second, folder)
             case Fault.CORRUPTED_BLOB:
                 damage = _Damage(self.federation, seat, one.round, min(made.clients))
@@ -217,7 +217,7 @@ class Arena:
             case _:
                 raise ValueError(f"{made.fault} befalls no single worker")
 
-    def _too_many(self, one: Round) -> tuple[Seat, ...]:
+    def _too_many(self, one: Round) -> tuple[WorkerSlot, ...]:
         """Return seats with one more member than may be silent beside the empty seats."""
         sizes = self.federation.settings.configuration.parameters(dimension=1)
         count = tolerated(sizes) - len(one.vacant_members) + 1
@@ -257,7 +257,7 @@ class _Damage:
     """One flipped bit in a client's payload, as soon as it is in the store."""
 
     def __init__(
-        self, federation: Federation, seat: Seat, round_number: int, client: ClientId
+        self, federation: LocalNetwork, seat: WorkerSlot, round_number: int, client: ClientId
     ) -> None:
         self._blobs = FolderBlobs(federation.home.blobs)
         self._seat = seat
@@ -290,16 +290,16 @@ class _Damage:
             self._blobs.sync()
 
 
-def begun(seat: Seat) -> None:
+def begun(seat: WorkerSlot) -> None:
     """Begin a seat's worker, which may be told to lie.
 
     Args:
         seat: whose worker is down.
     """
-    seat.start(TOLD)
+    seat.start(FROM_FILE)
 
 
-def _restored(seat: Seat, copy: Path) -> None:
+def _restored(seat: WorkerSlot, copy: Path) -> None:
     seat.kill()
     seat.restore(copy)
     begun(seat)
@@ -310,17 +310,17 @@ def _gone(second: Process, folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _signal(seat: Seat, *, frozen: bool) -> None:
+def _signal(seat: WorkerSlot, *, frozen: bool) -> None:
     if seat.process is not None:
         (seat.process.freeze if frozen else seat.process.thaw)()
 
 
-def _thawed(seats: tuple[Seat, ...]) -> None:
+def _thawed(seats: tuple[WorkerSlot, ...]) -> None:
     for seat in seats:
         _signal(seat, frozen=False)
 
 
-def _wait_for_block(federation: Federation, number: int) -> None:
+def _wait_for_block(federation: LocalNetwork, number: int) -> None:
     with federation.reader() as reader:
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:

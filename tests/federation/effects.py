@@ -8,7 +8,7 @@ from ledger.audit.codes import FindingKind
 from tests.federation.cells import Fault
 
 if TYPE_CHECKING:
-    from clients.federation.watching import EndedRound
+    from clients.testnet.round_watch import WatchedRound
     from ledger.protocol.types import ClientId
 
 NAMED_BY = {
@@ -25,7 +25,7 @@ NAMED_BY = {
 
 
 def effective(
-    fault: Fault, liars: frozenset[ClientId], ended: EndedRound, banned: frozenset[ClientId]
+    fault: Fault, liars: frozenset[ClientId], ended: WatchedRound, banned: frozenset[ClientId]
 ) -> frozenset[ClientId]:
     """Return who of the liars has got a lie onto the record of its round.
 

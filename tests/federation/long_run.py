@@ -11,8 +11,8 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from clients.federation.faults import TOLD
-from clients.federation.watching import Watch
+from clients.testnet.round_watch import RoundWatch
+from clients.testnet.worker_faults import FROM_FILE
 from ledger.protocol.errors import ChainError
 from ledger.storage.blobs import FolderBlobs
 from tests.federation.cells import (
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from clients.federation.federation import Federation
-    from clients.federation.watching import EndedRound
+    from clients.testnet.local_network import LocalNetwork
+    from clients.testnet.round_watch import WatchedRound
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.history.round import Round
     from ledger.protocol.parameters import Parameters
@@ -68,7 +68,7 @@ class LongRun:
         say: is told a line for each round.
     """
 
-    federation: Federation
+    federation: LocalNetwork
     state: State
     rng: np.random.Generator
     backups: Path
@@ -78,7 +78,7 @@ class LongRun:
     checks: Checks = field(init=False)
     _arena: Arena = field(init=False)
     _recoveries: Recoveries = field(init=False)
-    _watch: Watch = field(init=False)
+    _watch: RoundWatch = field(init=False)
     _ledger: CommitteeLedger = field(init=False)
     _inspection: Inspection = field(init=False)
     _model: Digest | None = None
@@ -101,13 +101,13 @@ class LongRun:
             self._ledger = self.federation.ledger(reader)
             blobs = FolderBlobs(self.federation.home.blobs)
             self._model = self._ledger.deployment().model
-            self._watch = Watch(self._ledger, blobs, time.monotonic)
+            self._watch = RoundWatch(self._ledger, blobs, time.monotonic)
             with closing(Inspection(self._ledger, blobs)) as self._inspection:
                 self._disturb_all(is_over)
 
     def _disturb_all(self, is_over: Callable[[], bool]) -> None:
         seats = self.federation.seats
-        self.federation.start_workers({seat.number: TOLD for seat in seats})
+        self.federation.start_workers({seat.number: FROM_FILE for seat in seats})
         while not (is_over() or self.state.is_complete(self.possible, self.wanted)):
             one = self._opened()
             if one is None or self._too_few(one) or not self._round(one):
@@ -160,7 +160,7 @@ class LongRun:
 
     def _count(
         self,
-        ended: EndedRound,
+        ended: WatchedRound,
         done: Disturbance | None,
         away: frozenset[ClientId],
         margin: Margin,
@@ -209,7 +209,7 @@ class LongRun:
             return cell, done
         return None, None
 
-    def _had_effect(self, recovery: Recovery, ended: EndedRound) -> bool:
+    def _had_effect(self, recovery: Recovery, ended: WatchedRound) -> bool:
         """Say whether a fault had its effect: a lie is on the record, a blob was damaged."""
         fault, done = recovery.cell.fault, recovery.done
         if fault in LIES:
@@ -247,7 +247,7 @@ class LongRun:
             time.sleep(_POLL_SECONDS / 2)
         return None
 
-    def _ended(self, done: Disturbance | None) -> EndedRound | None:
+    def _ended(self, done: Disturbance | None) -> WatchedRound | None:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < deadline:
             if done is not None:
@@ -341,7 +341,7 @@ _UNKNOWN = Margin(members=-1, trainers=0, bans=0)
 """Of a round that went by unseen, while somebody had not recovered."""
 
 
-def _line(ended: EndedRound, one: Recovery | None, margin: Margin) -> str:
+def _line(ended: WatchedRound, one: Recovery | None, margin: Margin) -> str:
     what = "nothing" if one is None else f"{one.cell.fault} of {one.cell.role}"
     how = (
         "abandoned"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from clients.federation.seat import Seat
+    from clients.testnet.worker_slot import WorkerSlot
     from tests.federation.cells import Cell
     from tests.federation.disturbances import Disturbance
 
@@ -33,7 +33,7 @@ class Recovery:
     cell: Cell
     round: int
     done: Disturbance
-    seats: tuple[Seat, ...]
+    seats: tuple[WorkerSlot, ...]
     seconds: float | None = None
     is_over: bool = False
     counts: bool | None = None
@@ -85,7 +85,7 @@ class Recoveries:
         for one in settled:
             self.on_settled(one)
 
-    def away(self) -> list[Seat]:
+    def away(self) -> list[WorkerSlot]:
         """Return the seats that have not caught up yet."""
         found = {seat.number: seat for one in self._open if not one.is_over for seat in one.seats}
         return [found[number] for number in sorted(found)]
@@ -96,7 +96,7 @@ class Recoveries:
         return bool(self._open)
 
 
-def has_caught_up(seat: Seat, newest: int, since: float) -> bool:
+def has_caught_up(seat: WorkerSlot, newest: int, since: float) -> bool:
     """Say whether a worker is in the newest round without a complaint, by what it says itself.
 
     Args:
@@ -106,11 +106,11 @@ def has_caught_up(seat: Seat, newest: int, since: float) -> bool:
     """
     status = seat.status()
     said_after = float(status.get("at") or 0) > since
-    is_there = seat.has_spoken() and int(status.get("round") or 0) >= newest
+    is_there = seat.has_reported() and int(status.get("round") or 0) >= newest
     return said_after and is_there and not status.get("troubles")
 
 
-def not_among(seats: Iterable[Seat], away: Iterable[Seat]) -> list[Seat]:
+def not_among(seats: Iterable[WorkerSlot], away: Iterable[WorkerSlot]) -> list[WorkerSlot]:
     """Return the seats that are not among those that are away.
 
     Args:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Self
 
 from clients.engine.opening import open_engine
 from clients.engine.port import TrainingJob
-from clients.joining.configured import configuration_of
-from clients.joining.parts import own_parts
 from clients.models.registry import model_named
+from clients.onboarding.own_samples import own_parts
+from clients.onboarding.run_configuration import configuration_from_document
 from ledger.chain.contract.deployment import deployed_document
 from ledger.history.chain_history import ChainHistory
 from ledger.history.documents import read_documents
@@ -100,7 +100,7 @@ class Retraining:
 
 
 def _engine(document: RunDocument) -> Engine:
-    configuration = configuration_of(document)
+    configuration = configuration_from_document(document)
     clients = [ClientId(client) for client in range(len(document.registry))]
     data = own_parts(configuration, document, clients)
     model = model_named(configuration.model.name, data.form, configuration.model.options)

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from ledger.home import DISK
+from ledger.io.home import DISK
 from tests.federation.cells import CELLS, Cell, Fault, Role
 from tests.federation.checks import Violation, Wrong
 

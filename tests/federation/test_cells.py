@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from clients.federation.federation import hosting
-from clients.federation.watching import EndedRound
+from clients.testnet.local_network import clients_by_worker
+from clients.testnet.round_watch import WatchedRound
 from ledger.chain.contract.committee_ledger import RoundOpening
 from ledger.history.round import Round
 from ledger.protocol.parameters import Parameters
@@ -40,7 +40,7 @@ from tests.federation.table import BEGIN, END, table, written
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from clients.federation.seat import Seat
+    from clients.testnet.worker_slot import WorkerSlot
 
 SIZES = Parameters(
     clients=24,
@@ -62,13 +62,13 @@ class Place:
     clients: tuple[ClientId, ...]
 
 
-def seats(*hosted: tuple[int, ...]) -> list[Seat]:
+def seats(*hosted: tuple[int, ...]) -> list[WorkerSlot]:
     places = [Place(number, tuple(map(ClientId, them))) for number, them in enumerate(hosted)]
     return cast("list[Seat]", places)
 
 
 def test_workers_host_the_clients_in_turn() -> None:
-    assert hosting(5, 2) == [(0, 2, 4), (1, 3)]
+    assert clients_by_worker(5, 2) == [(0, 2, 4), (1, 3)]
 
 
 def test_one_of_five_members_may_be_silent() -> None:
@@ -152,7 +152,7 @@ def test_chance_may_draw_nobody_but_the_faulty() -> None:
 
 def test_an_effect_is_on_the_record_and_late_is_none_of_a_wrong_payload() -> None:
     both = frozenset({ClientId(1), ClientId(2)})
-    ended = EndedRound(
+    ended = WatchedRound(
         number=2,
         seconds=1.0,
         views=(0, 0),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from clients.federation.watching import EndedRound
+from clients.testnet.round_watch import WatchedRound
 from ledger.chain.contract.events import Recorded
 from ledger.protocol.state import RoundAbandoned
 from ledger.protocol.types import Digest
@@ -16,7 +16,7 @@ from tests.federation.checks import Checks, Violation, Wrong
 from tests.federation.disturbances import Disturbance
 
 if TYPE_CHECKING:
-    from clients.federation.federation import Federation
+    from clients.testnet.local_network import LocalNetwork
     from ledger.chain.contract.committee_ledger import CommitteeLedger
 
 
@@ -55,7 +55,7 @@ class Told:
         """Tell that the next round has ended so."""
         number = len(self.contract.heads) + 1
         self.contract.heads.append(letter)
-        one = EndedRound(number, 0.0, (0, 0), (), (), (), (), (), None, head(letter), 1)
+        one = WatchedRound(number, 0.0, (0, 0), (), (), (), (), (), None, head(letter), 1)
         self.checks.ended(one, None)
         self.settle()
 

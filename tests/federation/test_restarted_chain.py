@@ -16,11 +16,11 @@ import pytest
 
 from cli.options import KEY_VARIABLE
 from clients.configuration import plain_values
-from clients.federation.federation import Federation
-from clients.federation.kinds import ChainKind, StoreKind
-from clients.federation.nodes import ANVIL_TEST_KEY
-from clients.federation.settings import FederationSettings, Pace, suited
-from clients.keys import simulated_signers
+from clients.simulated_keys import simulated_signers
+from clients.testnet.chain_node import ANVIL_TEST_KEY
+from clients.testnet.kinds import ChainKind, StoreKind
+from clients.testnet.local_network import LocalNetwork
+from clients.testnet.network_settings import ChainPace, NetworkSettings, fitted_to_pace
 from ledger.audit.codes import AuditOutcome
 from ledger.audit.engine import audit
 from ledger.chain.contract.calls import CommitCall, DecideCall, ReportCall, decode_call, encode_call
@@ -29,7 +29,7 @@ from ledger.chain.contract.manifest import read_manifest
 from ledger.chain.contract.reverts import refusal
 from ledger.chain.ports import TransactionRevertedError
 from ledger.chain.rpc.chain import RpcChain
-from ledger.home import Home
+from ledger.io.home import Home
 from ledger.protocol import errors
 from ledger.protocol.documents.envelope import (
     EnvelopeKind,
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from ledger.protocol.types import Domain
     from tests.processes import Forks
 
-PACE = Pace(
+PACE = ChainPace(
     block_seconds=1.0,
     blocks_of_a_client=0.0,
     view_seconds=3,
@@ -75,13 +75,13 @@ SEED = 3
 PATIENCE_SECONDS = 120.0
 
 
-def settings_of(home: Path, learning_rate: float) -> FederationSettings:
+def settings_of(home: Path, learning_rate: float) -> NetworkSettings:
     sizes = ("protocol.clients=6", "protocol.active_rate=1.0", "protocol.committee_rate=0.5")
     own = (f"seed={SEED}", "protocol.rounds=2", f"training.learning_rate={learning_rate}", *sizes)
     predictable = "protocol.beacon=none"
-    return FederationSettings(
+    return NetworkSettings(
         home=home,
-        configuration=suited(plain_values("smoke", settings=(*own, predictable)), PACE),
+        configuration=fitted_to_pace(plain_values("smoke", settings=(*own, predictable)), PACE),
         workers=2,
         chain=ChainKind.ANVIL,
         store=StoreKind.SERVED,
@@ -91,7 +91,7 @@ def settings_of(home: Path, learning_rate: float) -> FederationSettings:
     )
 
 
-def played(federation: Federation, ledger: CommitteeLedger, rounds: int) -> list[RoundDecided]:
+def played(federation: LocalNetwork, ledger: CommitteeLedger, rounds: int) -> list[RoundDecided]:
     """Return the first rounds of a run once they have ended; each has to be decided."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while len(ended := ledger.outcomes(rounds, descending=False)) < rounds:
@@ -118,7 +118,7 @@ class Signed:
     mail: list[tuple[bytes, Envelope]]
 
     @classmethod
-    def of(cls, federation: Federation) -> Signed:
+    def of(cls, federation: LocalNetwork) -> Signed:
         manifest, node = federation.manifest, federation.node
         domain, calls = manifest.domain(), []
         for number in range(int(str(node.ask("eth_blockNumber")), 16) + 1):
@@ -181,7 +181,7 @@ def sent_to_the_contract(signed: Signed, ledger: CommitteeLedger) -> None:
         assert refused(ledger, report) is errors.StatementNotSignedError
 
 
-def sent_to_the_store(signed: Signed, federation: Federation) -> None:
+def sent_to_the_store(signed: Signed, federation: LocalNetwork) -> None:
     """Expect the store to take no upload of another run, and put its mail where the run's lies."""
     url = federation.seats[0].paths.mailbox
     domain = federation.manifest.domain()
@@ -209,7 +209,7 @@ def sent_to_the_store(signed: Signed, federation: Federation) -> None:
 def test_nothing_signed_for_a_run_is_taken_by_the_next_at_its_address(
     forks: Forks, tmp_path: Path
 ) -> None:
-    with Federation(settings_of(tmp_path / "first", 0.5), supervisor=forks.supervisor) as first:
+    with LocalNetwork(settings_of(tmp_path / "first", 0.5), supervisor=forks.supervisor) as first:
         first.start_workers()
         with first.reader() as reader:
             played(first, first.ledger(reader), 1)
@@ -218,7 +218,7 @@ def test_nothing_signed_for_a_run_is_taken_by_the_next_at_its_address(
         EnvelopeKind.COMMITMENT
     }
 
-    with Federation(settings_of(tmp_path / "second", 0.4), supervisor=forks.supervisor) as second:
+    with LocalNetwork(settings_of(tmp_path / "second", 0.4), supervisor=forks.supervisor) as second:
         now = second.manifest
         assert (now.address, now.chain_id) == (before.address, before.chain_id)
         assert now.salt != before.salt

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from clients.configuration import plain_values
-from clients.federation.federation import Federation
-from clients.federation.kinds import ChainKind, StoreKind
-from clients.federation.settings import FederationSettings, Pace, suited
+from clients.testnet.kinds import ChainKind, StoreKind
+from clients.testnet.local_network import LocalNetwork
+from clients.testnet.network_settings import ChainPace, NetworkSettings, fitted_to_pace
 from tests.faults import times
 from tests.federation.cells import Cell, Fault, Role
 from tests.federation.long_run import LongRun
@@ -33,7 +33,7 @@ SIZES = (
 # The deadline leaves room for late views: a busy machine is slow, and no committee is to blame. A
 # view leaves room for the two blocks that make a commitment final, before which its update is not
 # published, for the second by which time stamps are rounded, and for a look.
-PACE = Pace(
+PACE = ChainPace(
     block_seconds=0.25,
     blocks_of_a_client=1.5,
     view_seconds=3,
@@ -53,8 +53,8 @@ FAULTS = (
 @pytest.mark.slow
 @pytest.mark.xdist_group("processes")
 def test_six_workers_go_through_five_faults(forks: Forks, tmp_path: Path) -> None:
-    configuration = suited(plain_values("digits", settings=SIZES), PACE)
-    settings = FederationSettings(
+    configuration = fitted_to_pace(plain_values("digits", settings=SIZES), PACE)
+    settings = NetworkSettings(
         home=tmp_path / "home",
         configuration=configuration,
         workers=WORKERS,
@@ -64,7 +64,7 @@ def test_six_workers_go_through_five_faults(forks: Forks, tmp_path: Path) -> Non
     )
     state, said = State(str(settings.chain)), list[str]()
     wanted = times(1, 3)
-    with Federation(settings, said.append, forks.supervisor) as federation:
+    with LocalNetwork(settings, said.append, forks.supervisor) as federation:
         run = LongRun(
             federation,
             state,

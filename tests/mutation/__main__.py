@@ -95,7 +95,7 @@ def _try_all(name: str, arguments: argparse.Namespace) -> int:
     for number, mutant in enumerate(waiting, 1):
         trial.warm(mutant.root)
         ended = done_apart(partial(trial.tried, mutant, without, results, arguments.seconds))
-        result = _result(mutant, ended.answer, ended.last_words, ended.seconds)
+        result = _result(mutant, ended.answer, ended.log_tail, ended.seconds)
         results[mutant.name] = result
         append(state, result)
         print(
@@ -139,12 +139,12 @@ def chosen(mutants: list[Mutant], arguments: argparse.Namespace) -> list[Mutant]
 
 
 def _result(
-    mutant: Mutant, answer: dict[str, object] | None, last_words: str, seconds: float
+    mutant: Mutant, answer: dict[str, object] | None, log_tail: str, seconds: float
 ) -> Result:
-    crashed = {"outcome": "crashed", "test": last_words, "tests": 0}
+    crashed = {"outcome": "crashed", "test": log_tail, "tests": 0}
     found = crashed if answer is None else answer
     if found["outcome"] == "crashed" and answer is not None:
-        found = {**found, "test": f"{found['test']}: {last_words}"}
+        found = {**found, "test": f"{found['test']}: {log_tail}"}
     return Result(
         name=mutant.name,
         path=mutant.path,

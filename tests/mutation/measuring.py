@@ -109,7 +109,7 @@ def measured(name: str, trial: ModuleType, root: Path, path: Path) -> Measured |
         ended = done_apart(partial(trial.measure, list(missing)))
         if ended.answer is None or ended.answer["code"] != 0:
             failed = "" if ended.answer is None else ended.answer["failed"]
-            print(f"the tests do not pass without a mutant: {failed}\n{ended.last_words}")
+            print(f"the tests do not pass without a mutant: {failed}\n{ended.log_tail}")
             return None
         known = known.joined(missing, ended.answer)
         known.write(path)

@@ -35,7 +35,7 @@ class Ended:
     """
 
     answer: Any
-    last_words: str
+    log_tail: str
     seconds: float
 
 

@@ -152,7 +152,7 @@ def seen_by(folder: Path, body: str, limit: float) -> dict[str, Any]:
         return testing.outcome_of(tests, testing.run(tests, [str(path)], apart, *options))
 
     ended = done_apart(work)
-    assert ended.answer is not None, ended.last_words
+    assert ended.answer is not None, ended.log_tail
     answer: dict[str, Any] = ended.answer
     return answer
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.home import Disk
+from ledger.io.home import Disk
 from ledger.protocol.errors import BlobError, BlobMissingError
 from ledger.protocol.payload import Payload
 from ledger.protocol.types import Digest

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.home import Home
+from ledger.io.home import Home
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import EncodingError
 from ledger.storage.incoming import IncomingFile, remove_unfinished
-from tests.test_home import BrokenDisk
+from tests.io.test_home import BrokenDisk
 
 if TYPE_CHECKING:
     from pathlib import Path

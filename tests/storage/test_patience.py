@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ledger.bounded_http import HttpFailureError, TooLargeError
-from ledger.patience import Patience
+from ledger.io.http import HttpFailureError, ResponseTooLargeError
+from ledger.io.retry import RetryPolicy
 from ledger.storage.patience import AT_ONCE, PASSING, asked
 
 
@@ -28,7 +28,7 @@ class Server:
 
 def told(server: Server) -> tuple[int, list[float]]:
     waits: list[float] = []
-    patience = Patience((0.5, 2.0), sleep=waits.append)
+    patience = RetryPolicy((0.5, 2.0), sleep=waits.append)
     return asked(patience, server.ask, int), waits
 
 
@@ -52,7 +52,7 @@ def test_it_is_not_asked_for_ever() -> None:
 
 
 def test_what_is_too_large_stays_so() -> None:
-    server = Server(TooLargeError("over the bound"), 200)
-    with pytest.raises(TooLargeError):
+    server = Server(ResponseTooLargeError("over the bound"), 200)
+    with pytest.raises(ResponseTooLargeError):
         told(server)
     assert server.left == 1

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from clients.adversaries.data.attack import PoisonInput
-from clients.chance import named_stream
+from clients.random_streams import named_stream
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -31,7 +31,7 @@ from clients.baselines.decentralised.sites import (
 )
 from clients.baselines.round import Seconds
 from clients.baselines.traffic import COUNT_BYTES, NUMBER_BYTES, PhaseCounter, RoundTraffic
-from clients.chance import named_stream
+from clients.random_streams import named_stream
 from clients.runs.metrics import Quality
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from clients.datasets.federated import FederatedData
     from clients.models.model import ParameterVector
-    from clients.runs.metrics import Gauge
+    from clients.runs.metrics import ModelGauge
     from ledger.protocol.types import ClientId
 
 Draws: TypeAlias = "Mapping[ClientId, Sequence[tuple[ClientId, ...]]]"
@@ -96,7 +96,7 @@ class GossipSettings:
 
 def gossip(  # noqa: PLR0913 - what is compared with, and a clock
     data: FederatedData,
-    gauge: Gauge,
+    gauge: ModelGauge,
     initial: ParameterVector,
     settings: GossipSettings,
     seed: int,

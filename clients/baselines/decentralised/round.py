@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from clients.baselines.traffic import RoundTraffic
     from clients.models.model import ParameterVector
-    from clients.runs.metrics import Gauge
+    from clients.runs.metrics import ModelGauge
     from ledger.protocol.types import ClientId
 
 
@@ -37,7 +37,7 @@ class DecentralisedRound(BaselineRound):
     initiator: ClientId | None = None
 
 
-def mean_quality(gauge: Gauge, models: Iterable[ParameterVector]) -> Quality:
+def mean_quality(gauge: ModelGauge, models: Iterable[ParameterVector]) -> Quality:
     """Return the mean over models of what each comes to; None where one has no such number.
 
     Args:

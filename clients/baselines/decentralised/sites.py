@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clients.adversaries.attackers import AttackRound
-from clients.chance import named_stream
 from clients.engine.port import TrainingJob
+from clients.random_streams import named_stream
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.sampling import training_seed
 from ledger.protocol.types import ClientId

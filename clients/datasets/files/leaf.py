@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from clients.datasets.records import Records
-from ledger.bounded_json import parse_json
+from ledger.io.json import parse_json
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from clients.datasets.files.archive import MAX_FILE_BYTES, ArrayRule, require_file, require_values
-from ledger.bounded_json import parse_json
+from ledger.io.json import parse_json
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 from clients.experiments.definition import DATA
 from clients.experiments.kinds.committee import RUN, go_on
 from clients.experiments.rows import Evidence
-from clients.runs.opening import opened
+from clients.runs.open_run import open_run
 from ledger.audit.engine import audit
 from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.chain.embedded.identity import SALT_BITS, fresh_chain_id
-from ledger.home import DISK, Disk, Home
+from ledger.io.home import DISK, Disk, Home
 from ledger.storage.blobs import FolderBlobs
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def on_chain(cell: Cell, task: Task, home: Path) -> OnChain:
             paths.chain, chain_id=chain_id_of(cell), clock=lambda: 0.0, synchronous="NORMAL"
         ) as chain,
     ):
-        with opened(
+        with open_run(
             home, RUN, configuration, chain, blobs, disk=disk, watched=task.stopwatch.watched
         ) as run:
             played = go_on(run, task)

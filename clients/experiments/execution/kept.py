@@ -6,7 +6,7 @@ import json
 import tomllib
 from typing import TYPE_CHECKING, Any
 
-from ledger.home import read_file
+from ledger.io.home import read_file
 from ledger.protocol.encoding import PROTOCOL_VERSION
 from ledger.protocol.errors import ConfigurationError
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from clients.experiments.cells import Trial
 from clients.experiments.execution.play import CellJob, play_cell, play_trial
 from clients.experiments.execution.tuning import chosen, factors
-from clients.runs.measured_sets import measured_sets
+from clients.runs.evaluation_sets import measured_sets
 from clients.runs.population import populate
 from ledger.protocol.errors import CmflError, ConfigurationError
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from clients.baselines.traffic import recorded_traffic
 from clients.experiments.kinds.played import Played, RoundPlayed
 from clients.runs.population import populate
-from clients.runs.preparing import measuring, settled
+from clients.runs.preparation import open_measure, with_training_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,8 +34,8 @@ def measured(task: Task, participants: int) -> Iterator[tuple[Population, Measur
         The clients of the run, and what measures its models.
     """
     population = populate(task.configuration)
-    configuration = settled(task.configuration, population)
-    with measuring(configuration, population, participants, task.stopwatch.watched) as measure:
+    configuration = with_training_path(task.configuration, population)
+    with open_measure(configuration, population, participants, task.stopwatch.watched) as measure:
         yield population, measure
 
 

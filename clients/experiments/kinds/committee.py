@@ -10,7 +10,7 @@ from clients.baselines.committee_traffic import CommitteeTraffic
 from clients.baselines.traffic import recorded_traffic
 from clients.experiments.kinds.played import Played, RoundPlayed
 from clients.runs.metrics import Quality
-from clients.runs.opening import in_memory
+from clients.runs.open_run import open_memory_run
 
 if TYPE_CHECKING:
     from clients.configuration import Configuration
@@ -39,7 +39,7 @@ def play(task: Task) -> Played:
     watched = task.stopwatch.watched
     with (
         tempfile.TemporaryDirectory() as folder,
-        in_memory(Path(folder), RUN, task.configuration, watched=watched) as run,
+        open_memory_run(Path(folder), RUN, task.configuration, watched=watched) as run,
     ):
         return go_on(run, task)
 

@@ -5,22 +5,22 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from clients.worker.process.status import Stand, status_of
+from clients.worker.process.worker_status import WorkerState, worker_status
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from clients.worker.clock import Moment
-    from clients.worker.process.folder import WorkerFolder
-    from clients.worker.process.opening import Opened
-    from clients.worker.process.status import StatusFile
+    from clients.worker.chain_clock import Moment
+    from clients.worker.process.setup import RunningWorker
+    from clients.worker.process.worker_folder import WorkerFolder
+    from clients.worker.process.worker_status import StatusFile
 
 _log = logging.getLogger(__name__)
 
 SHORTEST_PAUSE_SECONDS = 0.01
 
 
-class Loop:
+class WorkerLoop:
     """Drives one worker.
 
     Attributes:
@@ -29,7 +29,7 @@ class Loop:
 
     def __init__(
         self,
-        opened: Opened,
+        opened: RunningWorker,
         folder: WorkerFolder,
         status: StatusFile,
         account: Callable[[], str],
@@ -50,7 +50,7 @@ class Loop:
         self._account = account
         self._poll_seconds = poll_seconds
         self._leaves_after: int | None = None
-        self.stand = Stand.RUNNING
+        self.stand = WorkerState.RUNNING
 
     def run(self, moment: Callable[[], Moment], wait: Callable[[float], bool]) -> None:
         """Step until the run is over, no client can act any more, or the worker is to end.
@@ -70,7 +70,7 @@ class Loop:
             is_told = wait(max(SHORTEST_PAUSE_SECONDS, pause))
         if is_told:
             _log.info("ends, as it was told to")
-        self.stand = Stand.ENDED
+        self.stand = WorkerState.ENDED
         self._write(moment())
         # Also what was asked while it ended: whoever begins it again has not asked it to leave.
         self._folder.leave.unlink(missing_ok=True)
@@ -90,12 +90,12 @@ class Loop:
         chain, seats = self._worker.chain, self._worker.seats
         if self._leaves_after is None and self._folder.leave.exists() and chain is not None:
             self._leaves_after = chain.round
-            self.stand = Stand.LEAVING
+            self.stand = WorkerState.LEAVING
             _log.info("leaves after round %d", chain.round, extra={"round": chain.round})
         if self._leaves_after is None or chain is None or seats is None:
             return False
         return chain.round > self._leaves_after or not seats.active
 
     def _write(self, moment: Moment) -> None:
-        status = status_of(self._worker, self._counts, self.stand, self._account())
+        status = worker_status(self._worker, self._counts, self.stand, self._account())
         self._status.write(status, moment.wall)

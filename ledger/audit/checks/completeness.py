@@ -11,8 +11,8 @@ from ledger.audit.observations import (
     AppearedPayload,
     ClosedRound,
     DecidedRound,
-    EndedRound,
     ReplayedEvent,
+    WatchedRound,
 )
 from ledger.audit.report import Contradiction, CountIncrement, Finding
 from ledger.audit.sentences import hexed
@@ -42,7 +42,7 @@ def check(seen: Observation) -> Iterator[StepResult]:
     match seen:
         case ReplayedEvent(event=UpdatesCommitted() as event):
             yield CountIncrement(AuditCount.COMMITMENTS, len(event.clients))
-        case EndedRound():
+        case WatchedRound():
             yield from _of_order(seen)
         case ClosedRound():
             yield from _of_commitments(seen)
@@ -59,7 +59,7 @@ def check(seen: Observation) -> Iterator[StepResult]:
             pass
 
 
-def _of_order(seen: EndedRound) -> Iterator[StepResult]:
+def _of_order(seen: WatchedRound) -> Iterator[StepResult]:
     at, ended = seen.replayed.round, seen.replayed
     if at != seen.due:
         yield Contradiction(Fact.ROUND_ORDER, at, (), "", str(at), str(seen.due))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ledger.audit.checks.belonging import replayed
 from ledger.audit.checks.objections import objected
 from ledger.audit.codes import Fact, Need, Step
-from ledger.audit.observations import DecidedRound, EndedRound
+from ledger.audit.observations import DecidedRound, WatchedRound
 from ledger.audit.report import Contradiction, MissingInput
 from ledger.audit.sentences import hexed, text_of
 from ledger.protocol.encoding import float_from_bits, word_client
@@ -34,7 +34,7 @@ def check(seen: Observation) -> Iterator[StepResult]:
     """
     yield from replayed(NUMBER, seen)
     match seen:
-        case EndedRound(_, replayed_round) if replayed_round.known:
+        case WatchedRound(_, replayed_round) if replayed_round.known:
             event, sizes = replayed_round.decided, replayed_round.before.deployment
             if not replayed_round.is_in_range:
                 yield Contradiction(Fact.RANKING_RANGE, replayed_round.round)

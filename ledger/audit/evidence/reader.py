@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ledger.audit.codes import Need
 from ledger.audit.evidence.model_chain import ModelDigests
 from ledger.audit.evidence.round_evidence import closing_in, participants_in
-from ledger.audit.observations import ClosedRound, EndedRound, Unavailable
+from ledger.audit.observations import ClosedRound, Unavailable, WatchedRound
 from ledger.audit.round_tasks import RoundTask
 from ledger.protocol.inputs import Inputs
 
@@ -42,7 +42,7 @@ class RoundReader:
         """
         self.ended += 1
         block, at = replayed.block, replayed.round
-        yield EndedRound(block, replayed, self.ended)
+        yield WatchedRound(block, replayed, self.ended)
         if not replayed.known:
             yield Unavailable(block, Need.ROUND_BEFORE, at)
             return

@@ -21,7 +21,7 @@ from ledger.audit.proofs.proof import (
     RecordedCommitment,
 )
 from ledger.audit.proofs.statement import ClientStatement, CutOff, Rank, Weight
-from ledger.bounded_json import parse_json
+from ledger.io.json import parse_json
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.fields import unsigned
 from ledger.protocol.encoding import INFINITY_BITS

@@ -7,13 +7,13 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ledger.home import DISK
+from ledger.io.home import DISK
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ledger.home import Disk, RunPaths
+    from ledger.io.home import Disk, RunPaths
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from ledger.chain.contract.manifest import (
     write_manifest,
 )
 from ledger.chain.ports import NotServedError
-from ledger.home import DISK, Disk, RunPaths
+from ledger.io.home import DISK, Disk, RunPaths
 from ledger.protocol import state
 from ledger.protocol.documents.run import RunDocument, decode_run, encode_run
 from ledger.protocol.encoding import sha256

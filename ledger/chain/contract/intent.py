@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from ledger.chain.contract.manifest import read_fields, read_manifest
 from ledger.chain.ports import TransactionRefusedError
-from ledger.home import Home
+from ledger.io.home import Home
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
     from ledger.chain.ports import ChainWriter, Receipt, Transaction
-    from ledger.home import Disk, RunPaths
+    from ledger.io.home import Disk, RunPaths
 
 _FORMAT = 2
 # Each lost attempt means that another sender with this key has taken the nonce.

@@ -11,10 +11,10 @@ import re
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from ledger.bounded_json import parse_json
-from ledger.bounded_toml import MAX_TOML_BYTES, parse_toml
 from ledger.chain.addresses import eip55, to_canonical
-from ledger.home import DISK, Disk, RunPaths, read_file
+from ledger.io.home import DISK, Disk, RunPaths, read_file
+from ledger.io.json import parse_json
+from ledger.io.toml import MAX_TOML_BYTES, parse_toml
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ChainError, ConfigurationError
 from ledger.protocol.types import Address, Digest, Domain

@@ -11,7 +11,6 @@ import json
 import threading
 from typing import TYPE_CHECKING, Any, Self
 
-from ledger.bounded_json import parse_json
 from ledger.chain.ports import (
     Block,
     ChainBehindError,
@@ -19,14 +18,15 @@ from ledger.chain.ports import (
     WrongChainIdError,
     WrongGenesisError,
 )
-from ledger.home import DISK, read_file
+from ledger.io.home import DISK, read_file
+from ledger.io.json import parse_json
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from ledger.chain.ports import ChainReader
-    from ledger.home import Disk
+    from ledger.io.home import Disk
 
 FORMAT = 1
 MOST_BYTES = 64 * 1024

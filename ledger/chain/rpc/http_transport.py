@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from web3.providers.base import JSONBaseProvider
 
-from ledger.bounded_http import HttpFailureError, HttpServer, TooLargeError
-from ledger.bounded_json import parse_json
 from ledger.chain.ports import ChainUnreachableError, NotServedError
 from ledger.chain.rpc import wire
+from ledger.io.http import HttpFailureError, HttpServer, ResponseTooLargeError
+from ledger.io.json import parse_json
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class HttpTransport(JSONBaseProvider):
     def _post(self, body: bytes) -> bytes:
         try:
             answer = self._server.post_json(body, self._most_bytes)
-        except TooLargeError as error:
+        except ResponseTooLargeError as error:
             raise AnswerTooLargeError(str(error)) from None
         except HttpFailureError as error:
             raise MomentaryFailureError(str(error)) from None

@@ -32,7 +32,7 @@ from ledger.chain.rpc.http_transport import (
     HttpTransport,
     MomentaryFailureError,
 )
-from ledger.patience import Patience
+from ledger.io.retry import RetryPolicy
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
@@ -128,10 +128,10 @@ class RpcReader:
             raise
         self._patience = self._patience_of(self._settings.retries)
 
-    def _patience_of(self, retries: int) -> Patience:
+    def _patience_of(self, retries: int) -> RetryPolicy:
         waits = (self._settings.retry_pause_seconds * _PAUSE_GROWTH**n for n in range(retries))
         most = self._settings.request_timeout_seconds
-        return Patience(tuple(waits), most, self._sleep, self._clock)
+        return RetryPolicy(tuple(waits), most, self._sleep, self._clock)
 
     def _verify_identity(self, chain_id: int, genesis_hash: bytes | None) -> None:
         found = self._ask(wire.quantity, "eth_chainId")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ledger.history.facts.words import Facts
     from ledger.history.round import Round
     from ledger.history.source import HistorySource
-    from ledger.home import RunPaths
+    from ledger.io.home import RunPaths
 
 MOST_POINTS = 2_000
 """Rounds in one answer; of more every so many-th is told, and the last."""

@@ -8,7 +8,7 @@ import shutil
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ledger.home import DISK, Disk, read_file
+from ledger.io.home import DISK, Disk, read_file
 from ledger.storage.mailboxes.files import FileMailbox, FoundFile, run_folder
 
 if TYPE_CHECKING:

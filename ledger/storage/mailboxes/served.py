@@ -8,7 +8,7 @@ import time
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from ledger.bounded_http import HttpFailureError, HttpServer
+from ledger.io.http import HttpFailureError, HttpServer
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.envelope import encode_envelope
 from ledger.protocol.encoding import sha256
@@ -23,7 +23,7 @@ from ledger.storage.served import StoreServer, require_no_user
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ledger.patience import Patience
+    from ledger.io.retry import RetryPolicy
     from ledger.protocol.documents.envelope import Envelope, EnvelopeKind
     from ledger.protocol.types import Domain
     from ledger.storage.mailboxes.arrivals import Board
@@ -67,7 +67,7 @@ class ServedMailbox:
         url: str,
         uploads: UploadSigner | None,
         timeout_seconds: float = 30.0,
-        patience: Patience = PATIENT,
+        patience: RetryPolicy = PATIENT,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._patience = patience

@@ -16,7 +16,7 @@ from tests.actors.support import PARAMETERS
 from tests.api.conftest import refused
 from tests.api.store.conftest import contract_in, path_of, stored
 from tests.faults import times
-from tests.test_home import full_disk
+from tests.io.test_home import full_disk
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ import pytest
 
 from api.settings import Settings
 from clients.configuration import load
-from clients.runs.opening import opened
+from clients.runs.open_run import open_run
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.storage.blobs import FolderBlobs
 from tests.api.conftest import deployments, read, serving
@@ -39,7 +39,7 @@ def playing(home: Path) -> Iterator[tuple[threading.Event, threading.Event]]:
     def play() -> None:
         with (
             EmbeddedChain.create(home / "chain.sqlite") as chain,
-            opened(
+            open_run(
                 home,
                 "live",
                 load("smoke", settings=("protocol.rounds=2",)),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledger.chain.contract.alone import deploying_alone
-from ledger.home import Home
+from ledger.io.home import Home
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ HOLDER = """
 import sys
 from pathlib import Path
 from ledger.chain.contract.alone import deploying_alone
-from ledger.home import Home
+from ledger.io.home import Home
 
 with deploying_alone(Home(Path(sys.argv[1])).run("run")):
     print("held", flush=True)

@@ -11,7 +11,7 @@ from ledger.chain.contract.creation import creation_block
 from ledger.chain.contract.deployment import deploy
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.chain.ports import ChainUnreachableError, NotServedError
-from ledger.home import RunPaths
+from ledger.io.home import RunPaths
 from tests.chain.contract.test_deployment import SMALL
 
 if TYPE_CHECKING:

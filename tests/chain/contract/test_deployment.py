@@ -17,7 +17,7 @@ from ledger.chain.contract.manifest import (
     write_manifest,
 )
 from ledger.chain.embedded.chain import EmbeddedChain
-from ledger.home import Home, RunPaths
+from ledger.io.home import Home, RunPaths
 from ledger.protocol.documents.run import RunDocument, encode_run
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ChainError

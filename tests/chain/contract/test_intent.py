@@ -18,7 +18,7 @@ from ledger.chain.ports import TransactionTimeoutError
 from ledger.chain.rpc.chain import RpcChain
 from ledger.chain.rpc.reader import RpcSettings
 from ledger.chain.rpc.served.server import RpcServer
-from ledger.home import Disk, Home
+from ledger.io.home import Disk, Home
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ChainError
 from ledger.protocol.state import LedgerStage
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from ledger.chain.contract.manifest import Manifest
     from ledger.chain.ports import ChainWriter
-    from ledger.home import RunPaths
+    from ledger.io.home import RunPaths
 
 OTHER = replace(SMALL, layout=(("weight", (6,)),))
 GAS = 6_500_000

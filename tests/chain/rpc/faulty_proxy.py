@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 import httpx
 
-from ledger.bounded_json import parse_json
+from ledger.io.json import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable

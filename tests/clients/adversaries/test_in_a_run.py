@@ -9,7 +9,7 @@ import numpy as np
 from clients.adversaries.registry import ATTACKS
 from clients.adversaries.updates.attack import AttackInput, Update, UpdateAttack
 from clients.configuration import load
-from clients.runs.opening import in_memory
+from clients.runs.open_run import open_memory_run
 from tests.seeds import first_that_shows
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def played(home: Path, seed: int, *settings: str) -> tuple[list[np.ndarray], int
     """Return the model of each round and how many attackers' updates were accepted."""
     configuration = load("smoke", settings=(*SETTINGS, f"seed={seed}", *settings))
     models = []
-    with in_memory(home, "run", configuration) as run:
+    with open_memory_run(home, "run", configuration) as run:
         rows = run.go_on(lambda _: models.append(np.array(run.simulation.model)))
     return models, sum(row.malicious_accepted for row in rows)
 

@@ -9,7 +9,7 @@ import pytest
 
 from clients.baselines.committee_traffic import CommitteeTraffic
 from clients.configuration import load
-from clients.runs.opening import in_memory
+from clients.runs.open_run import open_memory_run
 from ledger.protocol.documents.envelope import EnvelopeKind, encode_envelope
 from ledger.storage.mailbox import MemoryMailbox
 from tests.clients.played import FIVE_MEMBERS
@@ -43,13 +43,13 @@ class Board(MemoryMailbox):
 def board(monkeypatch: pytest.MonkeyPatch) -> Board:
     """The mailbox of the runs of a test."""
     made = Board()
-    monkeypatch.setattr("clients.runs.opening.MemoryMailbox", lambda: made)
+    monkeypatch.setattr("clients.runs.open_run.MemoryMailbox", lambda: made)
     return made
 
 
 def played(home: Path) -> list[tuple[RoundMetrics, RoundTraffic]]:
     """Play two rounds, and return each with what it sent."""
-    with in_memory(home, "run", CONFIGURATION) as run:
+    with open_memory_run(home, "run", CONFIGURATION) as run:
         traffic = CommitteeTraffic(run.population.model.dimension)
         run.simulation.on_step = traffic.take
         rows = run.go_on(traffic.close)
@@ -96,7 +96,7 @@ def test_every_phase_of_a_run_is_counted_from_what_was_sent(tmp_path: Path, boar
 
 def test_a_run_that_is_counted_has_the_heads_of_one_that_is_not(tmp_path: Path) -> None:
     counted = [row.head for row, _ in played(tmp_path / "counted")]
-    with in_memory(tmp_path / "plain", "run", CONFIGURATION) as run:
+    with open_memory_run(tmp_path / "plain", "run", CONFIGURATION) as run:
         assert [row.head for row in run.go_on(lambda _: None)] == counted
 
 
@@ -111,7 +111,7 @@ def test_faulty_members_and_abandoned_rounds_are_counted_too(tmp_path: Path) -> 
         "malice.members.silent=4",
         "malice.members.equivocating=2",
     )
-    with in_memory(tmp_path, "run", load("smoke", settings=settings)) as run:
+    with open_memory_run(tmp_path, "run", load("smoke", settings=settings)) as run:
         traffic = CommitteeTraffic(run.population.model.dimension)
         run.simulation.on_step = traffic.take
         rows = run.go_on(traffic.close)

@@ -14,12 +14,12 @@ from clients.baselines.aggregators.registry import aggregator_named
 from clients.baselines.federated import FederatedSettings, Server, federated
 from clients.baselines.pre_aggregators.registry import pre_aggregator_named
 from clients.baselines.round import BaselineRound, Seconds
-from clients.chance import named_stream
 from clients.configuration import load
 from clients.engine.port import TrainingJob
 from clients.models.evaluation import majority_rate
+from clients.random_streams import named_stream
 from clients.runs.population import populate
-from clients.runs.preparing import measuring, settled
+from clients.runs.preparation import open_measure, with_training_path
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.rules.aggregation import aggregate
@@ -40,8 +40,8 @@ def run(
     seed: int = 3,
     progress: Callable[[BaselineRound], None] | None = None,
 ) -> tuple[BaselineRound, ...]:
-    with measuring(
-        settled(CONFIGURATION, POPULATION), POPULATION, settings.participants
+    with open_measure(
+        with_training_path(CONFIGURATION, POPULATION), POPULATION, settings.participants
     ) as measure:
         return federated(DATA, measure.gauge, INITIAL, settings, seed, progress)
 
@@ -111,7 +111,7 @@ def test_a_mean_has_the_bits_of_a_loop_by_the_ledgers_own_aggregation() -> None:
     attackers = Attackers(MALICIOUS, "back-gradient")
     rows = run(FederatedSettings(3, 10, server_rate=0.8, attackers=attackers))
     sampling, model = named_stream(3, "fedavg", "sample"), INITIAL
-    with measuring(settled(CONFIGURATION, POPULATION), POPULATION, 10) as measure:
+    with open_measure(with_training_path(CONFIGURATION, POPULATION), POPULATION, 10) as measure:
         for row in rows:
             chosen = sorted(sampling.choice(60, 10, replace=False).tolist())
             seed = sha256(repr((3, "fedavg", row.round)).encode())
@@ -161,7 +161,7 @@ def test_the_server_stays_where_it_is_if_nothing_finite_comes_of_a_round() -> No
 
 def test_a_round_tells_how_long_its_parts_took() -> None:
     ticks = iter([0.0, 2.0, 3.0, 7.0])
-    with measuring(settled(CONFIGURATION, POPULATION), POPULATION, 5) as measure:
+    with open_measure(with_training_path(CONFIGURATION, POPULATION), POPULATION, 5) as measure:
         rows = federated(
             DATA, measure.gauge, INITIAL, FederatedSettings(1, 5), 3, clock=lambda: next(ticks)
         )
@@ -171,7 +171,7 @@ def test_a_round_tells_how_long_its_parts_took() -> None:
 def test_a_round_has_all_that_is_measured_of_its_model() -> None:
     chosen = load("smoke", settings=("evaluation.training_loss=true",))
     population = populate(chosen)
-    with measuring(settled(chosen, population), population, 5) as measure:
+    with open_measure(with_training_path(chosen, population), population, 5) as measure:
         rows = federated(
             population.data, measure.gauge, population.initial, FederatedSettings(3, 5), 0
         )

@@ -14,7 +14,7 @@ import pytest
 from clients.configuration import load
 from clients.engine.cluster import RayEngine
 from clients.engine.reaching import require_reachable
-from clients.runs.opening import in_memory
+from clients.runs.open_run import open_memory_run
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.rules.distance.rule import plain_distances
 from tests.clients.engine.made import CONVOLUTIONAL, workload
@@ -73,7 +73,7 @@ def test_an_address_where_nobody_listens_is_refused_before_a_run_is_there(
     expected = f"machine.ray_address = {address}: no cluster answers there"
     with (
         pytest.raises(ConfigurationError, match=expected),
-        in_memory(tmp_path / "home", "run", load("smoke", settings=settings)),
+        open_memory_run(tmp_path / "home", "run", load("smoke", settings=settings)),
     ):
         pass
     assert not (tmp_path / "home").exists()

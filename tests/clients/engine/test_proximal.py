@@ -20,7 +20,7 @@ from clients.local_sgd import LocalTraining, batches
 from clients.models.model import load_vector, trainable
 from clients.models.registry import model_named
 from clients.runs.population import populate
-from clients.runs.preparing import settled
+from clients.runs.preparation import with_training_path
 from ledger.protocol.errors import ConfigurationError
 from tests.clients.engine.made import (
     BRANCHED,
@@ -115,10 +115,10 @@ def test_only_the_plain_path_takes_such_steps() -> None:
 def test_a_run_takes_the_plain_path_or_refuses_the_other() -> None:
     chosen = load("smoke", settings=("training.proximal=0.1",))
     population = populate(chosen)
-    assert settled(chosen, population).training.path == "plain"
+    assert with_training_path(chosen, population).training.path == "plain"
     asked = load("smoke", settings=("training.proximal=0.1", "training.path=lockstep"))
     with pytest.raises(ConfigurationError, match=r"path = lockstep: training\.proximal is set"):
-        settled(asked, population)
+        with_training_path(asked, population)
 
 
 def test_the_term_is_recorded_where_it_is_set_and_nowhere_else() -> None:

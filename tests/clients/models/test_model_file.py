@@ -17,7 +17,7 @@ from clients.models.model_file import (
     read_model_file,
 )
 from clients.models.registry import model_named
-from clients.runs.folder import run_folder
+from clients.runs.run_folder import run_folder
 from ledger.protocol.errors import EncodingError
 from tests.clients.models.forms import IMAGES
 

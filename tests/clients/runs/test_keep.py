@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from clients.simulation import Cast
+from clients.simulation import SimulatedActors
 from ledger.audit.codes import AuditOutcome, Step, StepOutcome
 from ledger.audit.engine import audit
 from ledger.protocol.types import DropoutReason
@@ -53,10 +53,10 @@ def unchecked(played: Played) -> set[Step]:
     return {number for number, outcome in found.items() if outcome is not StepOutcome.PASSED}
 
 
-def overlapping(population: Population, engine: Engine, *, overlaps: bool) -> Cast:
+def overlapping(population: Population, engine: Engine, *, overlaps: bool) -> SimulatedActors:
     """Return a cast of two cores, though one worker was asked for."""
     assert not overlaps
-    return Cast(population, engine, overlaps=True)
+    return SimulatedActors(population, engine, overlaps=True)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_the_head_is_the_same_and_the_audit_says_which_steps_lack_something(
     lacking: Iterable[Step],
 ) -> None:
     whole = player.play(*SETTINGS)
-    monkeypatch.setattr("clients.runs.opening.Cast", overlapping)
+    monkeypatch.setattr("clients.runs.open_run.Cast", overlapping)
     kept = other.play(*SETTINGS, f"machine.keep={keep}")
     assert kept.head == whole.head
     assert other.metrics() == player.metrics()

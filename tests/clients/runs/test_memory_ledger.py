@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from clients.runs.opening import in_memory
-from ledger.home import Home
+from clients.runs.open_run import open_memory_run
+from ledger.io.home import Home
 from ledger.protocol.errors import ConfigurationError
 from tests.clients.played import FIVE_MEMBERS, configured
 from tests.seeds import first_that_shows
@@ -59,7 +59,7 @@ class InMemory:
 
 def played_in_memory(home: Path, *settings: str, seed: int = 0) -> InMemory:
     configuration = configured("machine.ledger=memory", f"seed={seed}", *settings)
-    with in_memory(home, "run", configuration) as run:
+    with open_memory_run(home, "run", configuration) as run:
         rows = run.go_on(lambda _: None)
         return InMemory(seed, rows, run.simulation.model.tobytes(), run.ledger.bans())
 
@@ -97,8 +97,8 @@ def test_seeds_from_block_hashes_are_refused_before_anything_is_there(tmp_path: 
 def test_of_two_runs_of_one_name_that_are_started_at_once_one_is_refused(tmp_path: Path) -> None:
     configuration = configured("machine.ledger=memory")
     with (
-        in_memory(tmp_path, "run", configuration),
+        open_memory_run(tmp_path, "run", configuration),
         pytest.raises(ConfigurationError, match="there is a run 'run'"),
-        in_memory(tmp_path, "run", configuration),
+        open_memory_run(tmp_path, "run", configuration),
     ):
         pass

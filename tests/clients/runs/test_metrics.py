@@ -10,7 +10,7 @@ import pytest
 from clients.configuration import load
 from clients.datasets.federated import DataForm, FederatedData, Samples, frozen_samples
 from clients.models.evaluation import evaluate
-from clients.runs.measured_sets import TEST, TRAINING, client_set, measured_sets
+from clients.runs.evaluation_sets import TEST, TRAINING, client_set, measured_sets
 from clients.sections import EvaluationSection
 from ledger.protocol.errors import ConfigurationError
 

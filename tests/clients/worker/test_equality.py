@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from clients.configuration import load
 from clients.engine.opening import open_engine
-from clients.runs.opening import in_memory
+from clients.runs.open_run import open_memory_run
 from clients.runs.population import populate, run_document
-from clients.runs.preparing import settled
-from clients.worker.clock import Moment
-from clients.worker.hosting import Hosting
-from clients.worker.payloads import OwnPayloads
-from clients.worker.threads import AtOnce
-from clients.worker.troubles import Troubles
+from clients.runs.preparation import with_training_path
+from clients.worker.chain_clock import Moment
+from clients.worker.executors import ImmediateExecutor
+from clients.worker.failures import FailureTracker
+from clients.worker.hosted_clients import HostedClients
+from clients.worker.local_updates import LocalUpdates
 from clients.worker.worker import Worker
 from ledger.actors.actor_context import ActorContext
 from ledger.actors.journal import FileJournal
@@ -41,7 +41,7 @@ SETTINGS = ("protocol.rounds=2", "protocol.beacon=none")
 
 def simulated(configuration: Configuration, folder: Path) -> list[RoundDecided]:
     """Return the rounds of a run in one process."""
-    with in_memory(folder, "run", configuration) as run:
+    with open_memory_run(folder, "run", configuration) as run:
         run.go_on(lambda _: None)
         return _decided(run.ledger)
 
@@ -85,7 +85,7 @@ def test_one_worker_with_all_clients_has_the_simulation_s_heads(tmp_path: Path) 
 def _worked(configuration: Configuration, folder: Path, workers: int) -> MemoryLedger:
     """Return the ledger of a run that separate workers have played to its end."""
     population = populate(configuration)
-    configuration = settled(configuration, population)
+    configuration = with_training_path(configuration, population)
     document = run_document(configuration, population)
     folder.mkdir()
     ledger = memory_ledger(document)
@@ -116,14 +116,14 @@ def _worked(configuration: Configuration, folder: Path, workers: int) -> MemoryL
             mailbox=FolderMailbox(folder / "mail", disk=QuickDisk()),
             journal=FileJournal(folder / f"{number}.sqlite"),
         )
-        hosting = Hosting(
+        hosting = HostedClients(
             signers={ClientId(client): population.signers[client] for client in clients},
             engine=engine(len(clients)),
-            own=OwnPayloads(folder / str(number), disk=QuickDisk()),
-            training=AtOnce(),
-            sending=AtOnce(),
+            own=LocalUpdates(folder / str(number), disk=QuickDisk()),
+            training=ImmediateExecutor(),
+            sending=ImmediateExecutor(),
         )
-        running.append((context, Worker(context, hosting, Troubles(Random(number)))))
+        running.append((context, Worker(context, hosting, FailureTracker(Random(number)))))
     now = float(ledger.newest_block().timestamp)
     while ledger.state().stage is not LedgerStage.FINISHED:
         for _, worker in running:

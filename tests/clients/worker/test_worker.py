@@ -12,10 +12,10 @@ import pytest
 
 from clients.adversaries.faults import MemberFault, TrainerFault
 from clients.engine.port import TrainingError
-from clients.federation.faults import Faults
-from clients.worker.process.counting import Counts
-from clients.worker.process.status import Stand, status_of
-from clients.worker.troubles import Part
+from clients.testnet.worker_faults import WorkerFaults
+from clients.worker.failures import WorkPart
+from clients.worker.process.counters import WorkerCounters
+from clients.worker.process.worker_status import WorkerState, worker_status
 from ledger.actors.journal import first_round_key
 from ledger.protocol.documents.envelope import EnvelopeKind
 from ledger.protocol.encoding import u64
@@ -194,7 +194,7 @@ def test_members_whose_journal_is_gone_sit_out_the_round_in_course(
         together.step(seat)
     seats = together.worker(seat).seats
     assert seats is not None
-    assert seats.sits_out == {seat}
+    assert seats.abstaining == {seat}
     said = [one for one in caplog.messages if one.startswith(f"client {seat} sits out round 1: ")]
     assert len(said) == restarts, "each start says so, once"
     while together.ledger.state().round == 1:
@@ -226,7 +226,11 @@ def test_a_journal_that_cannot_be_written_ends_no_worker_and_is_told_with_pauses
 ) -> None:
     together = Together(tmp_path, hosted_by(14), ONE_ROUND)
     seat = together.ledger.opening(1).committee[0]  # type: ignore[union-attr]
-    journal, mail, counts = together.places[seat].journal, together.places[seat].mail, Counts()
+    journal, mail, counts = (
+        together.places[seat].journal,
+        together.places[seat].mail,
+        WorkerCounters(),
+    )
     mail.held, turns = True, cycle(range(14))
     # It hears of a certificate of phase 1 when its disk is full: it cannot keep the moment.
     while len(together.board.listed(together.ledger.domain, 1, EnvelopeKind.REPLY)) < ROOMY.replies:
@@ -238,10 +242,10 @@ def test_a_journal_that_cannot_be_written_ends_no_worker_and_is_told_with_pauses
         for _ in range(60):
             together.step(seat)
             counts.look(together.worker(seat))
-            status_of(together.worker(seat), counts, Stand.RUNNING, "0xabc")
+            worker_status(together.worker(seat), counts, WorkerState.RUNNING, "0xabc")
             together.pass_time(0.25)
     assert len([one for one in caplog.messages if one.startswith("voting")]) == 1, "said once"
-    assert 2 < together.worker(seat).troubles.present[Part.VOTING].times < 15, "after pauses"
+    assert 2 < together.worker(seat).troubles.present[WorkPart.VOTING].times < 15, "after pauses"
     assert not together.decided
     journal.is_full = False
     together.play()
@@ -367,13 +371,13 @@ def test_a_store_that_does_not_answer_is_told_once_and_waited_for(tmp_path: Path
         together.step(0)
         together.pass_time(5)
     worker = together.worker(0)
-    assert worker.troubles.present[Part.MODEL].times > 1
+    assert worker.troubles.present[WorkPart.MODEL].times > 1
     assert worker.troubles.last is not None
     assert "the store does not answer" in worker.troubles.last
     together.blobs.is_down = False
     together.pass_time(60)
     together.step(0)
-    assert Part.MODEL not in worker.troubles.present
+    assert WorkPart.MODEL not in worker.troubles.present
 
 
 def test_who_cannot_send_still_votes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -387,7 +391,7 @@ def test_who_cannot_send_still_votes(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(together.ledger, "decide", unfunded)
     for _ in range(20):
         together.play(1)
-    assert together.worker(0).troubles.present[Part.SENDING].times > 1
+    assert together.worker(0).troubles.present[WorkPart.SENDING].times > 1
     replies = together.board.listed(together.ledger.domain, 1, EnvelopeKind.REPLY)
     assert len(replies) >= ROOMY.replies
     assert together.ledger.state().stage is LedgerStage.OPEN
@@ -399,7 +403,7 @@ def test_who_cannot_send_still_votes(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_an_equivocator_is_banned_and_its_worker_ends(tmp_path: Path) -> None:
     together = Together(tmp_path, hosted_by(14), ROOMY)
     seat = together.ledger.opening(1).committee[0]  # type: ignore[union-attr]
-    together.corrupt(seat, Faults(of_members=MemberFault.EQUIVOCATING))
+    together.corrupt(seat, WorkerFaults(of_members=MemberFault.EQUIVOCATING))
     together.play()
     assert {ban.client for ban in together.ledger.bans()} == {seat}
     worker = together.worker(seat)
@@ -414,7 +418,7 @@ def test_a_ban_is_looked_for_once_a_block_until_it_is_final_and_then_no_more(
     together.ledger.mine(2)
     opening = together.ledger.opening(1)
     assert opening is not None
-    together.corrupt(opening.committee[0], Faults(of_members=MemberFault.EQUIVOCATING))
+    together.corrupt(opening.committee[0], WorkerFaults(of_members=MemberFault.EQUIVOCATING))
     bans, asked = together.ledger.bans, []
 
     def counted(to_block: int | None = None) -> tuple[ClientBanned, ...]:
@@ -440,9 +444,9 @@ def test_one_faulty_worker_does_not_stop_the_others(
     together = Together(tmp_path, hosted_by(14), replace(ROOMY, rounds=1))
     seat = together.ledger.opening(1).committee[0]  # type: ignore[union-attr]
     if isinstance(fault, MemberFault):
-        together.corrupt(seat, Faults(of_members=fault))
+        together.corrupt(seat, WorkerFaults(of_members=fault))
     else:
-        together.corrupt(seat, Faults(of_trainers=fault))
+        together.corrupt(seat, WorkerFaults(of_trainers=fault))
     together.play()
     assert len(together.decided) == 1
     assert {ban.client for ban in together.ledger.bans()} <= {seat}

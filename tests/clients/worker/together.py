@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from clients.engine.port import Engine, Evaluation, TrainedUpdate
-from clients.federation.faults import NO_FAULTS, Faults
-from clients.worker.clock import Moment
-from clients.worker.hosting import Hosting
-from clients.worker.payloads import OwnPayloads
-from clients.worker.threads import AtOnce
-from clients.worker.troubles import Troubles
+from clients.testnet.worker_faults import NO_FAULTS, WorkerFaults
+from clients.worker.chain_clock import Moment
+from clients.worker.executors import ImmediateExecutor
+from clients.worker.failures import FailureTracker
+from clients.worker.hosted_clients import HostedClients
+from clients.worker.local_updates import LocalUpdates
 from clients.worker.worker import Worker
 from ledger.actors.actor_context import ActorContext
-from ledger.home import Disk
+from ledger.io.home import Disk
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import vector_bytes
 from ledger.protocol.errors import BlobUnreachableError
@@ -193,7 +193,7 @@ class Place:
     mail: Mail
     engine: DrawnEngine = field(default_factory=DrawnEngine)
     skew: float = 0.0
-    faults: Faults = NO_FAULTS
+    faults: WorkerFaults = NO_FAULTS
     worker: Worker | None = None
 
 
@@ -242,18 +242,18 @@ class Together:
                 journal=place.journal,
                 finality_blocks=self._confirmations,
             )
-            hosting = Hosting(
+            hosting = HostedClients(
                 signers={c: signers(self.parameters.clients)[c] for c in place.clients},
                 engine=place.engine,
-                own=OwnPayloads(place.own, disk=QuickDisk()),
-                training=AtOnce(),
-                sending=AtOnce(),
+                own=LocalUpdates(place.own, disk=QuickDisk()),
+                training=ImmediateExecutor(),
+                sending=ImmediateExecutor(),
                 behaviour=place.faults,
             )
-            place.worker = Worker(context, hosting, Troubles(Random(number)))
+            place.worker = Worker(context, hosting, FailureTracker(Random(number)))
         return place.worker
 
-    def corrupt(self, number: int, faults: Faults) -> None:
+    def corrupt(self, number: int, faults: WorkerFaults) -> None:
         """Let the clients of a place misbehave from now on."""
         self.places[number].faults = faults
         self.liars.update(self.places[number].clients)

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.home import Disk
+from ledger.io.home import Disk
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.envelope import (
     Envelope,
@@ -38,7 +38,7 @@ from ledger.storage.mailboxes.files import folder_of
 from ledger.storage.mailboxes.folder import FolderMailbox
 from tests.actors.support import DOMAIN
 from tests.faults import times
-from tests.test_home import full_disk
+from tests.io.test_home import full_disk
 
 if TYPE_CHECKING:
     from collections.abc import Collection

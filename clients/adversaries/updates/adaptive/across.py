@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clients.adversaries.updates.adaptive.estimate import accepted_up_to, combined
-from clients.chance import named_stream
+from clients.random_streams import named_stream
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from ledger.chain.ports import ChainDamagedError
-from ledger.home import DISK, read_file
+from ledger.io.home import DISK, read_file
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:

@@ -17,11 +17,11 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from ledger.bounded_json import parse_json
 from ledger.chain.embedded.chain import EmbeddedChain
 from ledger.chain.rpc import wire
 from ledger.chain.rpc.served.methods import RpcMethods, fault_json
 from ledger.chain.rpc.served.pool import TransactionPool
+from ledger.io.json import parse_json
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from clients.adversaries.data.registry import DATA_ATTACKS
 from clients.adversaries.faults import FAVOURS
 from clients.configuration import load
 from clients.models.evaluation import evaluate
-from clients.runs.measured_sets import BACKDOOR, TEST, TRAINING, measured_sets
+from clients.runs.evaluation_sets import BACKDOOR, TEST, TRAINING, measured_sets
 from clients.runs.metrics import RoundMetrics
-from clients.runs.opening import in_memory
+from clients.runs.open_run import open_memory_run
 from clients.runs.population import populate, run_document
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId
@@ -27,7 +27,7 @@ ATTACKED = ("machine.ledger=memory", "malice.malicious_rate=0.3", "protocol.roun
 
 def test_rows_tell_a_backdoors_success_and_what_was_not_measured_is_null(tmp_path: Path) -> None:
     settings = (*ATTACKED, "malice.attack=backdoor", "evaluation.every=2")
-    with in_memory(tmp_path, "run", load("smoke", settings=settings)) as run:
+    with open_memory_run(tmp_path, "run", load("smoke", settings=settings)) as run:
         rows = run.go_on(lambda _: None)
         model, clean = run.population.model, run.population.clean
         marked = measured_sets(clean, run.configuration.evaluation, 0, DATA_ATTACKS["backdoor"])
@@ -42,7 +42,7 @@ def test_rows_tell_a_backdoors_success_and_what_was_not_measured_is_null(tmp_pat
 @pytest.mark.parametrize("attack", ["label-flip", "back-gradient"])
 def test_without_a_backdoor_there_is_no_success(tmp_path: Path, attack: str) -> None:
     settings = (*ATTACKED, f"malice.attack={attack}", "protocol.rounds=1")
-    with in_memory(tmp_path, "run", load("smoke", settings=settings)) as run:
+    with open_memory_run(tmp_path, "run", load("smoke", settings=settings)) as run:
         (row,) = run.go_on(lambda _: None)
     assert isinstance(row, RoundMetrics)
     assert row.backdoor_success is None

@@ -10,7 +10,7 @@ from clients.datasets.federated import DataForm, FederatedData, Samples
 from clients.engine.evaluating import FinishedEvaluation
 from clients.engine.port import Engine, Evaluation, TrainedUpdate
 from clients.engine.updates import payload_of
-from clients.runs.metrics import Gauge
+from clients.runs.metrics import ModelGauge
 from clients.sections import EvaluationSection
 from ledger.protocol.rules.distance.rule import plain_distances
 from ledger.protocol.types import ClientId
@@ -53,8 +53,8 @@ class StepEngine(Engine):
         pass
 
 
-def gauge_of(engine: Engine, clients: int, rounds: int = 4, every: int = 1) -> Gauge:
-    return Gauge(engine, EvaluationSection(every=every), {"test": TESTED}, rounds, clients)
+def gauge_of(engine: Engine, clients: int, rounds: int = 4, every: int = 1) -> ModelGauge:
+    return ModelGauge(engine, EvaluationSection(every=every), {"test": TESTED}, rounds, clients)
 
 
 def data_of(*samples: int) -> FederatedData:

@@ -18,7 +18,7 @@ from clients.baselines.traffic import Link
 from clients.configuration import load
 from clients.runs.metrics import Quality
 from clients.runs.population import populate
-from clients.runs.preparing import measuring, settled
+from clients.runs.preparation import open_measure, with_training_path
 from ledger.protocol.errors import ConfigurationError
 from tests.clients.baselines.decentralised.steps import (
     StepEngine,
@@ -105,7 +105,7 @@ def test_a_run_learns_and_repeats_itself_and_tells_each_round() -> None:
     population = populate(configuration)
     settings = BrainTorrentSettings(rounds=8, participants=8)
     seen: list[DecentralisedRound] = []
-    with measuring(settled(configuration, population), population, rows=8) as measure:
+    with open_measure(with_training_path(configuration, population), population, rows=8) as measure:
         arguments = (population.data, measure.gauge, population.initial, settings)
         rows = brain_torrent(*arguments, 3, seen.append)
         assert rows == tuple(seen) == brain_torrent(*arguments, 3)

@@ -18,11 +18,11 @@ from clients.baselines.decentralised.gossip import (
 )
 from clients.baselines.decentralised.sites import Sites, weighted_mean
 from clients.baselines.traffic import Link
-from clients.chance import named_stream
 from clients.configuration import load
+from clients.random_streams import named_stream
 from clients.runs.metrics import Quality
 from clients.runs.population import populate
-from clients.runs.preparing import measuring, settled
+from clients.runs.preparation import open_measure, with_training_path
 from ledger.protocol.errors import ConfigurationError
 from tests.clients.baselines.decentralised.steps import (
     StepEngine,
@@ -145,7 +145,7 @@ def test_a_run_learns_and_repeats_itself() -> None:
     configuration = load("smoke", settings=("seed=3", "protocol.rounds=6"))
     population = populate(configuration)
     some = GossipSettings(rounds=6, participants=8)
-    with measuring(settled(configuration, population), population, rows=8) as measure:
+    with open_measure(with_training_path(configuration, population), population, rows=8) as measure:
         arguments = (population.data, measure.gauge, population.initial, some)
         rows = gossip(*arguments, 3)
         assert rows == gossip(*arguments, 3) != gossip(*arguments, 4)

@@ -12,7 +12,7 @@ from clients.experiments.execution.evidence import portable
 from clients.experiments.execution.kept import kept_beside
 from clients.experiments.execution.store import Store
 from ledger.audit.codes import AuditOutcome
-from ledger.home import Home
+from ledger.io.home import Home
 from ledger.protocol.errors import ConfigurationError
 from tests.clients.experiments.minis import plan_of
 

@@ -1,0 +1,102 @@
+"""Keystores of version 3, as wallets and nodes read them; no key is on a disk otherwise."""
+
+from __future__ import annotations
+
+import json
+import os
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from eth_account import Account
+
+from ledger.io.home import DISK
+from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.signing import KeySigner
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+PASSWORD_FILE = "password.txt"  # noqa: S105 - its name
+PUBLIC_PASSWORD = "public"  # noqa: S105 - of test keys that anybody can derive
+
+
+class ScryptCost(IntEnum):
+    """The cost of scrypt: how long one try of a password takes whoever has stolen the file."""
+
+    USUAL = 2**18
+    """About a second, as wallets have it."""
+    OF_TEST_KEYS = 2**12
+    """Next to nothing: for keys that protect nothing."""
+
+
+def write_keystore(
+    path: Path, private_key: bytes, password: str, work: ScryptCost = ScryptCost.USUAL
+) -> None:
+    """Write a key's keystore, readable for its owner alone; what is there is never replaced.
+
+    Args:
+        path: of the file.
+        private_key: 32 bytes.
+        password: that encrypts it.
+        work: of the key derivation.
+
+    Raises:
+        ConfigurationError: there is something under this name.
+        OSError: it cannot be written; nothing is left.
+    """
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError as error:
+        raise ConfigurationError(
+            f"--keystore {path}: there is a file already, and a key is never overwritten"
+        ) from error
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            # Not before the name is ours: encrypting takes a second.
+            content = Account.encrypt(private_key, password, kdf="scrypt", iterations=int(work))
+            file.write(json.dumps(content, indent=1) + "\n")
+        # A key whose file a power cut takes back may have been sent money meanwhile.
+        DISK.sync([path])
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+
+
+def write_test_keystores(folder: Path, keys: Sequence[bytes]) -> list[Path]:
+    """Write the keystores of PUBLIC TEST KEYS, and the one password of all of them.
+
+    Args:
+        folder: that is made, or empty.
+        keys: of the clients, index by index.
+
+    Returns:
+        The keystores, `client-000.json` and so on, in the order of the keys.
+
+    Raises:
+        ConfigurationError: there is something in the folder.
+        OSError: it cannot be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    held = next(folder.iterdir(), None)
+    if held is not None:
+        raise ConfigurationError(
+            f"--folder {folder}: has {held.name} in it; test keys go into a folder of their own"
+        )
+    (folder / PASSWORD_FILE).write_text(f"{PUBLIC_PASSWORD}\n", "utf-8")
+    written = [folder / f"client-{index:03}.json" for index in range(len(keys))]
+    for path, key in zip(written, keys, strict=True):
+        write_keystore(path, key, PUBLIC_PASSWORD, ScryptCost.OF_TEST_KEYS)
+    return written
+
+
+def names_own_account(named: str | None, private_key: bytes) -> bool:
+    """Say whether a keystore names the account of its key, if it names any.
+
+    Args:
+        named: the account, EIP-55; None if it leaves that out.
+        private_key: that it holds.
+    """
+    if named is None:
+        return True
+    return bytes.fromhex(named.removeprefix("0x")) == KeySigner(private_key).address

@@ -1,0 +1,108 @@
+"""Owners from outside as the clients of a configuration: what must fit before a run is deployed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from clients.datasets.bound import samples_digest_of
+from clients.datasets.options import parsed
+from clients.datasets.own import OWN, OwnOptions, read_own, tried_data
+from clients.datasets.registry import load_dataset
+from clients.random_streams import named_stream
+from clients.sections import MaliceSection
+from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.registration import data_salt
+from ledger.protocol.types import NO_DIGEST
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from clients.configuration import Configuration
+    from clients.datasets.federated import FederatedData
+    from ledger.protocol.signing import KeySigner
+    from ledger.protocol.types import Digest, RegisteredClient
+
+
+@dataclass(frozen=True, slots=True)
+class Owners:
+    """Those who take part in a run with keys of their own.
+
+    Attributes:
+        clients: address and samples of each, addresses ascending.
+        data: digest of each one's samples, zeros where it discloses none.
+    """
+
+    clients: tuple[RegisteredClient, ...]
+    data: tuple[Digest, ...]
+
+
+def owner_samples(
+    configuration: Configuration, samples: int | None, path: Path | None, signer: KeySigner
+) -> tuple[int, Digest]:
+    """Return number and digest of an owner's samples, as it registers them.
+
+    Args:
+        configuration: of the run.
+        samples: how many it says that there are; None to count those of the file.
+        path: its own file; None to disclose no digest.
+        signer: of its key, from which the salt follows.
+
+    Raises:
+        ConfigurationError: neither is given, the file has another number or does not fit, or the
+            samples of the run are everybody's.
+    """
+    if path is None:
+        if samples is None:
+            raise ConfigurationError("say how many samples you have: --samples N, or --data FILE")
+        return samples, NO_DIGEST
+    if configuration.data.name != OWN.name:
+        raise ConfigurationError(
+            f"--data {path}: the samples of {configuration.data.name!r} are divided from files for "
+            f"all, and bound without it; give --samples alone"
+        )
+    options = parsed(OwnOptions, configuration.data.options, "data.options")
+    train = read_own(path, options).train
+    if samples not in {None, len(train.y)}:
+        raise ConfigurationError(f"--samples {samples}: {path} has {len(train.y)}")
+    return len(train.y), samples_digest_of(train, data_salt(signer))
+
+
+def data_of_owners(
+    configuration: Configuration, owners: tuple[RegisteredClient, ...]
+) -> FederatedData:
+    """Return the data by which a run of owners from outside is prepared.
+
+    Args:
+        configuration: of the run.
+        owners: by ascending address.
+
+    Returns:
+        The divided data set; where each owner has samples of its own, a few of their form that are
+        drawn for the trial of the model and trained by nobody.
+
+    Raises:
+        ConfigurationError: another number of clients, somebody who misbehaves by configuration, or
+            an owner who has registered another number of samples than its part has.
+    """
+    clients = configuration.protocol.clients
+    if clients != len(owners):
+        raise ConfigurationError(
+            f"protocol.clients = {clients}: the registry has {len(owners)} clients; set it to that"
+        )
+    if configuration.malice != MaliceSection():
+        raise ConfigurationError(
+            "malice is set: what owners from outside do, no configuration says; take it out"
+        )
+    if configuration.data.name == OWN.name:
+        options = parsed(OwnOptions, configuration.data.options, "data.options")
+        return tried_data(options, clients, named_stream(configuration.seed, "tried data"))
+    rng = named_stream(configuration.seed, "data")
+    data = load_dataset(configuration.data.choice(), clients, rng)
+    for client, (owner, held) in enumerate(zip(owners, data.sample_counts, strict=True)):
+        if owner.samples != held:
+            raise ConfigurationError(
+                f"client {client}, 0x{owner.address.hex()}: has registered {owner.samples} "
+                f"samples, and its part of {configuration.data.name!r} has {held}"
+            )
+    return data

@@ -1,0 +1,384 @@
+"""Whether everything is there that a client needs to take part: looked at, one after the other.
+
+What a check needs of an earlier one that has failed is not looked at, and said so. Nothing is sent
+to the chain, and no key and no password is in anything that is said.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, TypeVar
+
+from clients.onboarding.finality_lag import finality_lag
+from clients.onboarding.own_samples import own_parts
+from clients.onboarding.run_configuration import configuration_from_document
+from clients.onboarding.seed_policy import require_unpredictable
+from clients.onboarding.storage_checks import check_blob_store, check_mailbox, check_worker_folder
+from clients.worker.process.setup import bound_model, signers_by_client
+from clients.worker.process.worker_folder import WorkerFolder
+from ledger.chain.addresses import checksum, eip55
+from ledger.chain.contract.committee_ledger import CommitteeLedger
+from ledger.chain.contract.deployment import (
+    deployed_document,
+    deployed_domain,
+    require_code,
+)
+from ledger.chain.finality.acted_on import ActedOn
+from ledger.chain.rpc.fees import offered
+from ledger.chain.rpc.reader import RpcSettings
+from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
+from ledger.protocol.encoding import vector_from_bytes
+from ledger.protocol.errors import CmflError, ConfigurationError
+from ledger.protocol.registration import data_salt
+from ledger.protocol.state import LedgerStage
+from ledger.storage.locations import parse_locations
+from ledger.storage.opening import store_at
+from ledger.storage.uploads import UploadSigner
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from ledger.chain.contract.committee_ledger import Snapshot
+    from ledger.chain.rpc.sending_node import SendingNode
+    from ledger.protocol.documents.run import RunDocument
+    from ledger.protocol.signing import KeySigner
+    from ledger.protocol.types import ClientId, Domain
+
+T = TypeVar("T")
+
+KEPT_PAYLOADS = 3
+"""Updates of one client that lie on its disk at a time, at most."""
+SENDING_GAS = 1_712_000
+"""The limit of a commitment's transaction, which an account must be able to pay to send it."""
+ROUND_GAS = 450_000
+"""A commitment alone and a decision of 86 active clients, as contracts/gas_snapshot.json has it."""
+WEI = 10**18
+
+
+class CheckState(StrEnum):
+    """What a check came to."""
+
+    OK = "ok"
+    WARNING = "warning"
+    MISSING = "missing"
+    NOT_LOOKED_AT = "not-looked-at"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """What one check has found.
+
+    Attributes:
+        check: what was looked at.
+        state: what it came to.
+        found: a sentence; where something is missing it says what to do.
+    """
+
+    check: str
+    state: CheckState
+    found: str
+
+
+@dataclass(frozen=True, slots=True)
+class PreflightTarget:
+    """What a client has been given to take part with.
+
+    Attributes:
+        contract: its address.
+        blobs: where everybody publishes.
+        mailbox: where envelopes are put.
+        folder: of the worker.
+        data: file or folder of the samples; None where the run needs none.
+        settings: `section.key=value` of this machine.
+        confirmations: of a block that the worker takes for final; None for what the chain calls so.
+        allow_predictable_seeds: take part in a run whose seeds can be predicted.
+    """
+
+    contract: str
+    blobs: str
+    mailbox: str
+    folder: Path
+    data: Path | None = None
+    settings: tuple[str, ...] = ()
+    confirmations: int | None = None
+    allow_predictable_seeds: bool = False
+
+
+class _MissingError(Exception):
+    """An earlier check has not found what this one needs."""
+
+
+class PreflightChecks:
+    """Looks at everything, and remembers what later checks need of earlier ones.
+
+    Attributes:
+        clients: index of each key in the registry, ascending, once they are known.
+    """
+
+    def __init__(
+        self,
+        asked: PreflightTarget,
+        open_node: Callable[[], SendingNode],
+        open_keys: Callable[[], Sequence[KeySigner]],
+        *,
+        wall: float,
+        probe: bytes,
+    ) -> None:
+        """Take up what is looked at.
+
+        Args:
+            asked: what the client has been given.
+            open_node: connects to the node.
+            open_keys: decrypts the keys, of a client each.
+            wall: the time by this machine, Unix seconds.
+            probe: bytes that are put where blobs go, read back and removed.
+        """
+        self._asked = asked
+        self._open_node = open_node
+        self._open_keys = open_keys
+        self._wall = wall
+        self._probe = probe
+        self._node: SendingNode | None = None
+        self._ledger: CommitteeLedger | None = None
+        self._state: Snapshot | None = None
+        self._signers: dict[ClientId, KeySigner] | None = None
+        self._document: RunDocument | None = None
+        self._domain: Domain | None = None
+        self._encoded: bytes | None = None
+
+    @property
+    def clients(self) -> tuple[ClientId, ...]:
+        """Whose keys they are, ascending; empty as long as that is not known."""
+        return tuple(sorted(self._signers or ()))
+
+    def checks(self) -> Iterator[CheckResult]:
+        """Yield what each check has found."""
+        try:
+            for name, look in (
+                ("chain", self._look_at_chain),
+                ("contract", self._look_at_contract),
+                ("run", self._look_at_run),
+                ("clock", self._look_at_clock),
+                ("finality", self._look_at_finality),
+                ("model", self._look_at_model),
+                ("key", self._look_at_keys),
+                ("funds", self._look_at_funds),
+                ("blobs", self._look_at_blobs),
+                ("mailbox", self._look_at_mailbox),
+                ("data", self._look_at_data),
+                ("folder", self._look_at_folder),
+            ):
+                yield _carried_out(name, look)
+        finally:
+            if self._node is not None:
+                self._node.close()
+
+    def _look_at_chain(self) -> tuple[CheckState, str]:
+        self._node = node = self._open_node()
+        head = node.head()
+        said = f"chain {node.chain_id}, genesis 0x{node.genesis_hash.hex()}, block {head.number}"
+        return CheckState.OK, said
+
+    def _look_at_contract(self) -> tuple[CheckState, str]:
+        address = eip55(self._asked.contract)
+        require_code(_needed(self._node), address)
+        ledger = CommitteeLedger(_needed(self._node), address)
+        self._state, self._ledger = ledger.state(), ledger
+        match self._state.stage:
+            case LedgerStage.REGISTERING:
+                said = "not all clients are registered yet: whoever deploys it has to go on"
+                return CheckState.WARNING, f"{address}: {said}"
+            case LedgerStage.FINISHED:
+                raise ConfigurationError(f"{address}: its run is finished, there is no round left")
+            case LedgerStage.OPEN:
+                found, newest = ledger.deployment(), _needed(self._node).head().number
+                state, said = window(self._state, newest, found.commit_blocks, found.rounds)
+                return state, f"{address}: {said}"
+
+    def _look_at_run(self) -> tuple[CheckState, str]:
+        found = _needed(self._ledger).deployment()
+        data = store_at(self._asked.blobs).get(found.config, MAX_DOCUMENT_BYTES)
+        self._document, self._encoded = deployed_document(data, found), data
+        self._domain = deployed_domain(_needed(self._ledger))
+        parameters = self._document.parameters
+        require_unpredictable(parameters.beacon, is_allowed=self._asked.allow_predictable_seeds)
+        said = f"{found.clients} clients, {found.rounds} rounds, registry 0x{found.registry.hex()}"
+        return CheckState.OK, said
+
+    def _look_at_clock(self) -> tuple[CheckState, str]:
+        view_seconds = _needed(self._document).parameters.view_seconds
+        newest = _needed(self._node).head()
+        late = self._wall - newest.timestamp
+        said = f"block {newest.number} is {late:.0f} s old by this clock"
+        if late < 0:
+            said = f"block {newest.number} is {-late:.0f} s ahead of this clock"
+        if abs(late) <= view_seconds / 2:
+            return CheckState.OK, said
+        why = "no block has come since" if late > 0 else "the chain makes blocks ahead of time"
+        return (
+            CheckState.WARNING,
+            f"{said}, over half of a view's {view_seconds} s: set it, unless {why}",
+        )
+
+    def _look_at_finality(self) -> tuple[CheckState, str]:
+        parameters = _needed(self._document).parameters
+        window, confirmations = parameters.commit_blocks, self._asked.confirmations
+        lag = finality_lag(_needed(self._node), confirmations)
+        never = lag.closed_too_early(window)
+        if never is not None:
+            return CheckState.MISSING, never
+        late = lag.seen_too_late(parameters.view_seconds)
+        if late is not None:
+            return CheckState.WARNING, late
+        how = "what the chain calls final"
+        if confirmations is not None:
+            how = f"{confirmations} confirmations"
+        return CheckState.OK, f"{how}; a round takes commitments for {window} blocks"
+
+    def _look_at_model(self) -> tuple[CheckState, str]:
+        dimension = _needed(self._document).parameters.dimension
+        model = _needed(self._state).model
+        blobs = store_at(self._asked.blobs)
+        vector_from_bytes(blobs.get(model, 4 * dimension), dimension)
+        blobs.get(_needed(self._document).initial_model, 4 * dimension)
+        return CheckState.OK, f"0x{model.hex()}, {dimension} parameters, and the initial one"
+
+    def _look_at_keys(self) -> tuple[CheckState, str]:
+        document, ledger = _needed(self._document), _needed(self._ledger)
+        signers = signers_by_client(document, self._open_keys())
+        state, banned = _needed(self._state), {}
+        if state.stage is not LedgerStage.REGISTERING:
+            found = {client: ledger.client(client).banned_in for client in sorted(signers)}
+            banned = {client: number for client, number in found.items() if number}
+        said = "; ".join(
+            f"account {checksum(signer.address)} is client {client}"
+            + (f", banned in round {banned[client]}" if client in banned else "")
+            for client, signer in sorted(signers.items())
+        )
+        if len(banned) == len(signers):
+            raise ConfigurationError(f"{said}: there is nobody to take part for")
+        self._signers = signers
+        return CheckState.WARNING if banned else CheckState.OK, said
+
+    def _look_at_funds(self) -> tuple[CheckState, str]:
+        signers, node = _needed(self._signers), _needed(self._node)
+        left = _needed(self._document).parameters.rounds - max(_needed(self._state).round, 1) + 1
+        market, caps = node.market(), RpcSettings().fee_caps
+        offer = offered(market.base_fee, market.tip, caps)
+        if offer is None:
+            return CheckState.WARNING, (
+                f"gas costs {market.base_fee} wei now, and a worker sends nothing over "
+                f"{caps.fee} wei: it needs --max-fee"
+            )
+        # A worker lets the account that owns most pay for all of its clients.
+        balance = max(node.balance_of(checksum(one.address)) for one in signers.values())
+        return funds(balance, market.base_fee + offer.tip, offer.fee, left)
+
+    def _look_at_blobs(self) -> tuple[CheckState, str]:
+        uploads, encoded = self._uploads(), _needed(self._encoded)
+        places = parse_locations("blobs", self._asked.blobs)
+        found = [check_blob_store(place, uploads, encoded, self._probe) for place in places]
+        return CheckState.OK, "; ".join(found)
+
+    def _look_at_mailbox(self) -> tuple[CheckState, str]:
+        uploads, state = self._uploads(), _needed(self._state)
+        places = parse_locations("mailbox", self._asked.mailbox)
+        found = [check_mailbox(place, uploads, state.round, self._probe) for place in places]
+        return CheckState.OK, "; ".join(found)
+
+    def _look_at_data(self) -> tuple[CheckState, str]:
+        document, signers = _needed(self._document), _needed(self._signers)
+        clients, salts = tuple(sorted(signers)), {c: data_salt(s) for c, s in signers.items()}
+        configuration = configuration_from_document(
+            document, self._asked.data, self._asked.settings
+        )
+        held = own_parts(configuration, document, clients, self._asked.data, salts)
+        counts = ", ".join(str(len(held.train[client].y)) for client in clients)
+        model = bound_model(configuration, held, document)
+        said = f"{counts} samples of {held.name!r}, as registered, {len(held.test.y)} for the test"
+        return CheckState.OK, f"{said}; model {model.name!r} as deployed"
+
+    def _look_at_folder(self) -> tuple[CheckState, str]:
+        dimension, node = _needed(self._document).parameters.dimension, _needed(self._node)
+        said = check_worker_folder(self._asked.folder, KEPT_PAYLOADS * 4 * dimension)
+        # A worker goes on from what it has acted on, and with no other chain.
+        ActedOn.open(WorkerFolder(self._asked.folder).acted_on, node).require_unchanged(node)
+        return CheckState.OK, said
+
+    def _uploads(self) -> UploadSigner:
+        """Return what signs for a store, on behalf of these clients in the open round."""
+        (first, signer), *rest = sorted(_needed(self._signers).items())
+        uploads = UploadSigner(_needed(self._domain), signer, first, tuple(rest))
+        uploads.round = _needed(self._state).round
+        return uploads
+
+
+def window(open_round: Snapshot, newest: int, blocks: int, rounds: int) -> tuple[CheckState, str]:
+    """Return whether the open round still takes commitments.
+
+    Args:
+        open_round: what the contract keeps of it.
+        newest: number of the newest block.
+        blocks: so many after the round's opening one take commitments.
+        rounds: that the run has.
+
+    Returns:
+        A warning where they are over, with the round that an owner takes part from.
+    """
+    number, last = open_round.round, open_round.opened_block + blocks
+    if newest < last:
+        return CheckState.OK, f"round {number} takes commitments up to block {last}"
+    closed = f"round {number} has taken no commitments since block {last}"
+    if number == rounds:
+        return CheckState.WARNING, f"{closed}, and no round comes after it"
+    return CheckState.WARNING, f"{closed}: who joins takes part from round {number + 1} on"
+
+
+def funds(balance: int, price: int, most: int, rounds: int) -> tuple[CheckState, str]:
+    """Return whether an account can pay for its part.
+
+    Args:
+        balance: that it has, in wei.
+        price: of a unit of gas, in wei.
+        most: that is offered for a unit, in wei: nodes ask for as much as that could come to.
+        rounds: that are left.
+
+    Returns:
+        Missing where it could not even send a commitment; a warning where it may not last.
+    """
+    has = f"the account has {balance / WEI:.6g} ETH"
+    if most == 0:
+        return CheckState.OK, f"{has}, and gas costs nothing now"
+    lasts = balance // (ROUND_GAS * max(price, 1))
+    said = f"{has}, enough for about {lasts} of the {rounds} rounds that are left, if it sends all"
+    if balance < SENDING_GAS * most:
+        least = SENDING_GAS * most / WEI
+        return CheckState.MISSING, f"{has}; to send a commitment it needs {least:.6g} ETH at least"
+    return (CheckState.OK if lasts >= rounds else CheckState.WARNING), said
+
+
+def _carried_out(name: str, look: Callable[[], tuple[CheckState, str]]) -> CheckResult:
+    try:
+        state, found = look()
+    except _MissingError as error:
+        return CheckResult(name, CheckState.NOT_LOOKED_AT, str(error))
+    except CmflError as error:
+        return CheckResult(name, CheckState.MISSING, str(error))
+    except OSError as error:
+        said = str(error.strerror or error)
+        named = f"{error.filename}: " if error.filename else ""
+        return CheckResult(name, CheckState.MISSING, f"{named}{said}")
+    return CheckResult(name, state, found)
+
+
+def _needed(value: T | None) -> T:
+    """Return what an earlier check has found.
+
+    Raises:
+        _MissingError: it has found nothing.
+    """
+    if value is None:
+        raise _MissingError("needs something that is missing above")
+    return value

@@ -1,0 +1,323 @@
+"""Signed entries of many owners, and the one registry that they come to.
+
+An owner signs its address, how many samples it trains on, and the digest of the configuration that
+it was shown. Whoever gathers the entries can leave somebody out, but change nothing: the registry
+has a digest that every owner can compare with the contract's.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from clients.datasets.registry import stripped
+from clients.models.registry import bound_paths
+from clients.onboarding.owners import Owners
+from ledger.chain.addresses import checksum, to_canonical
+from ledger.io.home import RUN_NAME, read_text
+from ledger.io.json import parse_json
+from ledger.protocol import canonical
+from ledger.protocol.documents.run import MAX_SAMPLES
+from ledger.protocol.encoding import sha256
+from ledger.protocol.errors import ChainError, ConfigurationError, SignatureError
+from ledger.protocol.registration import (
+    Registration,
+    is_registered_by_owner,
+    registration_digest,
+    registry_digest_of,
+)
+from ledger.protocol.types import NO_DIGEST, Address, Digest, RegisteredClient
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from clients.configuration import Configuration
+    from ledger.protocol.signing import Signer
+
+VERSION = 2
+MAX_ENTRY_BYTES = 10_000
+MAX_REGISTRY_BYTES = 32 * 2**20
+_ENTRY = {"version", "run", "configuration", "client", "samples", "data", "signature"}
+_REGISTRY = {"version", "run", "configuration", "registry", "clients"}
+_CLIENT = {"client", "samples", "data", "signature"}
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryEntry:
+    """A registration with its owner's signature (65 bytes r, s, v)."""
+
+    registration: Registration
+    signature: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """The owners of a run.
+
+    Attributes:
+        run: its name.
+        configuration: digest of what they have agreed to.
+        entries: of each client, addresses ascending: client i at index i.
+    """
+
+    run: str
+    configuration: Digest
+    entries: tuple[RegistryEntry, ...]
+
+    @property
+    def clients(self) -> tuple[RegisteredClient, ...]:
+        """The clients as a contract keeps them."""
+        signed = (entry.registration for entry in self.entries)
+        return tuple(RegisteredClient(one.client, one.samples) for one in signed)
+
+    @property
+    def owners(self) -> Owners:
+        """The clients, and what they disclose of their samples."""
+        return Owners(self.clients, tuple(entry.registration.data for entry in self.entries))
+
+    @property
+    def digest(self) -> Digest:
+        """The digest by which the contract knows them."""
+        return registry_digest_of(self.clients)
+
+
+def proposal_digest(configuration: Configuration) -> Digest:
+    """Return the digest of what owners agree to before it is known who they are.
+
+    How many clients there are is left out, and so is what is another on each machine: paths,
+    `machine` and `evaluation`.
+
+    Args:
+        configuration: as it is proposed.
+    """
+    protocol = configuration.protocol.model_dump(mode="json", exclude={"clients"})
+    recorded = configuration.recorded()
+    choice = stripped(configuration.data.choice())
+    recorded["data"] = {
+        "name": choice.name,
+        "options": dict(choice.options),
+        "partition": dict(choice.partition),
+    }
+    recorded["model"] |= bound_paths(configuration.model.name, configuration.model.options)
+    agreed = {"protocol": protocol, "experiment": recorded}
+    return sha256(canonical.encode(_without_none(agreed)))
+
+
+def signed_entry(
+    signer: Signer, run: str, configuration: Digest, samples: int, data: Digest = NO_DIGEST
+) -> RegistryEntry:
+    """Return an owner's signed entry.
+
+    Args:
+        signer: of its key.
+        run: name of the run.
+        configuration: digest of the proposal.
+        samples: how many it trains on.
+        data: their digest behind the owner's salt; zeros to disclose none.
+
+    Raises:
+        ConfigurationError: a name or a number that cannot be.
+    """
+    registration = Registration(run, configuration, signer.address, samples, data)
+    _require_possible(registration, "the entry")
+    return RegistryEntry(registration, signer.sign(registration_digest(registration)))
+
+
+def combined_registry(entries: Iterable[tuple[str, RegistryEntry]]) -> Registry:
+    """Return the registry of several owners.
+
+    Args:
+        entries: of each owner, and what it is called in a refusal.
+
+    Raises:
+        ConfigurationError: there is none, two are of one address, of other runs or settings, or
+            they claim more samples together than can be.
+    """
+    by_address: dict[Address, tuple[str, RegistryEntry]] = {}
+    for where, entry in entries:
+        client = entry.registration.client
+        if client in by_address:
+            raise ConfigurationError(
+                f"{where}: {checksum(client)} has an entry in {by_address[client][0]} already"
+            )
+        by_address[client] = (where, entry)
+    if not by_address:
+        raise ConfigurationError("there is no entry to gather")
+    found = [by_address[client] for client in sorted(by_address)]
+    first_where, first = found[0]
+    for where, entry in found:
+        for name, word in (("run", "run"), ("configuration", "settings")):
+            mine, other = (getattr(e.registration, name) for e in (entry, first))
+            if mine != other:
+                raise ConfigurationError(
+                    f"{where}: is for {word} {_shown(mine)}, and {first_where} for {_shown(other)}"
+                )
+    total = sum(entry.registration.samples for _, entry in found)
+    if total >= MAX_SAMPLES:
+        raise ConfigurationError(f"the owners claim {total} samples, and fewer than 2^53 can be")
+    of = first.registration
+    return Registry(of.run, of.configuration, tuple(entry for _, entry in found))
+
+
+def encode_entry(entry: RegistryEntry) -> bytes:
+    """Return the bytes of an entry's file."""
+    about = entry.registration
+    named = {"version": VERSION, "run": about.run, "configuration": _shown(about.configuration)}
+    return _encoded(named | _client_of(entry))
+
+
+def encode_registry(registry: Registry) -> bytes:
+    """Return the bytes of a registry's file."""
+    return _encoded(
+        {
+            "version": VERSION,
+            "run": registry.run,
+            "configuration": _shown(registry.configuration),
+            "registry": _shown(registry.digest),
+            "clients": [_client_of(entry) for entry in registry.entries],
+        }
+    )
+
+
+def read_entry(path: Path) -> RegistryEntry:
+    """Return an owner's entry, its signature checked.
+
+    Args:
+        path: of the file.
+
+    Raises:
+        ConfigurationError: it cannot be read, is no entry, or is not signed by its client.
+    """
+    value = _read(path, MAX_ENTRY_BYTES, _ENTRY, "entry")
+    configuration = _digest(value["configuration"], f"{path}: configuration")
+    return _entry(value, value["run"], configuration, str(path))
+
+
+def read_registry(path: Path) -> Registry:
+    """Return a registry, every signature, the order and the digest checked.
+
+    Args:
+        path: of the file.
+
+    Raises:
+        ConfigurationError: it cannot be read or is no registry, or says what does not hold.
+    """
+    value = _read(path, MAX_REGISTRY_BYTES, _REGISTRY, "registry")
+    configuration = _digest(value["configuration"], f"{path}: configuration")
+    listed = value["clients"]
+    if not isinstance(listed, list):
+        raise ConfigurationError(f"{path}: clients must be a list")
+    entries = []
+    for index, one in enumerate(listed):
+        where = f"{path}: client {index}"
+        _require_keys(one, _CLIENT, where)
+        entries.append((where, _entry(one, value["run"], configuration, where)))
+    registry = combined_registry(entries)
+    if [entry for _, entry in entries] != list(registry.entries):
+        raise ConfigurationError(f"{path}: the addresses must be ascending")
+    stated = _digest(value["registry"], f"{path}: registry")
+    if stated != registry.digest:
+        raise ConfigurationError(
+            f"{path}: states the registry digest {_shown(stated)}, and its clients come to "
+            f"{_shown(registry.digest)}"
+        )
+    return registry
+
+
+def _read(path: Path, limit: int, keys: set[str], what: str) -> dict[str, Any]:
+    try:
+        value = parse_json(read_text(path, limit), unique_keys=True)
+    except ValueError as error:
+        raise ConfigurationError(f"{path}: not JSON: {error!s:.200}") from error
+    _require_keys(value, keys, f"{path}: no {what}")
+    if value["version"] != VERSION or type(value["version"]) is not int:
+        raise ConfigurationError(
+            f"{path}: {what} of version {str(value['version'])[:20]}, and version {VERSION} is read"
+        )
+    return dict(value)
+
+
+def _require_keys(value: object, keys: set[str], where: str) -> None:
+    if not isinstance(value, dict) or set(value) != keys:
+        raise ConfigurationError(f"{where}: must be a map of {', '.join(sorted(keys))}")
+
+
+def _entry(value: dict[str, Any], run: object, configuration: Digest, where: str) -> RegistryEntry:
+    """Return one entry of a file.
+
+    Raises:
+        ConfigurationError: it is malformed, or not signed by its client.
+    """
+    try:
+        client = Address(to_canonical(str(value["client"])))
+    except ChainError as error:
+        raise ConfigurationError(f"{where}: client: {error}") from error
+    samples = value["samples"]
+    if type(run) is not str or type(samples) is not int:
+        raise ConfigurationError(f"{where}: run must be a name, and samples a whole number")
+    data = _digest(value["data"], f"{where}: data")
+    registration = Registration(run, configuration, client, samples, data)
+    _require_possible(registration, where)
+    signature = _octets(value["signature"], 65, f"{where}: signature")
+    try:
+        is_signed = is_registered_by_owner(registration, signature)
+    except SignatureError as error:
+        raise ConfigurationError(f"{where}: signature: {error}") from error
+    if not is_signed:
+        raise ConfigurationError(f"{where}: is not signed by {checksum(client)}")
+    return RegistryEntry(registration, signature)
+
+
+def _require_possible(registration: Registration, where: str) -> None:
+    if not RUN_NAME.fullmatch(registration.run):
+        raise ConfigurationError(
+            f"{where}: run name {registration.run[:80]!r}: letters, digits, dot, dash and "
+            f"underscore, at most 64"
+        )
+    if not 1 <= registration.samples < MAX_SAMPLES:
+        raise ConfigurationError(
+            f"{where}: samples = {str(registration.samples)[:40]}: must be 1 .. 2^53 - 1"
+        )
+
+
+def _digest(value: object, where: str) -> Digest:
+    return Digest(_octets(value, 32, where))
+
+
+def _octets(value: object, length: int, where: str) -> bytes:
+    try:
+        found = bytes.fromhex(str(value).removeprefix("0x"))
+    except ValueError:
+        found = b""
+    if len(found) != length or value != _shown(found):
+        raise ConfigurationError(
+            f"{where}: must be 0x and {2 * length} hex digits in small letters"
+        )
+    return found
+
+
+def _client_of(entry: RegistryEntry) -> dict[str, Any]:
+    about = entry.registration
+    return {
+        "client": checksum(about.client),
+        "samples": about.samples,
+        "data": _shown(about.data),
+        "signature": _shown(entry.signature),
+    }
+
+
+def _encoded(value: dict[str, Any]) -> bytes:
+    return f"{json.dumps(value, indent=1)}\n".encode()
+
+
+def _shown(value: bytes | str) -> str:
+    return f"0x{value.hex()}" if isinstance(value, bytes) else value
+
+
+def _without_none(value: Any) -> Any:
+    """Return plain values without those that are not set, which msgpack documents do not have."""
+    if isinstance(value, dict):
+        return {key: _without_none(one) for key, one in value.items() if one is not None}
+    return value

@@ -1,0 +1,141 @@
+"""The configuration of a deployed run, as its run document tells it and this machine allows.
+
+A document is somebody else's. It names rules, numbers and bundled parts; it never names code or a
+file of this machine: a class of a user's own and every path are given here, by settings, and what
+they come to is compared with the digests of the document.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from clients.configuration import checked, with_settings
+from clients.datasets.registry import PATH_OPTIONS
+from clients.models.bound import RECORDED_FILE
+from clients.models.registry import MODELS
+from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.parameters import Parameters
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from clients.configuration import Configuration
+    from ledger.protocol.documents.run import RunDocument
+
+_LOCAL = ("data.path", "model.name", "machine", "evaluation")
+_RATES = ("active", "committee", "aggregation")
+_MILLION = 1_000_000
+
+
+def configuration_from_document(
+    document: RunDocument, data_path: Path | None = None, settings: tuple[str, ...] = ()
+) -> Configuration:
+    """Return the configuration that a run document tells.
+
+    Args:
+        document: of the run, by the digest that the contract names.
+        data_path: where the files of the data lie here, for a data set that has files for all.
+        settings: `section.key=value` of each that is this machine's: `machine` and `evaluation`,
+            `data.options.glove`, and `model.name` and paths among `model.options` where the model
+            is a class of a user's own.
+
+    Returns:
+        The checked configuration; its parameters are the document's.
+
+    Raises:
+        ConfigurationError: a setting that is not this machine's, a document that no configuration
+            comes to, or one whose model or word vectors have to be given here.
+    """
+    told = document.experiment
+    data, model = _table(told, "data"), _table(told, "model")
+    values: dict[str, Any] = {
+        "seed": told.get("seed"),
+        "protocol": _protocol(document.parameters),
+        "data": {
+            "name": data.get("name"),
+            "options": _without_paths(_table(data, "options")),
+            "partition": _table(data, "partition"),
+        },
+        "model": {"name": model.get("name"), "options": _table(model, "options")},
+        "training": _table(told, "training"),
+        "malice": _table(told, "malice"),
+    }
+    if data_path is not None and data.get("name") != "own":
+        values["data"]["path"] = str(data_path)
+    for setting in settings:
+        _require_local(setting)
+        with_settings(values, (setting,))
+    _require_known_model(values["model"]["name"], settings)
+    _require_files_of_options(values["model"]["options"])
+    configuration = checked(values)
+    if configuration.parameters(document.parameters.dimension) != document.parameters:
+        raise ConfigurationError("the run document has parameters that no configuration comes to")
+    return configuration
+
+
+def _protocol(parameters: Parameters) -> dict[str, Any]:
+    """Return the settings behind parameters: shares as decimals, no dimension."""
+    values = {name: getattr(parameters, name) for name in Parameters.__dataclass_fields__}
+    del values["dimension"]
+    for share in _RATES:
+        values[f"{share}_rate"] = values.pop(f"{share}_ppm") / _MILLION
+    return values | {"quorum": str(parameters.quorum), "beacon": str(parameters.beacon)}
+
+
+def _without_paths(options: Mapping[str, Any]) -> dict[str, Any]:
+    # What stands there is a file's digest; a path could be any file of this machine.
+    return {key: value for key, value in options.items() if key not in PATH_OPTIONS}
+
+
+def _require_local(setting: str) -> None:
+    key = setting.partition("=")[0].strip()
+    paths = [f"data.options.{name}" for name in PATH_OPTIONS]
+    # An option that is no path is compared with the document's when the model is made.
+    if key.startswith("model.options."):
+        return
+    if key not in {*_LOCAL, *paths} and key.partition(".")[0] not in _LOCAL:
+        raise ConfigurationError(
+            f"--set {setting}: the run document says that; of this machine are "
+            f"{', '.join((*_LOCAL, *paths))}"
+        )
+
+
+def _require_known_model(name: object, settings: tuple[str, ...]) -> None:
+    """Refuse to run code because a document names it.
+
+    Raises:
+        ConfigurationError: the model is none of the built-in ones and was not given here.
+    """
+    given = any(setting.partition("=")[0].strip() == "model.name" for setting in settings)
+    if not given and name not in MODELS:
+        raise ConfigurationError(
+            f"the run trains the model {str(name)[:80]!r}, which is code of its owner's: if you "
+            f"trust it, name your own copy with --set model.name=FILE.py:CLASS"
+        )
+
+
+def _require_files_of_options(options: Mapping[str, Any]) -> None:
+    """Refuse options that are files of which only the digest is known here.
+
+    Raises:
+        ConfigurationError: names the option and the digest.
+    """
+    for name, value in options.items():
+        if isinstance(value, str) and value.startswith(RECORDED_FILE):
+            raise ConfigurationError(
+                f"model.options.{name} is a file of {value}: name your own copy with --set "
+                f"model.options.{name}=PATH"
+            )
+
+
+def _table(told: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """Return a table of a document.
+
+    Raises:
+        ConfigurationError: there is something else.
+    """
+    found = told.get(key, {})
+    if not isinstance(found, dict) or not all(isinstance(name, str) for name in found):
+        raise ConfigurationError(f"the run document's {key} is no table")
+    return dict(found)

@@ -1,0 +1,77 @@
+"""The sets of samples on which a run's models are measured."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from clients.datasets.federated import Samples, frozen_samples
+from clients.random_streams import named_stream
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from clients.adversaries.data.attack import DataAttack
+    from clients.datasets.federated import FederatedData
+    from clients.sections import EvaluationSection
+
+TEST = "test"
+TRAINING = "training"
+BACKDOOR = "backdoor"
+
+
+def client_set(client: int) -> str:
+    """Return the name of the set of a client's own test samples."""
+    return f"client {client}"
+
+
+def measured_sets(
+    data: FederatedData,
+    section: EvaluationSection,
+    seed: int,
+    attack: DataAttack | None = None,
+) -> dict[str, Samples]:
+    """Return the sets of samples that are measured, by name.
+
+    Args:
+        data: the divided data, as the files have them.
+        section: what is measured.
+        seed: of the run, from which the subset of the test set follows.
+        attack: on training samples, if there is one.
+
+    Returns:
+        `TEST`, `TRAINING` where it is asked for, `BACKDOOR` where the attack has one, and a set of
+        each client that has test samples where these are; none of them is empty.
+
+    Raises:
+        ConfigurationError: more test samples are asked for than there are, or the accuracy of
+            clients that have no test samples of their own, or a backdoor's success where no
+            test sample could show it.
+    """
+    found = {TEST: _subset(data.test, section.samples, seed)}
+    if section.training_loss:
+        x = np.concatenate([samples.x for samples in data.train])
+        found[TRAINING] = frozen_samples(x, np.concatenate([s.y for s in data.train]))
+    if attack is not None and attack.backdoor is not None:
+        found[BACKDOOR] = attack.backdoor(data, found[TEST])
+    if section.per_client:
+        if data.client_tests is None:
+            raise ConfigurationError(
+                f"evaluation.per_client is set, but the clients of {data.name!r} have no test "
+                f"samples of their own: its partition is not natural"
+            )
+        tests = enumerate(data.client_tests)
+        found |= {client_set(client): test for client, test in tests if len(test.y)}
+    return found
+
+
+def _subset(test: Samples, samples: int | None, seed: int) -> Samples:
+    if samples is None:
+        return test
+    if samples > len(test.y):
+        raise ConfigurationError(
+            f"evaluation.samples = {samples}: the test set has {len(test.y)} samples"
+        )
+    chosen = named_stream(seed, "evaluation").choice(len(test.y), samples, replace=False)
+    rows = np.sort(chosen)
+    return frozen_samples(test.x[rows], test.y[rows])

@@ -1,0 +1,141 @@
+"""The rows of a run that is taken up, held against its chain.
+
+A row knows the head of the ledger after its round, so rows tell what the chain once held: they are
+the last to notice that it was taken back, or that another has taken its place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from clients.runs.run_folder import line_of
+from ledger.chain.ports import ChainRolledBackError
+from ledger.chain.round_ledger import ends_after
+from ledger.io.json import parse_json
+from ledger.protocol.encoding import vector_from_bytes
+from ledger.protocol.errors import BlobError, EncodingError
+from ledger.protocol.state import RoundAbandoned, RoundDecided
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from clients.runs.metrics import Measure
+    from clients.runs.run_folder import RunFolder
+    from ledger.chain.round_ledger import RoundHistory
+    from ledger.protocol.types import Digest
+    from ledger.storage.blobs import BlobReader
+
+    End = RoundDecided | RoundAbandoned
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedRows:
+    """The lines of a metrics file, by what the chain says of them.
+
+    Attributes:
+        borne_out: by round, those whose head the chain has.
+        strange: rounds and heads that it does not have.
+    """
+
+    borne_out: dict[int, bytes]
+    strange: list[tuple[int, str]]
+
+
+def restore_metrics(
+    folder: RunFolder,
+    measure: Measure,
+    ledger: RoundHistory,
+    blobs: BlobReader,
+    *,
+    accept_rollback: bool = False,
+) -> tuple[int, ...]:
+    """Make the rows agree with the chain: a run may have been cut off before it wrote one.
+
+    Args:
+        folder: of the run.
+        measure: makes a round's row.
+        ledger: the contract.
+        blobs: with the models.
+        accept_rollback: go on where the chain lacks what the rows know; these are kept aside.
+
+    Returns:
+        The rounds that have no row, since their model is gone.
+
+    Raises:
+        ChainRolledBackError: the rows know a round that the chain lacks, or has with another head.
+        IncompleteLogsError: the chain's log lacks a round that the contract has ended.
+        OSError: the metrics cannot be read or written.
+    """
+    ends = ends_after(ledger, 0)
+    lines = folder.metrics_lines()
+    rows = _sorted_out(lines, ends)
+    if rows.strange:
+        if not accept_rollback:
+            raise ChainRolledBackError(_sentence(folder, rows.strange, ends))
+        folder.keep_metrics_aside(lines)
+    found: list[bytes] = []
+    missing: list[int] = []
+    model = ledger.deployment().model
+    for end in ends:
+        model = end.model if isinstance(end, RoundDecided) else model
+        line = rows.borne_out.get(end.round) or _made(measure, ledger, blobs, end.round, model)
+        if line is None:
+            missing.append(end.round)
+        else:
+            found.append(line)
+    if found != lines:
+        folder.write_metrics(found)
+    return tuple(missing)
+
+
+def _sorted_out(lines: Sequence[bytes], ends: Sequence[End]) -> CheckedRows:
+    heads = {f"0x{end.head.hex()}": end.round for end in ends}
+    rows = CheckedRows({}, [])
+    for line in lines:
+        row = _row(line)
+        if row is None:
+            continue  # cut off or damaged: it tells nothing, and is made again
+        number, head = row
+        if head not in heads:
+            rows.strange.append((number, head))
+        elif heads[head] == number:
+            rows.borne_out.setdefault(number, line)
+    return rows
+
+
+def _row(line: bytes) -> tuple[int, str] | None:
+    """Return round and head of a row, None if the line is none."""
+    try:
+        row: Any = parse_json(line) if line.endswith(b"\n") else None
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(row, dict):
+        return None
+    number, head = row.get("round"), row.get("head")
+    return (number, head) if type(number) is int and isinstance(head, str) else None
+
+
+def _made(
+    measure: Measure, ledger: RoundHistory, blobs: BlobReader, number: int, model: Digest
+) -> bytes | None:
+    if not measure.gauge.is_due(number):
+        return line_of(measure.row(ledger, number, None))
+    dimension = measure.parameters.dimension
+    try:
+        vector = vector_from_bytes(blobs.get(model, 4 * dimension), dimension)
+    except (BlobError, EncodingError):
+        return None
+    return line_of(measure.row(ledger, number, vector))
+
+
+def _sentence(folder: RunFolder, strange: Sequence[tuple[int, str]], ends: Sequence[End]) -> str:
+    number, head = strange[0]
+    has = f"0x{ends[number - 1].head.hex()}" if 0 < number <= len(ends) else "no such round"
+    return (
+        f"{folder.paths.metrics} has round {number} with head {head[:66]}, the chain {has} "
+        f"({len(ends)} rounds have ended there): a restored copy, a damaged file or a "
+        f"reorganisation has taken rounds back, or it is another chain. Put back the newest copy, "
+        f"or go on from here with --accept-rollback, which plays these rounds again and keeps the "
+        f"rows in {folder.paths.metrics_before_rollback().name}"
+    )

@@ -1,0 +1,212 @@
+"""Starting and resuming runs in a home: chain, blobs and `runs/<name>/`.
+
+A run on the memory ledger goes by the same rules to the same heads, and leaves configuration,
+metrics and model behind, but nothing that could be audited or taken up again.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from clients.engine.opening import require_engine
+from clients.runs.existing_run import require_new
+from clients.runs.metrics_recovery import restore_metrics
+from clients.runs.population import Population, populate, run_document
+from clients.runs.preparation import open_measure, prepare, unwrapped_engine, with_training_path
+from clients.runs.run import Run
+from clients.runs.run_folder import run_folder
+from clients.simulation import SimulatedActors, Simulation
+from ledger.actors.actor_context import ActorContext
+from ledger.actors.journal import FileJournal, MemoryJournal, begin_run, require_journal
+from ledger.actors.payload_removal import blobs_named_by_run
+from ledger.actors.retention import RETAIN_NOTHING, retention_policy_of
+from ledger.chain.contract.committee_ledger import LedgerWriter
+from ledger.chain.contract.deployment import connect
+from ledger.chain.contract.manifest import read_run_manifest
+from ledger.chain.embedded.identity import DEFAULT_CHAIN_ID
+from ledger.chain.memory.ledger import memory_ledger
+from ledger.io.home import DISK, Home
+from ledger.protocol.encoding import vector_bytes
+from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.types import Digest
+from ledger.storage.blobs import MemoryBlobs
+from ledger.storage.mailbox import MemoryMailbox
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from clients.configuration import Configuration
+    from clients.runs.metrics import Measure
+    from clients.runs.preparation import Watched
+    from ledger.chain.ports import ChainWriter
+    from ledger.io.home import Disk
+    from ledger.storage.blobs import BlobStore
+
+
+@contextmanager
+def open_run(  # noqa: PLR0913 - the disk is a test's to replace
+    home: Path,
+    name: str,
+    configuration: Configuration,
+    chain: ChainWriter,
+    blobs: BlobStore,
+    *,
+    accept_rollback: bool = False,
+    disk: Disk = DISK,
+    watched: Watched = unwrapped_engine,
+) -> Iterator[Run]:
+    """Deploy a run, or take it up where it stands.
+
+    Args:
+        home: of the runs.
+        name: of the run.
+        configuration: of the run, as recorded if it is resumed.
+        chain: where its contract is, or goes.
+        blobs: where everybody publishes.
+        accept_rollback: go on where the chain lacks rounds that the run's metrics know.
+        disk: that the run's files are written on.
+        watched: returns what stands for its engine, to the same effect: one that times it, say.
+
+    Yields:
+        The run; its worker processes end with the context.
+    """
+    # Before anything is deployed.
+    require_engine(configuration.machine.device, configuration.machine.cluster)
+    configuration, population, manifest = prepare(home, name, configuration, chain, blobs, disk)
+    ledger = LedgerWriter(chain, manifest.address, manifest.block)
+    keep = retention_policy_of(configuration.machine.keep)
+    removes = keep.rounds is not None
+    pinned = _named_by_others(home, name, chain, blobs) if removes else frozenset[Digest]()
+    folder = run_folder(home, name, disk)
+    require_journal(folder.paths, ledger.state(), manifest.domain())
+    with _measured(configuration, population, watched) as measure:
+        without_row = restore_metrics(
+            folder, measure, ledger, blobs, accept_rollback=accept_rollback
+        )
+        journal = FileJournal(folder.paths.journal)
+        try:
+            begin_run(journal, manifest.domain())
+            context = ActorContext(
+                parameters=measure.parameters,
+                layout=population.model.layout,
+                domain=manifest.domain(),
+                ledger=ledger,
+                blobs=blobs,
+                mailbox=MemoryMailbox(),
+                journal=journal,
+            )
+            cast = _cast(configuration, population, measure)
+            yield Run(
+                configuration=configuration,
+                folder=folder,
+                manifest=manifest,
+                ledger=ledger,
+                population=population,
+                measure=measure,
+                simulation=Simulation(context, cast, keep, measure.expect, pinned),
+                without_row=without_row,
+            )
+        finally:
+            journal.close()
+
+
+@contextmanager
+def open_memory_run(
+    home: Path,
+    name: str,
+    configuration: Configuration,
+    disk: Disk = DISK,
+    *,
+    chain_id: int = DEFAULT_CHAIN_ID,
+    watched: Watched = unwrapped_engine,
+) -> Iterator[Run]:
+    """Begin a run on the memory ledger: it cannot be audited, nor taken up again.
+
+    Args:
+        home: of the runs.
+        name: of the run.
+        configuration: of the run.
+        disk: that the run's files are written on.
+        chain_id: of the embedded chain that the memory ledger stands for.
+        watched: returns what stands for its engine, to the same effect: one that times it, say.
+
+    Yields:
+        The run; its worker processes end with the context.
+
+    Raises:
+        ConfigurationError: the model does not fit, there is a run of that name, or the beacon is
+            the chain's blocks, of which there are none.
+        OSError: the run's folder cannot be written.
+    """
+    require_engine(configuration.machine.device, configuration.machine.cluster)
+    population = populate(configuration)
+    configuration = with_training_path(configuration, population)
+    document = run_document(configuration, population)
+    ledger, blobs = memory_ledger(document, chain_id=chain_id), MemoryBlobs()
+    blobs.put(vector_bytes(population.initial))
+    folder = run_folder(home, name, disk)
+    with _measured(configuration, population, watched) as measure:
+        # No chain keeps two runs apart, and of several that are started at once each has found the
+        # name free until now.
+        require_new(home, name)
+        folder.write_configuration(configuration.to_toml())
+        context = ActorContext(
+            parameters=measure.parameters,
+            layout=population.model.layout,
+            domain=ledger.domain,
+            ledger=ledger,
+            blobs=blobs,
+            mailbox=MemoryMailbox(),
+            journal=MemoryJournal(),
+        )
+        cast = _cast(configuration, population, measure)
+        yield Run(
+            configuration=configuration,
+            folder=folder,
+            manifest=None,
+            ledger=ledger,
+            population=population,
+            measure=measure,
+            simulation=Simulation(context, cast, RETAIN_NOTHING, measure.expect),
+        )
+
+
+def _measured(
+    configuration: Configuration, population: Population, watched: Watched
+) -> AbstractContextManager[Measure]:
+    """Return what measures, with an engine for as many as are active in a round."""
+    active = configuration.parameters(population.model.dimension).active
+    return open_measure(configuration, population, active, watched)
+
+
+def _cast(
+    configuration: Configuration, population: Population, measure: Measure
+) -> SimulatedActors:
+    # With one core there is nothing to be gained by doing two things at once.
+    overlaps = configuration.machine.workers > 1
+    return SimulatedActors(population, measure.gauge.engine, overlaps=overlaps)
+
+
+def _named_by_others(
+    home: Path, name: str, chain: ChainWriter, blobs: BlobStore
+) -> frozenset[Digest]:
+    """Return the blobs that the other runs of a home name.
+
+    Raises:
+        ConfigurationError: one of them is on another chain, so that nobody can tell.
+    """
+    named: set[Digest] = set()
+    for paths in Home(home).deployed():
+        if paths.name == name:
+            continue
+        manifest = read_run_manifest(paths)
+        if manifest.genesis_hash != f"0x{chain.genesis_hash.hex()}":
+            raise ConfigurationError(
+                f"machine.keep: run {paths.name!r} of {home} is on another chain, and old payloads "
+                f"may be its own too: keep all or accepted, or give each run a home"
+            )
+        named |= blobs_named_by_run(connect(chain, manifest), blobs)
+    return frozenset(named)

@@ -1,0 +1,201 @@
+"""What stands before the first round: the training path, the engine, and the deployment."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from clients.engine.opening import open_engine
+from clients.engine.planner import plan
+from clients.models.evaluation import majority_rate
+from clients.runs.evaluation_sets import TEST, measured_sets
+from clients.runs.input_binding import require_bound_inputs
+from clients.runs.metrics import Measure, ModelGauge
+from clients.runs.population import Population, populate, run_document
+from clients.runs.run_folder import run_folder
+from ledger.chain.contract.alone import deploying_alone
+from ledger.chain.contract.deployment import deploy
+from ledger.chain.contract.manifest import read_run_manifest, require_unplayed
+from ledger.io.home import DISK
+from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
+from ledger.protocol.documents.run import decode_run, encode_run
+from ledger.protocol.encoding import vector_bytes
+from ledger.protocol.errors import BlobError, ConfigurationError
+from ledger.protocol.types import Digest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from clients.configuration import Configuration
+    from clients.datasets.federated import Samples
+    from clients.engine.port import Engine
+    from clients.onboarding.owners import Owners
+    from ledger.chain.contract.manifest import Manifest
+    from ledger.chain.ports import ChainWriter
+    from ledger.io.home import Disk
+    from ledger.protocol.documents.run import RunDocument
+    from ledger.protocol.parameters import Parameters
+    from ledger.storage.blobs import BlobReader, BlobStore
+
+    Watched = Callable[[Engine], Engine]
+
+
+def with_training_path(configuration: Configuration, population: Population) -> Configuration:
+    """Return a configuration with the training path that "auto" comes to.
+
+    Args:
+        configuration: of a run.
+        population: its clients.
+
+    Raises:
+        ConfigurationError: "lockstep" is asked for a model that is not made for it.
+    """
+    if configuration.training.path == "plain":
+        return configuration
+    found = plan(
+        population.model,
+        population.data,
+        configuration.local_training(),
+        configuration.machine.device,
+    )
+    if configuration.training.path != "auto" and found.path == "plain":
+        raise ConfigurationError(f"training.path = lockstep: {found.reason}")
+    return configuration.on_path(found.path)
+
+
+def unwrapped_engine(engine: Engine) -> Engine:
+    """Return the engine itself."""
+    return engine
+
+
+@contextmanager
+def open_measure(
+    configuration: Configuration,
+    population: Population,
+    rows: int,
+    watched: Watched = unwrapped_engine,
+) -> Iterator[Measure]:
+    """Open an engine, and what measures models with it.
+
+    Args:
+        configuration: of a run, its training path settled.
+        population: its clients.
+        rows: how many clients train in a round at most.
+        watched: returns what stands for the engine, to the same effect: one that times it, say.
+
+    Yields:
+        The measure; the engine's worker processes end with the context.
+    """
+    sets = _sets(configuration, population)
+    parameters = configuration.parameters(population.model.dimension)
+    machine, path = configuration.machine, configuration.training.path
+    assert path != "auto", "the training path is settled when a run is prepared"
+    with open_engine(
+        population.model,
+        population.data,
+        configuration.local_training(),
+        device=machine.device,
+        workers=machine.workers,
+        path=path,
+        sets=sets,
+        rows=rows,
+        cluster=configuration.machine.cluster,
+    ) as engine:
+        gauge = ModelGauge(
+            engine=watched(engine),
+            section=configuration.evaluation,
+            sizes={name: len(samples.y) for name, samples in sets.items()},
+            rounds=parameters.rounds,
+            clients=parameters.clients,
+        )
+        floor = majority_rate(sets[TEST].y)
+        yield Measure(gauge, floor, population.malicious, parameters)
+
+
+def prepare(  # noqa: PLR0913, PLR0917 - where to, what, and whose
+    home: Path,
+    name: str,
+    configuration: Configuration,
+    chain: ChainWriter,
+    blobs: BlobStore,
+    disk: Disk = DISK,
+    owners: Owners | None = None,
+) -> tuple[Configuration, Population, Manifest]:
+    """Publish a run's configuration and first model, and deploy its contract.
+
+    Args:
+        home: of the runs.
+        name: of the run.
+        configuration: of the run.
+        chain: where the contract goes.
+        blobs: where configuration and model go.
+        disk: that the run's files are written on.
+        owners: who takes part with keys of their own; None for simulated clients.
+
+    Returns:
+        The configuration with its training path settled, the clients, and what was deployed where.
+
+    Raises:
+        ConfigurationError: the model does not fit, or cannot take the path that is asked for, or
+            owners do not fit the configuration.
+        ChainError: the run is deployed with another configuration or elsewhere, or by another
+            process just now, or it has lost its manifest, or the chain refuses.
+        BlobError: a blob cannot be stored.
+        OSError: the run's folder cannot be written.
+    """
+    folder = run_folder(home, name, disk)
+    population = populate(configuration, owners)
+    configuration = with_training_path(configuration, population)
+    if owners is None:
+        # What is measured is looked at before anything is deployed. Owners measure on their own.
+        _sets(configuration, population)
+    document = run_document(configuration, population)
+    blobs.put(encode_run(document))
+    blobs.put(vector_bytes(population.initial))
+    blobs.sync()
+    with deploying_alone(folder.paths, disk):
+        deployed = folder.paths.manifest.exists()
+        if deployed:
+            _require_bound(read_run_manifest(folder.paths), blobs, configuration, population)
+        else:
+            require_unplayed(folder.paths)
+            # Before the contract, so that a run killed while it deploys can be resumed.
+            folder.write_configuration(configuration.to_toml())
+        manifest = deploy(chain, document, folder.paths, disk)
+        if deployed:
+            # Not before `deploy` has found it to be the deployed one, or another takes its place.
+            folder.write_configuration(configuration.to_toml())
+    return configuration, population, manifest
+
+
+def _require_bound(
+    manifest: Manifest, blobs: BlobReader, configuration: Configuration, population: Population
+) -> None:
+    """Refuse other code, files or samples than the run was begun with, and say which.
+
+    Raises:
+        ConfigurationError: names what differs, with both digests.
+        EncodingError: the run document is of another version.
+    """
+    try:
+        data = blobs.get(Digest(bytes.fromhex(manifest.config[2:])), MAX_DOCUMENT_BYTES)
+    except (BlobError, ValueError):
+        return  # `deploy` compares the digest of the whole document
+    document, mine = decode_run(data), run_document(configuration, population)
+    if _settings_of(document) == _settings_of(mine):
+        require_bound_inputs(document, configuration, population.model, population.clean)
+
+
+def _settings_of(document: RunDocument) -> tuple[Parameters, dict[str, Any]]:
+    """Return what of a run is settings and no file; other ones are `deploy`'s to refuse."""
+    settings = dict(document.experiment)
+    data = settings.pop("data", {})
+    settings.pop("model", None)
+    return document.parameters, settings | {"data": {**data, "sha256": None, "digests": None}}
+
+
+def _sets(configuration: Configuration, population: Population) -> dict[str, Samples]:
+    """Return the sets of samples that are measured, none of them poisoned."""
+    clean, attack = population.clean, population.data_attack
+    return measured_sets(clean, configuration.evaluation, configuration.seed, attack)

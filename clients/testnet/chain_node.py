@@ -1,0 +1,171 @@
+"""The node that a federation meets on: the served embedded chain, or anvil."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import time
+from typing import TYPE_CHECKING
+
+from clients.testnet.kinds import ChainKind
+from clients.testnet.supervisor import SupervisorError
+from ledger.chain.embedded.machine.accounts import TEST_KEYS
+from ledger.chain.rpc.http_transport import HttpTransport
+from ledger.protocol.errors import ChainError, ConfigurationError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from clients.testnet.network_settings import NetworkSettings
+    from clients.testnet.processes import Process, Processes
+
+ANVIL_TEST_KEY = bytes.fromhex("ac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80")
+"""PUBLIC TEST KEY of the first account of every anvil, which prints it itself."""
+
+START_SECONDS = 60.0
+_POLL_SECONDS = 0.05
+_MOST_ANSWER_BYTES = 1 << 20
+
+
+class ChainNode:
+    """A node that can be stopped and begun again on the same port.
+
+    Attributes:
+        kind: which node.
+        port: where it listens.
+        url: the same, as whoever is beside it asks.
+        key: of an account that owns enough to pay for everything; public, for tests.
+    """
+
+    def __init__(self, settings: NetworkSettings, processes: Processes) -> None:
+        """Choose a port; nothing runs yet.
+
+        Args:
+            settings: of the federation.
+            processes: begins the node.
+        """
+        self._settings = settings
+        self._processes = processes
+        self._process: Process | None = None
+        self._goes = False
+        self.kind = settings.chain
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.key = TEST_KEYS[0] if self.kind is ChainKind.EMBEDDED else ANVIL_TEST_KEY
+
+    @property
+    def file(self) -> Path:
+        """The embedded chain's file."""
+        return self._settings.home / "chain.sqlite"
+
+    @property
+    def process(self) -> Process:
+        """The node's process.
+
+        Raises:
+            SupervisorError: it has not been begun.
+        """
+        if self._process is None:
+            raise SupervisorError("the node has not been begun")
+        return self._process
+
+    def start(self) -> int:
+        """Begin the node and return its chain id once it answers.
+
+        Until `go`, blocks come with transactions only, one with each, and none at all on anvil
+        after `hold`: no window passes while workers begin.
+
+        Raises:
+            SupervisorError: it ends, or does not answer.
+            ConfigurationError: there is no such program.
+        """
+        if self.kind is ChainKind.ANVIL:
+            self._process = self._processes.start("chain", self._anvil(), is_program=True)
+        else:
+            arguments = ["chain", "serve", "--home", self._settings.home, "--port", self.port]
+            if self._goes:
+                arguments += ["--block-time", f"{self._settings.clocks.block_seconds:g}"]
+            self._process = self._processes.start("chain", arguments, is_early=True)
+        return self._answering(self._process)
+
+    def hold(self) -> None:
+        """Take transactions and make no block of them until `go`, where a window has few blocks.
+
+        On anvil each would be one at once: the commitments of those who are up first would take
+        the window of those who are not.
+
+        Raises:
+            ChainError: it does not hold.
+        """
+        if self.kind is ChainKind.ANVIL:
+            self.ask("evm_setAutomine", False)
+
+    def go(self) -> None:
+        """Let blocks come by themselves from now on, as often as the pace has it.
+
+        Raises:
+            SupervisorError: the node does not come up again.
+            ChainError: it does not take the interval.
+        """
+        self._goes = True
+        if self.kind is ChainKind.ANVIL:
+            # As `--block-time` does: all that is sent meanwhile is in one block.
+            self.ask("evm_setIntervalMining", max(1, round(self._settings.clocks.block_seconds)))
+            return
+        self.stop()
+        self.start()
+
+    def mine(self, blocks: int) -> None:
+        """Make empty blocks at once.
+
+        Args:
+            blocks: how many, at least 1.
+
+        Raises:
+            ChainError: the node makes none.
+        """
+        self.ask("anvil_mine" if self.kind is ChainKind.ANVIL else "evm_mine", hex(blocks))
+
+    def stop(self) -> None:
+        """End it in order; the embedded chain's file is whole afterwards."""
+        self.process.end(30)
+
+    def ask(self, method: str, *parameters: object) -> object:
+        """Return the result of one request.
+
+        Args:
+            method: its name.
+            parameters: values that JSON knows.
+
+        Raises:
+            ChainError: it does not answer, or with an error.
+        """
+        return HttpTransport(self.url, 30, _MOST_ANSWER_BYTES).ask(method, *parameters)
+
+    def _anvil(self) -> list[object]:
+        program = self._settings.anvil or shutil.which("anvil")
+        if program is None:
+            raise ConfigurationError("there is no anvil on PATH, and CMFL_ANVIL names none")
+        return [
+            *(program, "--port", self.port, "--silent", "--hardfork", "prague"),
+            *("--accounts", "1", "--balance", "1000000000"),
+        ]
+
+    def _answering(self, process: Process) -> int:
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                return int(str(self.ask("eth_chainId")), 16)
+            except ChainError as error:
+                if process.code() is not None:
+                    raise SupervisorError(f"the node ended: {process.log_tail()}") from error
+                if time.monotonic() > deadline:
+                    raise SupervisorError(f"the node at {self.url} does not answer") from error
+            time.sleep(_POLL_SECONDS)
+
+
+def free_port() -> int:
+    """Return a port of this machine on which nobody listens now."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+    return port

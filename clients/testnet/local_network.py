@@ -1,0 +1,313 @@
+"""A federation from nothing to its running workers, and back: each part a process of its own.
+
+Nobody is in charge of the rounds: what is begun here are a chain, a contract, a store, and workers
+that know their own keys and where the contract is. Everything ends with the context, and also when
+this process is killed.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, Self
+
+from clients.onboarding.keystores import PASSWORD_FILE
+from clients.simulated_keys import simulated_signers
+from clients.testnet.chain_node import ChainNode, free_port
+from clients.testnet.kinds import StoreKind
+from clients.testnet.processes import Processes
+from clients.testnet.relay import Relays
+from clients.testnet.supervisor import Supervisor, SupervisorError
+from clients.testnet.worker_slot import NetworkPaths, NetworkTarget, WorkerSlot
+from ledger.chain.addresses import checksum
+from ledger.chain.contract.deployment import connect
+from ledger.chain.contract.manifest import read_manifest
+from ledger.chain.rpc.reader import RpcReader, RpcSettings
+from ledger.io.home import DISK, Home
+from ledger.protocol.types import ClientId
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import TracebackType
+
+    from clients.testnet.network_settings import NetworkSettings
+    from clients.testnet.processes import Process
+    from ledger.chain.contract.committee_ledger import CommitteeLedger
+    from ledger.chain.contract.manifest import Manifest
+
+ENTRY = "cli.network_process:run"
+"""What every process but anvil runs: the command line, whose worker a test can make misbehave."""
+
+MODULES = (
+    *("torch", "sklearn.datasets", "torch._dynamo", "pyarrow", "llvmlite.binding", "httpcore"),
+    *("cli.application", "clients.worker.process.loop", "clients.worker.process.setup"),
+    *("clients.simulation", "clients.runs.preparation", "clients.engine.lockstep.trainer"),
+    *("clients.onboarding.keystores", "ledger.audit.engine", "ledger.distances.fast"),
+    *("ledger.chain.rpc.chain", "ledger.chain.rpc.served.server"),
+    *("cli.worker", "cli.deploy", "cli.audit"),
+)
+"""What workers, deployments and audits import, done once for all of them."""
+
+RUN = "federation"
+ETHER_OF_A_CLIENT = "10"
+KEY_VARIABLE = "CMFL_PRIVATE_KEY"
+WORKER_SECONDS = 180.0
+_POLL_SECONDS = 0.05
+
+
+class LocalNetwork:
+    """A federation that runs until its context ends.
+
+    Attributes:
+        settings: what it is made of.
+        node: its chain.
+        seats: its workers' places.
+        relays: their paths.
+        processes: what begins them.
+        store: the server of blobs and mail; None where they are folders.
+        service: the audit service; None if there is none.
+        service_url: where that is.
+    """
+
+    def __init__(
+        self,
+        settings: NetworkSettings,
+        say: Callable[[str], None] = lambda _: None,
+        supervisor: Supervisor | None = None,
+    ) -> None:
+        """Take up what there shall be.
+
+        Args:
+            settings: what it is made of.
+            say: is told each step.
+            supervisor: forks its processes, by `ENTRY`, and outlives it; None for one of its own.
+        """
+        self.settings = settings
+        self._say = say
+        self._supervisor = supervisor
+        self._open = ExitStack()
+        self.store: Process | None = None
+        self.service: Process | None = None
+        self.service_url = ""
+        self._store_port = 0
+        self.node: ChainNode
+        self.relays: Relays
+        self.processes: Processes
+        self.seats: list[WorkerSlot] = []
+        self._paths: list[NetworkPaths] = []
+
+    @property
+    def home(self) -> Home:
+        """The folder of chain, blobs and the run."""
+        return Home(self.settings.home)
+
+    @property
+    def clients(self) -> int:
+        """K."""
+        return self.settings.configuration.protocol.clients
+
+    @property
+    def manifest(self) -> Manifest:
+        """What was deployed."""
+        return read_manifest(self.home.run(RUN).manifest)
+
+    def __enter__(self) -> Self:
+        try:
+            self._begin()
+        except BaseException:
+            self._open.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._open.close()
+
+    def start_workers(self, faults: Mapping[int, str] | None = None) -> None:
+        """Begin a worker in each place, and let blocks come once all of them are up.
+
+        Args:
+            faults: how the worker of a place misbehaves.
+
+        Raises:
+            SupervisorError: one of them does not come up.
+        """
+        self.node.hold()
+        for seat in self.seats:
+            seat.start((faults or {}).get(seat.number))
+        deadline = time.monotonic() + WORKER_SECONDS
+        for seat in self.seats:
+            while not seat.has_reported():
+                if not seat.is_up() or time.monotonic() > deadline:
+                    words = "" if seat.process is None else seat.process.log_tail()
+                    raise SupervisorError(f"{seat.name} does not come up: {words}")
+                time.sleep(_POLL_SECONDS)
+        self._say(f"{len(self.seats)} workers host {self.clients} clients")
+        self.node.go()
+
+    def reader(self) -> RpcReader:
+        """Return the chain, to read from beside the workers and not through their paths."""
+        settings = RpcSettings(poll_seconds=0.1, request_timeout_seconds=20)
+        return RpcReader(self.node.url, chain_id=self.manifest.chain_id, settings=settings)
+
+    def ledger(self, reader: RpcReader) -> CommitteeLedger:
+        """Return the contract.
+
+        Args:
+            reader: the chain.
+        """
+        return connect(reader, self.manifest)
+
+    def restart_store(self) -> None:
+        """Begin the server of blobs and mail, if it is not running.
+
+        Raises:
+            SupervisorError: it does not come up.
+        """
+        if self.store is not None and self.store.code() is None:
+            return
+        arguments = ["blobs", "serve", "--home", self.settings.home, "--port", self._store_port]
+        arguments += ["--run", RUN, "--rpc-url", self.node.url]
+        arguments += ["--chain-id", self.manifest.chain_id]
+        # A worker signs for the place that it knows, which is its own way to the store.
+        for url in (f"http://127.0.0.1:{self._store_port}", *(path.blobs for path in self._paths)):
+            arguments += ["--public-url", url]
+        self.store = self.processes.start("store", arguments)
+        wait_for_port(self._store_port, self.store)
+
+    def _begin(self) -> None:
+        settings = self.settings
+        settings.home.mkdir(parents=True, exist_ok=True)
+        logs = settings.home / "logs"
+        supervisor = self._supervisor
+        if supervisor is None:
+            own = Supervisor(ENTRY, MODULES, log=logs / "supervisor.log")
+            supervisor = self._open.enter_context(own)
+        self.processes = self._open.enter_context(Processes(supervisor, logs))
+        self.relays = self._open.enter_context(Relays())
+        self.node = ChainNode(settings, self.processes)
+        self._open.callback(self._end_in_order)
+        self._say(f"{settings.chain} chain at {self.node.url}")
+        chain_id = self.node.start()
+        file = settings.home / "federation.toml"
+        DISK.write_whole(file, settings.configuration.to_toml().encode())
+        keys = ["keys", "simulated", "--config", file, "--folder", settings.home / "keys"]
+        self.processes.carry_out("keys", keys)
+        self._pay(chain_id)
+        # After the funds, each of which is a block on some chains: the first window opens here.
+        on_node = ["--rpc-url", self.node.url, "--chain-id", chain_id]
+        arguments = ["deploy", "--home", settings.home, "--run", RUN, "--config", file]
+        self.processes.carry_out("deploy", [*arguments, *on_node], environment=self._payer())
+        address = self.manifest.address
+        # Workers act on what is final, and no block comes by itself before they are there.
+        self.node.mine(settings.clocks.confirmations + 1)
+        self._say(f"contract {address} on chain {chain_id}")
+        if settings.store is StoreKind.SERVED:
+            self._store_port = free_port()
+        self._paths = [self._path() for _ in range(settings.workers)]
+        if settings.store is StoreKind.SERVED:
+            self.restart_store()
+            self._say(f"blobs and mail at http://127.0.0.1:{self._store_port}")
+        self._settle(chain_id, address)
+        if settings.serves:
+            self._serve(chain_id)
+
+    def _end_in_order(self) -> None:
+        """Let the chain's file be closed; whatever else runs is killed after it."""
+        with suppress(SupervisorError):
+            self.node.stop()
+
+    def _pay(self, chain_id: int) -> None:
+        """Give every client what its transactions cost."""
+        registered = self._addresses()
+        arguments = ["chain", "fund", *registered, "--amount", ETHER_OF_A_CLIENT]
+        on_node = ["--rpc-url", self.node.url, "--chain-id", chain_id]
+        self.processes.carry_out("fund", [*arguments, *on_node], environment=self._payer())
+        self._say(f"{len(registered)} clients have {ETHER_OF_A_CLIENT} ether each for gas")
+
+    def _settle(self, chain_id: int, address: str) -> None:
+        settings, pace = self.settings, self.settings.clocks
+        meeting = NetworkTarget(
+            chain_id=chain_id,
+            contract=address,
+            keys=settings.home / "keys",
+            password_file=settings.home / "keys" / PASSWORD_FILE,
+            confirmations=pace.confirmations,
+            poll_seconds=pace.poll_seconds,
+            data=settings.configuration.data.path,
+            allow_predictable_seeds=settings.allow_predictable_seeds,
+        )
+        hosted = clients_by_worker(settings.configuration.protocol.clients, settings.workers)
+        for number, clients in enumerate(hosted):
+            folder = settings.home / "workers" / f"{number:02d}"
+            seat = WorkerSlot(number, clients, folder, self._paths[number], self.processes)
+            seat.settle(meeting, settings.memory_bytes)
+            self.seats.append(seat)
+
+    def _path(self) -> NetworkPaths:
+        chain = self.relays.relay(self.node.port)
+        if not self._store_port:
+            mailbox = self.settings.home / "mailbox"
+            return NetworkPaths(chain, None, str(self.home.blobs), str(mailbox))
+        store = self.relays.relay(self._store_port)
+        return NetworkPaths(chain, store, store.url, store.url)
+
+    def _serve(self, chain_id: int) -> None:
+        port = free_port()
+        arguments = ["serve", "--home", self.settings.home, "--port", port]
+        arguments += ["--rpc-url", self.node.url, "--chain-id", chain_id]
+        store = f"http://127.0.0.1:{self._store_port}" if self._store_port else None
+        arguments += ["--mailbox", store or self.settings.home / "mailbox"]
+        self.service = self.processes.start("service", arguments)
+        self.service_url = f"http://127.0.0.1:{port}"
+        self._say(f"service and dashboard at {self.service_url}/dashboard/")
+
+    def _payer(self) -> dict[str, str]:
+        return {KEY_VARIABLE: self.node.key.hex()}
+
+    def _addresses(self) -> list[str]:
+        """Return the account of each client."""
+        signers = simulated_signers(self.settings.configuration.seed, self.clients)
+        return [checksum(signer.address) for signer in signers]
+
+
+def clients_by_worker(clients: int, workers: int) -> list[tuple[ClientId, ...]]:
+    """Return whom each worker hosts: in turn, so that each has about as many.
+
+    Args:
+        clients: K.
+        workers: how many processes.
+
+    Returns:
+        Clients by worker, ascending; more workers than clients leave the last without any.
+    """
+    return [tuple(ClientId(c) for c in range(first, clients, workers)) for first in range(workers)]
+
+
+def wait_for_port(port: int, process: Process, seconds: float = 60) -> None:
+    """Return once somebody listens on a port.
+
+    Args:
+        port: of this machine.
+        process: that is to listen.
+        seconds: how long it may take.
+
+    Raises:
+        SupervisorError: it has ended, or takes longer.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        # First: somebody else may listen, and that is why it has ended.
+        if process.code() is not None:
+            raise SupervisorError(f"{process.name} ended: {process.log_tail()}")
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        if time.monotonic() > deadline:
+            raise SupervisorError(f"{process.name} does not listen on port {port}")
+        time.sleep(_POLL_SECONDS)

@@ -1,0 +1,226 @@
+"""Who minds a federation: begins what has ended again, and disturbs workers on wish.
+
+A chain in a file and a store are begun again like workers; a chain in memory is gone with its
+process.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict, deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from clients.testnet.kinds import ChainKind
+from clients.testnet.planned_kill import KillStep, PlannedKill
+from clients.testnet.supervisor import SupervisorError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+
+    from clients.testnet.local_network import LocalNetwork
+    from clients.testnet.processes import Process
+    from clients.testnet.round_watch import RoundWatch, WatchedRound
+    from clients.testnet.worker_slot import WorkerSlot
+
+MOST_RESTARTS = 5
+RESTART_SECONDS = 60.0
+"""What ends more often than that within this time has a reason to be looked at."""
+
+_FIRST_ROUND_SECONDS = 6.0
+_POLL_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkSummary:
+    """What a federation came to.
+
+    Attributes:
+        rounds: that ended.
+        decided: how many of them a committee decided.
+        seconds: that they took.
+        kills: workers that were killed on purpose.
+        restarts: workers that ended by themselves and were begun again.
+        chain_bytes: that workers and node exchanged.
+        store_bytes: that workers and store exchanged, 0 where it is a folder.
+    """
+
+    rounds: int
+    decided: int
+    seconds: float
+    kills: int
+    restarts: int
+    chain_bytes: int
+    store_bytes: int
+
+    @property
+    def rounds_a_minute(self) -> float:
+        """How many rounds ended in a minute."""
+        return 60 * self.rounds / self.seconds if self.seconds else 0.0
+
+    def bytes_a_round(self) -> int:
+        """Return how many bytes were moved for one round."""
+        return (self.chain_bytes + self.store_bytes) // max(1, self.rounds)
+
+
+class NetworkSupervisor:
+    """Minds the workers of a federation until its rounds are over.
+
+    Attributes:
+        federation: what is minded.
+        watch: tells its rounds.
+        faults: how the worker of a place misbehaves, for places of the malicious.
+        killed: who was killed in the newest round.
+    """
+
+    def __init__(
+        self,
+        federation: LocalNetwork,
+        watch: RoundWatch,
+        chaos: np.random.Generator | None = None,
+        faults: dict[int, str] | None = None,
+    ) -> None:
+        """Begin with workers that are not running.
+
+        Args:
+            federation: what is minded.
+            watch: tells its rounds.
+            chaos: draws whom to kill in each round, and when; None to kill nobody.
+            faults: how the worker of a place misbehaves.
+        """
+        self.federation = federation
+        self.watch = watch
+        self.faults = faults or {}
+        self._chaos = chaos
+        self._ended: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=MOST_RESTARTS))
+        self.killed: list[str] = []
+        self._victim: tuple[WorkerSlot, PlannedKill] | None = None
+        self._kills = 0
+        self._restarts = 0
+
+    def start(self) -> None:
+        """Begin every worker, the malicious with their faults."""
+        self.federation.start_workers(self.faults)
+
+    def play(
+        self,
+        rounds: int,
+        on_round: Callable[[WatchedRound], None],
+        patience_seconds: float,
+        on_look: Callable[[], None] = lambda: None,
+    ) -> NetworkSummary:
+        """Mind the workers until so many rounds have ended, or the last one has.
+
+        Args:
+            rounds: how many at most.
+            on_round: is told each.
+            patience_seconds: how long one round may take.
+            on_look: is called at every look.
+
+        Returns:
+            What they came to.
+
+        Raises:
+            SupervisorError: a round does not end, or a process ends again and again.
+        """
+        begun, moved = time.monotonic(), self._moved()
+        ended: list[WatchedRound] = []
+        last = begun
+        self._plan(_FIRST_ROUND_SECONDS)
+        while len(ended) < rounds:
+            on_look()
+            is_finished = self.watch.is_finished()
+            told = self.watch.ended()
+            if told is None:
+                if is_finished:
+                    break
+                self._mind()
+                self._require_progress(last, patience_seconds)
+                time.sleep(_POLL_SECONDS)
+                continue
+            last = time.monotonic()
+            ended.append(told)
+            on_round(told)
+            self.killed.clear()
+            self._plan(told.seconds)
+        chain_bytes, store_bytes = self._moved()
+        return NetworkSummary(
+            rounds=len(ended),
+            decided=sum(one.is_decided for one in ended),
+            seconds=last - begun,
+            kills=self._kills,
+            restarts=self._restarts,
+            chain_bytes=chain_bytes - moved[0],
+            store_bytes=store_bytes - moved[1],
+        )
+
+    def _plan(self, seconds: float) -> None:
+        """Choose whom to kill in the round that is open now, and when."""
+        if self._chaos is None or (self._victim is not None and not self._victim[1].is_over):
+            return
+        honest = [seat for seat in self.federation.seats if seat.number not in self.faults]
+        at = time.monotonic() + float(self._chaos.uniform(0, seconds / 2))
+        kill = PlannedKill(at, down_seconds=float(self._chaos.uniform(0.1, 1.0)))
+        self._victim = honest[int(self._chaos.integers(len(honest)))], kill
+
+    def _mind(self) -> None:
+        now = time.monotonic()
+        if self._victim is not None:
+            victim, kill = self._victim
+            turn = kill.turn(now, is_up=victim.is_up())
+            if turn is KillStep.KILL:
+                victim.kill()
+                self.killed.append(victim.name)
+                self._kills += 1
+            elif turn is KillStep.BEGIN:
+                victim.start(self.faults.get(victim.number))
+            if turn in {KillStep.KILL, KillStep.WAIT}:
+                return  # it is down because we want it to be
+        for seat in self.federation.seats:
+            if seat.process is not None and seat.process.code() not in {None, 0}:
+                self._require_few(seat.process, now)
+                self._restarts += 1
+                seat.start(self.faults.get(seat.number))
+        self._mind_others(now)
+
+    def _mind_others(self, now: float) -> None:
+        """Begin chain and store again if they have ended; without them nobody can do anything.
+
+        Raises:
+            SupervisorError: one has done so too often, or cannot be begun again.
+        """
+        node, store = self.federation.node, self.federation.store
+        if node.process.code() is not None:
+            self._require_few(node.process, now)
+            if node.kind is ChainKind.ANVIL:
+                raise SupervisorError(f"the node has ended, and its chain with it: {node.kind}")
+            node.start()
+        if store is not None and store.code() is not None:
+            self._require_few(store, now)
+            self.federation.restart_store()
+
+    def _require_few(self, process: Process, now: float) -> None:
+        """Accept that a process has ended without being asked to.
+
+        Raises:
+            SupervisorError: it has done so too often.
+        """
+        before = self._ended[process.name]
+        if len(before) == MOST_RESTARTS and now - before[0] < RESTART_SECONDS:
+            raise SupervisorError(
+                f"{process.name} has ended {MOST_RESTARTS + 1} times within {RESTART_SECONDS:g} s: "
+                f"{process.log_tail()}"
+            )
+        before.append(now)
+
+    def _require_progress(self, last: float, patience_seconds: float) -> None:
+        if time.monotonic() - last > patience_seconds:
+            raise SupervisorError(f"no round has ended for {patience_seconds:g} s")
+
+    def _moved(self) -> tuple[int, int]:
+        """Return how many bytes have gone through the workers' paths, to node and store."""
+        paths = [seat.paths for seat in self.federation.seats]
+        stores = [path.store.bytes_moved for path in paths if path.store is not None]
+        return sum(path.chain.bytes_moved for path in paths), sum(stores)

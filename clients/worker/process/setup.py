@@ -1,0 +1,351 @@
+"""Opening a worker: everything that it acts on, and whether that is what the contract names.
+
+What is not there yet is waited for: a node that is still starting, a blob that has not arrived.
+What is wrong ends it at once: another chain, other code at the address, keys that are not
+registered, other data than those of the run.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING
+
+import torch
+
+from clients.engine.opening import open_engine
+from clients.models.bound import require_bound_model
+from clients.models.registry import model_named
+from clients.onboarding.own_samples import own_parts
+from clients.onboarding.run_configuration import configuration_from_document
+from clients.onboarding.seed_policy import require_unpredictable
+from clients.runs.evaluation_sets import TEST
+from clients.worker.behaviour import HONEST
+from clients.worker.executors import SingleThreadExecutor
+from clients.worker.failures import FailureTracker
+from clients.worker.finality_guard import ChainFinalityGuard
+from clients.worker.hosted_clients import HostedClients
+from clients.worker.local_updates import LocalUpdates
+from clients.worker.process.counters import CountingBlobs, CountingMailbox, WorkerCounters
+from clients.worker.restarting_engine import RestartingEngine
+from clients.worker.worker import Worker
+from ledger.actors.actor_context import ActorContext
+from ledger.actors.journal import FileJournal
+from ledger.chain.addresses import checksum
+from ledger.chain.contract.committee_ledger import LedgerWriter
+from ledger.chain.contract.creation import creation_block
+from ledger.chain.contract.deployment import (
+    deployed_document,
+    deployed_domain,
+    require_code,
+)
+from ledger.chain.finality.acted_on import ActedOn
+from ledger.chain.finality.rule import final_number
+from ledger.chain.ports import IncompleteLogsError, NotServedError
+from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
+from ledger.protocol.errors import ChainError, ConfigurationError
+from ledger.protocol.registration import data_salt
+from ledger.protocol.types import ClientId
+from ledger.storage.mailboxes.location import mailbox_at
+from ledger.storage.opening import store_at
+from ledger.storage.uploads import UploadSigner
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from clients.configuration import Configuration
+    from clients.datasets.federated import FederatedData
+    from clients.models.model import Model
+    from clients.worker.behaviour import WorkerBehaviour
+    from clients.worker.process.worker_folder import WorkerFolder
+    from ledger.chain.ports import ChainWriter
+    from ledger.protocol.documents.run import RunDocument
+    from ledger.protocol.signing import KeySigner
+    from ledger.protocol.types import Domain
+
+_log = logging.getLogger(__name__)
+
+LAST_TRAINING_SECONDS = 10.0
+"""How long a worker that ends waits for the batch that is being trained."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerTarget:
+    """Where a worker's run is.
+
+    Attributes:
+        contract: its address, EIP-55.
+        blobs: where everybody publishes.
+        mailbox: where envelopes are put.
+        data: file or folder of the training data here; None where the run needs none.
+        settings: `section.key=value` of this machine.
+        confirmations: how far below the head a block counts as final; None for what the chain
+            itself calls finalized.
+    """
+
+    contract: str
+    blobs: str
+    mailbox: str
+    data: Path | None = None
+    settings: tuple[str, ...] = ()
+    confirmations: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerOptions:
+    """How a worker goes about it.
+
+    Attributes:
+        seed: of its patience, and of nothing that matters to others.
+        behaviour: how its clients act; honestly, but in tests.
+        accept_rollback: go on where the chain has taken back what was final.
+        allow_predictable_seeds: take part in a run whose seeds can be predicted.
+    """
+
+    seed: int = 0
+    behaviour: WorkerBehaviour = HONEST
+    accept_rollback: bool = False
+    allow_predictable_seeds: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeployedRun:
+    """A run as its contract and its document tell it.
+
+    Attributes:
+        ledger: the contract.
+        domain: that its signatures are bound to.
+        document: whose digest the contract names.
+    """
+
+    ledger: LedgerWriter
+    domain: Domain
+    document: RunDocument
+
+
+@dataclass(frozen=True, slots=True)
+class RunningWorker:
+    """A worker that can be stepped.
+
+    Attributes:
+        worker: it.
+        counts: of its doings.
+    """
+
+    worker: Worker
+    counts: WorkerCounters
+
+
+def find_deployed_run(chain: ChainWriter, places: WorkerTarget) -> DeployedRun:
+    """Return the run that a contract holds, its document found among the blobs.
+
+    Args:
+        chain: where the contract is.
+        places: where else to look.
+
+    Raises:
+        NotServedError: its first round has not opened by the last final block.
+        ChainError: there is no such contract, or the chain is unreachable.
+        BlobError: the document is not there.
+        ConfigurationError: the document is none, or the contract was deployed with another.
+    """
+    require_code(chain, places.contract)
+    ledger = _opened_ledger(chain, places)
+    found = ledger.deployment()
+    data = store_at(places.blobs).get(found.config, MAX_DOCUMENT_BYTES)
+    document = deployed_document(data, found)
+    return DeployedRun(ledger, deployed_domain(ledger), document)
+
+
+def _opened_ledger(chain: ChainWriter, places: WorkerTarget) -> LedgerWriter:
+    """Return the contract with the block that its events begin with.
+
+    Raises:
+        IncompleteLogsError: the node has no log of the first round, which has opened.
+        NotServedError: its first round has not opened by the last final block.
+    """
+    newest = chain.head()
+    final = final_number(chain, newest, places.confirmations)
+    created = creation_block(chain, places.contract, final)
+    if created is not None:
+        ledger = LedgerWriter(chain, places.contract, created)
+        # A node that answers with nothing for a state that it has dropped makes it seem younger.
+        if ledger.opening(1, final) is not None:
+            return ledger
+    ledger = LedgerWriter(chain, places.contract)
+    if ledger.opening(1, final) is None:
+        if _has_opened(ledger, final):
+            raise IncompleteLogsError(chain.node, f"no log up to block {final} opens round 1")
+        raise NotServedError(_not_final_yet(places, newest.number, final))
+    _log.warning(
+        "the node does not keep old states, so that nobody can tell when the contract was made: "
+        "its events are looked for from block 0"
+    )
+    return ledger
+
+
+def _has_opened(ledger: LedgerWriter, block: int) -> bool:
+    """Say whether the contract itself says that a round has opened by a block."""
+    try:
+        return ledger.state(block).round > 0
+    except ChainError:
+        return False  # it is not there by then, or nobody can say
+
+
+def _not_final_yet(places: WorkerTarget, newest: int, final: int) -> str:
+    said = f"the first round of {places.contract} has not opened by block {final}, the newest final"
+    if places.confirmations is None:
+        return (
+            f"{said} one as the node has it, with block {newest} at its head; a node that calls "
+            f"blocks final late or never is told how deep is enough: --confirmations N"
+        )
+    return f"{said} one, {places.confirmations} confirmations below block {newest}"
+
+
+def signers_by_client(
+    document: RunDocument, signers: Sequence[KeySigner]
+) -> dict[ClientId, KeySigner]:
+    """Return the signer of each hosted client, by its index in the registry.
+
+    Args:
+        document: of the run.
+        signers: the keys.
+
+    Raises:
+        ConfigurationError: a key is of no registered client, or is given twice.
+    """
+    places = {client.address: ClientId(i) for i, client in enumerate(document.registry)}
+    hosted: dict[ClientId, KeySigner] = {}
+    for signer in signers:
+        client = places.get(signer.address)
+        if client is None:
+            raise ConfigurationError(
+                f"account {checksum(signer.address)} is none of the run's "
+                f"{len(document.registry)} registered clients"
+            )
+        if client in hosted:
+            raise ConfigurationError(f"the key of client {client} is given twice")
+        hosted[client] = signer
+    return hosted
+
+
+@contextmanager
+def open_worker(
+    run: DeployedRun,
+    places: WorkerTarget,
+    signers: Sequence[KeySigner],
+    folder: WorkerFolder,
+    manner: WorkerOptions,
+) -> Iterator[RunningWorker]:
+    """Open a worker on its folder, which is held already.
+
+    Args:
+        run: that it takes part in.
+        places: where that is.
+        signers: the keys of its clients.
+        folder: of nobody else.
+        manner: how it goes about it.
+
+    Yields:
+        The worker. What it trains is broken off when the context ends; what it sends is left to
+        its thread.
+
+    Raises:
+        ConfigurationError: keys, data or model are not the run's, or its seeds can be predicted.
+        JournalError: the journal cannot be opened.
+        BlobError: a place is none.
+    """
+    document = run.document
+    require_unpredictable(document.parameters.beacon, is_allowed=manner.allow_predictable_seeds)
+    hosted = signers_by_client(document, signers)
+    configuration = configuration_from_document(document, places.data, places.settings)
+    salts = {client: data_salt(signer) for client, signer in hosted.items()}
+    data = own_parts(configuration, document, tuple(hosted), places.data, salts)
+    model = bound_model(configuration, data, document)
+    counts = WorkerCounters()
+    (first, signer), *rest = sorted(hosted.items())
+    uploads = UploadSigner(run.domain, signer, first, tuple(rest))
+    acted_on = ActedOn.open(folder.acted_on, run.ledger.chain)
+    if manner.accept_rollback:
+        acted_on.accept(run.ledger.chain)
+    journal, training = FileJournal(folder.journal), SingleThreadExecutor("training")
+    try:
+        with _engine(configuration, model, data, len(hosted)) as engine:
+            context = ActorContext(
+                parameters=document.parameters,
+                layout=document.layout,
+                domain=run.domain,
+                ledger=run.ledger,
+                blobs=CountingBlobs(store_at(places.blobs, uploads), counts),
+                mailbox=CountingMailbox(mailbox_at(places.mailbox, uploads), counts),
+                journal=journal,
+                finality_blocks=places.confirmations,
+            )
+            hosting = HostedClients(
+                signers=hosted,
+                engine=engine,
+                own=LocalUpdates(folder.payloads),
+                training=training,
+                sending=SingleThreadExecutor("sending"),
+                behaviour=manner.behaviour,
+                sets=(TEST,) if len(data.test.y) else (),
+                finality=ChainFinalityGuard(run.ledger.chain, acted_on),
+            )
+
+            def begin(round_number: int) -> None:
+                uploads.round = round_number
+
+            patience = FailureTracker(Random(manner.seed))  # noqa: S311 - it spreads pauses
+            try:
+                yield RunningWorker(Worker(context, hosting, patience, begin), counts)
+            finally:
+                engine.interrupt()
+                training.interrupt()
+                if not training.has_ended(LAST_TRAINING_SECONDS):
+                    _log.warning("what is trained does not end within %g s", LAST_TRAINING_SECONDS)
+    finally:
+        training.interrupt()
+        journal.close()
+
+
+def bound_model(configuration: Configuration, data: FederatedData, document: RunDocument) -> Model:
+    """Return the run's model.
+
+    Args:
+        configuration: of the run, as `configuration_of` returns it.
+        data: that it is made for.
+        document: of the run.
+
+    Raises:
+        ConfigurationError: it is not the one that the run was deployed with.
+    """
+    model = model_named(configuration.model.name, data.form, configuration.model.options)
+    require_bound_model(document, model)
+    return model
+
+
+def _engine(
+    configuration: Configuration, model: Model, data: FederatedData, rows: int
+) -> RestartingEngine:
+    machine, path = configuration.machine, configuration.training.path
+    if path == "auto":
+        raise ConfigurationError("the run document leaves training.path open: it has to be settled")
+    if machine.workers == 1:
+        # For the whole process: what another thread sets would hold for the one that trains too.
+        torch.set_num_threads(1)
+    return RestartingEngine(
+        lambda: open_engine(
+            model,
+            data,
+            configuration.local_training(),
+            device=machine.device,
+            workers=machine.workers,
+            path=path,
+            sets={TEST: data.test} if len(data.test.y) else {},
+            rows=rows,
+            cluster=machine.cluster,
+        )
+    )

@@ -1,0 +1,186 @@
+"""What the clients of one worker do in one round, each by its role, as the simulation's do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ledger.actors.member import Member, reports_of
+from ledger.protocol.encoding import keccak256
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from clients.actors import MemberActor, TrainerActor
+    from clients.worker.behaviour import RoundBehaviour
+    from clients.worker.hosted_clients import HostedClients
+    from ledger.actors.actions import Action
+    from ledger.actors.journal import VoteJournal
+    from ledger.actors.judgement_cache import JudgementCache
+    from ledger.actors.observer import Observer
+    from ledger.actors.view import ChainView, RoundView
+    from ledger.protocol.payload import Payload
+    from ledger.protocol.types import ClientId
+
+STAGGER_VIEWS = 4
+"""Over how many view times those who may all do one thing are spread."""
+
+
+class RoundParticipants:
+    """The hosted clients in one round.
+
+    Attributes:
+        active: those that train or serve, ascending.
+        serving: those that sit on the committee, by places.
+        members: those that serve, as honest members and as what they turn out to be.
+        view: what is seen of the round; None until the chain has closed its inputs.
+        sits_out: those whose members stay silent, since nobody can tell what they have signed.
+    """
+
+    def __init__(self, chain: ChainView, hosting: HostedClients) -> None:
+        """Find out who does what.
+
+        Args:
+            chain: the open round.
+            hosting: the clients.
+        """
+        who = chain.participants()
+        self._key = _key(chain)
+        self._hosting = hosting
+        self.serving = tuple(c for c in who.members if c in hosting.signers)
+        self.active = tuple(c for c in sorted(who.expected) if c in hosting.signers)
+        self._round = chain.round
+        self._behaviour: RoundBehaviour | None = None
+        self._trainers: dict[ClientId, TrainerActor] = {}
+        self.members: list[tuple[Member, MemberActor]] = []
+        self.view: RoundView | None = None
+        self.abstaining: frozenset[ClientId] = frozenset()
+        self.share = self._share(chain)
+
+    def is_for(self, chain: ChainView) -> bool:
+        """Say whether this is the round that a chain has open."""
+        return self._key == _key(chain)
+
+    def is_serving(self, client: ClientId) -> bool:
+        """Say whether a hosted client sits on the committee."""
+        return client in self.serving
+
+    def commit(self, chain: ChainView, updates: Mapping[ClientId, Payload]) -> list[Action]:
+        """Return the commitments that are still to be made.
+
+        Args:
+            chain: the round.
+            updates: of the active clients, as far as they are trained.
+        """
+        if self.active and not updates:
+            return []
+        behaviour = self._behaviour_now()
+        actions: list[Action] = []
+        for client, trainer in self._trainers.items():
+            update = updates.get(client)
+            if update is None and client in self.active:
+                continue
+            if update is not None:
+                is_member = self.is_serving(client)
+                update = behaviour.sent(update, is_member=is_member)
+            actions += trainer.commit(chain, update)
+        return actions
+
+    def start_voting(
+        self, view: RoundView, judge: JudgementCache, journal: VoteJournal, observer: Observer
+    ) -> None:
+        """Take the members' seats once the inputs are closed, each with what it has said before.
+
+        Args:
+            view: the round, just opened.
+            judge: of its records.
+            journal: of the worker's keys.
+            observer: reads what they have said, if a journal should not know it.
+
+        Raises:
+            OSError: the mailbox cannot be read, so that nobody may speak yet.
+        """
+        members = []
+        behaviour, hosted = self._behaviour_now(), frozenset(self._hosting.signers)
+        seated = [client for client in self.serving if client not in self.abstaining]
+        # Once for all of them: each takes its own, and passes over what it has not signed.
+        mail = observer.mail(view) if seated else []
+        for client in seated:
+            signer = self._hosting.signers[client]
+            honest = Member(client, signer, journal, judge)
+            honest.recall(view.inputs.domain, mail)
+            members.append((honest, behaviour.member(honest, signer, hosted)))
+        self.members, self.view = members, view
+
+    def are_announced(self, view: RoundView) -> bool:
+        """Say whether every update that counts of these clients has been announced.
+
+        Args:
+            view: what is seen of the round.
+        """
+        counted = view.inputs.closing.commitments
+        return all(c in view.announced for c in self.active if c in counted)
+
+    def act(self, view: RoundView, now: float) -> list[Action]:
+        """Return what there is to do while the committee votes.
+
+        Args:
+            view: what is seen of the round now.
+            now: the time, in the chain's seconds.
+        """
+        self.view = view
+        actions: list[Action] = []
+        for trainer in self._trainers.values():
+            actions += [*trainer.publish(view), *trainer.linger(view)]
+        for _, member in self.members:
+            actions += member.step(view, now)
+        return actions
+
+    def reports(self, view: RoundView, now: float) -> list[Action]:
+        """Return the proofs of equivocation, when it is this worker's turn to send them.
+
+        Args:
+            view: what is seen of the round.
+            now: the time, in the chain's seconds.
+        """
+        if now < view.closed_at + self.wait(view.inputs.parameters.view_seconds):
+            return []
+        return [*reports_of(view)]
+
+    def wait(self, view_seconds: int) -> float:
+        """Return how long this worker leaves to others what anybody may do, in seconds.
+
+        Args:
+            view_seconds: how long view 0 lasts.
+        """
+        return self.share * STAGGER_VIEWS * view_seconds
+
+    def next_time(self, view: RoundView, now: float) -> float | None:
+        """Return when there may be something to do though nothing new is seen, None if never."""
+        times = (member.next_time(view, now) for _, member in self.members)
+        return min((time for time in times if time is not None), default=None)
+
+    def _behaviour_now(self) -> RoundBehaviour:
+        """Return how these clients act in this round, which is asked once they have to.
+
+        What a test tells a worker as the round opens may come a moment later than the round itself.
+        """
+        if self._behaviour is None:
+            self._behaviour = behaviour = self._hosting.behaviour.in_round(self._round)
+            signers = self._hosting.signers
+            acting = behaviour.trainers(self._hosting.clients, self.active)
+            self._trainers = {c: behaviour.trainer(c, signers[c]) for c in acting}
+        return self._behaviour
+
+    def _share(self, chain: ChainView) -> float:
+        """Return this worker's place among all clients in this round, in [0, 1).
+
+        Chance puts each client first in some round, so that no worker always pays for all.
+        """
+        clients = len(chain.registry)
+        first = int.from_bytes(keccak256(chain.seed + b"turn")) % clients
+        return min((client - first) % clients for client in self._hosting.signers) / clients
+
+
+def _key(chain: ChainView) -> tuple[object, ...]:
+    """Return what tells a round from any other, another chain's round of that number included."""
+    return (chain.domain, chain.round, chain.seed, chain.committee, chain.opened_block)

@@ -1,0 +1,181 @@
+"""The training of a worker's clients: once a round, beside the votes, kept before it is told.
+
+Training begins when a round opens and matters until its window closes. Whoever takes longer has no
+update in the round; its clients on the committee vote all the same, since nothing waits here. Nor
+does one client wait for another: where a model fails on the samples of one, the others are trained
+without it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from clients.engine.port import TrainedUpdate, TrainingError, TrainingJob
+from ledger.protocol import canonical
+from ledger.protocol.encoding import sha256, vector_bytes
+from ledger.protocol.payload import Payload
+from ledger.protocol.sampling import training_seed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from concurrent.futures import Executor, Future
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from clients.engine.port import Engine
+    from clients.worker.local_updates import LocalUpdates
+    from ledger.protocol.types import ClientId, Digest, Domain
+
+TrainingResult = tuple[list[TrainedUpdate], TrainingError | None]
+"""The updates that there are, and why there are no more of them."""
+
+MOST_FAILURES = 4
+"""After so many clients for whom it fails, the others are not tried before the next time."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrainingAssignment:
+    """What a worker's clients train in a round.
+
+    Attributes:
+        domain: the contract on its chain.
+        round: t.
+        seed: seed_t.
+        model: w_t, shape (d,).
+        clients: those of the worker that are active, ascending.
+    """
+
+    domain: Domain
+    round: int
+    seed: Digest
+    model: NDArray[np.float32]
+    clients: tuple[ClientId, ...]
+
+    def origin(self) -> Digest:
+        """Return what commits to all that an update follows from beside data and code."""
+        where = [self.domain.chain_id, self.domain.contract, self.domain.salt, self.round]
+        came_from = [*where, self.seed, sha256(vector_bytes(self.model))]
+        return sha256(canonical.encode({"origin": came_from}))
+
+
+class RoundTraining:
+    """Trains what is assigned, if it has not been trained before."""
+
+    def __init__(self, engine: Engine, own: LocalUpdates, executor: Executor) -> None:
+        """Take up what it trains with.
+
+        Args:
+            engine: trains clients, one call at a time.
+            own: keeps updates.
+            executor: of one thread, in which the engine is called.
+        """
+        self._engine = engine
+        self._own = own
+        self._executor = executor
+        self._about: TrainingAssignment | None = None
+        self._origin: Digest | None = None
+        self._updates: dict[ClientId, Payload] = {}
+        self._running: tuple[TrainingAssignment, Future[TrainingResult]] | None = None
+        self._failures: Counter[int] = Counter()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is being trained."""
+        return self._running is not None and not self._running[1].done()
+
+    @property
+    def held(self) -> Mapping[ClientId, Payload]:
+        """The updates of what was assigned last, as far as they are trained and durable."""
+        return self._updates
+
+    def updates(self, assigned: TrainingAssignment) -> Mapping[ClientId, Payload] | None:
+        """Return the update of every client that is assigned, None while they are being trained.
+
+        What is returned is durable.
+
+        Args:
+            assigned: the same object as long as it is the same assignment.
+
+        Raises:
+            TrainingError: the model failed, for some clients or for all; `held` has the others.
+            OSError: they cannot be kept, so that nobody may hear of them yet.
+        """
+        if assigned is not self._about:
+            self._begin(assigned)
+        missing = [client for client in assigned.clients if client not in self._updates]
+        if not missing:
+            return self._updates
+        if self._running is None:
+            jobs = [TrainingJob(int(c), training_seed(assigned.seed, c)) for c in missing]
+            future = self._executor.submit(self._trained, assigned.model, jobs)
+            self._running = assigned, future
+        about, running = self._running
+        if not running.done():
+            return None
+        if about is not assigned or running.exception() is not None:
+            self._running = None  # of a round that is over, or to be tried again
+        if about is not assigned:
+            return self.updates(assigned)
+        trained, error = running.result()
+        self._keep(assigned, trained)
+        if error is not None:
+            raise error
+        return self._updates
+
+    def forget(self) -> None:
+        """Let go of the updates: their memory is written to again when clients train again."""
+        self._about, self._origin, self._updates = None, None, {}
+
+    def _begin(self, assigned: TrainingAssignment) -> None:
+        origin = assigned.origin()
+        limit = assigned.model.nbytes
+        found = {
+            client: self._own.find(assigned.round, client, origin, limit)
+            for client in assigned.clients
+        }
+        self._updates = {client: update for client, update in found.items() if update is not None}
+        self._own.forget(assigned.round)
+        self._about, self._origin = assigned, origin
+
+    def _trained(self, model: NDArray[np.float32], jobs: list[TrainingJob]) -> TrainingResult:
+        """Train all at once, and one after the other those of whom one fails or failed before."""
+        alone = [job for job in jobs if self._failures[job.client]]
+        together = [job for job in jobs if not self._failures[job.client]]
+        found: list[TrainedUpdate] = []
+        failed: TrainingError | None = None
+        try:
+            found = self._engine.train(model, together) if together else []
+        except TrainingError as error:
+            alone, failed = [*together, *alone], error
+        if alone:
+            found = [_copied(update) for update in found]
+        left = MOST_FAILURES
+        for job in sorted(alone, key=lambda job: self._failures[job.client]):
+            try:
+                (update,) = self._engine.train(model, [job])
+            except TrainingError as error:
+                failed, left = error, left - 1
+                self._failures[job.client] += 1
+                if not left:
+                    break
+            else:
+                self._failures.pop(job.client, None)
+                found.append(_copied(update))
+        # Whoever has been trained alone after a failure of all is no reason to try again.
+        return found, failed if len(found) < len(jobs) else None
+
+    def _keep(self, assigned: TrainingAssignment, trained: list[TrainedUpdate]) -> None:
+        assert self._origin is not None, "an assignment has begun"
+        by_client = {int(client): client for client in assigned.clients}
+        updates = {by_client[one.client]: one.payload for one in trained}
+        self._own.keep(assigned.round, self._origin, updates)
+        self._updates |= updates
+        self._running = None
+
+
+def _copied(update: TrainedUpdate) -> TrainedUpdate:
+    """Return an update that stays as it is: where it lies now, the engine's next call writes."""
+    return TrainedUpdate(update.client, Payload.of(bytes(update.payload.data)))

@@ -1,0 +1,448 @@
+"""HTTP to servers that are not trusted: one request, one answer, bounded in time and in size.
+
+httpx speaks HTTP; its own time-outs are for one wait each and serve to notice a server that has
+fallen silent; so that waits cannot add up, requests run on an event loop, where one deadline covers
+the look-up of the host's name, a proxy, TLS, sending, the headers and the last byte: a server that
+drips a byte a second holds nobody. (The system's look-up cannot be broken off; one that hangs goes
+on by itself, and the program's end waits for it.) Sizes are counted as they come in, and what comes
+packed is refused. Redirects are not followed, so that a token goes nowhere else, and cookies are
+not kept. A server's address is shown without user, password, path and query, since any of them may
+be a key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import ipaddress
+import logging
+import os
+import ssl
+import threading
+import weakref
+from concurrent.futures import Future
+from dataclasses import dataclass
+from http.cookiejar import CookieJar
+from typing import IO, TYPE_CHECKING, Any, cast
+
+import httpx
+
+from ledger.protocol.errors import CmflError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_HIGHEST_PORT = 65_535
+_LONGEST = 100
+_LONGEST_SECONDS = 10  # digits
+# One per process: a forked child has its parent's, but not the thread that it runs on.
+_LOOPS: dict[int, asyncio.AbstractEventLoop] = {}
+_OPEN: set[httpx.AsyncClient] = set()
+# It logs each request with the whole URL.
+logging.getLogger("httpx").setLevel(logging.WARNING)
+
+
+class HttpFailureError(CmflError):
+    """No whole answer could be had; the message names the server."""
+
+
+class ResponseTooLargeError(HttpFailureError):
+    """The answer is larger than the caller is willing to read."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpResponse:
+    """What a server said.
+
+    Attributes:
+        status: HTTP's.
+        body: the bytes.
+        media_type: what the server says that they are, in lower case and without parameters.
+        retry_after_seconds: how long the server asks to be left alone; 0 where it does not.
+    """
+
+    status: int
+    body: bytes
+    media_type: str = ""
+    retry_after_seconds: int = 0
+
+
+class HttpServer:
+    """A server behind one URL; safe to share between threads and with forked processes.
+
+    Args:
+        url: http or https; user and password in it are sent as basic authentication. The
+            environment's proxies are used for all but loopback.
+        timeout_seconds: for one request, from connecting to the last byte.
+        token: sent as bearer token with every request; None for none.
+        silence_seconds: how long nothing may come, or go, while a request lasts; None for as long
+            as the request may take.
+
+    Attributes:
+        shown_url: scheme, host and port.
+        base_url: the URL as `base_url` writes it.
+
+    Raises:
+        ValueError: the URL or the token is none of these, or the environment's proxies are of no
+            use.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        timeout_seconds: float,
+        token: str | None = None,
+        silence_seconds: float | None = None,
+    ) -> None:
+        self._url = _parsed(url)
+        self._authorization = _authorization(self._url, token)
+        self.shown_url = f"{self._url.scheme}://{self._url.netloc.decode('ascii')}"
+        self.base_url = _base_url(self._url)
+        self._timeout_seconds, self._silence_seconds = timeout_seconds, silence_seconds
+        self._clients = {os.getpid(): _new_client(self._url.host, silence_seconds)}
+        # Not every reader is closed; what it leaves open goes with it.
+        weakref.finalize(self, _close, self._clients).atexit = False
+
+    def get(self, path: str, most_bytes: int) -> HttpResponse:
+        """Return the answer to GET.
+
+        Args:
+            path: below the URL's own, beginning with a slash.
+            most_bytes: how large the body may be.
+
+        Raises:
+            ResponseTooLargeError: it is larger.
+            HttpFailureError: there is no whole answer in time.
+        """
+        return self._ask(httpx.Request("GET", self._below(path)), most_bytes)
+
+    def save(self, path: str, most_bytes: int, file: IO[bytes]) -> HttpResponse:
+        """Write the body of the answer to GET into a file, piece by piece.
+
+        Args:
+            path: below the URL's own, beginning with a slash.
+            most_bytes: how large the body may be.
+            file: opened for writing; what comes of an answer that breaks off stays in it.
+
+        Returns:
+            The answer, whose body is empty where the status is 200.
+
+        Raises:
+            ResponseTooLargeError: it is larger.
+            HttpFailureError: there is no whole answer in time.
+            OSError: the file cannot be written.
+        """
+        return self._ask(httpx.Request("GET", self._below(path)), most_bytes, file)
+
+    def head(self, path: str) -> int:
+        """Return the status of the answer to HEAD.
+
+        Args:
+            path: below the URL's own, beginning with a slash.
+
+        Raises:
+            HttpFailureError: there is no whole answer in time.
+        """
+        return self._ask(httpx.Request("HEAD", self._below(path)), 0).status
+
+    def put(self, path: str, body: bytes, headers: dict[str, str], most_bytes: int) -> HttpResponse:
+        """Return the answer to PUT.
+
+        Args:
+            path: below the URL's own, beginning with a slash.
+            body: what is sent, whole.
+            headers: what is said of it.
+            most_bytes: how large the answer's body may be.
+
+        Raises:
+            ResponseTooLargeError: it is larger.
+            HttpFailureError: there is no whole answer in time.
+        """
+        request = httpx.Request("PUT", self._below(path), headers=headers, content=body)
+        return self._ask(request, most_bytes)
+
+    def post_json(self, body: bytes, most_bytes: int) -> HttpResponse:
+        """Return the answer to POST of JSON to the URL itself.
+
+        Args:
+            body: the JSON.
+            most_bytes: how large the answer's body may be.
+
+        Raises:
+            ResponseTooLargeError: it is larger.
+            HttpFailureError: there is no whole answer in time.
+        """
+        return self._ask(_with_json("POST", self._url, body), most_bytes)
+
+    def post_json_to(self, path: str, body: bytes, most_bytes: int) -> HttpResponse:
+        """Return the answer to POST of JSON.
+
+        Args:
+            path: below the URL's own, beginning with a slash.
+            body: the JSON.
+            most_bytes: how large the answer's body may be.
+
+        Raises:
+            ResponseTooLargeError: it is larger.
+            HttpFailureError: there is no whole answer in time.
+        """
+        return self._ask(_with_json("POST", self._below(path), body), most_bytes)
+
+    def delete(self, path: str, most_bytes: int) -> HttpResponse:
+        """Return the answer to DELETE.
+
+        Args:
+            path: below the URL's own, beginning with a slash.
+            most_bytes: how large the answer's body may be.
+
+        Raises:
+            ResponseTooLargeError: it is larger.
+            HttpFailureError: there is no whole answer in time.
+        """
+        return self._ask(httpx.Request("DELETE", self._below(path)), most_bytes)
+
+    def _below(self, path: str) -> httpx.URL:
+        own, mark, query = self._url.raw_path.partition(b"?")
+        below = own.rstrip(b"/") + path.encode("ascii") if path else own
+        return self._url.copy_with(raw_path=below + mark + query)
+
+    def _ask(
+        self, request: httpx.Request, most: int, file: IO[bytes] | None = None
+    ) -> HttpResponse:
+        request.headers.update({"Accept-Encoding": "identity", "User-Agent": "cmfl-ledger"})
+        request.headers.update(self._authorization)
+        given_up: Future[None] = Future()
+        try:
+            answer = self._answer(request, most, given_up, file)
+            return asyncio.run_coroutine_threadsafe(answer, _loop()).result()
+        except TimeoutError:
+            raise HttpFailureError(
+                f"{self.shown_url}: no whole answer in {self._timeout_seconds:g} s"
+            ) from None
+        except httpx.TimeoutException:
+            raise HttpFailureError(
+                f"{self.shown_url}: silent for {self._silence_seconds:g} s"
+            ) from None
+        except _NotWrittenError as error:
+            raise error.why from None
+        except (httpx.HTTPError, OSError, ValueError) as error:
+            raise HttpFailureError(
+                f"{self.shown_url}: unreachable ({type(error).__name__})"
+            ) from None
+        finally:
+            # Whoever is interrupted, even before it waits, leaves no request behind.
+            given_up.cancel()
+
+    async def _answer(
+        self, request: httpx.Request, most: int, given_up: Future[None], file: IO[bytes] | None
+    ) -> HttpResponse:
+        loop, task = asyncio.get_running_loop(), cast("asyncio.Task[Any]", asyncio.current_task())
+        given_up.add_done_callback(lambda _: loop.call_soon_threadsafe(task.cancel))
+        opened: list[Any] = []
+        request.extensions["trace"] = functools.partial(_note_opened, opened)
+        try:
+            async with asyncio.timeout(self._timeout_seconds):
+                response = await self._client().send(request, stream=True)
+                try:
+                    is_wanted = file is not None and response.status_code == httpx.codes.OK
+                    body = bytearray()
+                    take = _writing_to(file) if file is not None and is_wanted else body.extend
+                    await self._read(response, most, take)
+                    media_type, _, _ = response.headers.get("Content-Type", "").partition(";")
+                    return HttpResponse(
+                        response.status_code,
+                        bytes(body),
+                        media_type.strip().lower()[:_LONGEST],
+                        _retry_after(response.headers.get("Retry-After", "")),
+                    )
+                finally:
+                    await response.aclose()
+        except BaseException:
+            # Cancelled in a TLS handshake, httpcore 1.0 leaves the connection to the collector.
+            for stream in opened:
+                await stream.aclose()
+            raise
+
+    def _client(self) -> httpx.AsyncClient:
+        mine = self._clients.get(os.getpid())
+        if mine is None:
+            mine = self._clients[os.getpid()] = _new_client(self._url.host, self._silence_seconds)
+        _OPEN.add(mine)
+        return mine
+
+    async def _read(
+        self, response: httpx.Response, most: int, take: Callable[[bytes], object]
+    ) -> None:
+        encoding = response.headers.get("Content-Encoding", "identity")
+        if encoding.lower() not in {"identity", ""}:
+            raise HttpFailureError(
+                f"{self.shown_url}: an answer packed as {encoding[:20]!r}, against what was asked"
+            )
+        left = most
+        async for piece in response.aiter_raw():
+            left -= len(piece)
+            if left < 0:
+                raise ResponseTooLargeError(f"{self.shown_url}: an answer of over {most} bytes")
+            take(piece)
+
+    def close(self) -> None:
+        """Close the connections."""
+        closed = _close(self._clients)
+        if closed is not None:
+            closed.result()
+
+
+class _NoCookies(CookieJar):
+    """Keeps none: httpx would send none back, but hold as many as a server cares to set."""
+
+    def extract_cookies(self, response: object, request: object) -> None:
+        """Leave a server's cookies where they are.
+
+        Args:
+            response: it is not even parsed.
+            request: without effect.
+        """
+
+
+class _NotWrittenError(Exception):
+    """The file is at fault, not the server.
+
+    Attributes:
+        why: what the system says of it.
+    """
+
+    def __init__(self, why: OSError) -> None:
+        super().__init__(str(why))
+        self.why = why
+
+
+def _retry_after(value: str) -> int:
+    """Return the seconds that a `Retry-After` header names; 0 for a date, or what is neither."""
+    is_number = value.isascii() and value.isdigit() and len(value) <= _LONGEST_SECONDS
+    return int(value) if is_number else 0
+
+
+def _with_json(method: str, url: httpx.URL, body: bytes) -> httpx.Request:
+    return httpx.Request(method, url, headers={"Content-Type": "application/json"}, content=body)
+
+
+def base_url(url: str) -> str:
+    """Return a server's URL in the one form that both ends of a connection agree on.
+
+    Args:
+        url: http or https, with or without a path.
+
+    Returns:
+        Scheme and host in lower case, the port unless it is the scheme's own, and the path without
+        slashes at its end; no user, password, query or fragment.
+
+    Raises:
+        ValueError: it is no such URL.
+    """
+    return _base_url(_parsed(url))
+
+
+def _base_url(url: httpx.URL) -> str:
+    path = url.raw_path.partition(b"?")[0].rstrip(b"/")
+    return f"{url.scheme}://{url.netloc.decode('ascii')}{path.decode('ascii')}"
+
+
+def _writing_to(file: IO[bytes]) -> Callable[[bytes], None]:
+    def write(piece: bytes) -> None:
+        try:
+            file.write(piece)
+        except OSError as error:
+            raise _NotWrittenError(error) from error
+
+    return write
+
+
+def _authorization(url: httpx.URL, token: str | None) -> dict[str, str]:
+    if token is None:
+        return {}
+    # The token is not named: it is a key.
+    if not token.isascii() or not token or any(sign <= " " or sign == "\x7f" for sign in token):
+        raise ValueError("the token is not of printable ASCII without blanks")
+    if url.userinfo:
+        raise ValueError("the address has a user or password, and there is a token: give one")
+    return {"Authorization": f"Bearer {token}"}
+
+
+def _parsed(url: str) -> httpx.URL:
+    if not url.isascii() or any(sign <= " " or sign == "\x7f" for sign in url):
+        raise ValueError("the address is not a URL of printable ASCII without blanks")
+    try:
+        parsed = httpx.URL(url)
+        host = parsed.host
+    except (httpx.InvalidURL, ValueError):
+        raise ValueError("the address is not a URL") from None
+    if parsed.scheme not in {"http", "https"} or not host:
+        raise ValueError("the address is not an http or https URL")
+    if parsed.port is not None and not 0 < parsed.port <= _HIGHEST_PORT:
+        raise ValueError(f"the address is not a URL: ports end at {_HIGHEST_PORT}")
+    return parsed
+
+
+def _new_client(host: str, silence_seconds: float | None) -> httpx.AsyncClient:
+    try:
+        return httpx.AsyncClient(
+            cookies=_NoCookies(),
+            limits=httpx.Limits(max_connections=None),
+            timeout=silence_seconds,
+            trust_env=not _is_loopback(host),
+            verify=_trusted(),
+        )
+    except (ValueError, ImportError, httpx.InvalidURL) as error:
+        raise ValueError(
+            "one of the environment's http_proxy, https_proxy, all_proxy and no_proxy cannot be "
+            f"used ({type(error).__name__}): a proxy is an http URL"
+        ) from None
+
+
+async def _note_opened(opened: list[Any], event: str, told: dict[str, Any]) -> None:
+    if event == "connection.connect_tcp.complete":
+        opened.append(told["return_value"])
+
+
+@functools.cache
+def _trusted() -> ssl.SSLContext:
+    return ssl.create_default_context()
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _close(clients: dict[int, httpx.AsyncClient]) -> Future[None] | None:
+    client, loop = clients.pop(os.getpid(), None), _LOOPS.get(os.getpid())
+    if client is None or loop is None:
+        return None
+    return asyncio.run_coroutine_threadsafe(_closing(client), loop)
+
+
+async def _closing(client: httpx.AsyncClient) -> None:
+    await client.aclose()
+    _OPEN.discard(client)
+
+
+def _loop() -> asyncio.AbstractEventLoop:
+    """Return this process's event loop; it runs on a thread of its own until the process ends."""
+    running = _LOOPS.get(os.getpid())
+    if running is not None:
+        return running
+    new = asyncio.new_event_loop()
+    running = _LOOPS.setdefault(os.getpid(), new)
+    if running is new:
+        threading.Thread(target=_run, args=(new, _OPEN), name="bounded-http", daemon=True).start()
+    else:
+        new.close()
+    return running
+
+
+def _run(loop: asyncio.AbstractEventLoop, _: set[httpx.AsyncClient]) -> None:
+    # A daemon's frame outlives the interpreter: at exit nothing waits for the loop, and what is
+    # open is left to the system, not to the collector, which would warn of each connection.
+    loop.run_forever()

@@ -1,0 +1,150 @@
+"""What members that favour, collude and copy publish, and what comes of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from clients.adversaries.faults import MemberFault
+from clients.adversaries.faulty_members import member_with
+from ledger.protocol.documents.envelope import PublishedScores
+from ledger.protocol.documents.vector import decode_vector
+from ledger.protocol.encoding import vector_bytes
+from ledger.protocol.types import RefusalReason
+from tests.actors.support import (
+    PARAMETERS,
+    Network,
+    committee_of,
+    play,
+    signers,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ledger.protocol.documents.vector import ScoreVector
+    from ledger.protocol.state import RoundDecided
+    from ledger.protocol.types import ClientId
+
+UNCHECKED = replace(PARAMETERS, scores_checked=False)
+
+
+def played(network: Network, faults: Mapping[int, MemberFault], favoured: int = 2) -> Network:
+    """Play the open round, in which two trainers are favoured and lie far from everybody."""
+    chosen = favoured_in(network, favoured)
+    for client in chosen:
+        far = np.full(PARAMETERS.dimension, -50, dtype=np.float32)
+        network.payloads[1, client] = vector_bytes(far)
+    network.close()
+    members = committee_of(network, faults)
+    for client, member in members.items():
+        member.actor = member_with(member.fault, member.honest, signers()[client], chosen)
+    play(network, members.values())
+    return network
+
+
+def favoured_in(network: Network, count: int = 2) -> frozenset[ClientId]:
+    chain = network.chain.view()
+    assert chain is not None
+    return frozenset(chain.participants().trainers[:count])
+
+
+def published(network: Network) -> dict[ClientId, list[ScoreVector]]:
+    """Return the vectors of each member, in the order in which they left."""
+    found: dict[ClientId, list[ScoreVector]] = {}
+    for body in (envelope.body for envelope in network.board):
+        if isinstance(body, PublishedScores):
+            vector = decode_vector(body.vector)
+            found.setdefault(vector.member, []).append(vector)
+    return found
+
+
+def decided(network: Network) -> RoundDecided:
+    found = network.chain.decided(1)
+    assert found is not None
+    return found
+
+
+def distances(vector: ScoreVector) -> dict[ClientId, float]:
+    return dict(zip(vector.trainers, vector.distances.tolist(), strict=True))
+
+
+def test_a_favouring_member_lowers_the_favoured_and_tells_the_truth_of_all_others() -> None:
+    network, honest = Network(), Network()
+    seat = network.chain.state.committee[0]
+    chosen = favoured_in(network)
+    (vector,) = published(played(network, {0: MemberFault.FAVOURING}))[seat]
+    (true,) = published(played(honest, {}))[seat]
+    assert {c for c, found in distances(vector).items() if found == 0} == chosen
+    assert all(found > 1 for c, found in distances(true).items() if c in chosen)
+    others = [c for c in vector.trainers if c not in chosen]
+    assert [distances(vector)[c] for c in others] == [distances(true)[c] for c in others]
+    assert vector.member_distances.tolist() == true.member_distances.tolist()
+
+
+def test_colluding_members_publish_one_vector_of_near_and_far() -> None:
+    network = Network(UNCHECKED)
+    seats = network.chain.state.committee[:3]
+    chosen = favoured_in(network)
+    found = published(played(network, dict.fromkeys(range(3), MemberFault.COLLUDING)))
+    for seat in seats:
+        (vector,) = found[seat]
+        assert distances(vector) == {c: 0.0 if c in chosen else 1e6 for c in vector.trainers}
+    assert set(decided(network).accepted) > chosen, "a majority bends a median"
+
+
+@pytest.mark.parametrize(("scoring", "falls"), [("mean", True), ("median", False)])
+def test_unchecked_one_colluding_member_is_enough_for_a_mean_and_too_few_for_a_median(
+    scoring: str, falls: bool
+) -> None:
+    network = Network(replace(UNCHECKED, scoring=scoring))
+    chosen = favoured_in(network)
+    played(network, {0: MemberFault.COLLUDING})
+    assert (chosen < set(decided(network).accepted)) == falls
+    if not falls:
+        assert not chosen.intersection(decided(network).accepted)
+
+
+@pytest.mark.parametrize("fault", [MemberFault.FAVOURING, MemberFault.COLLUDING])
+def test_checked_favours_are_refused_and_name_their_member(fault: MemberFault) -> None:
+    network = Network()
+    chosen = favoured_in(network)
+    played(network, {1: fault})
+    (refused,) = network.record_of(decided(network)).refused
+    assert refused.signed.scores.member == network.chain.blocks[0].state.committee[1]
+    assert refused.reason is RefusalReason.FALSE_DISTANCE
+    assert refused.client in chosen or fault is MemberFault.COLLUDING
+    assert not chosen.intersection(decided(network).accepted)
+
+
+def test_a_copying_member_waits_for_another_and_takes_its_distances() -> None:
+    network = Network(UNCHECKED)
+    copies, copied = network.chain.state.committee[0], network.chain.state.committee[1]
+    found = published(played(network, {0: MemberFault.COPYING}))
+    (vector,) = found[copies]
+    others = [member for member in found if member != copies]
+    first = min(others)
+    (theirs,) = found[first]
+    assert copied in others
+    assert vector.distances.tolist() == theirs.distances.tolist()
+    told = dict(zip(theirs.members, theirs.member_distances.tolist(), strict=True))
+    own = dict(zip(vector.members, vector.member_distances.tolist(), strict=True))
+    assert own[first] == told[copies], "the distance between the two is the same both ways"
+    assert {c: d for c, d in own.items() if c != first} == {
+        c: d for c, d in told.items() if c != copies
+    }
+
+
+def test_a_copy_is_refused_where_scores_are_checked() -> None:
+    network = played(Network(), {2: MemberFault.COPYING})
+    (refused,) = network.record_of(decided(network)).refused
+    assert refused.reason is RefusalReason.FALSE_DISTANCE
+
+
+def test_where_all_copy_nobody_scores_and_the_round_stays_open() -> None:
+    network = played(Network(), dict.fromkeys(range(5), MemberFault.COPYING))
+    assert published(network) == {}
+    assert network.chain.state.round == 1

@@ -1,0 +1,74 @@
+"""Owners for tests: public keys, an agreed configuration, and the run document it comes to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from clients.configuration import load
+from clients.onboarding.registration import (
+    RegistryEntry,
+    combined_registry,
+    proposal_digest,
+    signed_entry,
+)
+from clients.runs.population import populate, run_document
+from clients.runs.preparation import with_training_path
+from ledger.protocol.encoding import keccak256
+from ledger.protocol.signing import KeySigner
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from clients.configuration import Configuration
+    from clients.onboarding.registration import Registry
+    from ledger.protocol.documents.run import RunDocument
+    from ledger.protocol.types import Address
+
+RUN = "fed"
+OWNERS = 6
+FORM = (
+    "data.name=own",
+    "data.options.shape=[1,2,2]",
+    "data.options.classes=3",
+    f"protocol.clients={OWNERS}",
+    "protocol.active_rate=1.0",
+    "protocol.committee_rate=0.5",
+)
+
+
+def owner(number: int) -> KeySigner:
+    return KeySigner(keccak256(b"PUBLIC TEST KEY of owner %d" % number))
+
+
+def agreed(*settings: str) -> Configuration:
+    return load("smoke", settings=(*FORM, *settings))
+
+
+def entry_of(number: int, *settings: str, run: str = RUN) -> RegistryEntry:
+    """Return the entry of an owner that has ten samples and as many more as its number says."""
+    return signed_entry(owner(number), run, proposal_digest(agreed(*settings)), 10 + number)
+
+
+def registry_of(owners: int = OWNERS) -> Registry:
+    return combined_registry((f"owner {number}", entry_of(number)) for number in range(owners))
+
+
+def document_of(registry: Registry) -> RunDocument:
+    population = populate(agreed(), registry.owners)
+    return run_document(with_training_path(agreed(), population), population)
+
+
+def samples_file(path: Path, rows: int, seed: int | None = None) -> Path:
+    """Write samples of the agreed form, and two for the test."""
+    rng = np.random.default_rng(rows if seed is None else seed)
+    x = rng.random((rows + 2, 1, 2, 2), dtype=np.float32)
+    y = rng.integers(3, size=rows + 2)
+    np.savez(path, allow_pickle=True, x=x[:rows], y=y[:rows], x_test=x[rows:], y_test=y[rows:])
+    return path
+
+
+def owner_of(address: Address) -> int:
+    """Return the number of the owner with an address."""
+    return next(number for number in range(100) if owner(number).address == address)

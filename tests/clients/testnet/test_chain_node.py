@@ -1,0 +1,65 @@
+"""A node takes what is sent while workers begin, and lets no window pass meanwhile."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from clients.configuration import plain_values
+from clients.testnet.chain_node import ChainNode
+from clients.testnet.kinds import ChainKind
+from clients.testnet.network_settings import PACES, NetworkSettings, fitted_to_pace
+from clients.testnet.processes import Processes
+from clients.testnet.supervisor import Supervisor
+from tests.chain.anvil import anvil_program
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+ENTRY = "tests.clients.testnet.program:main"
+PATIENCE_SECONDS = 30
+SENDERS = 3
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[ChainNode]:
+    program = anvil_program()
+    configuration = fitted_to_pace(plain_values("smoke"), PACES[ChainKind.ANVIL])
+    settings = NetworkSettings(
+        tmp_path, configuration, workers=1, chain=ChainKind.ANVIL, anvil=program
+    )
+    logs = tmp_path / "logs"
+    with (
+        Supervisor(ENTRY, log=logs / "supervisor.log") as supervisor,
+        Processes(supervisor, logs) as processes,
+    ):
+        found = ChainNode(settings, processes)
+        found.start()
+        yield found
+
+
+def height(node: ChainNode) -> int:
+    return int(str(node.ask("eth_blockNumber")), 16)
+
+
+@pytest.mark.network
+def test_what_is_sent_while_workers_begin_takes_no_block_of_a_window(node: ChainNode) -> None:
+    accounts = node.ask("eth_accounts")
+    assert isinstance(accounts, list)
+    own = accounts[0]
+    node.hold()
+    before = height(node)
+    for _ in range(SENDERS):
+        node.ask("eth_sendTransaction", {"from": own, "to": own, "value": "0x1"})
+    assert height(node) == before
+    node.go()
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while height(node) == before:
+        assert time.monotonic() < deadline, "blocks come by themselves"
+        time.sleep(0.05)
+    block = node.ask("eth_getBlockByNumber", hex(before + 1), False)
+    assert isinstance(block, dict)
+    assert len(block["transactions"]) == SENDERS

@@ -1,0 +1,81 @@
+"""Faults of a test network's worker are asked for by name, and never by a slip."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from clients.adversaries.faults import MemberFault, TrainerFault
+from clients.testnet.worker_faults import (
+    NO_FAULTS,
+    WorkerFaults,
+    faults_from_file,
+    faults_named,
+    faults_of,
+)
+from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.payload import Payload
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_nothing_asked_for_is_honest() -> None:
+    assert faults_named("") == faults_named(" , ") == NO_FAULTS
+
+
+def test_faults_are_those_of_members_and_of_trainers() -> None:
+    assert faults_named("equivocating") == WorkerFaults(of_members=MemberFault.EQUIVOCATING)
+    assert faults_named("late, wrong-proposal") == WorkerFaults(
+        MemberFault.WRONG_PROPOSAL, TrainerFault.LATE
+    )
+    assert faults_named("silent") == WorkerFaults(MemberFault.SILENT, TrainerFault.SILENT)
+
+
+def test_an_unknown_fault_is_refused_by_name() -> None:
+    with pytest.raises(ConfigurationError, match=r"CMFL_WORKER_FAULT = 'lazy': known are"):
+        faults_named("lazy")
+
+
+def test_a_false_reference_is_a_hundred_times_too_large_and_only_a_member_s() -> None:
+    update = Payload.of(np.array([1, -2], dtype="<f4").tobytes())
+    faults = faults_named("false-reference")
+    assert faults.sent(update, is_member=False) is update
+    sent = faults.sent(update, is_member=True)
+    assert np.frombuffer(sent.data, dtype="<f4").tolist() == [100, -200]
+    assert NO_FAULTS.sent(update, is_member=True) is update
+
+
+def test_faults_that_are_told_are_those_of_their_round_alone(tmp_path: Path) -> None:
+    path = tmp_path / "fault"
+    told = faults_of(faults_from_file(path))
+    assert told.in_round(12) == NO_FAULTS, "nothing has been told yet"
+    path.write_text("12 copied\n")
+    assert told.in_round(12) == WorkerFaults(of_trainers=TrainerFault.COPIED)
+    assert told.in_round(11) == told.in_round(13) == NO_FAULTS
+    path.unlink()
+    assert told.in_round(12) == NO_FAULTS
+
+
+def test_only_who_is_begun_for_it_heeds_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "fault"
+    path.write_text("12 copied\n")
+    assert faults_of("").in_round(12) == NO_FAULTS
+    assert faults_of("late").in_round(12) == WorkerFaults(of_trainers=TrainerFault.LATE)
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [("copied", "'copied' is no round's number"), ("12 lazy", "known are"), ("", "'' is no round")],
+)
+def test_a_file_that_tells_no_fault_is_refused(tmp_path: Path, told: str, said: str) -> None:
+    path = tmp_path / "fault"
+    path.write_text(told)
+    with pytest.raises(ConfigurationError, match=said):
+        faults_of(faults_from_file(path)).in_round(12)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        faults_of(faults_from_file(path)).in_round(12)

@@ -1,0 +1,146 @@
+"""The chain's time, as a worker tells it: not back, and not behind a block that it has seen."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clients.worker.chain_clock import COUNTED_BLOCKS, ChainClock, Moment
+from ledger.chain.ports import Block
+from tests.faults import times
+
+
+def block(number: int, timestamp: int) -> Block:
+    return Block(number, number.to_bytes(32), bytes(32), timestamp)
+
+
+def test_a_slow_clock_goes_by_the_chain() -> None:
+    clock = ChainClock()
+    clock.see(block(7, 1000), Moment(wall=900, steady=50))
+    assert clock.now(Moment(wall=900, steady=50)) == 1000
+    assert clock.now(Moment(wall=903, steady=53)) == 1003, "three seconds have passed since"
+
+
+def test_the_same_block_seen_again_is_no_news() -> None:
+    clock = ChainClock()
+    clock.see(block(7, 1000), Moment(wall=900, steady=50))
+    clock.see(block(7, 1000), Moment(wall=905, steady=55))
+    assert clock.now(Moment(wall=905, steady=55)) == 1005
+
+
+def test_where_no_block_comes_the_wall_clock_goes_on() -> None:
+    clock = ChainClock()
+    clock.see(block(7, 1000), Moment(wall=1600, steady=50))
+    assert clock.now(Moment(wall=1601, steady=51)) == 1601
+
+
+def test_a_clock_that_is_set_back_does_not_take_time_back() -> None:
+    clock = ChainClock()
+    assert clock.now(Moment(wall=1600, steady=50)) == 1600
+    assert clock.now(Moment(wall=100, steady=51)) == 1600
+
+
+def test_a_chain_that_falls_behind_takes_its_time_along() -> None:
+    # A node that says a block a second, and needs 1.05 s for each: in the end a minute behind.
+    clock, seconds, told = ChainClock(), 1.05, 0.0
+    for number in range(1200):
+        clock.see(block(number, number), Moment(wall=seconds * number, steady=seconds * number))
+        told = clock.now(Moment(wall=seconds * number, steady=seconds * number))
+        if number > COUNTED_BLOCKS:
+            assert told - number < COUNTED_BLOCKS * (seconds - 1)
+    assert seconds * 1199 - told > 59
+
+
+def test_a_block_that_is_seen_late_takes_no_time_back() -> None:
+    clock = ChainClock()
+    seen = [*((time, time + 0.25) for time in range(10)), (17, 23.0), (30, 30.25)]
+    for timestamp, at in seen:
+        clock.see(block(timestamp, timestamp), Moment(wall=at, steady=at))
+        told = clock.now(Moment(wall=at, steady=at))
+        assert told == (at - 0.25 if timestamp else at), "a quarter of a second of looking"
+
+
+def test_who_comes_to_a_quiet_chain_goes_by_the_wall_until_a_block_comes() -> None:
+    clock = ChainClock()
+    clock.see(block(7, 1000), Moment(wall=1040, steady=50))
+    assert clock.now(Moment(wall=1041, steady=51)) == 1041
+    clock.see(block(8, 1030), Moment(wall=1042, steady=52))
+    assert clock.now(Moment(wall=1042, steady=52)) == 1030, "the chain's clock is behind"
+    assert clock.now(Moment(wall=1054, steady=64)) == 1042
+
+
+@pytest.mark.parametrize("wrong_by", [40, 3600, 365 * 86400, -365 * 86400])
+def test_a_wall_clock_that_is_set_wrong_counts_for_no_longer_than_one_block(wrong_by: int) -> None:
+    clock = ChainClock()
+    for second in range(20):
+        moment = Moment(wall=1000 + wrong_by + second, steady=second)
+        clock.see(block(second, 1000 + second), moment)
+        told = clock.now(moment)
+        assert told == 1000 + second or not second
+    assert clock.now(Moment(wall=0, steady=80)) == 1080
+
+
+def test_time_goes_on_where_a_node_s_clock_was_set_back_and_its_blocks_share_a_second() -> None:
+    clock = ChainClock()
+    for second in range(3):
+        clock.see(block(second, 4600 + second), Moment(wall=1000, steady=second))
+    # Two blocks a second for ten minutes, none dated before the others, and then as ever.
+    for half in range(1, 1200):
+        moment = Moment(wall=1000, steady=2 + half / 2)
+        clock.see(block(2 + half, 4602), moment)
+        assert clock.now(moment) == 4602 + half / 2
+    last = COUNTED_BLOCKS + 600
+    for second in range(last + 1):
+        clock.see(block(2000 + second, 4603 + second), Moment(wall=1000, steady=602 + second))
+    assert clock.now(Moment(wall=1000, steady=602 + last)) == 4603 + last
+
+
+def test_a_machine_that_slept_goes_by_the_first_block_that_it_sees() -> None:
+    clock = ChainClock()
+    for second in range(20):
+        clock.see(block(second, 1000 + second), Moment(wall=0, steady=second))
+    # A steady clock stands still while its machine sleeps, and the chain does not.
+    clock.see(block(7000, 4620), Moment(wall=0, steady=20))
+    assert clock.now(Moment(wall=0, steady=20)) == 4620
+    assert clock.now(Moment(wall=0, steady=21)) == 4621
+
+
+@pytest.mark.parametrize("answers", [[101], [99, 100, 101], [100, 101], [102]])
+def test_a_block_that_the_chain_does_not_have_is_not_believed_for_ever(answers: list[int]) -> None:
+    clock = ChainClock()
+    for number in range(90, 101):
+        clock.see(block(number, number), Moment(wall=number, steady=number))
+    clock.see(block(101, 10**9), Moment(wall=101, steady=101))
+    assert clock.now(Moment(wall=101, steady=101)) == 10**9
+    for number in answers:
+        clock.see(block(number, number), Moment(wall=102, steady=102))
+    clock.see(block(103, 103), Moment(wall=103, steady=103))
+    assert clock.now(Moment(wall=103, steady=103)) <= 103
+
+
+def test_a_node_that_falls_behind_takes_no_time_back() -> None:
+    clock, told = ChainClock(), []
+    for number in (98, 99, 100, 97, 98):
+        clock.see(block(number, number), Moment(wall=0, steady=100))
+        told.append(clock.now(Moment(wall=0, steady=100)))
+    assert told == [98, 99, 100, 100, 100]
+
+
+moments = st.builds(Moment, st.floats(0, 1e9, allow_nan=False), st.floats(0, 1e6, allow_nan=False))
+
+
+@settings(max_examples=times(30, 1000))
+@given(st.lists(st.tuples(st.integers(0, 10**8), moments), min_size=1, max_size=20))
+def test_time_never_goes_back_and_is_never_behind_a_block(
+    seen: list[tuple[int, Moment]],
+) -> None:
+    clock, last, timestamp = ChainClock(), float("-inf"), 0
+    for number, (later, moment) in enumerate(seen):
+        timestamp += later
+        clock.see(block(number, timestamp), moment)
+        now = clock.now(moment)
+        # Floats of that size: an addition and a subtraction lose less than a microsecond.
+        assert now >= timestamp - 1e-6
+        assert now >= last or number == 1, "a wall clock is forgotten with the first new block"
+        last = now

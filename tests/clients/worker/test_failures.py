@@ -1,0 +1,141 @@
+"""What goes wrong is said once, counted, and tried again after pauses that grow and are bounded."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from functools import partial
+from random import Random
+
+import pytest
+import torch
+
+from clients.worker.chain_clock import Moment
+from clients.worker.executors import ImmediateExecutor, SingleThreadExecutor, TaskInterrupt
+from clients.worker.failures import LONGEST_PAUSE_SECONDS, FailureTracker, WorkPart
+from clients.worker.transaction_sender import TransactionSender
+from ledger.protocol.errors import ChainError
+
+
+def failing() -> bool:
+    raise ChainError("the node does not answer")
+
+
+def at(steady: float) -> Moment:
+    return Moment(wall=0, steady=steady)
+
+
+def test_a_failure_is_said_once_and_that_it_is_over_too(caplog: pytest.LogCaptureFixture) -> None:
+    troubles = FailureTracker(Random(1))
+    with caplog.at_level(logging.WARNING):
+        for second in range(0, 100, 10):
+            assert troubles.attempt(WorkPart.CHAIN, at(second), failing) is None
+        assert troubles.attempt(WorkPart.CHAIN, at(200), lambda: True)
+    assert [record.getMessage() for record in caplog.records] == [
+        "chain: the node does not answer",
+        "chain: works again after 10 failures",
+    ]
+    assert troubles.counts[WorkPart.CHAIN] == 10
+    assert troubles.present == {}
+
+
+def test_pauses_grow_are_spread_and_are_bounded() -> None:
+    troubles, steady = FailureTracker(Random(1)), 0.0
+    pauses = []
+    for _ in range(12):
+        troubles.failed(WorkPart.CHAIN, at(steady), ChainError("no"))
+        pauses.append(troubles.present[WorkPart.CHAIN].until - steady)
+        steady = troubles.present[WorkPart.CHAIN].until
+    assert 0.125 <= pauses[0] <= 0.25
+    assert max(pauses) <= LONGEST_PAUSE_SECONDS[WorkPart.CHAIN]
+    assert len(set(pauses)) == len(pauses), "chance spreads them"
+
+
+def test_what_has_failed_is_not_tried_before_its_time_and_nothing_else_waits() -> None:
+    troubles = FailureTracker(Random(1))
+    troubles.attempt(WorkPart.SENDING, at(0), failing)
+    assert troubles.attempt(WorkPart.SENDING, at(0.01), lambda: True) is None
+    assert troubles.attempt(WorkPart.VOTING, at(0.01), lambda: True)
+    assert troubles.attempt(WorkPart.SENDING, at(9), lambda: True)
+
+
+def test_a_fault_of_ours_is_no_trouble() -> None:
+    with pytest.raises(ZeroDivisionError):
+        FailureTracker(Random(1)).attempt(WorkPart.CHAIN, at(0), lambda: 1 // 0)
+
+
+def test_one_batch_is_sent_at_a_time() -> None:
+    thread = SingleThreadExecutor("sending")
+    sending = TransactionSender(thread, FailureTracker(Random(1)))
+    begun: set[str] = set()
+
+    def send(what: str) -> bool:
+        begun.add(what)
+        return True
+
+    for what in ("one", "two"):
+        sending.offer(at(0), what, partial(send, what))
+    thread.shutdown()
+    assert begun == {"one"}
+    assert sending.collect(at(0))
+    assert not sending.collect(at(0)), "once"
+
+
+def test_long_work_is_broken_off_where_its_process_ends_and_nothing_is_begun() -> None:
+    thread, has_begun, begun = SingleThreadExecutor("training"), threading.Event(), []
+
+    def train() -> None:
+        has_begun.set()
+        while True:
+            torch.ones(8).sum()
+
+    pending = thread.submit(train)
+    thread.submit(lambda: begun.append("measuring"))
+    assert has_begun.wait(10)
+    thread.interrupt()
+    thread.interrupt()
+    assert thread.has_ended(10)
+    assert isinstance(pending.exception(0), TaskInterrupt)
+    assert begun == []
+
+
+def test_a_thread_without_work_ends_where_its_process_does() -> None:
+    thread = SingleThreadExecutor("training")
+    assert thread.submit(lambda: 1).result(10) == 1
+    thread.interrupt()
+    assert thread.has_ended(10)
+
+
+def test_a_failed_batch_is_a_trouble_of_sending_alone() -> None:
+    troubles = FailureTracker(Random(1))
+    sending = TransactionSender(ImmediateExecutor(), troubles)
+    sending.offer(at(0), "it", failing)
+    assert not sending.collect(at(0))
+    assert set(troubles.present) == {WorkPart.SENDING}
+    sending.offer(at(0.001), "it", lambda: True)
+    assert not sending.collect(at(0.001)), "not before its time"
+    sending.offer(at(9), "it", lambda: True)
+    assert sending.collect(at(9))
+
+
+def test_the_same_is_sent_once_at_one_block_unless_it_has_failed() -> None:
+    sending, sent = TransactionSender(ImmediateExecutor(), FailureTracker(Random(1))), []
+
+    def take(what: str) -> bool:
+        sent.append(what)
+        return False
+
+    def offer(second: float, block: bytes, what: str) -> None:
+        sending.offer(at(second), what, partial(take, what), (block, what))
+        assert not sending.collect(at(second))
+
+    for second in range(3):
+        offer(second, b"7", "one")
+        offer(second, b"7", "two")
+    assert sent == ["one", "two"]
+    offer(3, b"8", "one")
+    assert sent == ["one", "two", "one"]
+    sending.offer(at(4), "three", failing, (b"8", "three"))
+    assert not sending.collect(at(4))
+    offer(9, b"8", "three")
+    assert sent[3:] == ["three"]

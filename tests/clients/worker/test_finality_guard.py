@@ -1,0 +1,112 @@
+"""A worker signs nothing on a chain that has taken back what was final when it acted on it."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from clients.worker.finality_guard import ChainFinalityGuard
+from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.finality.acted_on import ActedOn
+from ledger.chain.finality.lineage import Lineage
+from ledger.chain.ports import ChainBehindError, ReorganisedError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ledger.chain.ports import Block, ChainReader
+
+
+def look(watched: ChainFinalityGuard, chain: ChainReader, lineage: Lineage | None = None) -> None:
+    """Hold a chain's head against what was acted on, as a worker's step does."""
+    watched.require_unchanged(chain.head(), lineage or Lineage(chain.block))
+
+
+def test_what_was_acted_on_outlives_the_process_and_is_held_against_the_chain(
+    tmp_path: Path,
+) -> None:
+    noted = tmp_path / "acted-on.json"
+    with EmbeddedChain.create(tmp_path / "one.sqlite", clock=lambda: 1e9):
+        pass
+    shutil.copy(tmp_path / "one.sqlite", tmp_path / "two.sqlite")
+    with EmbeddedChain.open(tmp_path / "one.sqlite", clock=lambda: 1e9) as chain:
+        chain.mine(3)
+        watched = ChainFinalityGuard(chain, ActedOn.open(noted, chain))
+        look(watched, chain)
+        watched.act_on(2)
+        watched.act_on(1)  # older: nothing new
+        chain.mine(1)
+        look(watched, chain)
+        look(ChainFinalityGuard(chain, ActedOn.open(noted, chain)), chain)
+    with EmbeddedChain.open(tmp_path / "two.sqlite", clock=lambda: 2e9) as other:
+        other.mine(1)
+        behind = ChainFinalityGuard(other, ActedOn.open(noted, other))
+        with pytest.raises(ChainBehindError):
+            look(behind, other)
+        other.mine(1)
+        with pytest.raises(ReorganisedError, match="block 2 was"):
+            look(behind, other)
+        accepted = ActedOn.open(noted, other)
+        assert accepted.accept(other) == [2]
+        look(ChainFinalityGuard(other, accepted), other)
+
+
+class Counted:
+    """A chain that counts the blocks that it is asked for."""
+
+    def __init__(self, chain: EmbeddedChain) -> None:
+        self._chain = chain
+        self.asked: list[int | None] = []
+
+    def head(self) -> Block:
+        self.asked.append(None)
+        return self._chain.head()
+
+    def block(self, number: int) -> Block:
+        self.asked.append(number)
+        return self._chain.block(number)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._chain, name)
+
+
+def test_heads_that_follow_one_another_are_held_against_nothing_but_one_another(
+    tmp_path: Path,
+) -> None:
+    with EmbeddedChain.create(tmp_path / "chain.sqlite", clock=lambda: 1e9) as chain:
+        counted = Counted(chain)
+        reader = cast("ChainReader", counted)
+        watched = ChainFinalityGuard(reader, ActedOn.open(tmp_path / "acted-on.json", chain))
+        lineage = Lineage(counted.block)
+        for _ in range(5):
+            chain.mine(1)
+            look(watched, reader, lineage)
+            watched.act_on(chain.head().number)
+        assert counted.asked == [None] * 5, "each head once, and no block"
+        chain.mine(2)
+        look(watched, reader, lineage)
+        assert counted.asked[5:] == [None, 5], "the head before, over the one that was not seen"
+        watched.act_on(6)
+        look(watched, reader, lineage)
+        # What was not seen as a head may be of another branch: it is looked at once more.
+        assert counted.asked[7:] == [6, None, 6]
+
+
+def test_a_head_that_was_refused_vouches_for_nothing(tmp_path: Path) -> None:
+    noted = tmp_path / "acted-on.json"
+    with EmbeddedChain.create(tmp_path / "one.sqlite", clock=lambda: 1e9) as chain:
+        chain.mine(2)
+        watched = ChainFinalityGuard(chain, ActedOn.open(noted, chain))
+        look(watched, chain)
+        watched.act_on(2)
+    with EmbeddedChain.create(tmp_path / "two.sqlite", clock=lambda: 1e9) as other:
+        lineage = Lineage(other.block)
+        other.send(other.sender, b"", 30_000)
+        watched = ChainFinalityGuard(other, ActedOn.open(noted, other))
+        other.mine(1)
+        for _ in range(3):
+            with pytest.raises(ReorganisedError):
+                look(watched, other, lineage)
+            other.mine(1)

@@ -1,0 +1,133 @@
+"""What a worker tells of itself: its status, its log, and what Prometheus reads."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import stat
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from clients.worker.process.counters import CountingBlobs, CountingMailbox, WorkerCounters
+from clients.worker.process.log_format import LogFormat, logging_to
+from clients.worker.process.prometheus import WorkerMetrics, serve_metrics
+from clients.worker.process.worker_folder import WorkerFolder
+from clients.worker.process.worker_status import StatusFile, WorkerState, read_status, worker_status
+from ledger.io.home import Disk
+from ledger.protocol.documents.envelope import Envelope, PublishedPayload
+from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.types import NO_DIGEST, ClientId
+from ledger.storage.blobs import MemoryBlobs
+from ledger.storage.mailbox import MemoryMailbox
+from tests.actors.support import DOMAIN
+from tests.clients.worker.together import ROOMY, Together, hosted_by
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_status_tells_roles_and_where_the_worker_is(tmp_path: Path) -> None:
+    together = Together(tmp_path, hosted_by(1))
+    together.step(0)
+    together.step(0)
+    counts = WorkerCounters()
+    counts.look(together.worker(0))
+    counts.look(together.worker(0))
+    status = worker_status(together.worker(0), counts, WorkerState.RUNNING, "0xabc")
+    roles = [role["role"] for role in status["roles"].values()]
+    assert (roles.count("member"), roles.count("trainer"), roles.count("idle")) == (5, 7, 2)
+    assert status["round"] == 1
+    assert status["head"] == f"0x{together.ledger.state().head.hex()}"
+    assert status["counts"]["commitments"] == 12, "counted once, however often one looks"
+    assert status["view"] == {"phase": 1, "view": None}
+    assert json.loads(json.dumps(status)) == status
+
+
+def test_a_status_is_written_when_it_changes_and_read_back(tmp_path: Path) -> None:
+    file = StatusFile(tmp_path / "status.json")
+    file.write({"format": 1, "round": 1}, at=1.0)
+    file.write({"format": 1, "round": 1}, at=2.0)
+    assert read_status(tmp_path / "status.json")["at"] == 1.0
+    file.write({"format": 1, "round": 2}, at=3.0)
+    assert read_status(tmp_path / "status.json")["at"] == 3.0
+    (tmp_path / "status.json").write_text('{"format": 9}')
+    with pytest.raises(ConfigurationError, match="no status"):
+        read_status(tmp_path / "status.json")
+
+
+def test_a_folder_is_its_owner_s_and_held_by_one(tmp_path: Path) -> None:
+    folder = WorkerFolder(tmp_path / "own")
+    assert not folder.is_held()
+    with folder.held():
+        assert folder.is_held()
+        assert stat.S_IMODE(folder.path.stat().st_mode) == 0o700
+        with pytest.raises(ConfigurationError, match="one journal is for one"), folder.held():
+            pass
+    assert not folder.is_held()
+
+
+def test_what_killed_workers_were_writing_is_removed_by_the_next(tmp_path: Path) -> None:
+    folder = WorkerFolder(tmp_path / "own")
+    folder.payloads.mkdir(parents=True)
+    for one in (folder.path, folder.payloads):
+        Disk().create(one, b"half an update")
+    (folder.payloads / "kept.update").write_bytes(b"whole")
+    with pytest.raises(ConfigurationError), folder.held(), folder.held():
+        pass
+    left = {path.name for path in tmp_path.rglob("*") if path.is_file()}
+    assert left == {"worker.lock", "kept.update"}
+
+
+@pytest.mark.parametrize("style", [*LogFormat])
+def test_a_log_is_one_line_an_event(style: LogFormat) -> None:
+    stream = io.StringIO()
+    with logging_to(stream, style):
+        logging.getLogger("clients.worker").info("round %d\nbegins", 3, extra={"round": 3})
+        logging.getLogger("elsewhere").info("nothing of ours")
+    (line,) = stream.getvalue().splitlines()
+    if style is LogFormat.JSON:
+        told = json.loads(line)
+        assert (told["event"], told["round"], told["level"]) == ("round 3\nbegins", 3, "info")
+    else:
+        assert line.endswith("info    round 3 begins")
+
+
+@pytest.mark.parametrize("style", [*LogFormat])
+def test_a_log_holds_nothing_that_a_terminal_obeys(style: LogFormat) -> None:
+    stream = io.StringIO()
+    with logging_to(stream, style):
+        # Clears the screen, names the window, turns the line round, and ends in half a character.
+        logging.getLogger("clients.worker").warning("%s", "\x1b[2J\x1b]0;x\x07\u202e\x9b\udc80 é")
+    (line,) = stream.getvalue().splitlines()
+    assert line.isprintable()
+    if style is LogFormat.TEXT:
+        assert line.endswith(r"\x1b[2J\x1b]0;x\x07\u202e\x9b\udc80 é")
+
+
+def test_blobs_and_mail_are_counted() -> None:
+    counts = WorkerCounters()
+    blobs = CountingBlobs(MemoryBlobs(), counts)
+    digest = blobs.put(b"12345")
+    assert blobs.has(digest)
+    assert blobs.get(digest) == b"12345"
+    mailbox = CountingMailbox(MemoryMailbox(), counts)
+    envelope = Envelope(DOMAIN, 1, ClientId(0), PublishedPayload(NO_DIGEST))
+    assert mailbox.put(envelope)
+    assert not mailbox.put(envelope)
+    assert (counts.bytes_put, counts.bytes_got, counts.said[envelope.kind]) == (5, 5, 1)
+    assert list(mailbox.listed(DOMAIN, 1, envelope.kind)) == [envelope]
+
+
+def test_prometheus_reads_what_was_counted(tmp_path: Path) -> None:
+    together = Together(tmp_path, hosted_by(1), ROOMY)
+    together.step(0)
+    worker = together.worker(0)
+    counts = WorkerCounters(commitments=12)
+    with serve_metrics(WorkerMetrics(worker, counts, lambda: 1000.0), 0) as port:
+        text = httpx.get(f"http://127.0.0.1:{port}/metrics").text
+    assert "cmfl_worker_commitments_total 12.0" in text
+    assert 'cmfl_worker_errors_total{part="chain"} 0.0' in text
+    assert "cmfl_worker_behind_seconds" in text

@@ -1,0 +1,432 @@
+"""A server may drip, swell, break off or stay silent: a request ends in time, and in bounds."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import gzip
+import logging
+import multiprocessing
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from http.cookiejar import Cookie
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ledger.io.http import HttpFailureError, HttpResponse, HttpServer, ResponseTooLargeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+PATIENCE = 0.4
+HEAD = b"HTTP/1.1 200 OK\r\n"
+
+
+@contextlib.contextmanager
+def listening(serve: Callable[[socket.socket], None]) -> Iterator[str]:
+    """Let a function talk to each connection; yield the URL."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threads: list[threading.Thread] = []
+
+        def accept() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    connection, _ = listener.accept()
+                    threads.append(threading.Thread(target=talk, args=(connection,)))
+                    threads[-1].start()
+
+        def talk(connection: socket.socket) -> None:
+            connection.settimeout(5)
+            with connection, contextlib.suppress(OSError):
+                serve(connection)
+
+        acceptor = threading.Thread(target=accept)
+        acceptor.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            acceptor.join()
+            for thread in threads:
+                thread.join()
+
+
+def answering(*pieces: bytes, pause: float = 0.0) -> Callable[[socket.socket], None]:
+    def serve(connection: socket.socket) -> None:
+        connection.recv(100_000)
+        for piece in pieces:
+            connection.sendall(piece)
+            time.sleep(pause)
+
+    return serve
+
+
+def waiting_for(event: threading.Event) -> Callable[[socket.socket], None]:
+    def serve(_: socket.socket) -> None:
+        event.wait(5)
+
+    return serve
+
+
+def get(url: str, most: int = 1_000, path: str = "") -> HttpResponse:
+    server = HttpServer(url, PATIENCE)
+    try:
+        return server.get(path, most)
+    finally:
+        server.close()
+
+
+def body(content: bytes, *headers: str) -> bytes:
+    lines = [f"Content-Length: {len(content)}", *headers, "", ""]
+    return HEAD + "\r\n".join(lines).encode() + content
+
+
+def dripped(data: bytes) -> list[bytes]:
+    return [bytes([byte]) for byte in data]
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        dripped(body(b"x" * 500)),
+        [HEAD, *dripped(b"X-Long: " + b"y" * 500)],
+        [HEAD + b"Content-Length: 500\r\n\r\n", *dripped(b"x" * 500)],
+        [HEAD + b"Transfer-Encoding: chunked\r\n\r\n", *[b"1\r\nx\r\n"] * 500],
+        [HEAD + b"Transfer-Encoding: chunked\r\n\r\n0\r\n", *[b"a: b\r\n"] * 500],
+        [b"HTTP/1.1 100 Continue\r\n\r\n"] * 500,
+    ],
+    ids=["everything", "headers", "body", "chunks", "trailers", "continue"],
+)
+def test_a_server_that_drips_is_given_up_at_the_deadline(pieces: list[bytes]) -> None:
+    with listening(answering(*pieces, pause=0.02)) as url:
+        began = time.monotonic()
+        with pytest.raises(HttpFailureError, match=r"no whole answer in 0\.4 s"):
+            get(url)
+        assert time.monotonic() - began < PATIENCE + 0.5
+
+
+def test_a_server_that_says_nothing_is_given_up_before_the_deadline() -> None:
+    silent = threading.Event()
+    with listening(waiting_for(silent)) as url:
+        began = time.monotonic()
+        with pytest.raises(HttpFailureError, match=r"silent for 0\.2 s"):
+            HttpServer(url, 10, silence_seconds=0.2).get("", 10)
+        assert time.monotonic() - began < 2
+        silent.set()
+
+
+def test_an_answer_that_comes_slowly_is_not_silence() -> None:
+    with listening(answering(*dripped(body(b"hello")), pause=0.02)) as url:
+        server = HttpServer(url, 10, silence_seconds=0.5)
+        began = time.monotonic()
+        assert server.get("", 10).body == b"hello"
+        assert time.monotonic() - began > 0.5, "longer in all than it may be silent"
+
+
+@pytest.mark.parametrize("proxied", [False, True])
+def test_a_server_that_is_silent_in_the_handshake_is_given_up(
+    proxied: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = threading.Event()
+
+    def serve(connection: socket.socket) -> None:
+        if proxied and connection.recv(10_000):
+            connection.sendall(b"HTTP/1.1 200 Connected\r\n\r\n")
+        while connection.recv(10_000):
+            pass
+        ended.set()
+
+    with listening(serve) as url:
+        monkeypatch.setenv("https_proxy", url)
+        server = HttpServer("https://node.example" if proxied else f"https{url[4:]}", PATIENCE)
+        began = time.monotonic()
+        with pytest.raises(HttpFailureError, match="no whole answer"):
+            server.get("", 10)
+        assert time.monotonic() - began < PATIENCE + 0.5
+        assert ended.wait(1), "nothing is left open"
+
+
+def test_a_look_up_of_the_hosts_name_that_hangs_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    silent = threading.Event()
+    monkeypatch.setenv("no_proxy", "*")
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: silent.wait(5) and [])
+    began = time.monotonic()
+    with pytest.raises(HttpFailureError, match=r"http://node\.example: no whole answer"):
+        get("http://node.example")
+    assert time.monotonic() - began < PATIENCE + 0.5
+    silent.set()
+
+
+def test_a_server_that_does_not_read_is_given_up() -> None:
+    silent = threading.Event()
+    with listening(waiting_for(silent)) as url:
+        with pytest.raises(HttpFailureError, match="no whole answer"):
+            HttpServer(url, PATIENCE).post_json(b"x" * 50_000_000, 10)
+        silent.set()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        body(b"hello"),
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n",
+        HEAD + b"\r\nhello",
+        body(b"hello", "Content-Encoding: identity"),
+    ],
+    ids=["length", "chunked", "until closed", "identity"],
+)
+def test_an_answer_is_read_however_it_is_framed(sent: bytes) -> None:
+    with listening(answering(sent)) as url:
+        assert get(url, 5) == HttpResponse(200, b"hello")
+        with pytest.raises(ResponseTooLargeError, match="an answer of over 4 bytes"):
+            get(url, 4)
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "br", "deflate, gzip"])
+def test_an_answer_that_could_swell_in_unpacking_is_refused(encoding: str) -> None:
+    asked: list[bytes] = []
+
+    def serve(connection: socket.socket) -> None:
+        asked.append(connection.recv(10_000))
+        bomb = gzip.compress(bytes(1_000_000))
+        connection.sendall(body(bomb, f"Content-Encoding: {encoding}"))
+
+    with (
+        listening(serve) as url,
+        pytest.raises(HttpFailureError, match=f"{url}: an answer packed as '{encoding}'"),
+    ):
+        get(url, most=10_000_000)
+    assert b"\r\nAccept-Encoding: identity\r\n" in asked[0]
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"nonsense\r\n\r\n",
+        HEAD + b"Content-Length: 500\r\n\r\nshort",
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\nab",
+        HEAD + b"X: y\r\n" * 50_000 + b"\r\n",
+        HEAD + b"X: " + b"y" * 200_000 + b"\r\n\r\n",
+    ],
+)
+def test_an_answer_that_breaks_off_or_is_no_http_is_a_failure(sent: bytes) -> None:
+    with (
+        listening(answering(sent)) as url,
+        pytest.raises(HttpFailureError, match="unreachable"),
+    ):
+        get(url)
+
+
+def test_a_connection_is_kept_and_opened_anew_where_the_server_closed_it() -> None:
+    opened: list[int] = []
+    closed = threading.Semaphore(0)
+
+    def serve(connection: socket.socket) -> None:
+        opened.append(1)
+        for _ in range(2):
+            connection.recv(10_000)
+            connection.sendall(body(b"ok"))
+        connection.close()
+        closed.release()
+
+    with listening(serve) as url:
+        server = HttpServer(url, 5)
+        for turn in range(1, 5):
+            assert server.get("/x", 10).body == b"ok"
+            if turn % 2 == 0:
+                closed.acquire(timeout=5)
+            assert len(opened) == (turn + 1) // 2
+        server.close()
+
+
+def test_a_redirect_is_told_and_not_followed() -> None:
+    moved = b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n"
+    with listening(answering(moved)) as url:
+        assert get(url).status == 302
+
+
+def test_a_cookie_is_neither_kept_nor_sent_back() -> None:
+    asked: list[bytes] = []
+
+    def serve(connection: socket.socket) -> None:
+        for _ in range(2):
+            asked.append(connection.recv(10_000))
+            connection.sendall(body(b"", "Set-Cookie: who=me; Path=/"))
+
+    with listening(serve) as url, contextlib.closing(HttpServer(url, 5)) as server:
+        assert [server.get("", 10).status for _ in range(2)] == [200, 200]
+        assert not [thing for thing in gc.get_objects() if type(thing) is Cookie]
+    assert b"cookie" not in asked[1].lower()
+
+
+def test_a_connection_ends_with_its_server_closed_or_forgotten() -> None:
+    ended = threading.Semaphore(0)
+
+    def serve(connection: socket.socket) -> None:
+        while connection.recv(10_000):
+            connection.sendall(body(b"ok"))
+        ended.release()
+
+    with listening(serve) as url:
+        server = HttpServer(url, 5)
+        for _ in range(2):
+            server.get("", 10)
+            server.close()
+            assert ended.acquire(timeout=2), "closed, and of use again"
+        server.get("", 10)
+        del server
+        gc.collect()
+        assert ended.acquire(timeout=2), "forgotten"
+
+
+def test_threads_do_not_wait_for_each_other() -> None:
+    all_here = threading.Barrier(120)
+
+    def serve(connection: socket.socket) -> None:
+        connection.recv(10_000)
+        all_here.wait(10)
+        connection.sendall(body(b"ok"))
+
+    with listening(serve) as url, contextlib.closing(HttpServer(url, 10)) as server:
+        with ThreadPoolExecutor(all_here.parties) as threads:
+            answers = [threads.submit(server.get, "", 10) for _ in range(all_here.parties)]
+        assert {answer.result().body for answer in answers} == {b"ok"}
+
+
+def test_an_interrupt_ends_the_wait_and_the_request() -> None:
+    ended = threading.Event()
+
+    def serve(connection: socket.socket) -> None:
+        while connection.recv(10_000):
+            os.kill(os.getpid(), signal.SIGINT)
+        ended.set()
+
+    with listening(serve) as url, contextlib.closing(HttpServer(url, 20)) as server:
+        began = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            server.get("", 10)
+        assert ended.wait(2)
+        assert time.monotonic() - began < 2
+
+
+def test_a_forked_process_talks_over_connections_of_its_own() -> None:
+    opened: list[int] = []
+
+    def serve(connection: socket.socket) -> None:
+        opened.append(1)
+        while connection.recv(10_000):
+            connection.sendall(body(b"ok"))
+
+    with listening(serve) as url, contextlib.closing(HttpServer(url, 5)) as server:
+        assert server.get("", 10).body == b"ok"
+        child = multiprocessing.get_context("fork").Process(target=server.get, args=("", 10))
+        child.start()
+        child.join(10)
+        child.kill()
+        assert child.exitcode == 0
+        assert server.get("", 10).body == b"ok"
+    assert len(opened) == 2
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        "",
+        "server.close()",
+        "threading.Thread(target=server.get, args=('/slow', 10), daemon=True).start()",
+    ],
+    ids=["connection left open", "closed", "still asking"],
+)
+def test_a_program_ends_at_once_and_in_silence(last: str) -> None:
+    def serve(connection: socket.socket) -> None:
+        while asked := connection.recv(10_000):
+            connection.sendall(b"" if b"/slow" in asked else body(b"ok"))
+
+    program = (
+        "import sys, threading, time\n"
+        "from ledger.io.http import HttpServer\n"
+        "server = HttpServer(sys.argv[1], 30)\n"
+        f"server.get('', 10)\n{last}\ntime.sleep(0.1)\nprint(time.time())"
+    )
+    with listening(serve) as url:
+        command = [sys.executable, "-W", "error", "-c", program, url]
+        told = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+        assert time.time() - float(told.stdout) < 2
+    assert not told.stderr
+
+
+def test_path_query_and_credentials_go_to_the_server_and_into_no_message(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    asked: list[bytes] = []
+
+    def serve(connection: socket.socket) -> None:
+        asked.append(connection.recv(10_000))
+        connection.sendall(body(b"") if b"GET /key/first" in asked[-1] else b"")
+
+    caplog.set_level(logging.INFO)
+    with listening(serve) as url:
+        secret = url.replace("//", "//me:p%40ss@") + "/key/?token=abc"
+        assert get(secret, path="/first").status == 200
+        with pytest.raises(HttpFailureError) as caught:
+            get(secret, path="/ab/abcd")
+    assert not caplog.text
+    del asked[0]
+    assert asked[0].startswith(b"GET /key/ab/abcd?token=abc HTTP/1.1\r\n")
+    assert b"Authorization: Basic bWU6cEBzcw==\r\n" in asked[0]
+    assert str(caught.value) == f"{url}: unreachable (RemoteProtocolError)"
+
+
+def test_the_environments_proxy_carries_what_is_not_on_this_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[bytes] = []
+
+    def serve(connection: socket.socket) -> None:
+        asked.append(connection.recv(10_000))
+        refused = b"HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n"
+        connection.sendall(refused if asked[-1].startswith(b"CONNECT") else body(b"carried"))
+
+    with listening(serve) as url:
+        monkeypatch.setenv("http_proxy", url.replace("//", "//me:pass@"))
+        monkeypatch.setenv("https_proxy", url)
+        assert get("http://node.example/v1").body == b"carried"
+        with pytest.raises(HttpFailureError, match=r"https://node\.example: unreachable"):
+            get("https://node.example/v1")
+        with pytest.raises(HttpFailureError):
+            get("http://127.0.0.1:1/")
+    assert asked[0].startswith(b"GET http://node.example/v1 HTTP/1.1\r\nHost: node.example\r\n")
+    assert b"Proxy-Authorization: Basic bWU6cGFzcw==\r\n" in asked[0]
+    assert asked[1].startswith(b"CONNECT node.example:443 HTTP/1.1\r\n")
+    assert len(asked) == 2, "loopback is never asked by way of a proxy"
+    monkeypatch.setenv("http_proxy", "socks5://127.0.0.1:1")
+    with pytest.raises(ValueError, match=r"cannot be used \(ImportError\): a proxy is an http URL"):
+        HttpServer("http://node.example", 1)
+    monkeypatch.setenv("http_proxy", "ftp://me:secret@127.0.0.1:1")
+    with pytest.raises(ValueError, match="the environment's http_proxy") as caught:
+        HttpServer("http://node.example", 1)
+    assert "secret" not in str(caught.value)
+    HttpServer("http://localhost:1", 1)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("", "ftp://h", "http://", "h:80", "http://[::1", "http://h:99999", "http://h:0"),
+        *("http://h/ ", "http://h/\n", "http://é", "http://xn--a", "http://h:x"),
+    ],
+)
+def test_what_is_no_address_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match="the address is not"):
+        HttpServer(url, 1)

@@ -1,0 +1,41 @@
+"""A document that is nested too deeply is refused, whatever the interpreter's limit is."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from ledger.io.json import DEEPEST, parse_json
+
+
+@pytest.mark.parametrize("opening", ["[", '{"a":', '["\\"]]]",', '[[],{"]":1},'])
+def test_a_document_too_deep_is_refused_and_ends_no_process(opening: str) -> None:
+    code = "import sys; sys.setrecursionlimit(100_000); "
+    code += f"from ledger.io.json import parse_json; parse_json({opening!r} * 100_000)"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert (ended.returncode, b"nested more than" in ended.stderr) == (1, True)
+
+
+def test_depth_counts_and_not_the_number_of_brackets() -> None:
+    assert parse_json("[" * DEEPEST + "]" * DEEPEST)
+    assert len(parse_json(b"[" + b'["[[", {}],' * 5_000 + b"0]")) == 5_001
+
+
+@pytest.mark.parametrize("data", ["", "{", b"\xff", "[1".encode("utf-16"), "[" * 5])
+def test_what_is_no_json_is_a_value_error(data: bytes | str) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        parse_json(data)
+
+
+def test_a_string_that_never_ends_is_looked_at_once() -> None:
+    with pytest.raises(ValueError, match="more than 1000 levels"):
+        parse_json("[" * 1_001 + '"' + '\\"' * 300_000)
+
+
+def test_a_key_that_comes_twice_is_refused_where_it_is_asked_for() -> None:
+    assert parse_json('{"a": 1, "a": 2}') == {"a": 2}
+    assert parse_json('[{"a": 1}, {"a": 2}]', unique_keys=True) == [{"a": 1}, {"a": 2}]
+    with pytest.raises(ValueError, match="a map has a key twice"):
+        parse_json('[{"a": {"b": 1, "b": 1}}]', unique_keys=True)
