@@ -22,7 +22,7 @@ from ledger.history.facts.words import hexed
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
-    from ledger.chain.contract.events import Recorded
+    from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.history.deployments import ServedDeployment
     from ledger.history.facts.words import Facts
     from ledger.history.pinned_chain import HistoryService, PinnedChain
@@ -66,7 +66,7 @@ class RequestView:
         finalized = block.number <= self.now.final
         return {"number": block.number, "hash": hexed(block.hash), "finalized": finalized}
 
-    def as_of_end(self, ended: Recorded) -> Facts:
+    def as_of_end(self, ended: RecordedEvent) -> Facts:
         """Return the block that ended a round, for an answer that cannot change any more.
 
         Args:
@@ -74,7 +74,7 @@ class RequestView:
         """
         return {"number": ended.block_number, "hash": hexed(ended.block_hash), "finalized": True}
 
-    def is_final(self, ended: Recorded | None) -> bool:
+    def is_final(self, ended: RecordedEvent | None) -> bool:
         """Say whether a round has ended for ever."""
         return ended is not None and ended.block_number <= self.now.final
 

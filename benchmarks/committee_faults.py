@@ -25,7 +25,7 @@ from ledger.actors.journal import MemoryJournal
 from ledger.audit.codes import StepOutcome
 from ledger.audit.engine import audit
 from ledger.chain.contract.committee_ledger import LedgerWriter
-from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.protocol.consensus import primary_seat
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.inputs import participants_of

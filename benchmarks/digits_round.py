@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from clients.configuration import load
 from clients.runs.open_run import open_memory_run, open_run
-from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.storage.blobs import MemoryBlobs
 
 if TYPE_CHECKING:

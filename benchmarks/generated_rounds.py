@@ -18,8 +18,8 @@ from ledger.audit.replay.adoption import adopted, mismatches
 from ledger.chain.addresses import to_canonical
 from ledger.chain.contract import abi
 from ledger.chain.contract.committee_ledger import CommitteeLedger
-from ledger.chain.contract.events import encode_log
-from ledger.chain.held import HeldChain, has_topics
+from ledger.chain.contract.event_logs import encode_log
+from ledger.chain.offline import OfflineChain, matches_topics
 from ledger.chain.ports import Block, Log, NotServedError
 from ledger.protocol import encoding, state
 from ledger.protocol.consensus import majority
@@ -79,7 +79,7 @@ class Mined:
     state: LedgerState
 
 
-class GeneratedChain(HeldChain):
+class GeneratedChain(OfflineChain):
     """A chain that holds one deployment; a `ChainReader`.
 
     Attributes:
@@ -339,7 +339,7 @@ class GeneratedChain(HeldChain):
         if address not in {None, ADDRESS}:
             return []
         mined = self._blocks[max(0, from_block) : to_block + 1]
-        found = [log for one in mined for log in one.logs if has_topics(log, topics)]
+        found = [log for one in mined for log in one.logs if matches_topics(log, topics)]
         return (found[::-1] if descending else found)[:limit]
 
     def transaction(self, transaction_hash: bytes) -> Transaction:

@@ -33,7 +33,7 @@ from clients.configuration import load
 from clients.runs.existing_run import manifest_of
 from clients.runs.open_run import open_run
 from ledger.chain.contract.deployment import connect
-from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.history.paths import ChainPath, DeploymentPath
 from ledger.io.home import Home
 from ledger.storage.blobs import FolderBlobs

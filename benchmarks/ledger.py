@@ -36,8 +36,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.recorded_rounds import RecordedRounds
-from ledger.chain.embedded.chain import EmbeddedChain
-from ledger.chain.memory.ledger import MemoryLedger
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.memory.memory_ledger import MemoryLedger
 from ledger.protocol import encoding, sampling
 from ledger.protocol.state import registry_batches
 
@@ -213,10 +213,10 @@ def _training_milliseconds(run: RecordedRounds, arguments: argparse.Namespace) -
     """Return the median time in which the active clients train and the members score."""
     # Imported here: without training the benchmark needs no machine-learning framework.
     from clients.datasets.registry import DataChoice, load_dataset  # noqa: PLC0415
-    from clients.engine.opening import open_engine  # noqa: PLC0415
-    from clients.engine.port import TrainingJob  # noqa: PLC0415
     from clients.local_sgd import LocalTraining  # noqa: PLC0415
     from clients.models.registry import model_named  # noqa: PLC0415
+    from clients.training.engine_factory import open_engine  # noqa: PLC0415
+    from clients.training.port import TrainingJob  # noqa: PLC0415
     from ledger.protocol.rules.distance.context import DistanceContext  # noqa: PLC0415
     from ledger.protocol.rules.distance.squared import SQUARED  # noqa: PLC0415
 

@@ -34,7 +34,7 @@ from ledger.protocol.types import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from ledger.chain.embedded.chain import EmbeddedChain
+    from ledger.chain.embedded.embedded_chain import EmbeddedChain
     from ledger.chain.ports import Receipt
 
 Votes = tuple[state.SubmittedCertificate, state.SubmittedCertificate]

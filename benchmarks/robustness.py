@@ -26,7 +26,7 @@ from clients.comparison import Comparison, Trial
 from clients.configuration import load
 from clients.methods import METHODS, Averaging, Committee
 from clients.processes import in_processes
-from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.storage.blobs import MemoryBlobs
 
 if TYPE_CHECKING:

@@ -30,12 +30,12 @@ from rich.table import Table
 from torch import nn
 
 from benchmarks.contention import gemm_rate, machine
-from clients.datasets.federated import DataForm, FederatedData, frozen_samples
-from clients.engine.opening import open_engine
-from clients.engine.port import TrainingJob
+from clients.datasets.federated_data import DataForm, FederatedData, frozen_samples
 from clients.local_sgd import LocalTraining
 from clients.models.model import model_of
 from clients.models.registry import model_named
+from clients.training.engine_factory import open_engine
+from clients.training.port import TrainingJob
 from ledger.protocol.encoding import sha256
 
 if TYPE_CHECKING:

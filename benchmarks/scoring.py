@@ -34,7 +34,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.contention import gemm_rate, machine
-from ledger.distances.fast import fast_distances, usable_cores, why_plain
+from ledger.distances.fast import fallback_reason, fast_distances, usable_cores
 from ledger.protocol.rules.distance.context import DistanceContext
 from ledger.protocol.rules.distance.rule import plain_distances
 from ledger.protocol.rules.distance.squared import SQUARED
@@ -87,7 +87,7 @@ def main() -> None:
         "machine": machine(),
         "usable cores": usable_cores(),
         "numpy": np.__version__,
-        "plain because": why_plain(),
+        "plain because": fallback_reason(),
         "first distance of a process, s": first_distance(),
         "gemm before, GF/s": gemm_rate(),
         "seconds": [],

@@ -15,7 +15,7 @@ from ledger.chain.addresses import to_canonical
 from ledger.chain.contract.manifest import MANIFEST_FORMAT, Manifest
 from ledger.chain.embedded.file import log_table
 from ledger.chain.embedded.machine.evm_values import log_of_row
-from ledger.chain.held import HeldChain
+from ledger.chain.offline import OfflineChain
 from ledger.history.deployments import Deployments, ServedDeployment
 from ledger.history.paths import ChainPath
 from ledger.history.pinned_chain import HistoryService, OpenedChain, PinnedChain
@@ -53,7 +53,7 @@ def _row(log: Log) -> log_table.LogRow:
     return (place, log.transaction_hash, to_canonical(log.address), *topics, log.data)  # type: ignore[return-value]
 
 
-class StoredChain(HeldChain):
+class StoredChain(OfflineChain):
     """A generated chain whose logs are read from a file."""
 
     def __init__(self, chain: GeneratedChain, path: Path) -> None:

@@ -33,17 +33,17 @@ from rich.table import Table
 from torch.nn import functional
 
 from benchmarks.contention import gemm_rate, machine
-from clients.datasets.federated import DataForm, FederatedData, as_stored, frozen_samples
+from clients.datasets.federated_data import DataForm, FederatedData, as_stored, frozen_samples
 from clients.devices import reproducible
-from clients.engine.lockstep.chain import Convolution, Linear
-from clients.engine.lockstep.tracing import chain_of
-from clients.engine.lockstep.trainer import LockstepTrainer
-from clients.engine.plain import PlainTrainer
-from clients.engine.planner import plan
-from clients.engine.port import TrainingJob
 from clients.local_sgd import LocalTraining, batches
 from clients.models.model import load_vector, trainable
 from clients.models.registry import model_named
+from clients.training.lockstep.layers import Convolution, Linear
+from clients.training.lockstep.tracing import chain_of
+from clients.training.lockstep.trainer import LockstepTrainer
+from clients.training.path_planner import plan
+from clients.training.plain_trainer import PlainTrainer
+from clients.training.port import TrainingJob
 from ledger.protocol.encoding import sha256
 
 if TYPE_CHECKING:

@@ -46,9 +46,9 @@ from cli import (
     watch,
     worker,
 )
-from cli.codes import FAULT, INCOMPLETE, INTERRUPTED, WRONG, InterruptedCommand
 from cli.console import complain, print_line
 from cli.demo.command import demo
+from cli.exit_codes import FAULT, INCOMPLETE, INTERRUPTED, WRONG, InterruptedCommand
 from cli.limits import limit_in_words, too_little_memory
 from cli.log import shown_as_lines
 from cli.streams import unprinted

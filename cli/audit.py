@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.codes import FAILED, INCOMPLETE, WRONG
 from cli.console import AsJson, complain, print_json, print_line, progress
+from cli.exit_codes import FAILED, INCOMPLETE, WRONG
 from cli.options import (
     DEFAULT_HOME,
     Address,

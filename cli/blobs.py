@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.chain import until_told
-from cli.codes import INCOMPLETE
+from cli.chain import until_interrupted
 from cli.console import AsJson, print_json, print_line, print_table
+from cli.exit_codes import INCOMPLETE
 from cli.options import (
     DEFAULT_HOME,
     BlobsAt,
@@ -270,7 +270,7 @@ def serve(
             # Whoever comes to a home alone removes what is unfinished there.
             stack.enter_context(where.own_folder())
         chain = stack.enter_context(where.reader())
-        stack.enter_context(until_told())
+        stack.enter_context(until_interrupted())
         ledger = where.ledger(chain)
         if is_homes and keep_rounds is not None:
             others = partial(_named_by_others, where, chain, ledger.address, where.blobs())
@@ -314,7 +314,7 @@ def _named_by_others(
         ConfigurationError: one of them is on another chain, so that nobody can tell.
     """
     from ledger.actors.payload_removal import blobs_named_by_run
-    from ledger.chain.contract.complete_log import complete
+    from ledger.chain.contract.complete_log import complete_ledger
     from ledger.chain.contract.deployment import connect
     from ledger.chain.contract.manifest import read_run_manifest
     from ledger.io.home import Home
@@ -329,5 +329,5 @@ def _named_by_others(
                 f"run {paths.name!r} of {where.home} is on another chain, and old payloads may be "
                 f"its own too"
             )
-        named |= blobs_named_by_run(complete(connect(chain, manifest)), blobs)
+        named |= blobs_named_by_run(complete_ledger(connect(chain, manifest)), blobs)
     return named

@@ -29,7 +29,7 @@ from cli.target import Target
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ledger.chain.embedded.chain import EmbeddedChain
+    from ledger.chain.embedded.embedded_chain import EmbeddedChain
     from ledger.chain.ports import ChainWriter
 
 app = typer.Typer(
@@ -60,13 +60,13 @@ def serve(
     The chain is made if need be. The server has no accounts and signs nothing; while it runs, no
     other command writes to the chain but through it.
     """
-    from ledger.chain.rpc.served.server import RpcServer
+    from ledger.chain.rpc.server.http_server import RpcServer
 
     where = Target(home, chain_id=chain_id)
     with (
         where.own_writer() as chain,
         RpcServer(chain, port=port, block_seconds=block_time) as server,
-        until_told(),
+        until_interrupted(),
     ):
         _announce(chain, server.url, block_time)
         server.wait()
@@ -138,7 +138,7 @@ def _announce(chain: EmbeddedChain, url: str, block_time: float | None) -> None:
 
 
 @contextmanager
-def until_told() -> Iterator[None]:
+def until_interrupted() -> Iterator[None]:
     """End the context in order on Ctrl-C and on SIGTERM, which would kill the process."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:

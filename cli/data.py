@@ -21,9 +21,9 @@ DataSetName = Annotated[
 @app.command("describe")
 def describe(path: Files, dataset: DataSetName = None, json: AsJson = False) -> None:
     """Print the paper's Table 2 row: devices, samples, mean and deviation of samples per device."""
-    from clients.datasets.summary import summarised
+    from clients.datasets.summary import summarise
 
-    summary = summarised(path, dataset)
+    summary = summarise(path, dataset)
     if json:
         print_json(asdict(summary))
         return

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.codes import WRONG
 from cli.console import AsJson, command_line, print_json, print_line
+from cli.exit_codes import WRONG
 from cli.next_command import DATA_VARIABLE, print_next, quoted_url, variable_in_shell
 from cli.options import (
     DEFAULT_HOME,

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from cli.codes import FAILED
 from cli.console import AsJson, print_json, print_line
+from cli.exit_codes import FAILED
 from cli.options import DEFAULT_HOME, ChainId, HomeFolder, RpcUrl
 from cli.sender import only_keystore_if_any
 from cli.target import Target

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from clients.configuration import Configuration
     from clients.onboarding.owners import Owners
     from ledger.chain.rpc.fees import Fees
-    from ledger.chain.rpc.reader import RpcSettings
+    from ledger.chain.rpc.rpc_reader import RpcSettings
     from ledger.chain.rpc.sending_node import SendingNode
     from ledger.io.home import RunPaths
     from ledger.protocol.documents.run import RunDocument
@@ -181,7 +181,7 @@ def rehearsed(document: RunDocument) -> tuple[Step, ...]:
     """
     from ledger.chain.contract.committee_ledger import LedgerWriter
     from ledger.chain.contract.deployment import DEPLOYMENT_GAS, creation_data, deployment_for
-    from ledger.chain.embedded.chain import EmbeddedChain
+    from ledger.chain.embedded.embedded_chain import EmbeddedChain
 
     deployment, batches = deployment_for(document)
     with (
@@ -231,13 +231,13 @@ def _begun(where: Target, paths: RunPaths, document: RunDocument) -> tuple[str |
     """Return the contract that an attempt has created which was cut off before its manifest."""
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.chain.contract.deployment import creation_data, deployment_for
-    from ledger.chain.contract.intent import created_before, read_intent
+    from ledger.chain.contract.deployment_intent import earlier_creation, read_intent
 
     if (begun := read_intent(paths)) is None:
         return None, 0
     creation = creation_data(deployment_for(document)[0])
     with where.own_reader() if where.rpc_url is None else _node(where) as chain:
-        created = created_before(chain, begun, creation, paths)
+        created = earlier_creation(chain, begun, creation, paths)
         if created is None or created.contract_address is None:
             return None, 0
         ledger = CommitteeLedger(chain, created.contract_address, created.block_number)
@@ -260,7 +260,7 @@ def _on_node(where: Target, planned: DryRun, document: RunDocument, sender: Send
     with _node(where, settings) as node:
         market = node.market()
         caps = settings.fee_caps
-        offer = fees.offered(market.base_fee, market.tip, caps)
+        offer = fees.new_fees(market.base_fee, market.tip, caps)
         if offer is None:
             raise ConfigurationError(
                 f"gas costs {market.base_fee} wei now, and the tip, over the cap of {caps.fee}: "
@@ -304,7 +304,7 @@ def _hints(planned: DryRun, node: SendingNode, paths: RunPaths) -> tuple[Hint, .
 
 def _waits(node: SendingNode, paths: RunPaths) -> bool:
     """Say whether a transaction waits that an earlier attempt may have sent for its contract."""
-    from ledger.chain.contract.intent import read_intent
+    from ledger.chain.contract.deployment_intent import read_intent
 
     if paths.manifest.exists() or (begun := read_intent(paths)) is None:
         return False

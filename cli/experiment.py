@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.codes import FAILED, INCOMPLETE, WRONG, InterruptedCommand
 from cli.console import (
     AsCsv,
     AsJson,
@@ -22,6 +21,7 @@ from cli.console import (
     print_table,
     progress,
 )
+from cli.exit_codes import FAILED, INCOMPLETE, WRONG, InterruptedCommand
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -58,10 +58,10 @@ def _counts(home: Home) -> bool:
         return True
     if not home.chain.exists():
         return False
-    from ledger.chain.embedded.file.store import Store
-    from ledger.chain.embedded.reader import EmbeddedReader
+    from ledger.chain.embedded.embedded_reader import EmbeddedReader
+    from ledger.chain.embedded.file.chain_store import ChainStore
 
-    if Store.is_blank(home.chain):
+    if ChainStore.is_blank(home.chain):
         return False
     try:
         with EmbeddedReader.open(home.chain) as chain:

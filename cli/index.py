@@ -127,7 +127,7 @@ def _ledgers(where: Target, chain: ChainReader) -> list[CommitteeLedger]:
 
 
 def _follow(indexers: list[Any]) -> None:
-    from cli.chain import until_told
+    from cli.chain import until_interrupted
     from cli.console import complain
     from ledger.index.catching_up import follow
 
@@ -135,7 +135,7 @@ def _follow(indexers: list[Any]) -> None:
         complain(str(error))
 
     print_line("Follows the chain until Ctrl-C.")
-    with until_told():
+    with until_interrupted():
         follow(lambda: indexers, threading.Event(), told=told)
 
 

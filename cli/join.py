@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.codes import FAILED
 from cli.console import AsJson, command_line, print_json, print_table
+from cli.exit_codes import FAILED
 from cli.next_command import (
     BLOBS_VARIABLE,
     MAILBOX_VARIABLE,

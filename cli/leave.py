@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.codes import InterruptedCommand
 from cli.console import AsJson, complain, print_json, print_line
+from cli.exit_codes import InterruptedCommand
 from cli.join import DEFAULT_WORKER, WorkerDir
 from ledger.protocol.errors import ConfigurationError
 

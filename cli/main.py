@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 
-from cli.codes import FAULT, INTERRUPTED, WRONG
+from cli.exit_codes import FAULT, INTERRUPTED, WRONG
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli import verbosity
-from cli.codes import INCOMPLETE, InterruptedCommand
 from cli.console import AsJson, complain, print_json, print_line
+from cli.exit_codes import INCOMPLETE, InterruptedCommand
 from cli.options import (  # noqa: TC001 - options, read at run time
     AllowPredictableSeeds,
     Config,

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 def run() -> NoReturn:
     """Run the command line with the faults that the environment asks for, and end the process."""
-    from cli.codes import WRONG
     from cli.console import complain
+    from cli.exit_codes import WRONG
     from clients.testnet.worker_faults import FAULT_VARIABLE, faults_of
     from ledger.protocol.errors import ConfigurationError
 

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cli.codes import InterruptedCommand
+from cli.exit_codes import InterruptedCommand
 from cli.sender import in_ether
 from ledger.chain.ports import NotServedError, TransactionTimeoutError
 from ledger.protocol.errors import ChainError, ConfigurationError
@@ -14,10 +14,10 @@ from ledger.protocol.errors import ChainError, ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ledger.chain.embedded.chain import EmbeddedChain
+    from ledger.chain.embedded.embedded_chain import EmbeddedChain
     from ledger.chain.ports import ChainWriter, Receipt
-    from ledger.chain.rpc.chain import RpcChain
-    from ledger.chain.rpc.pending import Pending
+    from ledger.chain.rpc.in_flight import InFlightTransaction
+    from ledger.chain.rpc.rpc_chain import RpcChain
 
 MOST_RECIPIENTS = 1_000
 # A plain account takes 21,000; one with code of its own (EIP-7702) may do something on receipt.
@@ -143,8 +143,8 @@ def pay(chain: ChainWriter, wanted: Sequence[str], wei: int) -> list[Payment]:
         ChainError: the chain takes no payment; nobody is paid.
         InterruptedCommand: somebody pressed Ctrl-C when payments had been sent.
     """
-    from ledger.chain.embedded.chain import EmbeddedChain
-    from ledger.chain.rpc.chain import RpcChain
+    from ledger.chain.embedded.embedded_chain import EmbeddedChain
+    from ledger.chain.rpc.rpc_chain import RpcChain
 
     if chain.sender in wanted:
         raise ConfigurationError(f"{chain.sender} is the sender's own account")
@@ -155,7 +155,7 @@ def pay(chain: ChainWriter, wanted: Sequence[str], wei: int) -> list[Payment]:
         balances = [own.account(address)[1] for address in wanted]
     else:
         assert isinstance(chain, RpcChain), "there are two kinds of chains to write to"
-        gas = chain.most_cost(GAS) * len(wanted)
+        gas = chain.max_cost(GAS) * len(wanted)
         _require_funds(chain.sender, chain.balance(), wei * len(wanted), gas)
         done = _paid_by_node(chain, wanted, wei)
         try:
@@ -193,7 +193,7 @@ def _paid_by_node(node: RpcChain, wanted: Sequence[str], wei: int) -> list[Recei
 
 def _pay_some(node: RpcChain, some: Sequence[str], wei: int, payments: _Payments) -> None:
     """Send some payments, and see what becomes of each of them, also where one of them fails."""
-    waiting: dict[str, Pending] = {}
+    waiting: dict[str, InFlightTransaction] = {}
     for address in some:
         # Noted before it is sent: who is interrupted in the middle cannot tell.
         payments.unsure[address] = None
@@ -214,7 +214,7 @@ def _pay_some(node: RpcChain, some: Sequence[str], wei: int, payments: _Payments
         del payments.unsure[address]
 
 
-def _received(pending: Pending) -> Receipt:
+def _received(pending: InFlightTransaction) -> Receipt:
     while True:
         try:
             receipt = pending.look()

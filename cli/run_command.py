@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.codes import InterruptedCommand
 from cli.console import AsJson, complain, print_json, print_line, progress
 from cli.deploy import resume_command
+from cli.exit_codes import InterruptedCommand
 from cli.next_command import missing_variables
 from cli.options import (
     DEFAULT_HOME,

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.codes import FAILED, WRONG
 from cli.console import (
     AsCsv,
     AsJson,
@@ -22,6 +21,7 @@ from cli.console import (
     shortened,
     whole,
 )
+from cli.exit_codes import FAILED, WRONG
 from cli.options import (
     DEFAULT_HOME,
     Api,

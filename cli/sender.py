@@ -19,8 +19,8 @@ from ledger.protocol.errors import ChainError, ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ledger.chain.rpc.chain import RpcChain
-    from ledger.chain.rpc.reader import RpcSettings
+    from ledger.chain.rpc.rpc_chain import RpcChain
+    from ledger.chain.rpc.rpc_reader import RpcSettings
 
 KeyFile = Annotated[list[Path], typer.Option("--keystore", help="The keystore, an encrypted key.")]
 KeyPassword = Annotated[
@@ -67,7 +67,7 @@ class Sender:
             TransactionRefusedError: the node does not take a transaction; says whose it was.
         """
         from ledger.chain.ports import TransactionRefusedError
-        from ledger.chain.rpc.chain import RpcChain
+        from ledger.chain.rpc.rpc_chain import RpcChain
 
         with RpcChain(url, self._key(), chain_id=chain_id, settings=self.settings()) as node:
             try:
@@ -83,20 +83,20 @@ class Sender:
         Raises:
             ConfigurationError: a cap is no amount, or the tip's is over the whole fee's.
         """
-        from ledger.chain.rpc.reader import RpcSettings
+        from ledger.chain.rpc.rpc_reader import RpcSettings
 
         found = RpcSettings(confirmations=self.confirmations or 0)
         if self.max_fee is not None:
             fee = wei_of(self.max_fee, "--max-fee", GWEI_DECIMALS)
-            tip = min(fee, found.most_tip_per_gas_wei)
-            found = replace(found, most_fee_per_gas_wei=fee, most_tip_per_gas_wei=tip)
+            tip = min(fee, found.max_tip_per_gas_wei)
+            found = replace(found, max_fee_per_gas_wei=fee, max_tip_per_gas_wei=tip)
         if self.max_tip is not None:
             tip = wei_of(self.max_tip, "--max-tip", GWEI_DECIMALS)
-            if tip > found.most_fee_per_gas_wei:
+            if tip > found.max_fee_per_gas_wei:
                 raise ConfigurationError(
                     f"--max-tip {self.max_tip}: the tip is part of the fee, whose cap is lower"
                 )
-            found = replace(found, most_tip_per_gas_wei=tip)
+            found = replace(found, max_tip_per_gas_wei=tip)
         return found
 
     def address(self) -> str | None:

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from cli.remote import RemoteService
     from cli.sender import Sender
     from ledger.chain.contract.committee_ledger import CommitteeLedger
-    from ledger.chain.embedded.chain import EmbeddedChain
-    from ledger.chain.embedded.reader import EmbeddedReader
+    from ledger.chain.embedded.embedded_chain import EmbeddedChain
+    from ledger.chain.embedded.embedded_reader import EmbeddedReader
     from ledger.chain.ports import ChainReader, ChainWriter
-    from ledger.chain.rpc.reader import RpcReader
+    from ledger.chain.rpc.rpc_reader import RpcReader
     from ledger.history.chain_history import ChainHistory
     from ledger.storage.blobs import BlobReader, FolderBlobs
 
@@ -82,7 +82,7 @@ class Target:
 
     def own_reader(self) -> EmbeddedReader:
         """Return the home's own chain, opened for reading."""
-        from ledger.chain.embedded.reader import EmbeddedReader
+        from ledger.chain.embedded.embedded_reader import EmbeddedReader
 
         chain_id = self.chain_id if self.rpc_url is None else None
         if not self.chain_file.exists():
@@ -91,7 +91,7 @@ class Target:
 
     def node_reader(self) -> RpcReader:
         """Return the node, opened for reading."""
-        from ledger.chain.rpc.reader import RpcReader
+        from ledger.chain.rpc.rpc_reader import RpcReader
 
         return RpcReader(self.rpc_url or "", chain_id=self.node_chain_id())
 
@@ -140,7 +140,7 @@ class Target:
 
     def _opener(self, *, create: bool, accept_rollback: bool) -> Callable[[], EmbeddedChain]:
         """Return what opens the own chain; all is imported by then, before there is a home."""
-        from ledger.chain.embedded.chain import EmbeddedChain
+        from ledger.chain.embedded.embedded_chain import EmbeddedChain
         from ledger.chain.embedded.identity import SALT_BITS, fresh_chain_id
 
         if not create:
@@ -228,12 +228,12 @@ class Target:
         Raises:
             ConfigurationError: it cannot be told which contract is meant.
         """
-        from ledger.chain.contract.complete_log import complete
+        from ledger.chain.contract.complete_log import complete_ledger
         from ledger.history.chain_history import ChainHistory
 
         ledger = self.ledger(chain)
         # A home's own file has no node between it and its reader.
-        ledger = ledger if chain.node is None else complete(ledger)
+        ledger = ledger if chain.node is None else complete_ledger(ledger)
         return ChainHistory.of(ledger, self.blobs())
 
     def complete_ledger(self, chain: ChainReader) -> CommitteeLedger:
@@ -246,9 +246,9 @@ class Target:
             IncompleteLogsError: the chain's logs do not lead to the contract's own state.
             ConfigurationError: it cannot be told which contract is meant.
         """
-        from ledger.chain.contract.complete_log import complete
+        from ledger.chain.contract.complete_log import complete_ledger
 
-        return complete(self.ledger(chain))
+        return complete_ledger(self.ledger(chain))
 
     def ledger(self, chain: ChainReader) -> CommitteeLedger:
         """Return the contract: the address's, the named run's, or the only one of the home.

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from cli.codes import FAILED, INCOMPLETE
 from cli.console import AsJson, print_json, print_line
 from cli.downloads import download_bundle, download_proof
+from cli.exit_codes import FAILED, INCOMPLETE
 from cli.options import (
     DEFAULT_HOME,
     Address,

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from clients.worker.chain_clock import Moment
     from clients.worker.process.setup import WorkerOptions, WorkerTarget
     from clients.worker.process.worker_folder import WorkerFolder
-    from ledger.chain.rpc.purse import PurseChain
-    from ledger.chain.rpc.reader import RpcSettings
+    from ledger.chain.rpc.account_pool import AccountPoolChain
+    from ledger.chain.rpc.rpc_reader import RpcSettings
     from ledger.protocol.parameters import Parameters
 
 _log = logging.getLogger(__name__)
@@ -199,7 +199,7 @@ def _run(
     own: WorkerFolder,
     places: WorkerTarget,
     keys: list[bytes],
-    open_chain: Callable[[], PurseChain],
+    open_chain: Callable[[], AccountPoolChain],
     *,
     poll: float,
     metrics_port: int | None,
@@ -239,11 +239,11 @@ def _run(
                     print_json(worker_status(found.worker, found.counts, loop.stand, chain.sender))
 
 
-def _chain(url: str, chain_id: int, keys: list[bytes], settings: RpcSettings) -> PurseChain:
+def _chain(url: str, chain_id: int, keys: list[bytes], settings: RpcSettings) -> AccountPoolChain:
     """Return the node, on which the account that owns most pays for all of these keys."""
-    from ledger.chain.rpc.purse import PurseChain
+    from ledger.chain.rpc.account_pool import AccountPoolChain
 
-    chain = PurseChain(url, keys, chain_id=chain_id, settings=settings)
+    chain = AccountPoolChain(url, keys, chain_id=chain_id, settings=settings)
     try:
         owned = chain.balance()
     except ChainError:

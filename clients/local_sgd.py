@@ -3,7 +3,7 @@
 Every active client takes tau steps of SGD from the global model w_t on its own data, and sends
 the update Δ = w_t − w_end (a pseudo-gradient). Its batch order follows from a seed that the
 client can compute again, so that the owner of an update can repeat it. The steps themselves are
-taken by the trainers of `clients/engine`.
+taken by the trainers of `clients/training`.
 """
 
 from __future__ import annotations

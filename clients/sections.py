@@ -14,8 +14,8 @@ from pydantic_core import PydanticCustomError
 
 from clients.adversaries.updates.attack import Attacked, Attacking
 from clients.datasets.registry import DataChoice
-from clients.engine.reaching import LOCAL
 from clients.models.model import Option
+from clients.training.ray_address import LOCAL
 from ledger.protocol.errors import ParametersError
 from ledger.protocol.parameters import (
     COMMIT_BLOCKS,

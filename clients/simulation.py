@@ -17,7 +17,7 @@ from clients.adversaries.faults import UNINVITED, MemberFault, wild_reference
 from clients.adversaries.faulty_members import member_with
 from clients.adversaries.faulty_trainers import trainer_with
 from clients.early_distances import EarlyDistances
-from clients.engine.port import TrainingJob
+from clients.training.port import TrainingJob
 from ledger.actors.actions import SendDecision
 from ledger.actors.driver import Driver
 from ledger.actors.judgement_cache import JudgementCache
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from clients.actors import HonestTrainer, MemberActor
-    from clients.engine.port import Engine
     from clients.runs.metrics import Measure, RoundMetrics
     from clients.runs.population import Population
+    from clients.training.port import Engine
     from ledger.actors.actions import Action
     from ledger.actors.actor_context import ActorContext
     from ledger.actors.retention import RetentionPolicy

@@ -126,7 +126,7 @@ def claims_of(paths: RunPaths, rounds: Collection[int]) -> dict[int, ClaimedRoun
     return {row.round: row for row in rows if row.round in rounds}
 
 
-def claimed_rounds(paths: RunPaths, most_bytes: int | None = None) -> Iterator[ClaimedRound]:
+def claimed_rounds(paths: RunPaths, max_bytes: int | None = None) -> Iterator[ClaimedRound]:
     """Yield the rows of a run's metrics, one line in memory at a time.
 
     Args:
@@ -145,8 +145,8 @@ def claimed_rounds(paths: RunPaths, most_bytes: int | None = None) -> Iterator[C
         return
     with open_file(path) as file:
         size = os.fstat(file.fileno()).st_size
-        if most_bytes is not None and size > most_bytes:
-            raise EncodingError(f"{path} has {size} bytes, more than {most_bytes}")
+        if max_bytes is not None and size > max_bytes:
+            raise EncodingError(f"{path} has {size} bytes, more than {max_bytes}")
         number = 0
         while line := file.readline(MAX_ROW_BYTES + 1):
             number += 1

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 MODULES = (
     *OF_A_FEDERATION,
     *("torch.nn.functional", "clients.runs.open_run", "clients.comparison"),
-    *("ledger.audit.report_text", "ledger.chain.embedded.chain"),
+    *("ledger.audit.report_text", "ledger.chain.embedded.embedded_chain"),
     *("ledger.history.facts.rounds", "api.serve", "api.store.serve"),
 )
 PATIENCE_SECONDS = 120.0

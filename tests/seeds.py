@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from clients.runs.existing_run import manifest_of
 from ledger.chain.contract.committee_ledger import CommitteeLedger
-from ledger.chain.embedded.reader import EmbeddedReader
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.protocol.documents.incidents import decode_incidents
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.state import RoundDecided

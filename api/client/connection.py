@@ -136,7 +136,7 @@ class Connection:
             ) from None
 
     def fetch(
-        self, path: str, media_type: str, most_bytes: int, query: Mapping[str, Asked] | None = None
+        self, path: str, media_type: str, max_bytes: int, query: Mapping[str, Asked] | None = None
     ) -> bytes:
         """Return the bytes of an answer.
 
@@ -151,7 +151,7 @@ class Connection:
             ServiceError: it does not answer, or with something else.
         """
         try:
-            answer = self._server.get(path + _encoded(query), most_bytes)
+            answer = self._server.get(path + _encoded(query), max_bytes)
         except HttpFailureError as error:
             raise ServiceError(str(error)) from None
         self._require(path, answer, media_type)
@@ -161,7 +161,7 @@ class Connection:
         self,
         path: str,
         media_type: str,
-        most_bytes: int,
+        max_bytes: int,
         file: IO[bytes],
         query: Mapping[str, Asked] | None = None,
     ) -> None:
@@ -180,7 +180,7 @@ class Connection:
             OSError: the file cannot be written.
         """
         try:
-            answer = self._server.save(path + _encoded(query), most_bytes, file)
+            answer = self._server.save(path + _encoded(query), max_bytes, file)
         except HttpFailureError as error:
             raise ServiceError(str(error)) from None
         self._require(path, answer, media_type)

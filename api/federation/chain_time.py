@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ledger.chain.finality.latest import LatestBlock
+from ledger.chain.finality.latest_block import LatestBlock
 
 if TYPE_CHECKING:
     from ledger.chain.ports import Block

@@ -22,8 +22,8 @@ MOST_BYTES = 64 * 2**20
 class AnswerCache:
     """The answers that were asked for last, up to so many bytes; safe to share between threads."""
 
-    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
-        self._most = most_bytes
+    def __init__(self, max_bytes: int = MOST_BYTES) -> None:
+        self._most = max_bytes
         self._held = 0
         self._answers: OrderedDict[Key, EncodedAnswer] = OrderedDict()
         self._lock = threading.Lock()

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
     from api.http.answer_cache import AnswerCache, Key
     from api.request_view import RequestView
-    from ledger.chain.contract.events import Recorded
+    from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.history.facts.words import Facts
     from ledger.history.pinned_chain import HistoryService
 
 
 def respond(
-    request: Request, reading: RequestView, facts: Facts, *, ended: Recorded | None = None
+    request: Request, reading: RequestView, facts: Facts, *, ended: RecordedEvent | None = None
 ) -> Response:
     """Return an answer with its validators, or 304 if the client has it already.
 

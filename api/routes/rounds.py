@@ -54,7 +54,7 @@ from ledger.history.pages import Walk
 from ledger.history.status import Order, RoundStatus
 
 if TYPE_CHECKING:
-    from ledger.chain.contract.events import Recorded
+    from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.history.facts.words import Facts
 
 router = APIRouter(
@@ -121,12 +121,12 @@ class View:
         return Told.of(history, one)
 
     @property
-    def whole(self) -> Recorded | None:
+    def whole(self) -> RecordedEvent | None:
         """The round's end, if nothing is missing that its record should tell."""
         return self.told.one.ended if self.told.is_recorded else None
 
     @property
-    def with_incidents(self) -> Recorded | None:
+    def with_incidents(self) -> RecordedEvent | None:
         """The round's end, if nothing is missing that its incidents document should tell."""
         return self.told.one.ended if self.told.documents.has_incidents else None
 

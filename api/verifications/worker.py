@@ -12,7 +12,7 @@ from ledger.audit.audit_options import AuditOptions
 from ledger.audit.earlier_report import read_report, report_bytes
 from ledger.audit.engine import audit
 from ledger.chain.contract.committee_ledger import CommitteeLedger
-from ledger.chain.embedded.reader import EmbeddedReader
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.distances.fast import fast_distances
 from ledger.io.processes import follow_parent
 from ledger.protocol.types import Digest
@@ -136,7 +136,7 @@ def _chain(task: Task) -> Iterator[ChainReader]:
             yield file
         return
     # A file needs none of what speaks to nodes, which takes a second to load.
-    from ledger.chain.rpc.reader import RpcReader, RpcSettings  # noqa: PLC0415
+    from ledger.chain.rpc.rpc_reader import RpcReader, RpcSettings  # noqa: PLC0415
 
     patience = RpcSettings(request_timeout_seconds=task.rpc_timeout_seconds)
     with RpcReader(

@@ -17,7 +17,7 @@ from benchmarks.peers.measuring import RoundClock, contender_arguments, hand_in
 from benchmarks.workloads import read_workload
 from clients.configuration import checked
 from clients.runs.open_run import open_memory_run, open_run
-from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.io.home import Home
 from ledger.storage.blobs import FolderBlobs
 

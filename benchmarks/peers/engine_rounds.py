@@ -14,13 +14,13 @@ import numpy as np
 
 from benchmarks.peers.measuring import RoundClock, contender_arguments, hand_in, sketch
 from benchmarks.workloads import own_module, read_workload
-from clients.datasets.federated import DataForm, FederatedData, frozen_samples
-from clients.engine.opening import open_engine
-from clients.engine.planner import plan
-from clients.engine.port import TrainingJob
+from clients.datasets.federated_data import DataForm, FederatedData, frozen_samples
 from clients.local_sgd import LocalTraining, batches
 from clients.models.model import model_of
 from clients.models.registry import model_named
+from clients.training.engine_factory import open_engine
+from clients.training.path_planner import plan
+from clients.training.port import TrainingJob
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from benchmarks.workloads import Work, Workload
-    from clients.engine.port import TrainedUpdate
-    from clients.engine.workload import Path
+    from clients.training.port import TrainedUpdate
+    from clients.training.workload import Path
 
 WORKERS = 2
 _BLOCK = 65_536

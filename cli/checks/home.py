@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from cli.checks.row import Check
     from cli.target import Target
-    from ledger.chain.embedded.reader import EmbeddedReader
+    from ledger.chain.embedded.embedded_reader import EmbeddedReader
 
 LARGE_LOG_BYTES = 256 * 2**20
 
@@ -35,7 +35,7 @@ def checks(where: Target, *, deep: bool) -> list[Check]:
 
 
 def _chain(where: Target, *, deep: bool) -> str:
-    from ledger.chain.embedded.file.store import require_one_name
+    from ledger.chain.embedded.file.chain_store import require_one_name
 
     if not where.chain_file.exists():
         _require_none_noted(where)

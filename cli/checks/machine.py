@@ -67,9 +67,9 @@ def _artefact() -> str:
 
 def _distances() -> str:
     """Say how an audit and members compute distances; to know it they are compiled once."""
-    from ledger.distances.fast import why_plain
+    from ledger.distances.fast import fallback_reason
 
-    reason = why_plain()
+    reason = fallback_reason()
     if reason:
         return f"pair by pair, which is many times slower: {reason}"
     return "compiled for this processor"

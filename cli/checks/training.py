@@ -25,8 +25,8 @@ def checks(preset: str | None, config: Path | None, settings: tuple[str, ...]) -
 
 def _planned(preset: str | None, config: Path | None, settings: tuple[str, ...]) -> str:
     from clients.configuration import load
-    from clients.engine.planner import plan
     from clients.runs.population import populate
+    from clients.training.path_planner import plan
 
     configuration = load(preset, config, settings)
     population = populate(configuration)

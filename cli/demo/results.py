@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from cli.codes import FAILED, INCOMPLETE
 from cli.console import print_line, print_prose, print_table
+from cli.exit_codes import FAILED, INCOMPLETE
 from cli.target import Target
 
 if TYPE_CHECKING:

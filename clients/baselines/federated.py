@@ -17,9 +17,9 @@ from clients.adversaries.registry import attack_named
 from clients.baselines.aggregation import Aggregation
 from clients.baselines.aggregators.fed_avg import FedAvg
 from clients.baselines.round import BaselineRound, Seconds
-from clients.engine.port import TrainingJob
 from clients.random_streams import named_stream
 from clients.runs.metrics import Quality
+from clients.training.port import TrainingJob
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.sampling import training_seed
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from clients.baselines.aggregators.aggregator import Aggregator
     from clients.baselines.mixture import Vector
     from clients.baselines.pre_aggregators.pre_aggregator import PreAggregator
-    from clients.datasets.federated import FederatedData
+    from clients.datasets.federated_data import FederatedData
     from clients.models.model import ParameterVector
     from clients.runs.metrics import ModelGauge
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, TypeVar
 
 from pydantic import Field
 
-from clients.datasets.options import Table, parsed
+from clients.datasets.settings_table import SettingsTable, parse_settings
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ Faulty = Annotated[
 ]
 
 
-class Stage(Table, ABC):
+class Stage(SettingsTable, ABC):
     """One stage of an aggregation, with its options: a table of the TOML file.
 
     Attributes:
@@ -71,4 +71,4 @@ def stage_named(
     """
     if name not in known:
         raise ConfigurationError(f"unknown {kind} {name[:80]!r}; known are {', '.join(known)}")
-    return parsed(known[name], options, f"{kind} {name}")
+    return parse_settings(known[name], options, f"{kind} {name}")

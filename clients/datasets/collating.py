@@ -9,7 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from clients.datasets.federated import Inputs
+    from clients.datasets.federated_data import Inputs
 
 _BRIGHTEST = np.float32(255)
 

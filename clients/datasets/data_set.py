@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from clients.datasets.files.layout import Kind, Layout, layout_of
+from clients.datasets.files.layout import FileKind, Layout, layout_of
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from clients.datasets.options import Table
     from clients.datasets.records import PooledData, Records
+    from clients.datasets.settings_table import SettingsTable
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
+class FileFormat:
     """One layout that a data set's files may have.
 
     Attributes:
@@ -28,7 +28,7 @@ class Format:
         read: what the files hold.
     """
 
-    kind: Kind
+    kind: FileKind
     fields: frozenset[str]
     read: Callable[[Layout], Records]
 
@@ -36,7 +36,7 @@ class Format:
         """Whether these files may be so, by kind and names alone."""
         if layout.kind is not self.kind:
             return False
-        exact = self.kind is Kind.ARRAYS
+        exact = self.kind is FileKind.ARRAYS
         return self.fields == layout.fields if exact else self.fields <= layout.fields
 
     def __str__(self) -> str:
@@ -76,9 +76,9 @@ class DataSet:
     """
 
     name: str
-    options: type[Table]
+    options: type[SettingsTable]
     pool: Callable[[Records, Any, np.random.Generator], PooledData]
-    formats: tuple[Format, ...] = ()
+    formats: tuple[FileFormat, ...] = ()
     bundled: Callable[[], Records] | None = None
     owned_by: str | None = None
     is_input_of: Callable[[object], bool] = lambda _: False

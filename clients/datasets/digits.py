@@ -7,15 +7,15 @@ from functools import cache
 import numpy as np
 
 from clients.datasets.data_set import DataSet
-from clients.datasets.federated import DataForm
-from clients.datasets.options import Share, Table
+from clients.datasets.federated_data import DataForm
 from clients.datasets.records import PooledData, Records
+from clients.datasets.settings_table import SettingsTable, Share
 
 CLASSES = 10
 _INK_MAXIMUM = 16  # the bundled images count ink in 0 .. 16
 
 
-class DigitsOptions(Table):
+class DigitsOptions(SettingsTable):
     """What can be chosen: the share of all samples that is the global test set."""
 
     test_share: Share = 0.2

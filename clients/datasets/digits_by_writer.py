@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clients.datasets.collating import as_pictures
-from clients.datasets.data_set import DataSet, Format
-from clients.datasets.federated import DataForm
+from clients.datasets.data_set import DataSet, FileFormat
+from clients.datasets.federated_data import DataForm
 from clients.datasets.files.archive import ArrayRule, read_arrays
-from clients.datasets.files.layout import Kind, Layout
-from clients.datasets.options import Table
+from clients.datasets.files.layout import FileKind, Layout
 from clients.datasets.records import PooledData, Records, held_out, numbered, pooled
+from clients.datasets.settings_table import SettingsTable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from clients.datasets.federated import Inputs
+    from clients.datasets.federated_data import Inputs
 
 CLASSES = 10
 RULES = {
@@ -31,7 +31,7 @@ RULES = {
 }
 
 
-class DigitsByWriterOptions(Table):
+class DigitsByWriterOptions(SettingsTable):
     """Nothing: the writers and their split are the file's."""
 
 
@@ -54,6 +54,6 @@ DIGITS_BY_WRITER = DataSet(
     "digits-by-writer",
     DigitsByWriterOptions,
     _pool,
-    (Format(Kind.ARRAYS, frozenset(RULES), _read),),
+    (FileFormat(FileKind.ARRAYS, frozenset(RULES), _read),),
     owned_by="writers",
 )

@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from clients.datasets.collating import as_pictures
-from clients.datasets.data_set import DataSet, Format, HubFiles
-from clients.datasets.federated import DataForm
+from clients.datasets.data_set import DataSet, FileFormat, HubFiles
+from clients.datasets.federated_data import DataForm
 from clients.datasets.files.archive import ArrayRule, read_arrays
 from clients.datasets.files.extra import imported
-from clients.datasets.files.layout import Kind, Layout
-from clients.datasets.files.leaf import Part, read_leaf
-from clients.datasets.files.tables import Column, read_rows
-from clients.datasets.options import Share, Table
+from clients.datasets.files.layout import FileKind, Layout
+from clients.datasets.files.leaf import LeafPart, read_leaf
+from clients.datasets.files.parquet import Column, read_rows
 from clients.datasets.records import PooledData, Records, held_out, numbered, pooled
+from clients.datasets.settings_table import SettingsTable, Share
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from clients.datasets.federated import Inputs, Labels
+    from clients.datasets.federated_data import Inputs, Labels
 
 CLASSES = 62
 SIDE = 28
@@ -45,7 +45,7 @@ _PNG_END = b"IEND\xaeB`\x82"
 _PNG_SIZE = struct.Struct(">II")
 
 
-class FemnistOptions(Table):
+class FemnistOptions(SettingsTable):
     """What can be chosen.
 
     Attributes:
@@ -86,7 +86,7 @@ def _table(layout: Layout) -> Records:
     return Records(np.concatenate(images), np.concatenate(labels), owner, owners)
 
 
-def _leaf_part(where: str, x: list[Any], y: list[Any]) -> Part:
+def _leaf_part(where: str, x: list[Any], y: list[Any]) -> LeafPart:
     """Return images of LEAF's numbers in [0, 1], which are bytes divided by 255.
 
     Raises:
@@ -105,7 +105,7 @@ def _leaf_part(where: str, x: list[Any], y: list[Any]) -> Part:
     if any(type(label) is not int for label in y):
         raise ConfigurationError(f"{where}: y must be whole numbers")
     images = np.rint(pixels * 255).astype(np.uint8).reshape(-1, SIDE, SIDE)
-    return Part(images, _require_labels(where, np.array(y, dtype=object)))
+    return LeafPart(images, _require_labels(where, np.array(y, dtype=object)))
 
 
 def _require_labels(where: str, labels: NDArray[Any]) -> Labels:
@@ -159,9 +159,9 @@ FEMNIST = DataSet(
     FemnistOptions,
     _pool,
     (
-        Format(Kind.ARRAYS, frozenset(RULES), _arrays),
-        Format(Kind.TABLE, frozenset(COLUMNS), _table),
-        Format(Kind.LEAF, frozenset(), lambda layout: read_leaf(layout, _leaf_part)),
+        FileFormat(FileKind.ARRAYS, frozenset(RULES), _arrays),
+        FileFormat(FileKind.TABLE, frozenset(COLUMNS), _table),
+        FileFormat(FileKind.LEAF, frozenset(), lambda layout: read_leaf(layout, _leaf_part)),
     ),
     owned_by="writers",
     is_input_of=_is_image,

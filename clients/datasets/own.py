@@ -16,11 +16,17 @@ from pydantic_core import PydanticCustomError
 
 from clients.datasets.collating import as_brightness, as_tokens
 from clients.datasets.data_set import DataSet
-from clients.datasets.federated import DataForm, FederatedData, Samples, as_stored, frozen_samples
+from clients.datasets.federated_data import (
+    DataForm,
+    FederatedData,
+    Samples,
+    as_stored,
+    frozen_samples,
+)
 from clients.datasets.files.archive import ArrayRule, read_arrays
-from clients.datasets.files.layout import Kind, layout_of
-from clients.datasets.files.tensors import read_tensors, tensor_names
-from clients.datasets.options import Count, Table
+from clients.datasets.files.layout import FileKind, layout_of
+from clients.datasets.files.safetensors_file import read_tensors, tensor_names
+from clients.datasets.settings_table import Count, SettingsTable
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -28,7 +34,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from clients.datasets.federated import Collate
+    from clients.datasets.federated_data import Collate
     from clients.datasets.records import PooledData, Records
 
 MOST_CLASSES = 1_000_000
@@ -40,7 +46,7 @@ _TRIED = 8
 Size = Annotated[int, Field(ge=1, le=MOST_NUMBERS)]
 
 
-class OwnOptions(Table):
+class OwnOptions(SettingsTable):
     """The form of the samples, which is all that a run records of them.
 
     Attributes:
@@ -130,7 +136,7 @@ def read_own(path: Path, options: OwnOptions) -> OwnSamples:
     return OwnSamples(frozen_samples(found[TRAINING[0]], found[TRAINING[1]]), test)
 
 
-def tried_data(options: OwnOptions, clients: int, rng: np.random.Generator) -> FederatedData:
+def trial_data(options: OwnOptions, clients: int, rng: np.random.Generator) -> FederatedData:
     """Return a few drawn samples of the form, by which a model is tried where nobody has real ones.
 
     Args:
@@ -166,7 +172,7 @@ def _array_names(path: Path) -> frozenset[str]:
         # Before it is read: the files of other data sets have other extensions.
         raise ConfigurationError(f"{path}: {path.suffix or 'no extension'}; {files}")
     layout = layout_of(path)
-    if layout.kind is not Kind.ARRAYS:
+    if layout.kind is not FileKind.ARRAYS:
         raise ConfigurationError(f"{path}: a {layout.kind.value}; {files}")
     return layout.fields
 

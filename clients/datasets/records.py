@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clients.datasets.federated import as_stored
+from clients.datasets.federated_data import as_stored
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from clients.datasets.federated import Collate, DataForm, Inputs, Labels
+    from clients.datasets.federated_data import Collate, DataForm, Inputs, Labels
 
 Indices = NDArray[np.int64]
 """Which samples, by their row."""

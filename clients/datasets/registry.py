@@ -11,15 +11,15 @@ import numpy as np
 
 from clients.datasets.digits import DIGITS
 from clients.datasets.digits_by_writer import DIGITS_BY_WRITER
-from clients.datasets.federated import FederatedData, Samples
+from clients.datasets.federated_data import FederatedData, Samples
 from clients.datasets.femnist import FEMNIST
-from clients.datasets.files.layout import Kind, layout_of
+from clients.datasets.files.layout import FileKind, layout_of
 from clients.datasets.files.leaf import first_input
-from clients.datasets.options import parsed
 from clients.datasets.own import OWN
 from clients.datasets.partition.natural import NaturalPartition
 from clients.datasets.partition.registry import partition_of
 from clients.datasets.sent140 import SENT140
+from clients.datasets.settings_table import parse_settings
 from clients.datasets.shakespeare import SHAKESPEARE
 from ledger.protocol.errors import ConfigurationError
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from clients.datasets.data_set import DataSet
-    from clients.datasets.options import Table
     from clients.datasets.partition.division import Partition
     from clients.datasets.records import Indices, PooledData
+    from clients.datasets.settings_table import SettingsTable
 
 DATASETS: dict[str, DataSet] = {
     one.name: one for one in (DIGITS, DIGITS_BY_WRITER, FEMNIST, SHAKESPEARE, SENT140, OWN)
@@ -102,7 +102,7 @@ def load_dataset(choice: DataChoice, clients: int, rng: np.random.Generator) -> 
     )
 
 
-def stripped(choice: DataChoice) -> DataChoice:
+def without_paths(choice: DataChoice) -> DataChoice:
     """Return a choice without what is a path, which is another on each machine.
 
     Args:
@@ -126,7 +126,7 @@ def data_set_named(name: str) -> DataSet:
     return DATASETS[name]
 
 
-def recognised(path: Path) -> DataSet:
+def recognise(path: Path) -> DataSet:
     """Return the data set whose files stand behind a path.
 
     Args:
@@ -136,10 +136,10 @@ def recognised(path: Path) -> DataSet:
         ConfigurationError: it has the layout of none of them.
     """
     layout = layout_of(path)
-    first = first_input(layout) if layout.kind is Kind.LEAF else None
+    first = first_input(layout) if layout.kind is FileKind.LEAF else None
     for data_set in DATASETS.values():
         if any(known.fits(layout) for known in data_set.formats) and (
-            layout.kind is not Kind.LEAF or data_set.is_input_of(first)
+            layout.kind is not FileKind.LEAF or data_set.is_input_of(first)
         ):
             return data_set
     having = f" with {', '.join(sorted(layout.fields))[:400]}" if layout.fields else ""
@@ -179,13 +179,13 @@ def data_digest(choice: DataChoice) -> dict[str, Any]:
     return recorded | {"sha256": digests[0] if choice.path.is_file() else digests}
 
 
-def _settings(choice: DataChoice) -> tuple[DataSet, Table, Partition]:
+def _settings(choice: DataChoice) -> tuple[DataSet, SettingsTable, Partition]:
     data_set = data_set_named(choice.name)
     has_owners = data_set.owned_by is not None
     partition = partition_of(choice.partition, has_owners=has_owners)
     if data_set.is_declared:
         _require_undivided(choice, partition)
-    return data_set, parsed(data_set.options, choice.options, "data.options"), partition
+    return data_set, parse_settings(data_set.options, choice.options, "data.options"), partition
 
 
 def _require_undivided(choice: DataChoice, partition: Partition) -> None:

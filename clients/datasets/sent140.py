@@ -17,20 +17,20 @@ import numpy as np
 from pydantic import Field
 
 from clients.datasets.collating import as_tokens
-from clients.datasets.data_set import DataSet, Format, HubFiles
-from clients.datasets.federated import DataForm
+from clients.datasets.data_set import DataSet, FileFormat, HubFiles
+from clients.datasets.federated_data import DataForm
 from clients.datasets.files.glove import read_glove, width_of
-from clients.datasets.files.layout import Kind, Layout
-from clients.datasets.files.leaf import Part, read_leaf
-from clients.datasets.files.tables import Column, read_rows
-from clients.datasets.options import FilePath, Share, Table
+from clients.datasets.files.layout import FileKind, Layout
+from clients.datasets.files.leaf import LeafPart, read_leaf
+from clients.datasets.files.parquet import Column, read_rows
 from clients.datasets.records import PooledData, Records, held_out, numbered, pooled
+from clients.datasets.settings_table import FilePath, SettingsTable, Share
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from clients.datasets.federated import Inputs
+    from clients.datasets.federated_data import Inputs
 
 CLASSES = 2
 TOKENS = 25
@@ -50,7 +50,7 @@ _SENTIMENTS = {0: 0, 4: 1}
 """Sentiment140 knows 2, neutral, too: only in its test file, which nobody trains on."""
 
 
-class Sent140Options(Table):
+class Sent140Options(SettingsTable):
     """What can be chosen.
 
     Attributes:
@@ -108,7 +108,7 @@ def _hugging_face(layout: Layout) -> Records:
     return Records(_as_records(texts), np.concatenate(labels), owner, owners)
 
 
-def _leaf_part(where: str, x: list[Any], y: list[Any]) -> Part:
+def _leaf_part(where: str, x: list[Any], y: list[Any]) -> LeafPart:
     if not all(_is_tweet(tweet) for tweet in x):
         raise ConfigurationError(
             f"{where}: x must be lists of at least {_TEXT_PLACE + 1} texts: id, date, query, "
@@ -124,7 +124,7 @@ def _leaf_part(where: str, x: list[Any], y: list[Any]) -> Part:
                 f"{where}: label {str(given)[:20]!r}; must be 0 (negative), or 4 or 1 (positive)"
             )
         labels.append(found)
-    return Part(_as_records(texts), np.array(labels, dtype=np.int64))
+    return LeafPart(_as_records(texts), np.array(labels, dtype=np.int64))
 
 
 def _is_tweet(value: object) -> bool:
@@ -187,9 +187,9 @@ SENT140 = DataSet(
     Sent140Options,
     _pool,
     (
-        Format(Kind.TABLE, frozenset(OURS), _table),
-        Format(Kind.TABLE, frozenset(HUGGING_FACE), _hugging_face),
-        Format(Kind.LEAF, frozenset(), lambda layout: read_leaf(layout, _leaf_part)),
+        FileFormat(FileKind.TABLE, frozenset(OURS), _table),
+        FileFormat(FileKind.TABLE, frozenset(HUGGING_FACE), _hugging_face),
+        FileFormat(FileKind.LEAF, frozenset(), lambda layout: read_leaf(layout, _leaf_part)),
     ),
     owned_by="accounts",
     is_input_of=_is_tweet,

@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from clients.datasets.collating import as_tokens
-from clients.datasets.data_set import DataSet, Format, HubFiles
-from clients.datasets.federated import DataForm
+from clients.datasets.data_set import DataSet, FileFormat, HubFiles
+from clients.datasets.federated_data import DataForm
 from clients.datasets.files.archive import ArrayRule, read_arrays
-from clients.datasets.files.layout import Kind, Layout
-from clients.datasets.files.leaf import LeafUser, Part, UserSamples, read_leaf, train_first
+from clients.datasets.files.layout import FileKind, Layout
+from clients.datasets.files.leaf import LeafPart, LeafUser, UserSamples, read_leaf, train_first
 from clients.datasets.files.lines import read_csv
-from clients.datasets.options import Table
 from clients.datasets.records import PooledData, Records, numbered, pooled
+from clients.datasets.settings_table import SettingsTable
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from clients.datasets.federated import Inputs
+    from clients.datasets.federated_data import Inputs
 
 ALPHABET = "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"
 WINDOW = 80
@@ -47,7 +47,7 @@ COLUMNS = ("character_id", "x", "y")
 _NO_CHARACTER = 255
 
 
-class ShakespeareOptions(Table):
+class ShakespeareOptions(SettingsTable):
     """What can be chosen: the split; the files' own where they have one, if not given."""
 
     split: Literal["official", "position"] | None = None
@@ -113,12 +113,12 @@ def _lines(layout: Layout) -> Records:
     return Records(rows[:, :WINDOW], rows[:, WINDOW].astype(np.int64), owner, owners)
 
 
-def _leaf_part(where: str, x: list[Any], y: list[Any]) -> Part:
+def _leaf_part(where: str, x: list[Any], y: list[Any]) -> LeafPart:
     content = bytearray()
     for window, following in zip(x, y, strict=True):
         content += _bytes_of(where, window, following)
     rows = _numbered_characters(where, content)
-    return Part(rows[:, :WINDOW], rows[:, WINDOW].astype(np.int64))
+    return LeafPart(rows[:, :WINDOW], rows[:, WINDOW].astype(np.int64))
 
 
 def _in_text_order(user: LeafUser) -> UserSamples:
@@ -226,10 +226,10 @@ SHAKESPEARE = DataSet(
     ShakespeareOptions,
     _pool,
     (
-        Format(Kind.ARRAYS, frozenset(RULES), _arrays),
-        Format(Kind.LINES, frozenset(COLUMNS), _lines),
-        Format(
-            Kind.LEAF,
+        FileFormat(FileKind.ARRAYS, frozenset(RULES), _arrays),
+        FileFormat(FileKind.LINES, frozenset(COLUMNS), _lines),
+        FileFormat(
+            FileKind.LEAF,
             frozenset(),
             lambda layout: read_leaf(layout, _leaf_part, _in_text_order),
         ),

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clients.datasets.options import parsed
 from clients.datasets.records import require_trained
-from clients.datasets.registry import data_set_named, recognised
+from clients.datasets.registry import data_set_named, recognise
+from clients.datasets.settings_table import parse_settings
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class DataSummary:
     """A row of Table 2, and how the files divide it.
 
     Attributes:
@@ -46,7 +46,7 @@ class Summary:
     test: int | None
 
 
-def summarised(path: Path, name: str | None = None) -> Summary:
+def summarise(path: Path, name: str | None = None) -> DataSummary:
     """Return what the files behind a path hold.
 
     Args:
@@ -56,13 +56,13 @@ def summarised(path: Path, name: str | None = None) -> Summary:
     Raises:
         ConfigurationError: the files are of no data set or of another, or damaged.
     """
-    data_set = data_set_named(name) if name else recognised(path)
+    data_set = data_set_named(name) if name else recognise(path)
     records = data_set.records(path)
     if records.owner is None:
         raise ConfigurationError(f"data set {data_set.name!r} has no natural clients")
     held = np.bincount(records.owner, minlength=len(records.owners))
     test = None if records.is_test is None else int(records.is_test.sum())
-    return Summary(
+    return DataSummary(
         dataset=data_set.name,
         devices=len(held),
         samples=int(held.sum()),
@@ -89,11 +89,11 @@ def verify_files(path: Path, name: str | None = None, glove: Path | None = None)
     Raises:
         ConfigurationError: names the first fault.
     """
-    data_set = data_set_named(name) if name else recognised(path)
+    data_set = data_set_named(name) if name else recognise(path)
     records = data_set.records(path)
     _require_split(path, data_set, records)
     if glove is not None:
-        options = parsed(data_set.options, {"glove": str(glove)}, "data.options")
+        options = parse_settings(data_set.options, {"glove": str(glove)}, "data.options")
         data_set.pool(records, options, np.random.default_rng(0))
     return data_set
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from clients.models.drawing import draw_in_turn, he_normal
-from clients.models.options import require_images, require_known, width
+from clients.models.initial_weights import draw_in_turn, he_normal
+from clients.models.model_options import require_images, require_known, width
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
-    from clients.datasets.federated import DataForm
+    from clients.datasets.federated_data import DataForm
     from clients.models.model import Option
 
 _SIDES = (28, 28)

@@ -9,15 +9,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from clients.models.drawing import draw_in_turn, he_normal
-from clients.models.options import require_images, require_known
+from clients.models.initial_weights import draw_in_turn, he_normal
+from clients.models.model_options import require_images, require_known
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import numpy as np
 
-    from clients.datasets.federated import DataForm
+    from clients.datasets.federated_data import DataForm
     from clients.models.model import Option
 
 _CHANNELS = (8, 16)

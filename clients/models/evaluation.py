@@ -13,17 +13,17 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from clients.datasets.federated import as_stored
+from clients.datasets.federated_data import as_stored
 from clients.devices import device_named, reproducible
-from clients.engine.port import Evaluation
 from clients.models.model import load_vector
+from clients.training.port import Evaluation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from torch import nn
 
-    from clients.datasets.federated import Collate, Inputs, Labels, Samples
+    from clients.datasets.federated_data import Collate, Inputs, Labels, Samples
     from clients.models.model import Model, ParameterVector
 
 BLOCK = 256

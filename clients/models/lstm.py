@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from clients.models.drawing import draw_in_turn, glorot_uniform
+from clients.models.initial_weights import draw_in_turn, glorot_uniform
 
 if TYPE_CHECKING:
     import numpy as np

@@ -18,11 +18,11 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from clients.models.bound import frozen_state_of, option_files, require_same
+from clients.models.model_binding import frozen_state_of, option_files, require_same
 from ledger.protocol.types import NO_DIGEST, Digest
 
 if TYPE_CHECKING:
-    from clients.datasets.federated import DataForm
+    from clients.datasets.federated_data import DataForm
     from ledger.protocol.rules.distance.rule import Layout
 
 ParameterVector = NDArray[np.float32]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from clients.models.alexnet import alexnet
-from clients.models.bound import option_files
 from clients.models.cnn import cnn
 from clients.models.leaf_cnn import leaf_cnn
 from clients.models.model import Model, ModuleFactory, model_of
+from clients.models.model_binding import option_files
 from clients.models.sent140_lstm import sent140_lstm
 from clients.models.shakespeare_lstm import shakespeare_lstm
 from clients.models.softmax import softmax
@@ -18,7 +18,7 @@ from ledger.protocol.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from clients.datasets.federated import DataForm
+    from clients.datasets.federated_data import DataForm
     from clients.models.model import Option
 
 MODELS: dict[str, ModuleFactory] = {

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from clients.models.lstm import draw_text_model, stacked_lstm
-from clients.models.options import require_known, require_tokens, width
+from clients.models.model_options import require_known, require_tokens, width
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from clients.datasets.federated import DataForm
+    from clients.datasets.federated_data import DataForm
     from clients.models.model import Option
 
 _HIDDEN = 100

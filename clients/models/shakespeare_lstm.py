@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from torch import nn
 
 from clients.models.lstm import draw_text_model, stacked_lstm
-from clients.models.options import require_known, require_tokens, width
+from clients.models.model_options import require_known, require_tokens, width
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
-    from clients.datasets.federated import DataForm
+    from clients.datasets.federated_data import DataForm
     from clients.models.model import Option
 
 _EMBEDDING = 8

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from clients.models.bound import package_of
-from clients.models.foreign import refused
-from clients.models.tensors import require_tensors
+from clients.models.model_binding import package_of
+from clients.models.parameter_rules import require_tensors
+from clients.models.user_code_errors import as_configuration_error
 from ledger.io.home import read_file
 from ledger.protocol.bound_inputs import source_of_package
 from ledger.protocol.errors import ConfigurationError
@@ -29,7 +29,7 @@ from ledger.protocol.types import Digest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from clients.datasets.federated import DataForm
+    from clients.datasets.federated_data import DataForm
     from clients.models.model import Option
 
 MAX_FILE_BYTES = 1 << 20
@@ -86,7 +86,7 @@ class UserModule:
         """
         del form
         made = self._class()
-        with refused(f"model.name = {self.name!r}: cannot be made"):
+        with as_configuration_error(f"model.name = {self.name!r}: cannot be made"):
             module = made(**options)
             list(module.parameters())  # fails where the constructor has not called its super's
         require_tensors(self.name, module)
@@ -138,7 +138,7 @@ def _source(path: Path) -> bytes:
 
 
 def _package(name: str) -> ModuleType:
-    with refused(f"{name} cannot be imported"):
+    with as_configuration_error(f"{name} cannot be imported"):
         return importlib.import_module(name)
 
 
@@ -157,7 +157,7 @@ def _file(path: str, sha256: str) -> ModuleType:
     module.__file__ = path
     sys.modules[module.__name__] = module  # where dataclasses and pickle look for it
     try:
-        with refused(f"{path} cannot be loaded"):
+        with as_configuration_error(f"{path} cannot be loaded"):
             # Not importlib, which reads the file a second time.
             exec(compile(source, path, "exec"), module.__dict__)  # noqa: S102 - asked for by name
     except ConfigurationError:

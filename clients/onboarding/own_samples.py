@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clients.datasets.bound import (
+from clients.datasets.data_binding import (
     require_bound_files,
     require_bound_own,
     require_bound_samples,
     simulated_digests,
 )
-from clients.datasets.federated import FederatedData, Samples, frozen_samples
-from clients.datasets.options import parsed
+from clients.datasets.federated_data import FederatedData, Samples, frozen_samples
 from clients.datasets.own import OWN, OwnOptions, OwnSamples, read_own
 from clients.datasets.registry import load_dataset
+from clients.datasets.settings_table import parse_settings
 from clients.random_streams import named_stream
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId
@@ -122,7 +122,7 @@ def _own(
         raise ConfigurationError(
             f"data.name = {OWN.name}: give the file of your own samples with --data"
         )
-    options = parsed(OwnOptions, configuration.data.options, "data.options")
+    options = parse_settings(OwnOptions, configuration.data.options, "data.options")
     found = {
         client: read_own(_file_of(document, client, clients, data_path), options)
         for client in clients

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from clients.datasets.bound import samples_digest_of
-from clients.datasets.options import parsed
-from clients.datasets.own import OWN, OwnOptions, read_own, tried_data
+from clients.datasets.data_binding import samples_digest_of
+from clients.datasets.own import OWN, OwnOptions, read_own, trial_data
 from clients.datasets.registry import load_dataset
+from clients.datasets.settings_table import parse_settings
 from clients.random_streams import named_stream
 from clients.sections import MaliceSection
 from ledger.protocol.errors import ConfigurationError
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from clients.configuration import Configuration
-    from clients.datasets.federated import FederatedData
+    from clients.datasets.federated_data import FederatedData
     from ledger.protocol.signing import KeySigner
     from ledger.protocol.types import Digest, RegisteredClient
 
@@ -61,7 +61,7 @@ def owner_samples(
             f"--data {path}: the samples of {configuration.data.name!r} are divided from files for "
             f"all, and bound without it; give --samples alone"
         )
-    options = parsed(OwnOptions, configuration.data.options, "data.options")
+    options = parse_settings(OwnOptions, configuration.data.options, "data.options")
     train = read_own(path, options).train
     if samples not in {None, len(train.y)}:
         raise ConfigurationError(f"--samples {samples}: {path} has {len(train.y)}")
@@ -95,8 +95,8 @@ def data_of_owners(
             "malice is set: what owners from outside do, no configuration says; take it out"
         )
     if configuration.data.name == OWN.name:
-        options = parsed(OwnOptions, configuration.data.options, "data.options")
-        return tried_data(options, clients, named_stream(configuration.seed, "tried data"))
+        options = parse_settings(OwnOptions, configuration.data.options, "data.options")
+        return trial_data(options, clients, named_stream(configuration.seed, "tried data"))
     rng = named_stream(configuration.seed, "data")
     data = load_dataset(configuration.data.choice(), clients, rng)
     for client, (owner, held) in enumerate(zip(owners, data.sample_counts, strict=True)):

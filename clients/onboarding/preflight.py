@@ -24,9 +24,9 @@ from ledger.chain.contract.deployment import (
     deployed_domain,
     require_code,
 )
-from ledger.chain.finality.acted_on import ActedOn
-from ledger.chain.rpc.fees import offered
-from ledger.chain.rpc.reader import RpcSettings
+from ledger.chain.finality.checkpoints import FinalityCheckpoints
+from ledger.chain.rpc.fees import new_fees
+from ledger.chain.rpc.rpc_reader import RpcSettings
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.encoding import vector_from_bytes
 from ledger.protocol.errors import CmflError, ConfigurationError
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from ledger.chain.contract.committee_ledger import Snapshot
+    from ledger.chain.contract.committee_ledger import LedgerSnapshot
     from ledger.chain.rpc.sending_node import SendingNode
     from ledger.protocol.documents.run import RunDocument
     from ledger.protocol.signing import KeySigner
@@ -142,7 +142,7 @@ class PreflightChecks:
         self._probe = probe
         self._node: SendingNode | None = None
         self._ledger: CommitteeLedger | None = None
-        self._state: Snapshot | None = None
+        self._state: LedgerSnapshot | None = None
         self._signers: dict[ClientId, KeySigner] | None = None
         self._document: RunDocument | None = None
         self._domain: Domain | None = None
@@ -266,7 +266,7 @@ class PreflightChecks:
         signers, node = _needed(self._signers), _needed(self._node)
         left = _needed(self._document).parameters.rounds - max(_needed(self._state).round, 1) + 1
         market, caps = node.market(), RpcSettings().fee_caps
-        offer = offered(market.base_fee, market.tip, caps)
+        offer = new_fees(market.base_fee, market.tip, caps)
         if offer is None:
             return CheckState.WARNING, (
                 f"gas costs {market.base_fee} wei now, and a worker sends nothing over "
@@ -304,7 +304,9 @@ class PreflightChecks:
         dimension, node = _needed(self._document).parameters.dimension, _needed(self._node)
         said = check_worker_folder(self._asked.folder, KEPT_PAYLOADS * 4 * dimension)
         # A worker goes on from what it has acted on, and with no other chain.
-        ActedOn.open(WorkerFolder(self._asked.folder).acted_on, node).require_unchanged(node)
+        FinalityCheckpoints.open(WorkerFolder(self._asked.folder).acted_on, node).require_unchanged(
+            node
+        )
         return CheckState.OK, said
 
     def _uploads(self) -> UploadSigner:
@@ -315,7 +317,9 @@ class PreflightChecks:
         return uploads
 
 
-def window(open_round: Snapshot, newest: int, blocks: int, rounds: int) -> tuple[CheckState, str]:
+def window(
+    open_round: LedgerSnapshot, newest: int, blocks: int, rounds: int
+) -> tuple[CheckState, str]:
     """Return whether the open round still takes commitments.
 
     Args:

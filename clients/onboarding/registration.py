@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from clients.datasets.registry import stripped
+from clients.datasets.registry import without_paths
 from clients.models.registry import bound_paths
 from clients.onboarding.owners import Owners
 from ledger.chain.addresses import checksum, to_canonical
@@ -94,7 +94,7 @@ def proposal_digest(configuration: Configuration) -> Digest:
     """
     protocol = configuration.protocol.model_dump(mode="json", exclude={"clients"})
     recorded = configuration.recorded()
-    choice = stripped(configuration.data.choice())
+    choice = without_paths(configuration.data.choice())
     recorded["data"] = {
         "name": choice.name,
         "options": dict(choice.options),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from clients.configuration import checked, with_settings
 from clients.datasets.registry import PATH_OPTIONS
-from clients.models.bound import RECORDED_FILE
+from clients.models.model_binding import RECORDED_FILE
 from clients.models.registry import MODELS
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.parameters import Parameters

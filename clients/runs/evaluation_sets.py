@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clients.datasets.federated import Samples, frozen_samples
+from clients.datasets.federated_data import Samples, frozen_samples
 from clients.random_streams import named_stream
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from clients.adversaries.data.attack import DataAttack
-    from clients.datasets.federated import FederatedData
+    from clients.datasets.federated_data import FederatedData
     from clients.sections import EvaluationSection
 
 TEST = "test"

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clients.datasets.bound import require_bound_files, require_bound_samples, simulated_digests
+from clients.datasets.data_binding import (
+    require_bound_files,
+    require_bound_samples,
+    simulated_digests,
+)
 from clients.datasets.own import OWN
-from clients.models.bound import require_bound_model
+from clients.models.model_binding import require_bound_model
 
 if TYPE_CHECKING:
     from clients.configuration import Configuration
-    from clients.datasets.federated import FederatedData
+    from clients.datasets.federated_data import FederatedData
     from clients.models.model import Model
     from ledger.protocol.documents.run import RunDocument
 

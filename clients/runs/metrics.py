@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from clients.engine.port import Engine, Evaluation, PendingEvaluation
     from clients.sections import EvaluationSection
+    from clients.training.port import Engine, Evaluation, PendingEvaluation
     from ledger.chain.round_ledger import RoundHistory
     from ledger.protocol.parameters import Parameters
     from ledger.protocol.types import ClientId

@@ -9,7 +9,6 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from clients.engine.opening import require_engine
 from clients.runs.existing_run import require_new
 from clients.runs.metrics_recovery import restore_metrics
 from clients.runs.population import Population, populate, run_document
@@ -17,6 +16,7 @@ from clients.runs.preparation import open_measure, prepare, unwrapped_engine, wi
 from clients.runs.run import Run
 from clients.runs.run_folder import run_folder
 from clients.simulation import SimulatedActors, Simulation
+from clients.training.engine_factory import require_engine
 from ledger.actors.actor_context import ActorContext
 from ledger.actors.journal import FileJournal, MemoryJournal, begin_run, require_journal
 from ledger.actors.payload_removal import blobs_named_by_run
@@ -25,7 +25,7 @@ from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.contract.deployment import connect
 from ledger.chain.contract.manifest import read_run_manifest
 from ledger.chain.embedded.identity import DEFAULT_CHAIN_ID
-from ledger.chain.memory.ledger import memory_ledger
+from ledger.chain.memory.memory_ledger import memory_ledger
 from ledger.io.home import DISK, Home
 from ledger.protocol.encoding import vector_bytes
 from ledger.protocol.errors import ConfigurationError

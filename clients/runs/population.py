@@ -9,10 +9,10 @@ from clients.adversaries.attackers import Attackers, malicious_clients
 from clients.adversaries.data.poisoning import poisoned
 from clients.adversaries.data.registry import DATA_ATTACKS
 from clients.adversaries.faults import FAVOURS, MemberFault, TrainerFault, assign_faults
-from clients.datasets.bound import simulated_digests
+from clients.datasets.data_binding import simulated_digests
 from clients.datasets.own import OWN
 from clients.datasets.registry import data_digest, load_dataset
-from clients.models.checking import check_model
+from clients.models.model_check import check_model
 from clients.models.registry import model_named
 from clients.of_setting import of_setting
 from clients.onboarding.owners import Owners, data_of_owners
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from clients.adversaries.data.attack import DataAttack
     from clients.adversaries.updates.attack import AttackParameters
     from clients.configuration import Configuration
-    from clients.datasets.federated import FederatedData
+    from clients.datasets.federated_data import FederatedData
     from clients.models.model import Model
     from ledger.protocol.signing import KeySigner
     from ledger.protocol.types import Digest

@@ -5,16 +5,16 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from clients.engine.opening import open_engine
-from clients.engine.planner import plan
 from clients.models.evaluation import majority_rate
 from clients.runs.evaluation_sets import TEST, measured_sets
 from clients.runs.input_binding import require_bound_inputs
 from clients.runs.metrics import Measure, ModelGauge
 from clients.runs.population import Population, populate, run_document
 from clients.runs.run_folder import run_folder
-from ledger.chain.contract.alone import deploying_alone
+from clients.training.engine_factory import open_engine
+from clients.training.path_planner import plan
 from ledger.chain.contract.deployment import deploy
+from ledger.chain.contract.deployment_lock import deployment_lock
 from ledger.chain.contract.manifest import read_run_manifest, require_unplayed
 from ledger.io.home import DISK
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from clients.configuration import Configuration
-    from clients.datasets.federated import Samples
-    from clients.engine.port import Engine
+    from clients.datasets.federated_data import Samples
     from clients.onboarding.owners import Owners
+    from clients.training.port import Engine
     from ledger.chain.contract.manifest import Manifest
     from ledger.chain.ports import ChainWriter
     from ledger.io.home import Disk
@@ -154,7 +154,7 @@ def prepare(  # noqa: PLR0913, PLR0917 - where to, what, and whose
     blobs.put(encode_run(document))
     blobs.put(vector_bytes(population.initial))
     blobs.sync()
-    with deploying_alone(folder.paths, disk):
+    with deployment_lock(folder.paths, disk):
         deployed = folder.paths.manifest.exists()
         if deployed:
             _require_bound(read_run_manifest(folder.paths), blobs, configuration, population)

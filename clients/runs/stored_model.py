@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clients.datasets.federated import Samples
-from clients.datasets.options import parsed
-from clients.datasets.own import OWN, OwnOptions, tried_data
+from clients.datasets.federated_data import Samples
+from clients.datasets.own import OWN, OwnOptions, trial_data
 from clients.datasets.registry import load_dataset
-from clients.models.bound import require_same
-from clients.models.checking import check_model
+from clients.datasets.settings_table import parse_settings
 from clients.models.evaluation import evaluate, majority_rate
+from clients.models.model_binding import require_same
+from clients.models.model_check import check_model
 from clients.models.model_file import BOUND_FACTS, OPTIONS, bound_facts
 from clients.models.registry import model_named
 from clients.random_streams import named_stream
@@ -23,10 +23,10 @@ from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from clients.configuration import Configuration
-    from clients.datasets.federated import FederatedData
-    from clients.engine.port import Evaluation
+    from clients.datasets.federated_data import FederatedData
     from clients.models.model import Model
     from clients.models.model_file import StoredModel
+    from clients.training.port import Evaluation
     from ledger.protocol.documents.run import RunDocument
 
 
@@ -120,8 +120,8 @@ def require_inputs_of(document: RunDocument, configuration: Configuration) -> No
 def _inputs_of(configuration: Configuration) -> tuple[FederatedData, Model]:
     clients, rng = configuration.protocol.clients, named_stream(configuration.seed, "data")
     if configuration.data.name == OWN.name:
-        options = parsed(OwnOptions, configuration.data.options, "data.options")
-        data = tried_data(options, clients, rng)
+        options = parse_settings(OwnOptions, configuration.data.options, "data.options")
+        data = trial_data(options, clients, rng)
     else:
         data = load_dataset(configuration.data.choice(), clients, rng)
     return data, model_named(configuration.model.name, data.form, configuration.model.options)

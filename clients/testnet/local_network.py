@@ -23,7 +23,7 @@ from clients.testnet.worker_slot import NetworkPaths, NetworkTarget, WorkerSlot
 from ledger.chain.addresses import checksum
 from ledger.chain.contract.deployment import connect
 from ledger.chain.contract.manifest import read_manifest
-from ledger.chain.rpc.reader import RpcReader, RpcSettings
+from ledger.chain.rpc.rpc_reader import RpcReader, RpcSettings
 from ledger.io.home import DISK, Home
 from ledger.protocol.types import ClientId
 
@@ -42,9 +42,9 @@ ENTRY = "cli.network_process:run"
 MODULES = (
     *("torch", "sklearn.datasets", "torch._dynamo", "pyarrow", "llvmlite.binding", "httpcore"),
     *("cli.application", "clients.worker.process.loop", "clients.worker.process.setup"),
-    *("clients.simulation", "clients.runs.preparation", "clients.engine.lockstep.trainer"),
+    *("clients.simulation", "clients.runs.preparation", "clients.training.lockstep.trainer"),
     *("clients.onboarding.keystores", "ledger.audit.engine", "ledger.distances.fast"),
-    *("ledger.chain.rpc.chain", "ledger.chain.rpc.served.server"),
+    *("ledger.chain.rpc.rpc_chain", "ledger.chain.rpc.server.http_server"),
     *("cli.worker", "cli.deploy", "cli.audit"),
 )
 """What workers, deployments and audits import, done once for all of them."""

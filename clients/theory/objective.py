@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from clients.datasets.federated import Collate, Samples
+    from clients.datasets.federated_data import Collate, Samples
     from clients.models.model import ParameterVector
 
 Weights = NDArray[np.float64]

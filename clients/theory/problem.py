@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from clients.datasets.federated import FederatedData
+    from clients.datasets.federated_data import FederatedData
     from clients.theory.objective import Weights
 
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from clients.datasets.options import Table, parsed
 from clients.datasets.registry import load_dataset
+from clients.datasets.settings_table import SettingsTable, parse_settings
 from clients.models.evaluation import majority_rate
 from clients.models.registry import model_named
 from clients.random_streams import named_stream
@@ -38,7 +38,7 @@ MODEL = "softmax"
 """The one built-in model whose objective is strongly convex once there is an L2 term."""
 
 
-class TheoremOptions(Table):
+class TheoremOptions(SettingsTable):
     """What a method of kind `theorem` can choose.
 
     Attributes:
@@ -74,7 +74,7 @@ def theorem_row(configuration: Configuration, method: Method, seed: int) -> dict
             rate other than 1, a learning rate too large for mu, a wrong option, or data that
             cannot be had.
     """
-    options = parsed(TheoremOptions, method.options, "options")
+    options = parse_settings(TheoremOptions, method.options, "options")
     configuration = configuration.model_copy(update={"seed": seed})
     require_theorem(configuration, options.mu)
     clients = configuration.protocol.clients

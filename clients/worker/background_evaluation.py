@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from clients.engine.port import Engine, Evaluation
+    from clients.training.port import Engine, Evaluation
 
 
 @dataclass(frozen=True, slots=True)

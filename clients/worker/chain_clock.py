@@ -23,7 +23,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ledger.chain.finality.latest import LatestBlock
+from ledger.chain.finality.latest_block import LatestBlock
 
 if TYPE_CHECKING:
     from ledger.chain.ports import Block

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from ledger.chain.finality.acted_on import ActedOn
-    from ledger.chain.finality.lineage import Lineage
+    from ledger.chain.finality.ancestry import AncestryCheck
+    from ledger.chain.finality.checkpoints import FinalityCheckpoints
     from ledger.chain.ports import Block, ChainReader
 
 _MOST_HEADS = 128
@@ -15,7 +15,7 @@ _MOST_HEADS = 128
 class FinalityGuard(Protocol):
     """Watches that nothing final is taken back."""
 
-    def require_unchanged(self, newest: Block, lineage: Lineage) -> None:
+    def require_unchanged(self, newest: Block, lineage: AncestryCheck) -> None:
         """Accept a chain that still has all that was acted on.
 
         Args:
@@ -41,7 +41,7 @@ class FinalityGuard(Protocol):
 class NoFinalityGuard:
     """For ledgers in the memory of one process, which take nothing back."""
 
-    def require_unchanged(self, newest: Block, lineage: Lineage) -> None:
+    def require_unchanged(self, newest: Block, lineage: AncestryCheck) -> None:
         """Accept everything."""
 
     def act_on(self, block_number: int) -> None:
@@ -51,7 +51,7 @@ class NoFinalityGuard:
 class ChainFinalityGuard:
     """Watches a chain by what a worker's own disk remembers."""
 
-    def __init__(self, chain: ChainReader, acted_on: ActedOn) -> None:
+    def __init__(self, chain: ChainReader, acted_on: FinalityCheckpoints) -> None:
         """Watch a chain.
 
         Args:
@@ -63,7 +63,7 @@ class ChainFinalityGuard:
         self._accepted: Block | None = None
         self._heads: dict[int, Block] = {}
 
-    def require_unchanged(self, newest: Block, lineage: Lineage) -> None:
+    def require_unchanged(self, newest: Block, lineage: AncestryCheck) -> None:
         """Accept a chain that still has all that was acted on.
 
         What stands on a head that was accepted has all that was acted on when it was.

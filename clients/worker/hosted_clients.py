@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from concurrent.futures import Executor
 
-    from clients.engine.port import Engine
+    from clients.training.port import Engine
     from clients.worker.behaviour import WorkerBehaviour
     from clients.worker.local_updates import LocalUpdates
     from ledger.protocol.signing import Signer

@@ -12,13 +12,13 @@ import signal
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from clients.engine.port import Engine, TrainingError
+from clients.training.port import Engine, TrainingError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from clients.engine.port import PendingEvaluation, TrainedUpdate, TrainingJob
     from clients.models.model import ParameterVector
+    from clients.training.port import PendingEvaluation, TrainedUpdate, TrainingJob
 
 T = TypeVar("T")
 

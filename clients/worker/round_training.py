@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from clients.engine.port import TrainedUpdate, TrainingError, TrainingJob
+from clients.training.port import TrainedUpdate, TrainingError, TrainingJob
 from ledger.protocol import canonical
 from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.payload import Payload
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from clients.engine.port import Engine
+    from clients.training.port import Engine
     from clients.worker.local_updates import LocalUpdates
     from ledger.protocol.types import ClientId, Digest, Domain
 

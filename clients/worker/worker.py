@@ -26,7 +26,7 @@ from ledger.actors.journal import first_round_key
 from ledger.actors.judgement_cache import JudgementCache
 from ledger.actors.observer import Observer
 from ledger.actors.published_blobs import PublishedBlobs
-from ledger.chain.finality.lineage import Lineage
+from ledger.chain.finality.ancestry import AncestryCheck
 from ledger.protocol.encoding import u64
 from ledger.protocol.errors import JournalError
 from ledger.protocol.state import LedgerStage
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ledger.actors.actor_context import ActorContext
     from ledger.actors.view import ChainView, RoundView
     from ledger.actors.view_timing import VotingPosition
-    from ledger.chain.contract.committee_ledger import Snapshot
+    from ledger.chain.contract.committee_ledger import LedgerSnapshot
     from ledger.chain.ports import Block
     from ledger.protocol.inputs import Inputs
     from ledger.protocol.payload import Payload
@@ -102,7 +102,7 @@ class Worker:
         self._on_round = on_round
         self._published = PublishedBlobs()
         self._driver = Driver(context, self._published, mines=False)
-        self._lineage = Lineage(context.ledger.block)
+        self._lineage = AncestryCheck(context.ledger.block)
         self._observer = Observer(context, self._published, lineage=self._lineage)
         self._judge = JudgementCache(hosting.engine.distances)
         self._training = RoundTraining(hosting.engine, hosting.own, hosting.training)
@@ -132,7 +132,7 @@ class Worker:
         return self._observer.newest
 
     @property
-    def final_state(self) -> Snapshot | None:
+    def final_state(self) -> LedgerSnapshot | None:
         """What the contract kept after the newest final block that it has seen."""
         return self._observer.final
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ledger.chain.contract.committee_ledger import RoundOpening
+from ledger.chain.contract.committee_ledger import RoundStart
 from ledger.chain.contract.folded_state import FoldedState
 from ledger.chain.ports import NotServedError
 from ledger.protocol.closing import MinedCommitment
@@ -26,9 +26,9 @@ from ledger.protocol.state import ClientBanned, LedgerStage, UpdatesCommitted
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ledger.chain.contract.committee_ledger import Snapshot
-    from ledger.chain.contract.events import Recorded
-    from ledger.chain.finality.lineage import Lineage
+    from ledger.chain.contract.committee_ledger import LedgerSnapshot
+    from ledger.chain.contract.event_logs import RecordedEvent
+    from ledger.chain.finality.ancestry import AncestryCheck
     from ledger.chain.ports import Block
     from ledger.chain.round_ledger import RoundHistory
 
@@ -43,7 +43,7 @@ class OpenRound:
         commitments: of the round, in chain order.
     """
 
-    opening: RoundOpening
+    opening: RoundStart
     bans: tuple[ClientBanned, ...]
     commitments: tuple[MinedCommitment, ...]
 
@@ -62,7 +62,7 @@ class FollowedContract:
 
     head: Block
     final_block: int
-    state: Snapshot
+    state: LedgerSnapshot
     folded: FoldedState
     newest_round: OpenRound | None
 
@@ -79,7 +79,7 @@ class ContractFollower:
         newest: what was read last; None before.
     """
 
-    def __init__(self, ledger: RoundHistory, lineage: Lineage) -> None:
+    def __init__(self, ledger: RoundHistory, lineage: AncestryCheck) -> None:
         """Take note of a contract; nothing is asked yet.
 
         Args:
@@ -122,7 +122,7 @@ class ContractFollower:
         return before.final_block <= final_block and self._lineage.connects(before.head, head)
 
     def _read(
-        self, before: FollowedContract | None, head: Block, final_block: int, state: Snapshot
+        self, before: FollowedContract | None, head: Block, final_block: int, state: LedgerSnapshot
     ) -> FollowedContract:
         """Return what is known after a final block, given what was before it.
 
@@ -142,10 +142,10 @@ class ContractFollower:
         return FollowedContract(head, final_block, state, folded, _after(newest_round, news))
 
 
-def _after(newest: OpenRound | None, news: Iterable[Recorded]) -> OpenRound | None:
+def _after(newest: OpenRound | None, news: Iterable[RecordedEvent]) -> OpenRound | None:
     """Return the round that opened last once these have been recorded."""
     for recorded in news:
-        opening = RoundOpening.of(recorded)
+        opening = RoundStart.of(recorded)
         if opening is not None:
             newest = OpenRound(opening, () if newest is None else newest.bans, ())
         elif newest is not None and isinstance(recorded.event, ClientBanned):
@@ -155,7 +155,7 @@ def _after(newest: OpenRound | None, news: Iterable[Recorded]) -> OpenRound | No
     return newest
 
 
-def _mined(recorded: Recorded) -> tuple[MinedCommitment, ...]:
+def _mined(recorded: RecordedEvent) -> tuple[MinedCommitment, ...]:
     if not isinstance(recorded.event, UpdatesCommitted):
         return ()
     taken = zip(recorded.event.clients, recorded.event.commitments, strict=True)

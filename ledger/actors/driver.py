@@ -266,7 +266,7 @@ class Driver:
 
         A transaction that is refused takes one of the window's few blocks too.
         """
-        if self._context.ledger.would_take(batch[0].commitment.round, batch):
+        if self._context.ledger.would_accept(batch[0].commitment.round, batch):
             return batch
         half = len(batch) // 2
         return [*self._sound(batch[:half]), *self._sound(batch[half:])] if half else []

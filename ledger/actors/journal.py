@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from ledger.chain.contract.committee_ledger import Snapshot
+    from ledger.chain.contract.committee_ledger import LedgerSnapshot
     from ledger.io.home import RunPaths
     from ledger.protocol.types import Domain, Scores, Vote
 
@@ -164,7 +164,7 @@ def begin_run(journal: VoteJournal, domain: Domain) -> None:
     journal.sync()
 
 
-def require_journal(paths: RunPaths, state: Snapshot, domain: Domain) -> None:
+def require_journal(paths: RunPaths, state: LedgerSnapshot, domain: Domain) -> None:
     """Refuse to sign for keys that have signed before, where nobody knows what.
 
     Args:

@@ -9,7 +9,7 @@ from ledger.actors.contract_follower import ContractFollower
 from ledger.actors.published_blobs import PublishedBlobs
 from ledger.actors.run_models import RunModels
 from ledger.actors.view import ChainView, empty_round_view
-from ledger.chain.finality.lineage import Lineage
+from ledger.chain.finality.ancestry import AncestryCheck
 from ledger.protocol.documents.envelope import EnvelopeKind
 from ledger.protocol.errors import BlobError, BlobUnreachableError
 from ledger.protocol.inputs import registry_with_bans
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ledger.actors.actor_context import ActorContext
     from ledger.actors.view import RoundView
-    from ledger.chain.contract.committee_ledger import Snapshot
+    from ledger.chain.contract.committee_ledger import LedgerSnapshot
     from ledger.chain.ports import Block
     from ledger.protocol.documents.envelope import Envelope
     from ledger.protocol.inputs import Inputs
@@ -54,7 +54,7 @@ class Observer:
         context: ActorContext,
         published: PublishedBlobs | None = None,
         *,
-        lineage: Lineage | None = None,
+        lineage: AncestryCheck | None = None,
         remembers: bool = False,
     ) -> None:
         """Look at what actors act on.
@@ -68,13 +68,15 @@ class Observer:
         self._context = context
         self._published = PublishedBlobs() if published is None else published
         self._models = RunModels(context, self._published, self._state, remembers=remembers)
-        self._following = ContractFollower(context.ledger, lineage or Lineage(context.ledger.block))
+        self._following = ContractFollower(
+            context.ledger, lineage or AncestryCheck(context.ledger.block)
+        )
         self._registered: tuple[RegisteredClient, ...] = ()
         self._listed: dict[tuple[int, EnvelopeKind], int] = {}
         self._unreachable: Counter[Digest] = Counter()
         self._seen: ChainView | None = None
         self.newest: Block | None = None
-        self.final: Snapshot | None = None
+        self.final: LedgerSnapshot | None = None
 
     def chain(self, newest: Block | None = None) -> ChainView | None:
         """Return the open round as the chain has it, None after the last.
@@ -117,7 +119,7 @@ class Observer:
             commitments=found.commitments,
         )
 
-    def _state(self, block: int | None) -> Snapshot:
+    def _state(self, block: int | None) -> LedgerSnapshot:
         """Return what the contract kept after a block, None for the newest."""
         known = self._following.newest
         if known is not None and known.final_block == block:

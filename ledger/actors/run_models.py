@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ledger.actors.actor_context import ActorContext
     from ledger.actors.published_blobs import PublishedBlobs
-    from ledger.chain.contract.committee_ledger import Snapshot
+    from ledger.chain.contract.committee_ledger import LedgerSnapshot
     from ledger.chain.round_ledger import RoundHistory
     from ledger.protocol.types import Digest
 
@@ -33,7 +33,7 @@ class RunModels:
         self,
         context: ActorContext,
         published: PublishedBlobs,
-        state: Callable[[int | None], Snapshot] | None = None,
+        state: Callable[[int | None], LedgerSnapshot] | None = None,
         *,
         remembers: bool = False,
     ) -> None:

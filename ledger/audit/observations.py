@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ledger.audit.evidence.round_evidence import RoundEvidence
     from ledger.audit.replay.round import ReplayedRound
     from ledger.chain.contract.calls import Call
-    from ledger.chain.contract.committee_ledger import Snapshot
+    from ledger.chain.contract.committee_ledger import LedgerSnapshot
     from ledger.protocol.closing import RoundClosing
     from ledger.protocol.documents.run import RunDocument
     from ledger.protocol.errors import Refusal
@@ -255,7 +255,7 @@ class StateComparison:
     """
 
     block: int
-    snapshot: Snapshot
+    snapshot: LedgerSnapshot
     state: LedgerState
     believes_registry: bool
 

@@ -23,7 +23,7 @@ from ledger.audit.replay.transactions import ReadingEndedError
 from ledger.audit.round_tasks import Milestone
 from ledger.audit.sentences import hexed
 from ledger.audit.start import is_node_failure, read_start
-from ledger.chain.contract.committee_ledger import Snapshot
+from ledger.chain.contract.committee_ledger import LedgerSnapshot
 from ledger.chain.ports import (
     ChainDamagedError,
     ChainUnreachableError,
@@ -232,18 +232,18 @@ class RunReader:
                 event = seen.event
                 self._note(KeptHeadPosition(seen.block, event.head, event.round, type(event)))
             yield seen
-        if isinstance(stands, Snapshot):
+        if isinstance(stands, LedgerSnapshot):
             yield from self._held_against(head, stands, replay.reached())
         else:
             yield stands
         if self._stood_by <= final < head:
             # The newest state may be another branch's: what contradicts only there proves nothing.
             stood = self._state(final)
-            if isinstance(stood, Snapshot):
+            if isinstance(stood, LedgerSnapshot):
                 yield from self._held_against(final, stood, self._settled or replay.reached())
 
     def _held_against(
-        self, number: int, stands: Snapshot, reached: ReplayPosition
+        self, number: int, stands: LedgerSnapshot, reached: ReplayPosition
     ) -> Iterator[StateComparison | Unavailable]:
         """Yield where the contract says that it stands, and whether all logs up to there came."""
         difference = None if self._node is None else reached.difference(stands)
@@ -298,10 +298,10 @@ class RunReader:
         if self._ledger.from_block > 0:
             return self._ledger.from_block
         head, final = self._anchor.head.number, self._anchor.final_number
-        has_stood = 0 <= final < head and isinstance(self._state(final), Snapshot)
+        has_stood = 0 <= final < head and isinstance(self._state(final), LedgerSnapshot)
         return final if has_stood else head
 
-    def _state(self, number: int) -> Snapshot | Unavailable | Disagreement:
+    def _state(self, number: int) -> LedgerSnapshot | Unavailable | Disagreement:
         """Return where the contract says that it stands, or why it does not.
 
         Raises:
@@ -344,7 +344,7 @@ def unreadable(error: ChainError) -> Iterator[Observation]:
 
 def _ended(stands: object, rounds_so_far: int) -> int:
     """Return how many rounds have ended, as the contract says."""
-    if not isinstance(stands, Snapshot):
+    if not isinstance(stands, LedgerSnapshot):
         return rounds_so_far
     return stands.round if stands.stage is LedgerStage.FINISHED else stands.round - 1
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ledger.audit.codes import BlobKind, Fact, Need
 from ledger.audit.evidence.archive import UnavailableBlob
 from ledger.audit.observations import Disagreement, RunStart, Unavailable
-from ledger.chain.contract.code import code_doubt
+from ledger.chain.contract.code import code_violation
 from ledger.chain.contract.deployment import deployment_for, require_code
 from ledger.chain.ports import ChainDamagedError, ChainUnreachableError, NotServedError
 from ledger.protocol.documents.run import decode_run
@@ -57,7 +57,7 @@ def read_start(
     deployment = recorded if document is None else deployment_for(document)[0]
     code = ""
     try:
-        code = code_doubt(ledger.chain.code(ledger.address), deployment, domain) or ""
+        code = code_violation(ledger.chain.code(ledger.address), deployment, domain) or ""
     except ChainUnreachableError:
         raise
     except ChainDamagedError as error:

@@ -14,8 +14,8 @@ from ledger.protocol.state import LedgerStage, RoundAbandoned, RoundDecided
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ledger.chain.contract.committee_ledger import RoundOpening, Snapshot
-    from ledger.chain.contract.events import Recorded
+    from ledger.chain.contract.committee_ledger import LedgerSnapshot, RoundStart
+    from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.chain.ports import Block
     from ledger.protocol.closing import MinedCommitment
     from ledger.protocol.state import (
@@ -49,7 +49,7 @@ class RoundHistory(Protocol):
     def deployment(self) -> Deployment:
         """Return what was fixed at deployment."""
 
-    def state(self, block_number: int | None = None) -> Snapshot:
+    def state(self, block_number: int | None = None) -> LedgerSnapshot:
         """Return where it stands after a block, None for the newest."""
 
     def registry(self) -> tuple[RegisteredClient, ...]:
@@ -58,7 +58,7 @@ class RoundHistory(Protocol):
     def bans(self, to_block: int | None = None) -> tuple[ClientBanned, ...]:
         """Return every ban up to a block, oldest first."""
 
-    def opening(self, round_number: int, to_block: int | None = None) -> RoundOpening | None:
+    def opening(self, round_number: int, to_block: int | None = None) -> RoundStart | None:
         """Return how a round began, None if it has not up to a block."""
 
     def commitments(
@@ -66,19 +66,19 @@ class RoundHistory(Protocol):
     ) -> tuple[MinedCommitment, ...]:
         """Return the commitments that a round took up to a block, oldest first."""
 
-    def round_events(self, round_number: int, to_block: int | None = None) -> list[Recorded]:
+    def round_events(self, round_number: int, to_block: int | None = None) -> list[RecordedEvent]:
         """Return what was recorded of a round up to a block, oldest first."""
 
-    def recorded_in(self, from_block: int, to_block: int) -> list[Recorded]:
+    def recorded_in(self, from_block: int, to_block: int) -> list[RecordedEvent]:
         """Return all that was recorded in these blocks, both included, oldest first."""
 
     def outcomes(
         self, limit: int, *, descending: bool = True, to_block: int | None = None
-    ) -> list[Recorded]:
+    ) -> list[RecordedEvent]:
         """Return so many of the last or the first decisions and abandonments up to a block."""
 
 
-MOST_AT_ONCE = 4
+MAX_ROUNDS_BETWEEN_CALLS = 4
 """Rounds that may end between two questions to a node."""
 
 
@@ -97,7 +97,7 @@ def ends_after(ledger: RoundHistory, round_number: int) -> list[RoundDecided | R
     last = state.round if state.stage is LedgerStage.FINISHED else state.round - 1
     ends: dict[int, RoundDecided | RoundAbandoned] = {}
     if last > round_number:
-        for recorded in ledger.outcomes(last - round_number + MOST_AT_ONCE):
+        for recorded in ledger.outcomes(last - round_number + MAX_ROUNDS_BETWEEN_CALLS):
             if isinstance(recorded.event, RoundDecided | RoundAbandoned):
                 ends[recorded.event.round] = recorded.event
     missing = next((n for n in range(round_number + 1, last + 1) if n not in ends), None)
@@ -126,7 +126,7 @@ class RoundLedger(RoundHistory, Protocol):
     def mine(self, blocks: int) -> None:
         """Let so many empty blocks pass, at least 0."""
 
-    def would_take(self, round_number: int, signed: Sequence[SignedCommitment]) -> bool:
+    def would_accept(self, round_number: int, signed: Sequence[SignedCommitment]) -> bool:
         """Say whether these commitments would be taken now, without sending them."""
 
     def commit_updates(self, round_number: int, signed: Sequence[SignedCommitment]) -> object:

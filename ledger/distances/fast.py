@@ -10,8 +10,8 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ledger.distances.composed_rules import distances_by
 from ledger.distances.machine_code import NoMachineCodeError, machine_code
-from ledger.distances.rules import distances_by
 from ledger.distances.streaming import StreamedSquares
 from ledger.protocol.rules.distance.rule import plain_distances
 
@@ -69,7 +69,7 @@ def distances_with(code: MachineCode, threads: int = 1) -> Distances:
     return distances_by(partial(StreamedSquares, code, threads))
 
 
-def why_plain() -> str:
+def fallback_reason() -> str:
     """Return why distances are computed pair by pair here; empty if they are not."""
     try:
         machine_code()

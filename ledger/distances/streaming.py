@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from ledger.distances.composed_rules import Matrix
     from ledger.distances.machine_code import MachineCode
-    from ledger.distances.rules import Matrix
 
 RANGE = 1 << 16
 """Numbers of an update that one core takes at a time. Orders the sum."""

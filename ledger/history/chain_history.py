@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from ledger.chain.contract.committee_ledger import CommitteeLedger
-    from ledger.chain.contract.events import Recorded
+    from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.history.digests import Entry, Occurrence
     from ledger.history.pages import RoundPage, Walk
     from ledger.history.participation import Participation
@@ -259,7 +259,7 @@ class ChainHistory:
             raise NotServedError(f"transaction 0x{transaction.hex()} does not call decide")
         return call
 
-    def ban_report(self, recorded: Recorded) -> EquivocationReport | None:
+    def ban_report(self, recorded: RecordedEvent) -> EquivocationReport | None:
         """Return the two statements that a ban rests on.
 
         Raises:

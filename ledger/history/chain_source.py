@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from ledger.chain.embedded.reader import EmbeddedReader
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.ports import ChainUnreachableError
-from ledger.chain.rpc.reader import RpcReader, RpcSettings
+from ledger.chain.rpc.rpc_reader import RpcReader, RpcSettings
 
 if TYPE_CHECKING:
     from ledger.chain.ports import ChainReader

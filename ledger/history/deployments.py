@@ -15,7 +15,7 @@ from ledger.chain.addresses import to_canonical
 from ledger.chain.contract.complete_log import CompleteLog
 from ledger.chain.contract.deployment import connect
 from ledger.chain.contract.manifest import read_manifest, read_run_manifest
-from ledger.chain.contract.possible import require_possible_sizes
+from ledger.chain.contract.plausibility import require_possible_sizes
 from ledger.chain.ports import ChainDamagedError, ChainUnreachableError
 from ledger.history.chain_history import ChainHistory, DeploymentCache
 from ledger.io.home import RUN_NAME, RunPaths
@@ -25,7 +25,7 @@ from ledger.protocol.state import LedgerStage
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ledger.chain.contract.committee_ledger import CommitteeLedger, Snapshot
+    from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerSnapshot
     from ledger.chain.contract.manifest import Manifest
     from ledger.chain.ports import Block, ChainReader
     from ledger.history.locations import HistoryLocations
@@ -54,7 +54,7 @@ class ServedDeployment:
     folder: RunPaths | None = None
     _kept: DeploymentCache = field(default_factory=DeploymentCache, repr=False)
     _log: CompleteLog = field(default_factory=CompleteLog, repr=False)
-    _finished: Snapshot | None = field(default=None, repr=False)
+    _finished: LedgerSnapshot | None = field(default=None, repr=False)
 
     def history(self, blobs: BlobReader, block: Block, final_block: int) -> ChainHistory:
         """Return its history.
@@ -88,7 +88,7 @@ class ServedDeployment:
         """
         return self._log.up_to(ledger, block)
 
-    def state(self, block_number: int, final_block: int) -> Snapshot:
+    def state(self, block_number: int, final_block: int) -> LedgerSnapshot:
         """Return the contract's storage.
 
         Args:

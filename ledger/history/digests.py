@@ -13,7 +13,7 @@ from ledger.protocol.types import NO_DIGEST
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ledger.chain.contract.events import Recorded
+    from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.history.documents import Documents
     from ledger.history.round import Round
     from ledger.protocol.state import Deployment, RoundDecided
@@ -112,7 +112,7 @@ def digests_of_deployment(fixed: Deployment) -> Iterator[Entry]:
     yield fixed.model, DigestKind.INITIAL_MODEL, 0, NO_CLIENT
 
 
-def digests_of_events(events: Iterable[Recorded], number: int) -> Iterator[Entry]:
+def digests_of_events(events: Iterable[RecordedEvent], number: int) -> Iterator[Entry]:
     """Yield the hashes of blocks and transactions, and the heads after bans.
 
     Args:
@@ -133,7 +133,7 @@ def digests_of_events(events: Iterable[Recorded], number: int) -> Iterator[Entry
 
 
 def digests_of_round(
-    one: Round, documents: Documents, events: Iterable[Recorded]
+    one: Round, documents: Documents, events: Iterable[RecordedEvent]
 ) -> Iterator[Entry]:
     """Yield the digests of a round.
 

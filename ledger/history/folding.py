@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ledger.chain.contract.committee_ledger import RoundOpening
+from ledger.chain.contract.committee_ledger import RoundStart
 from ledger.chain.ports import IncompleteLogsError
 from ledger.history.round import Round, RoundActivity
 from ledger.protocol.closing import MinedCommitment
@@ -24,7 +24,7 @@ from ledger.protocol.state import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ledger.chain.contract.events import Recorded
+    from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.chain.round_ledger import RoundHistory
     from ledger.history.round import RoundSizes
     from ledger.protocol.types import RegisteredClient
@@ -53,7 +53,7 @@ class Past:
         bans = self.ledger.bans(self.to_block) if self.banned is None else self.banned()
         return registry_with_bans(self.registered(), bans)
 
-    def has_begun(self, opening: RoundOpening | None) -> bool:
+    def has_begun(self, opening: RoundStart | None) -> bool:
         """Say whether an opening opens a round: without a full committee none does."""
         return (
             opening is not None
@@ -66,7 +66,7 @@ class Past:
         found = self.ledger.outcomes(1, descending=True, to_block=self.to_block)
         if not found:
             return int(self.has_begun(self.ledger.opening(1, self.to_block)))
-        following = RoundOpening.of(found[0])
+        following = RoundStart.of(found[0])
         if following is None:
             return 0
         return following.round if self.has_begun(following) else following.round - 1
@@ -108,7 +108,7 @@ class Past:
         for number in range(first, last + 1):
             ended = ends.get(number)
             found.append(Round(opening, self.sizes, registry, ended))
-            following = None if ended is None else RoundOpening.of(ended)
+            following = None if ended is None else RoundStart.of(ended)
             if following is None:
                 if number < last:
                     raise IncompleteLogsError(
@@ -120,11 +120,11 @@ class Past:
             opening = following
         return found
 
-    def _ends(self, first: int, last: int) -> dict[int, Recorded]:
+    def _ends(self, first: int, last: int) -> dict[int, RecordedEvent]:
         """Return how each round of a range ended, by its number; nothing for the open one."""
         newest = self._end(last)
         until = self.to_block if newest is None else newest.block_number
-        ends: dict[int, Recorded] = {}
+        ends: dict[int, RecordedEvent] = {}
         for recorded in self.ledger.outcomes(last - first + 1, descending=True, to_block=until):
             if isinstance(recorded.event, RoundDecided | RoundAbandoned):
                 ends[recorded.event.round] = recorded
@@ -134,19 +134,19 @@ class Past:
                 ends[number] = missing
         return ends if newest is None else ends | {last: newest}
 
-    def _end(self, number: int) -> Recorded | None:
+    def _end(self, number: int) -> RecordedEvent | None:
         return folded(self.ledger.round_events(number, self.to_block))[1]
 
 
-def folded(events: Iterable[Recorded]) -> tuple[RoundActivity, Recorded | None]:
+def folded(events: Iterable[RecordedEvent]) -> tuple[RoundActivity, RecordedEvent | None]:
     """Return what came in during a round, and its end.
 
     Args:
         events: of one round, in the chain's order; those of no round are passed over.
     """
     commitments: list[MinedCommitment] = []
-    bans: list[Recorded] = []
-    ended: Recorded | None = None
+    bans: list[RecordedEvent] = []
+    ended: RecordedEvent | None = None
     for recorded in events:
         match recorded.event:
             case UpdatesCommitted(_, clients, given):

@@ -16,7 +16,7 @@ from ledger.storage.blobs import FolderBlobs
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ledger.chain.contract.committee_ledger import Snapshot
+    from ledger.chain.contract.committee_ledger import LedgerSnapshot
     from ledger.chain.ports import Block, ChainReader
     from ledger.history.chain_history import ChainHistory
     from ledger.history.deployments import RejectedManifest, ServedDeployment
@@ -147,7 +147,7 @@ class PinnedChain:
             ledger = CommitteeLedger(view, ledger.address, ledger.from_block, served.fixed)
             yield served.complete(ledger, self.block)
 
-    def state(self, served: ServedDeployment) -> Snapshot:
+    def state(self, served: ServedDeployment) -> LedgerSnapshot:
         """Return the storage of a deployment's contract at this moment."""
         return served.state(self.block.number, self.final)
 

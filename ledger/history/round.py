@@ -13,8 +13,8 @@ from ledger.protocol.inputs import ParticipantCounts, Participants, participants
 from ledger.protocol.state import ClientBanned, RoundAbandoned, RoundDecided
 
 if TYPE_CHECKING:
-    from ledger.chain.contract.committee_ledger import RoundOpening
-    from ledger.chain.contract.events import Recorded
+    from ledger.chain.contract.committee_ledger import RoundStart
+    from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.protocol.closing import MinedCommitment
     from ledger.protocol.types import ClientId, Digest, RegisteredClient
 
@@ -45,7 +45,7 @@ class RoundActivity:
     """
 
     commitments: tuple[MinedCommitment, ...] = ()
-    bans: tuple[Recorded, ...] = ()
+    bans: tuple[RecordedEvent, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,10 @@ class Round:
         course: what came in between; None where only opening and end were read.
     """
 
-    opening: RoundOpening
+    opening: RoundStart
     sizes: RoundSizes
     registry: tuple[RegisteredClient, ...]
-    ended: Recorded | None
+    ended: RecordedEvent | None
     course: RoundActivity | None = None
 
     @property
@@ -127,7 +127,7 @@ class Round:
         return tuple(event.client for event in events if isinstance(event, ClientBanned))
 
     @property
-    def bans(self) -> tuple[Recorded, ...]:
+    def bans(self) -> tuple[RecordedEvent, ...]:
         """The bans that were recorded in the round's course."""
         return self._read.bans
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from ledger.chain.contract.calls import DecideCall
     from ledger.chain.contract.committee_ledger import CommitteeLedger
-    from ledger.chain.contract.events import Recorded
+    from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.chain.ports import Block
     from ledger.history.digests import Occurrence
     from ledger.history.documents import Documents
@@ -123,7 +123,7 @@ class HistorySource(Protocol):
     def time_of(self, block_number: int) -> int:
         """Return a block's time, in Unix seconds."""
 
-    def ban_report(self, recorded: Recorded) -> EquivocationReport | None:
+    def ban_report(self, recorded: RecordedEvent) -> EquivocationReport | None:
         """Return the two statements that a ban rests on.
 
         Args:

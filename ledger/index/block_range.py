@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ledger.protocol.state import ClientBanned, ClientsRegistered, LedgerOpened
 
 if TYPE_CHECKING:
-    from ledger.chain.contract.events import Recorded
+    from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.index.standing import Events, Standing
 
 
@@ -25,10 +25,10 @@ class BlockRange:
 
     standing: Standing
     rounds: dict[int, Events] = field(default_factory=dict)
-    registrations: list[Recorded] = field(default_factory=list)
+    registrations: list[RecordedEvent] = field(default_factory=list)
     bans: dict[int, tuple[int, int]] = field(default_factory=dict)
 
-    def take(self, recorded: Recorded) -> None:
+    def take(self, recorded: RecordedEvent) -> None:
         """Go on by one event.
 
         Args:

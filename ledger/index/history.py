@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from ledger.chain.contract.calls import DecideCall
     from ledger.chain.contract.committee_ledger import CommitteeLedger
-    from ledger.chain.contract.events import Recorded
+    from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.chain.ports import Block
     from ledger.history.digests import Occurrence
     from ledger.history.pages import RoundPage, Walk
@@ -209,7 +209,7 @@ class IndexedHistory:
         """Return the call data that decided a round, from the chain."""
         return self._recorded().decision_call(one)
 
-    def ban_report(self, recorded: Recorded) -> EquivocationReport | None:
+    def ban_report(self, recorded: RecordedEvent) -> EquivocationReport | None:
         """Return the two statements that a ban rests on, from the chain."""
         return self._recorded().ban_report(recorded)
 
@@ -235,6 +235,6 @@ class IndexedHistory:
         bounds = (self.block, int(self.row["final"]))
         return ChainHistory(self._ledger, self.fixed, self.blobs, *bounds)
 
-    def _remember(self, ended: Recorded | None, time: int | None) -> None:
+    def _remember(self, ended: RecordedEvent | None, time: int | None) -> None:
         if ended is not None and time is not None:
             self._times[ended.block_number] = time

@@ -14,7 +14,7 @@ from sqlalchemy import insert, select
 
 from ledger.chain.addresses import to_canonical
 from ledger.chain.contract.committee_ledger import CommitteeLedger
-from ledger.chain.contract.possible import require_possible_sizes
+from ledger.chain.contract.plausibility import require_possible_sizes
 from ledger.chain.ports import ChainMovedError, IncompleteLogsError, NotServedError
 from ledger.history.digests import digests_of_deployment, digests_of_events
 from ledger.index.block_range import BlockRange
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from ledger.chain.contract.events import Recorded
+    from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.chain.ports import Block, ChainReader
     from ledger.index.database import Database
     from ledger.storage.blobs import BlobReader
@@ -306,7 +306,7 @@ class _Times:
     def __init__(self, chain: ChainReader) -> None:
         self._chain = chain
 
-    def __call__(self, recorded: Recorded) -> int:
+    def __call__(self, recorded: RecordedEvent) -> int:
         block = self._chain.block(recorded.block_number)
         if block.hash != recorded.block_hash:
             raise NotServedError(

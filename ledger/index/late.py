@@ -15,7 +15,7 @@ from ledger.index.tables import WAITING
 from ledger.index.writing import Writer
 
 if TYPE_CHECKING:
-    from ledger.chain.contract.events import Recorded
+    from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.index.database import Database
     from ledger.protocol.state import Deployment
     from ledger.storage.blobs import BlobReader
@@ -67,6 +67,6 @@ class MissingDocuments:
             return len(found.rounds)
 
 
-def _known(time: int, _recorded: Recorded) -> int:
+def _known(time: int, _recorded: RecordedEvent) -> int:
     """Return a time that needs no block to be read."""
     return time

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgpack
 
-from ledger.chain.contract.committee_ledger import RoundOpening
-from ledger.chain.contract.events import Recorded
+from ledger.chain.contract.committee_ledger import RoundStart
+from ledger.chain.contract.event_logs import RecordedEvent
 from ledger.index.errors import IndexDamagedError
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.state import (
@@ -37,33 +37,33 @@ _WORD = struct.Struct(">QI")
 """A ranking word: 63 bits of a finite distance, and 32 of a client."""
 
 
-def pack_opening(opening: RoundOpening, trainers: Iterable[ClientId]) -> bytes:
+def pack_opening(opening: RoundStart, trainers: Iterable[ClientId]) -> bytes:
     """Return the bytes of an opening, with the trainers that its seed draws."""
     return _packed(
         [opening.round, opening.committee, opening.seed, opening.opened_block, list(trainers)]
     )
 
 
-def unpack_opening(data: bytes) -> tuple[RoundOpening, tuple[ClientId, ...]]:
+def unpack_opening(data: bytes) -> tuple[RoundStart, tuple[ClientId, ...]]:
     """Return an opening and the trainers that its seed draws.
 
     Raises:
         IndexDamagedError: the bytes are none of these.
     """
 
-    def read(value: list[Any]) -> tuple[RoundOpening, tuple[ClientId, ...]]:
+    def read(value: list[Any]) -> tuple[RoundStart, tuple[ClientId, ...]]:
         number, committee, seed, block, trainers = value
-        return RoundOpening(number, tuple(committee), seed, block), tuple(trainers)
+        return RoundStart(number, tuple(committee), seed, block), tuple(trainers)
 
     return _unpacked(data, read)
 
 
-def pack_events(events: Iterable[Recorded]) -> bytes:
+def pack_events(events: Iterable[RecordedEvent]) -> bytes:
     """Return the bytes of events of one round, with their places."""
     return _packed([_from_recorded(one) for one in events])
 
 
-def unpack_events(data: bytes) -> list[Recorded]:
+def unpack_events(data: bytes) -> list[RecordedEvent]:
     """Return events of one round.
 
     Raises:
@@ -111,7 +111,7 @@ def unpack_plain(data: bytes, read: Callable[[list[Any]], T]) -> T:
     return _unpacked(data, read)
 
 
-def _from_recorded(one: Recorded) -> list[object]:
+def _from_recorded(one: RecordedEvent) -> list[object]:
     place = [one.block_number, one.block_hash, one.transaction_hash, one.log_index]
     match one.event:
         case UpdatesCommitted(number, clients, commitments):
@@ -149,9 +149,9 @@ def _from_decision(event: RoundDecided) -> list[object]:
     ]
 
 
-def _recorded(value: list[Any]) -> Recorded:
+def _recorded(value: list[Any]) -> RecordedEvent:
     kind, place, *fields = value
-    return Recorded(_BUILD[kind](*fields), *place)
+    return RecordedEvent(_BUILD[kind](*fields), *place)
 
 
 def _committed(number: int, clients: list[ClientId], joined: bytes) -> UpdatesCommitted:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from ledger.chain.contract.events import Recorded
+    from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.index.queries import Row
 
 LINE = (TOLD.c.round, TOLD.c.opening, TOLD.c.ended, ROUND.c.ended_time)
@@ -125,7 +125,7 @@ def _lines(rows: Sequence[Row], wanted: Sequence[int]) -> list[Events]:
     return [events_of_line(row) for row in rows]
 
 
-def events_of_line(row: Sequence[Any], course: Sequence[Recorded] = ()) -> Events:
+def events_of_line(row: Sequence[Any], course: Sequence[RecordedEvent] = ()) -> Events:
     """Return what a row tells of a round.
 
     Args:

@@ -15,7 +15,7 @@ from ledger.index.parts import add_counts, row_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ledger.chain.contract.events import Recorded
+    from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.history.digests import Entry
     from ledger.history.documents import Documents
     from ledger.index.standing import Events
@@ -51,7 +51,7 @@ class RoundRows:
         registry: tuple[RegisteredClient, ...],
         events: Events,
         blobs: BlobReader,
-        time_of: Callable[[Recorded], int],
+        time_of: Callable[[RecordedEvent], int],
     ) -> None:
         """Add a round.
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from ledger.chain.contract.committee_ledger import RoundOpening
+from ledger.chain.contract.committee_ledger import RoundStart
 from ledger.chain.contract.folded_state import head_after_end
-from ledger.chain.contract.possible import require_possible_event
+from ledger.chain.contract.plausibility import require_possible_event
 from ledger.chain.ports import IncompleteLogsError
 from ledger.history.folding import folded
 from ledger.history.round import Round
@@ -30,7 +30,7 @@ from ledger.protocol.state import (
 from ledger.protocol.types import NO_DIGEST, ClientId
 
 if TYPE_CHECKING:
-    from ledger.chain.contract.events import Recorded
+    from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.protocol.state import Deployment
     from ledger.protocol.types import Digest, RegisteredClient
 
@@ -47,14 +47,14 @@ class Events:
         ended_time: of the block that ended it, where that is remembered.
     """
 
-    opening: RoundOpening
-    course: list[Recorded] = field(default_factory=list)
-    ended: Recorded | None = None
+    opening: RoundStart
+    course: list[RecordedEvent] = field(default_factory=list)
+    ended: RecordedEvent | None = None
     trainers: tuple[ClientId, ...] | None = None
     ended_time: int | None = None
 
     @property
-    def all(self) -> list[Recorded]:
+    def all(self) -> list[RecordedEvent]:
         """Course and end."""
         return self.course if self.ended is None else [*self.course, self.ended]
 
@@ -139,7 +139,7 @@ class Standing:
         found.commitments = encoding.commitments_chain(
             (mined.client, mined.commitment) for mined in folded(current.course)[0].commitments
         )
-        following = None if current.ended is None else RoundOpening.of(current.ended)
+        following = None if current.ended is None else RoundStart.of(current.ended)
         if following is not None:
             found._count(following)
         return found
@@ -152,7 +152,7 @@ class Standing:
             current is not None and current.ended is None and current.opening.round == self.number
         )
 
-    def take(self, recorded: Recorded) -> None:
+    def take(self, recorded: RecordedEvent) -> None:
         """Go on by one event.
 
         Args:
@@ -199,20 +199,20 @@ class Standing:
         before = encoding.HeadContext(self.head, self.number, self.seed, self.commitments)
         return head_after_end(before, event)
 
-    def _open(self, recorded: Recorded) -> None:
-        opening = RoundOpening.of(recorded)
+    def _open(self, recorded: RecordedEvent) -> None:
+        opening = RoundStart.of(recorded)
         assert opening is not None, "the event opens a round, or says that there is none"
         if self._count(opening):
             self.current = Events(opening)
 
-    def _count(self, opening: RoundOpening) -> bool:
+    def _count(self, opening: RoundStart) -> bool:
         """Count the round of an opening, and say whether it has begun."""
         if opening.round > self.fixed.rounds:
             return False  # the contract goes on counting the last round
         self.number, self.seed, self.commitments = opening.round, opening.seed, NO_DIGEST
         return len(opening.committee) == self.fixed.members
 
-    def _in_course(self, recorded: Recorded) -> None:
+    def _in_course(self, recorded: RecordedEvent) -> None:
         # After a ledger has ended for want of clients, bans belong to a round that never began.
         if self.current is not None and self.current.opening.round == self.number:
             self.current.course.append(recorded)
@@ -221,10 +221,10 @@ class Standing:
         banned = replace(self.registry[client], banned_in=number)
         self.registry = (*self.registry[:client], banned, *self.registry[client + 1 :])
 
-    def _require_open(self, recorded: Recorded, number: int) -> None:
+    def _require_open(self, recorded: RecordedEvent, number: int) -> None:
         self._require(recorded, "round", number, self.number if self.is_open else 0)
 
-    def _require(self, recorded: Recorded, name: str, found: object, true: object) -> None:
+    def _require(self, recorded: RecordedEvent, name: str, found: object, true: object) -> None:
         if found != true:
             raise IncompleteLogsError(
                 self.node,

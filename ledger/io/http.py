@@ -103,7 +103,7 @@ class HttpServer:
         # Not every reader is closed; what it leaves open goes with it.
         weakref.finalize(self, _close, self._clients).atexit = False
 
-    def get(self, path: str, most_bytes: int) -> HttpResponse:
+    def get(self, path: str, max_bytes: int) -> HttpResponse:
         """Return the answer to GET.
 
         Args:
@@ -114,9 +114,9 @@ class HttpServer:
             ResponseTooLargeError: it is larger.
             HttpFailureError: there is no whole answer in time.
         """
-        return self._ask(httpx.Request("GET", self._below(path)), most_bytes)
+        return self._ask(httpx.Request("GET", self._below(path)), max_bytes)
 
-    def save(self, path: str, most_bytes: int, file: IO[bytes]) -> HttpResponse:
+    def save(self, path: str, max_bytes: int, file: IO[bytes]) -> HttpResponse:
         """Write the body of the answer to GET into a file, piece by piece.
 
         Args:
@@ -132,7 +132,7 @@ class HttpServer:
             HttpFailureError: there is no whole answer in time.
             OSError: the file cannot be written.
         """
-        return self._ask(httpx.Request("GET", self._below(path)), most_bytes, file)
+        return self._ask(httpx.Request("GET", self._below(path)), max_bytes, file)
 
     def head(self, path: str) -> int:
         """Return the status of the answer to HEAD.
@@ -145,7 +145,7 @@ class HttpServer:
         """
         return self._ask(httpx.Request("HEAD", self._below(path)), 0).status
 
-    def put(self, path: str, body: bytes, headers: dict[str, str], most_bytes: int) -> HttpResponse:
+    def put(self, path: str, body: bytes, headers: dict[str, str], max_bytes: int) -> HttpResponse:
         """Return the answer to PUT.
 
         Args:
@@ -159,9 +159,9 @@ class HttpServer:
             HttpFailureError: there is no whole answer in time.
         """
         request = httpx.Request("PUT", self._below(path), headers=headers, content=body)
-        return self._ask(request, most_bytes)
+        return self._ask(request, max_bytes)
 
-    def post_json(self, body: bytes, most_bytes: int) -> HttpResponse:
+    def post_json(self, body: bytes, max_bytes: int) -> HttpResponse:
         """Return the answer to POST of JSON to the URL itself.
 
         Args:
@@ -172,9 +172,9 @@ class HttpServer:
             ResponseTooLargeError: it is larger.
             HttpFailureError: there is no whole answer in time.
         """
-        return self._ask(_with_json("POST", self._url, body), most_bytes)
+        return self._ask(_with_json("POST", self._url, body), max_bytes)
 
-    def post_json_to(self, path: str, body: bytes, most_bytes: int) -> HttpResponse:
+    def post_json_to(self, path: str, body: bytes, max_bytes: int) -> HttpResponse:
         """Return the answer to POST of JSON.
 
         Args:
@@ -186,9 +186,9 @@ class HttpServer:
             ResponseTooLargeError: it is larger.
             HttpFailureError: there is no whole answer in time.
         """
-        return self._ask(_with_json("POST", self._below(path), body), most_bytes)
+        return self._ask(_with_json("POST", self._below(path), body), max_bytes)
 
-    def delete(self, path: str, most_bytes: int) -> HttpResponse:
+    def delete(self, path: str, max_bytes: int) -> HttpResponse:
         """Return the answer to DELETE.
 
         Args:
@@ -199,7 +199,7 @@ class HttpServer:
             ResponseTooLargeError: it is larger.
             HttpFailureError: there is no whole answer in time.
         """
-        return self._ask(httpx.Request("DELETE", self._below(path)), most_bytes)
+        return self._ask(httpx.Request("DELETE", self._below(path)), max_bytes)
 
     def _below(self, path: str) -> httpx.URL:
         own, mark, query = self._url.raw_path.partition(b"?")

@@ -7,7 +7,7 @@ transaction in which the contract enforces it, and the event that records it.
 ========================  =================================================  ===================  =================
 paper                     function                                           contract             event
 ========================  =================================================  ===================  =================
-Eq. localUpdate2          clients.engine.plain.PlainTrainer                  -                    -
+Eq. localUpdate2          clients.training.plain_trainer.PlainTrainer                  -                    -
 Eq. computeScore, member  rules.distance.squared.squared_distance            -                    -
 Eq. computeScore          rules.scoring.mean.mean                            decide               RoundDecided
 Eq. aggregation           rules.aggregation.aggregate                        decide               RoundDecided

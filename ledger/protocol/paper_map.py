@@ -33,7 +33,7 @@ _RULES = f"{_P}rules."
 _DECIDE = ("decide", "RoundDecided")
 
 PAPER_MAP = (
-    PaperMapRow("Eq. localUpdate2", "localUpdate2", "clients.engine.plain.PlainTrainer"),
+    PaperMapRow("Eq. localUpdate2", "localUpdate2", "clients.training.plain_trainer.PlainTrainer"),
     PaperMapRow(
         "Eq. computeScore, member", "computeScore", f"{_RULES}distance.squared.squared_distance"
     ),

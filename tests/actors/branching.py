@@ -9,7 +9,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Self
 
 from ledger.chain.contract.deployment import deployment_for
-from ledger.chain.memory.ledger import MemoryLedger
+from ledger.chain.memory.memory_ledger import MemoryLedger
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import commitment_of, keccak256, sha256, u64
 from ledger.protocol.signing import sign
@@ -26,8 +26,8 @@ from ledger.protocol.types import (
 from tests.actors.support import DOMAIN, LAYOUT, PARAMETERS, registry_of, signers
 
 if TYPE_CHECKING:
-    from ledger.chain.contract.committee_ledger import Snapshot
-    from ledger.chain.contract.events import Recorded
+    from ledger.chain.contract.committee_ledger import LedgerSnapshot
+    from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.chain.ports import Block
     from ledger.protocol.state import Deployment
     from ledger.protocol.types import Digest
@@ -131,7 +131,7 @@ class Node:
         self.asked.append("block")
         return self.ledger.block(number)
 
-    def state(self, block_number: int | None = None) -> Snapshot:
+    def state(self, block_number: int | None = None) -> LedgerSnapshot:
         self.asked.append("state")
         return self.ledger.state(block_number)
 
@@ -139,7 +139,7 @@ class Node:
         self.asked.append("deployment")
         return self.ledger.deployment()
 
-    def recorded_in(self, from_block: int, to_block: int) -> list[Recorded]:
+    def recorded_in(self, from_block: int, to_block: int) -> list[RecordedEvent]:
         self.asked.append("recorded_in")
         found = self.ledger.recorded_in(from_block, self._logged(to_block))
         return [recorded for recorded in found if recorded.block_number != self.hidden]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledger.actors.journal import FileJournal
-from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from tests.actors.deployed import Deployed, deployed_on
 
 if TYPE_CHECKING:

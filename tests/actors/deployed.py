@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from clients.adversaries.faults import MemberFault
     from ledger.actors.actions import Action
     from ledger.actors.view import ChainView, RoundView
-    from ledger.chain.embedded.chain import EmbeddedChain
+    from ledger.chain.embedded.embedded_chain import EmbeddedChain
     from ledger.protocol.parameters import Parameters
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.actors.contract_follower import ContractFollower, FollowedContract
-from ledger.chain.finality.lineage import Lineage
+from ledger.chain.finality.ancestry import AncestryCheck
 from ledger.chain.ports import IncompleteLogsError, NotServedError
 from ledger.protocol.errors import Refusal
 from ledger.protocol.state import LedgerStage
@@ -48,7 +48,7 @@ class Reader:
 
     @staticmethod
     def _new(node: Node) -> ContractFollower:
-        return ContractFollower(cast("RoundHistory", node), Lineage(node.block))
+        return ContractFollower(cast("RoundHistory", node), AncestryCheck(node.block))
 
 
 @pytest.fixture

@@ -10,12 +10,12 @@ import pytest
 
 from ledger.actors.observer import OVERSIZED_BYTES, Observer
 from ledger.chain.contract.committee_ledger import LedgerWriter
-from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.machine.accounts import TEST_KEYS
 from ledger.chain.ports import IncompleteLogsError
-from ledger.chain.rpc.chain import RpcChain
-from ledger.chain.rpc.served.methods import RpcMethods
-from ledger.chain.rpc.served.server import RpcServer
+from ledger.chain.rpc.rpc_chain import RpcChain
+from ledger.chain.rpc.server.http_server import RpcServer
+from ledger.chain.rpc.server.methods import RpcMethods
 from ledger.protocol.documents.envelope import Envelope, EnvelopeKind, PublishedPayload
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, BlobUnreachableError, EncodingError
@@ -26,7 +26,7 @@ from tests.actors.support import initial_model
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ledger.chain.contract.events import Recorded
+    from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.protocol.types import Domain
     from tests.actors.deployed import Deployed
 
@@ -274,7 +274,7 @@ def test_a_log_that_lacks_a_registration_or_the_opening_is_not_believed_and_not_
     ledger = deployed.context.ledger
     whole = ledger.registry()
 
-    def lacking(first: int, last: int) -> list[Recorded]:
+    def lacking(first: int, last: int) -> list[RecordedEvent]:
         recorded = type(ledger).recorded_in(ledger, first, last)
         return [one for one in recorded if not isinstance(one.event, kind)]
 

@@ -17,7 +17,7 @@ from api.sockets import listening_socket, url_of
 from clients.configuration import load
 from clients.runs.existing_run import manifest_of
 from clients.runs.open_run import open_run
-from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.protocol.types import DropoutReason, IncidentKind, RefusalReason
 from ledger.storage.blobs import FolderBlobs
 from tests.seeds import course_of, first_that_shows

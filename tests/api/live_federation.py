@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ledger.actors.journal import FileJournal
-from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.protocol.payload import Payload
 from ledger.storage.blobs import FolderBlobs
 from ledger.storage.mailboxes.location import mailbox_at

@@ -11,7 +11,7 @@ import pytest
 from api.http.answer_cache import AnswerCache
 from api.http.encoded_answer import CHANGING, IMMUTABLE, EncodedAnswer, is_known
 from api.settings import Settings
-from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from tests.api.conftest import (
     ROUNDS,
     deployments,
@@ -108,7 +108,7 @@ def test_a_long_answer_is_compressed_for_who_asks(client: httpx.Client, root: st
 
 
 def test_what_is_kept_is_bounded_and_lets_the_oldest_go() -> None:
-    kept = AnswerCache(most_bytes=1_000)
+    kept = AnswerCache(max_bytes=1_000)
     answers = {number: EncodedAnswer(bytes([number]) * 200, immutable=True) for number in range(4)}
     for number, answer in answers.items():
         kept.keep((1, b"", str(number)), answer)

@@ -9,7 +9,7 @@ import pytest
 from api.settings import Settings
 from ledger.chain.contract.deployment import connect
 from ledger.chain.contract.manifest import read_manifest
-from ledger.chain.embedded.reader import EmbeddedReader
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.history.documents import read_run
 from ledger.storage.blobs import FolderBlobs
 from tests.api.conftest import CLIENTS, MEMBERS, ROUNDS, TRAINERS, make_run, read, root_of, serving

@@ -15,7 +15,7 @@ import pytest
 from api.settings import Settings
 from clients.runs.existing_run import manifest_of
 from ledger.chain.contract.deployment import connect
-from ledger.chain.embedded.reader import EmbeddedReader
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.history.facts.clients import clients_facts
 from ledger.history.facts.rounds import page_facts
 from ledger.history.pages import Walk

@@ -14,7 +14,7 @@ from api.schemas.verifications import VerificationState
 from api.settings import Settings
 from clients.runs.existing_run import manifest_of
 from ledger.chain.contract.deployment import connect
-from ledger.chain.embedded.reader import EmbeddedReader
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.index.database import Database
 from ledger.storage.blobs import FolderBlobs
 from tests.api.conftest import read, refused, root_of, serving

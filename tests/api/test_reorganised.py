@@ -15,8 +15,8 @@ from clients.configuration import load
 from clients.runs.existing_run import manifest_of
 from clients.runs.open_run import open_run
 from ledger.audit.codes import Need
-from ledger.chain.embedded.chain import EmbeddedChain
-from ledger.chain.embedded.reader import EmbeddedReader
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.storage.blobs import FolderBlobs
 from tests.api.conftest import read, root_of, serving
 from tests.chain.rpc.forking_node import ForkingNode

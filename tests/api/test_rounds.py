@@ -10,7 +10,7 @@ import pytest
 from ledger.chain.addresses import checksum
 from ledger.chain.contract.deployment import connect
 from ledger.chain.contract.manifest import read_manifest
-from ledger.chain.embedded.reader import EmbeddedReader
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.history.chain_history import ChainHistory
 from ledger.protocol import encoding, merkle
 from ledger.protocol.signing import is_signed_by

@@ -19,8 +19,8 @@ from pydantic import ValidationError
 from api.serve import serve
 from api.settings import Settings
 from api.sockets import listening_socket
-from ledger.chain.embedded.reader import EmbeddedReader
-from ledger.chain.rpc.served.server import RpcServer
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.protocol.errors import ConfigurationError
 from tests.api.conftest import deployments, make_run, read, refused, root_of, serving
 from tests.chain.embedded.test_read_only import obedient

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, TypeVar
 
-from ledger.chain.held import HeldChain
+from ledger.chain.offline import OfflineChain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class PassedOn(HeldChain, ABC):
+class PassedOn(OfflineChain, ABC):
     """A `ChainReader` whose answers are other chains'; those stay open when it is closed.
 
     It is taken for a file, which has no node in front of it, unless it says otherwise.

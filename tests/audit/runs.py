@@ -16,7 +16,7 @@ import numpy as np
 
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.contract.deployment import deploy
-from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.io.home import RunPaths
 from ledger.protocol.closing import round_closing
 from ledger.protocol.consensus import Certificate, primary_seat

@@ -12,7 +12,7 @@ from ledger.audit.engine import audit
 from ledger.audit.report_text import readable
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.contract.deployment import creation_data, deployment_for
-from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.protocol.documents.run import encode_run
 from ledger.protocol.encoding import keccak256, sha256, vector_bytes
 from ledger.protocol.signing import KeySigner

@@ -24,7 +24,7 @@ from ledger.audit.earlier_report import MAX_REPORT_BYTES, EarlierReportError, re
 from ledger.audit.engine import audit
 from ledger.audit.report_text import readable
 from ledger.chain.contract.deployment import connect
-from ledger.chain.embedded.reader import EmbeddedReader
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.protocol.encoding import sha256
 from tests.audit import deviations as dev
 from tests.audit.blobs import ChangedBlobs, kinds

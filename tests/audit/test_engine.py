@@ -14,8 +14,8 @@ from ledger.audit.engine import audit
 from ledger.audit.report_text import readable
 from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.machine.accounts import TEST_KEYS
-from ledger.chain.rpc.chain import RpcChain
-from ledger.chain.rpc.served.server import RpcServer
+from ledger.chain.rpc.rpc_chain import RpcChain
+from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.errors import NotSentByAccountError, RequestNotSignedError
 from ledger.protocol.state import StatementKind

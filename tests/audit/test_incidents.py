@@ -12,7 +12,7 @@ from ledger.audit.engine import audit
 from ledger.audit.report_text import readable
 from ledger.audit.sentences import hexed
 from ledger.chain.contract.deployment import connect
-from ledger.chain.embedded.reader import EmbeddedReader
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.incidents import Incident
 from ledger.protocol.documents.record import encode_record

@@ -14,7 +14,7 @@ from ledger.audit.codes import AuditOutcome, Fact, Need, Step
 from ledger.audit.engine import audit
 from ledger.audit.report_text import readable
 from ledger.chain.contract.deployment import connect
-from ledger.chain.embedded.reader import EmbeddedReader
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.ports import ChainDamagedError
 from ledger.protocol.state import ClientBanned, RoundAbandoned, RoundDecided
 from ledger.protocol.types import Digest

@@ -13,8 +13,8 @@ from ledger.audit.codes import AuditOutcome, FindingKind
 from ledger.audit.engine import audit
 from ledger.audit.report_text import readable
 from ledger.chain.contract.deployment import connect
-from ledger.chain.embedded.chain import EmbeddedChain
-from ledger.chain.embedded.reader import EmbeddedReader
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.storage.blobs import FolderBlobs
 from tests.seeds import first_that_shows
 

@@ -22,7 +22,7 @@ from ledger.audit.codes import AuditOutcome, BlobKind
 from ledger.audit.engine import audit
 from ledger.audit.report_text import readable
 from ledger.chain.contract.deployment import connect
-from ledger.chain.embedded.reader import EmbeddedReader
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.errors import ChainError
 from ledger.protocol.state import RoundDecided

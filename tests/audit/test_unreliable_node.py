@@ -17,7 +17,7 @@ from ledger.audit.codes import AuditOutcome, FindingKind, Need, Step, StepOutcom
 from ledger.audit.engine import audit
 from ledger.audit.report_text import readable
 from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerWriter
-from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.ports import TransactionRevertedError
 from ledger.protocol.types import Digest
 from tests.audit.blobs import ChangedBlobs

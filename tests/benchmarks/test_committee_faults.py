@@ -18,7 +18,7 @@ from benchmarks.committee_faults import (
 )
 from clients.adversaries.faults import MemberFault
 from ledger.audit.codes import AuditOutcome, FindingKind
-from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from tests.faults import times
 
 if TYPE_CHECKING:

@@ -23,9 +23,9 @@ from benchmarks.workloads import (
     write_workload,
 )
 from clients.devices import reproducible
-from clients.engine.plain import PlainTrainer
 from clients.models.model import model_of
 from clients.models.registry import model_named
+from clients.training.plain_trainer import PlainTrainer
 
 if TYPE_CHECKING:
     from pathlib import Path

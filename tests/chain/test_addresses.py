@@ -8,7 +8,7 @@ import pytest
 
 from ledger.chain.addresses import checksum, eip55, to_canonical
 from ledger.chain.contract.committee_ledger import CommitteeLedger
-from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.machine.accounts import TEST_KEYS, address_of
 from ledger.chain.ports import (
     ChainUnreachableError,
@@ -17,10 +17,10 @@ from ledger.chain.ports import (
     TransactionRefusedError,
     TransactionRevertedError,
 )
-from ledger.chain.rpc.chain import RpcChain
-from ledger.chain.rpc.reader import RpcSettings
-from ledger.chain.rpc.served.provider import web3_over
-from ledger.chain.rpc.served.server import RpcServer
+from ledger.chain.rpc.rpc_chain import RpcChain
+from ledger.chain.rpc.rpc_reader import RpcSettings
+from ledger.chain.rpc.server.http_server import RpcServer
+from ledger.chain.rpc.server.provider import web3_over
 from ledger.protocol.errors import ChainError
 from tests.chain.anvil import anvil_program
 from tests.chain.probe import REVERT_DATA, RUNTIME_CODE, TOPIC, creation_code, deploy, word, words
@@ -43,7 +43,7 @@ def embedded(folder: Path) -> Iterator[ChainWriter]:
 def served(folder: Path) -> Iterator[ChainWriter]:
     with (
         EmbeddedChain.create(folder / "chain.sqlite", synchronous="NORMAL") as chain,
-        RpcServer(chain, most_logs=4) as server,
+        RpcServer(chain, max_logs=4) as server,
         RpcChain(server.url, TEST_KEYS[1], chain_id=chain.chain_id, settings=SETTINGS) as client,
     ):
         yield client

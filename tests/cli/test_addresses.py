@@ -13,8 +13,8 @@ import typer
 from api.settings import Settings
 from cli.application import app
 from ledger.chain.contract.committee_ledger import CommitteeLedger
-from ledger.chain.embedded.reader import EmbeddedReader
-from ledger.chain.rpc.served.server import RpcServer
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.io.home import Home
 from ledger.protocol.state import RoundDecided
 from tests.api.conftest import serving

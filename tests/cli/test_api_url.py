@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from api.settings import Settings
-from ledger.chain.embedded.reader import EmbeddedReader
-from ledger.chain.rpc.served.server import RpcServer
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from ledger.chain.rpc.server.http_server import RpcServer
 from tests.api.conftest import deployments, serving
 from tests.cli.conftest import SHARED, cmfl, first_decided, refusal, seed_of, succeeds
 

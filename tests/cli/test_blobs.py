@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from ledger.chain.embedded.reader import EmbeddedReader
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.protocol.documents.envelope import Envelope, PublishedPayload
 from ledger.protocol.types import Address, ClientId, Digest, Domain
 from ledger.storage.blobs import FolderBlobs

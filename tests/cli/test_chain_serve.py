@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.embedded.machine.accounts import TEST_KEYS
-from ledger.chain.embedded.reader import EmbeddedReader
-from ledger.chain.rpc.reader import RpcReader
+from ledger.chain.rpc.rpc_reader import RpcReader
 from tests.cli.conftest import refusal, succeeds
 from tests.processes import PATIENCE_SECONDS
 

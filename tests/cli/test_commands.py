@@ -15,7 +15,7 @@ import pytest
 
 from cli.checks import machine
 from cli.console import plain
-from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.protocol.descriptions import DROPOUTS, REFUSALS
 from ledger.protocol.encoding import commitment_of
 from ledger.protocol.types import Digest, DropoutReason, RefusalReason
@@ -251,7 +251,7 @@ def test_doctor_checks_installation_and_home(home: Path, tmp_path: Path) -> None
 def test_doctor_says_how_quick_distances_are(
     monkeypatch: pytest.MonkeyPatch, reason: str, said: str
 ) -> None:
-    monkeypatch.setattr("ledger.distances.fast.why_plain", lambda: reason)
+    monkeypatch.setattr("ledger.distances.fast.fallback_reason", lambda: reason)
     (check,) = (check for name, check in machine.checks(Path(), None) if name == "distances")
     assert check().endswith(said)
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from ledger.chain.embedded.chain import EmbeddedChain
-from ledger.chain.embedded.reader import EmbeddedReader
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from tests.cli.conftest import SHARED, cmfl, first_decided, refusal, settings_of, succeeds
 
 if TYPE_CHECKING:
@@ -358,7 +358,7 @@ def test_the_verdict_stands_where_the_disk_has_no_room_for_the_report(
 
 WRITER = """
 import pathlib, sys
-from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
 with EmbeddedChain.open(pathlib.Path(sys.argv[1])):
     print("writing", flush=True)
     sys.stdin.read()

@@ -15,8 +15,8 @@ import pytest
 
 from ledger.audit.proofs.proof_document import proof_bytes
 from ledger.audit.proofs.proof_maker import make_proof
-from ledger.chain.embedded.reader import EmbeddedReader
-from ledger.chain.rpc.served.server import RpcServer
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.protocol.types import ClientId
 from tests.api.conftest import deployments
 from tests.audit.proofs.mutations import changed, paths

@@ -24,7 +24,7 @@ from ledger.chain.contract.deployment import (
     deploy,
     deployment_for,
 )
-from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.io.home import Home
 from ledger.protocol.canonical import encode
 from ledger.protocol.documents.run import encode_run

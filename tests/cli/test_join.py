@@ -19,15 +19,15 @@ from clients.onboarding.registration import encode_entry, proposal_digest, signe
 from clients.onboarding.seed_policy import shared_configuration
 from clients.simulated_keys import simulated_signers
 from clients.worker.process.worker_folder import WorkerFolder
-from ledger.chain.contract.committee_ledger import CommitteeLedger, Snapshot
-from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerSnapshot
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.embedded.identity import DEFAULT_CHAIN_ID
 from ledger.chain.embedded.machine.accounts import TEST_KEYS
-from ledger.chain.embedded.reader import EmbeddedReader
-from ledger.chain.finality.acted_on import ActedOn
+from ledger.chain.finality.checkpoints import FinalityCheckpoints
 from ledger.chain.ports import TransactionRefusedError
-from ledger.chain.rpc.chain import RpcChain
-from ledger.chain.rpc.served.server import RpcServer
+from ledger.chain.rpc.rpc_chain import RpcChain
+from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.protocol.keccak import keccak
 from ledger.protocol.state import LedgerStage
 from ledger.protocol.types import Digest
@@ -274,7 +274,7 @@ def test_a_folder_of_another_chain_is_noticed_before_a_worker_refuses_it(
     folder = WorkerFolder(tmp_path / "worker")
     folder.path.mkdir()
     with EmbeddedChain.create(tmp_path / "other.sqlite", chain_id=7) as other:
-        ActedOn.open(folder.acted_on, other).note(other.head())
+        FinalityCheckpoints.open(folder.acted_on, other).note(other.head())
     result = cmfl(*arguments, "--json")
     assert "what was acted on is of chain 7" in found(result, "folder")
     assert result.code == 1
@@ -333,7 +333,7 @@ def test_an_account_pays_for_as_many_rounds_as_it_can() -> None:
 def test_what_join_calls_enough_a_node_takes(chain_of_one: tuple[EmbeddedChain, RpcServer]) -> None:
     chain, server = chain_of_one
     with RpcChain(server.url, OWNER, chain_id=chain.chain_id) as owner:
-        price, most = owner.market().base_fee, owner.most_cost(1)
+        price, most = owner.market().base_fee, owner.max_cost(1)
         chain.send(owner.sender, b"", 21_000, value=preflight.SENDING_GAS * price)
         assert preflight.funds(owner.balance(), price, most, 1)[0] is CheckState.MISSING
         with pytest.raises(TransactionRefusedError, match="insufficient funds"):
@@ -452,7 +452,7 @@ def test_who_joins_is_told_whether_the_open_round_takes_commitments(
     newest: int, rounds: int, state: CheckState, said: str
 ) -> None:
     none = Digest(bytes(32))
-    open_round = Snapshot(
+    open_round = LedgerSnapshot(
         stage=LedgerStage.OPEN,
         round=3,
         opened_block=10,

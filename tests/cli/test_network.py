@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from cli import network_process
-from cli.codes import WRONG
+from cli.exit_codes import WRONG
 from cli.network import patience_seconds, round_line, strain_warning
 from clients.adversaries.faults import MemberFault
 from clients.configuration import plain_values

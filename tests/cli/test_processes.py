@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.chain.embedded.chain import EmbeddedChain
-from ledger.chain.embedded.reader import EmbeddedReader
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from tests.cli.conftest import succeeds
 from tests.e2e.sessions import Home, finish
 from tests.processes import PATIENCE_SECONDS

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.identity import DEFAULT_CHAIN_ID
 from ledger.chain.embedded.machine.accounts import TEST_KEYS, address_of
 from ledger.chain.ports import TransactionRefusedError
-from ledger.chain.rpc.chain import RpcChain
-from ledger.chain.rpc.reader import RpcReader
-from ledger.chain.rpc.served.server import RpcServer
+from ledger.chain.rpc.rpc_chain import RpcChain
+from ledger.chain.rpc.rpc_reader import RpcReader
+from ledger.chain.rpc.server.http_server import RpcServer
 from tests.chain.test_port_contract import ANVIL_KEY, anvil
 from tests.cli.conftest import ROUNDS, SETTINGS, refusal, settings_of, succeeds
 

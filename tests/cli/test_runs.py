@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cli.run_command import _report
-from ledger.chain.embedded.reader import EmbeddedReader
-from ledger.chain.rpc.served.server import RpcServer
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from ledger.chain.rpc.server.http_server import RpcServer
 from tests.cli.conftest import ROUNDS, SHARED, cmfl, refusal, seed_of, succeeds
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledger.actors.journal import FileJournal
-from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.io.home import Home
 from tests.actors.deployed import deployed_on
 

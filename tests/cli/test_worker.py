@@ -27,12 +27,12 @@ from clients.worker.process.worker_folder import WorkerFolder
 from ledger.chain.addresses import checksum
 from ledger.chain.contract import abi
 from ledger.chain.contract.committee_ledger import CommitteeLedger
-from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.embedded.machine.accounts import TEST_KEYS
-from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.ports import IncompleteLogsError, NotServedError
-from ledger.chain.rpc.chain import RpcChain
-from ledger.chain.rpc.served.server import RpcServer
+from ledger.chain.rpc.rpc_chain import RpcChain
+from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.io.home import Home
 from ledger.protocol.inputs import participants_of
 from ledger.protocol.signing import KeySigner

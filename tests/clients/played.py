@@ -11,7 +11,7 @@ from clients.configuration import load
 from clients.runs.existing_run import manifest_of
 from clients.runs.open_run import open_run
 from ledger.chain.contract.committee_ledger import LedgerWriter
-from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.protocol.documents.incidents import Incident, decode_incidents
 from ledger.protocol.documents.record import RoundRecord, decode_record
 from ledger.protocol.documents.vector import decode_vector
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from clients.runs.metrics import RoundMetrics
     from clients.runs.population import Population
     from clients.runs.run import Run
-    from ledger.chain.contract.committee_ledger import RoundOpening
+    from ledger.chain.contract.committee_ledger import RoundStart
     from ledger.chain.ports import Receipt
     from ledger.protocol.documents.vector import ScoreVector
     from ledger.protocol.types import ClientId, Digest, Domain
@@ -106,7 +106,7 @@ class Played:
     def head(self) -> Digest:
         return self.ledger.state().head
 
-    def opening(self, number: int) -> RoundOpening:
+    def opening(self, number: int) -> RoundStart:
         opening = self.ledger.opening(number)
         assert opening is not None
         return opening

@@ -9,7 +9,7 @@ import pytest
 
 from cli.checks.training import checks
 from clients.configuration import PRESETS, Configuration, load
-from clients.datasets.federated import DataForm
+from clients.datasets.federated_data import DataForm
 from clients.models.registry import model_named
 from clients.runs.open_run import open_memory_run
 from clients.runs.population import populate

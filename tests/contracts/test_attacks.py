@@ -16,7 +16,7 @@ from tests.contracts import faults, support
 from tests.contracts.twins import Outcome, Shape, Twins
 
 if TYPE_CHECKING:
-    from ledger.chain.embedded.chain import EmbeddedChain
+    from ledger.chain.embedded.embedded_chain import EmbeddedChain
     from ledger.chain.ports import ChainWriter
 
 SHAPE = Shape(commit_blocks=12, deadline_blocks=60)

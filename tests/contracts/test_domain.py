@@ -17,7 +17,7 @@ from tests.contracts.revm_chain import RevmChain
 from tests.contracts.twins import Shape, Twins, registry_of
 
 if TYPE_CHECKING:
-    from ledger.chain.embedded.chain import EmbeddedChain
+    from ledger.chain.embedded.embedded_chain import EmbeddedChain
     from ledger.chain.ports import ChainWriter
 
 ANSWER = ["bytes1", "string", "string", "uint256", "address", "bytes32", "uint256[]"]
@@ -49,7 +49,7 @@ def test_the_salt_follows_from_configuration_registry_and_beacon(
         fixed = Shape(beacon=beacon).deployment(registry_batches(words)[0])
         twins = Twins(embedded_chain, fixed, ())
         hashed = parent.hash if beacon is Beacon.BLOCK else bytes(32)
-        assert twins.ledger.deployed_after() == hashed
+        assert twins.ledger.deployment_parent_hash() == hashed
         assert twins.state.domain.salt == encoding.keccak256(fixed.config + fixed.registry + hashed)
 
 

@@ -15,7 +15,7 @@ from tests.contracts.twins import Shape, Twins
 
 if TYPE_CHECKING:
     from ledger.chain.contract.calls import Call
-    from ledger.chain.embedded.chain import EmbeddedChain
+    from ledger.chain.embedded.embedded_chain import EmbeddedChain
     from ledger.chain.ports import Receipt
 
 TIME, CALL = 0x42, 0xF1

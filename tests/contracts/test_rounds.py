@@ -26,7 +26,7 @@ from tests.contracts.test_gas_ceilings import CEILINGS, if_all_were_cold
 from tests.contracts.twins import Outcome, Proposal, Shape, Twins, digest_of, registry_of
 
 if TYPE_CHECKING:
-    from ledger.chain.embedded.chain import EmbeddedChain
+    from ledger.chain.embedded.embedded_chain import EmbeddedChain
     from ledger.chain.ports import ChainWriter
 
 

@@ -18,7 +18,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.protocol import encoding
 from ledger.protocol.consensus import primary_seat, replies_needed
 from ledger.protocol.ranking import rank

@@ -17,7 +17,7 @@ import pytest
 from ledger.chain.addresses import to_canonical
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.contract.deployment import creation_data
-from ledger.chain.contract.events import encode_log
+from ledger.chain.contract.event_logs import encode_log
 from ledger.protocol import encoding, errors, rounds, state
 from ledger.protocol.consensus import majority
 from ledger.protocol.errors import Refusal

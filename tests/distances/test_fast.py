@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ledger.distances.composed_rules import COMPOSED
 from ledger.distances.fast import fast_distances, usable_cores
 from ledger.distances.machine_code import machine_code
-from ledger.distances.rules import COMPOSED
 from ledger.distances.streaming import RANGE, StreamedSquares
 from ledger.protocol.rules.distance.context import DistanceContext
 from ledger.protocol.rules.distance.direction import DIRECTION

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledger.distances import machine_code
-from ledger.distances.fast import fast_distances, why_plain
+from ledger.distances.fast import fallback_reason, fast_distances
 from ledger.distances.machine_code import NoMachineCodeError, Processor, compiled, this_processor
 from ledger.protocol.rules.distance.rule import plain_distances
 from ledger.protocol.rules.registry import DISTANCES
@@ -31,11 +31,11 @@ def require_plain(reason: str) -> None:
     for rule in DISTANCES.values():
         asked = rule, ground, updates, list(updates)[:3]
         assert fast_distances(2)(*asked).tobytes() == plain_distances(*asked).tobytes()
-    assert reason in why_plain()
+    assert reason in fallback_reason()
 
 
 def test_this_machine_compiles() -> None:
-    assert not why_plain()
+    assert not fallback_reason()
 
 
 @pytest.mark.usefixtures("_compiles_again")

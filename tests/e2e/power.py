@@ -11,7 +11,7 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.io.home import Disk
 
 if TYPE_CHECKING:

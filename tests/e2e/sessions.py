@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ledger.chain.contract.deployment import connect
 from ledger.chain.contract.manifest import read_manifest
-from ledger.chain.embedded.reader import EmbeddedReader
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.protocol.state import RoundAbandoned, RoundDecided
 from tests.processes import PATIENCE_SECONDS
 

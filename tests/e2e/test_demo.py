@@ -24,7 +24,7 @@ from clients.comparison import Outcome
 from clients.methods import METHODS as EVERY_METHOD
 from ledger.audit.codes import AuditOutcome as Verdict
 from ledger.audit.engine import audit
-from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.protocol.errors import ConfigurationError
 from tests.cli.conftest import refusal
 from tests.faults import times

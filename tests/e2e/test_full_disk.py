@@ -9,7 +9,7 @@ import pytest
 from clients.configuration import load
 from clients.runs.existing_run import recorded_configuration
 from clients.runs.open_run import open_run
-from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.io.home import Home
 from ledger.protocol.errors import CmflError
 from ledger.storage.blobs import FolderBlobs

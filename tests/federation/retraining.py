@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from clients.engine.opening import open_engine
-from clients.engine.port import TrainingJob
 from clients.models.registry import model_named
 from clients.onboarding.own_samples import own_parts
 from clients.onboarding.run_configuration import configuration_from_document
+from clients.training.engine_factory import open_engine
+from clients.training.port import TrainingJob
 from ledger.chain.contract.deployment import deployed_document
 from ledger.history.chain_history import ChainHistory
 from ledger.history.documents import read_documents
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from types import TracebackType
 
-    from clients.engine.port import Engine
+    from clients.training.port import Engine
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.protocol.documents.run import RunDocument
     from ledger.protocol.types import Digest

@@ -12,7 +12,7 @@ import pytest
 
 from clients.testnet.local_network import clients_by_worker
 from clients.testnet.round_watch import WatchedRound
-from ledger.chain.contract.committee_ledger import RoundOpening
+from ledger.chain.contract.committee_ledger import RoundStart
 from ledger.history.round import Round
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.types import Address, ClientId, Digest, RegisteredClient
@@ -119,7 +119,7 @@ def closed_round(banned: tuple[int, ...] = ()) -> Round:
         for number, client in enumerate(REGISTRY)
     ]
     committee = tuple(ClientId(c) for c in range(5))
-    opening = RoundOpening(2, committee, Digest(bytes(32)), 10)
+    opening = RoundStart(2, committee, Digest(bytes(32)), 10)
     return Round(opening, SIZES, tuple(registry), ended=None)
 
 

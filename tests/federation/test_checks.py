@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from clients.testnet.round_watch import WatchedRound
-from ledger.chain.contract.events import Recorded
+from ledger.chain.contract.event_logs import RecordedEvent
 from ledger.protocol.state import RoundAbandoned
 from ledger.protocol.types import Digest
 from tests.federation.cells import Fault
@@ -30,9 +30,9 @@ class Outcomes:
 
     heads: list[str] = field(default_factory=list)
 
-    def outcomes(self, limit: int) -> list[Recorded]:
+    def outcomes(self, limit: int) -> list[RecordedEvent]:
         ended = [
-            Recorded(
+            RecordedEvent(
                 RoundAbandoned(number, (), Digest(bytes(32)), head(letter)),
                 block_number=number,
                 block_hash=bytes(32),

@@ -28,7 +28,7 @@ from ledger.chain.contract.deployment import connect
 from ledger.chain.contract.manifest import read_manifest
 from ledger.chain.contract.reverts import refusal
 from ledger.chain.ports import TransactionRevertedError
-from ledger.chain.rpc.chain import RpcChain
+from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.io.home import Home
 from ledger.protocol import errors
 from ledger.protocol.documents.envelope import (

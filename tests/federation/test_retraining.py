@@ -8,7 +8,7 @@ import pytest
 
 from ledger.chain.contract.deployment import connect
 from ledger.chain.contract.manifest import read_manifest
-from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.io.home import Home
 from ledger.protocol.types import ClientId
 from ledger.storage.blobs import FolderBlobs

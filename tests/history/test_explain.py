@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ledger.chain.contract.committee_ledger import RoundOpening
-from ledger.chain.contract.events import Recorded
+from ledger.chain.contract.committee_ledger import RoundStart
+from ledger.chain.contract.event_logs import RecordedEvent
 from ledger.history.chain_history import ChainHistory
 from ledger.history.documents import NO_DOCUMENTS, Documents
 from ledger.history.explain import explain_round
@@ -100,9 +100,9 @@ def ended_with(event: RoundDecided | RoundAbandoned | None, *late: int) -> Round
     """Return round 2, opened in block 5, whose window of 3 blocks takes what came in block 6."""
     came = [MinedCommitment(6, client, NOTHING) for client in COMMITTED]
     came += [MinedCommitment(9, ClientId(client), NOTHING) for client in late]
-    ended = None if event is None else Recorded(event, 12, bytes(32), bytes(32), 0)
-    banned = Recorded(ClientBanned(2, ClientId(5), NOTHING), 7, bytes(32), bytes(32), 0)
-    opening = RoundOpening(2, COMMITTEE, keccak256(b"a seed"), 5)
+    ended = None if event is None else RecordedEvent(event, 12, bytes(32), bytes(32), 0)
+    banned = RecordedEvent(ClientBanned(2, ClientId(5), NOTHING), 7, bytes(32), bytes(32), 0)
+    opening = RoundStart(2, COMMITTEE, keccak256(b"a seed"), 5)
     one = Round(opening, SIZES, REGISTRY, ended, RoundActivity(tuple(came), (banned,)))
     # Who is sampled is a matter of other tests.
     vars(one)["participants"] = Participants(COMMITTEE, TRAINERS, frozenset({ClientId(10)}))

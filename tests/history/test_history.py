@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchmarks.generated_rounds import ADDRESS, GeneratedChain
-from ledger.chain.contract.committee_ledger import CommitteeLedger, RoundOpening
+from ledger.chain.contract.committee_ledger import CommitteeLedger, RoundStart
 from ledger.chain.ports import IncompleteLogsError
 from ledger.history.chain_history import ChainHistory, DeploymentCache
 from ledger.history.documents import Documents, missing_payloads, read_documents, read_run
@@ -116,7 +116,7 @@ def test_there_is_no_round_after_the_last(honest: Run) -> None:
 def test_a_ledger_that_drew_no_committee_has_no_further_round(
     honest: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    short = RoundOpening(5, (ClientId(1),), sha256(b"a seed"), 9)
+    short = RoundStart(5, (ClientId(1),), sha256(b"a seed"), 9)
     monkeypatch.setattr(honest.ledger, "opening", lambda _round, _block: short)
     assert history_of(honest).round(5) is None
 

@@ -11,8 +11,8 @@ import pytest
 
 from benchmarks.recorded_rounds import RecordedRounds
 from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerWriter
-from ledger.chain.embedded.chain import EmbeddedChain
-from ledger.chain.rpc.chain import RpcChain
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.history.chain_history import ChainHistory
 from ledger.index.index import Index
 from tests.audit.unreliable_node import UnreliableNode

@@ -42,8 +42,8 @@ FOREIGN = ("numpy", "hypothesis.stateful", "coincurve", "msgpack", "json", "sqli
 _BESIDES = {
     "ledger/protocol": (),
     "ledger/audit": (
-        "ledger.chain.rpc.reader",
-        "ledger.chain.rpc.served.server",
+        "ledger.chain.rpc.rpc_reader",
+        "ledger.chain.rpc.server.http_server",
         "ledger.distances.fast",
         "tests.audit.forged_chain",
         "tests.audit.honest",

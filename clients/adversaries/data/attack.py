@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from clients.datasets.federated import DataForm, FederatedData, Inputs, Samples
+    from clients.datasets.federated_data import DataForm, FederatedData, Inputs, Samples
 
 
 @dataclass(frozen=True, slots=True, eq=False)

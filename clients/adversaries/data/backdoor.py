@@ -16,11 +16,11 @@ import numpy as np
 from clients.adversaries.data.attack import DataAttack, PoisonInput
 from clients.adversaries.data.trigger import trigger_for
 from clients.adversaries.updates.attack import Factor
-from clients.datasets.federated import Samples, frozen_samples
+from clients.datasets.federated_data import Samples, frozen_samples
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from clients.datasets.federated import FederatedData
+    from clients.datasets.federated_data import FederatedData
 
 TARGET = 0
 """The class that the model shall answer where it sees the trigger."""

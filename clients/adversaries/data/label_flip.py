@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clients.adversaries.data.attack import DataAttack, PoisonInput
-from clients.datasets.federated import Samples, frozen_samples
+from clients.datasets.federated_data import Samples, frozen_samples
 
 
 def label_flip(attacker: PoisonInput) -> Samples:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from clients.adversaries.data.attack import DataAttack
     from clients.adversaries.updates.attack import AttackParameters
-    from clients.datasets.federated import FederatedData
+    from clients.datasets.federated_data import FederatedData
     from ledger.protocol.types import ClientId
 
 

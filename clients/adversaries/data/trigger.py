@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clients.datasets.federated import Inputs
+from clients.datasets.federated_data import Inputs
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from clients.datasets.federated import DataForm
+    from clients.datasets.federated_data import DataForm
 
 Trigger = Callable[[Inputs], Inputs]
 """Makes rows with the trigger of rows without it, which are left alone."""

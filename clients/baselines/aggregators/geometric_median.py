@@ -13,7 +13,7 @@ from clients.baselines.aggregators.aggregator import (
     everybody,
     shares,
 )
-from clients.datasets.options import Positive  # noqa: TC001 - pydantic reads it
+from clients.datasets.settings_table import Positive  # noqa: TC001 - pydantic reads it
 
 if TYPE_CHECKING:
     from clients.baselines.mixture import Mixture, Vector

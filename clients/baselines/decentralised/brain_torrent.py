@@ -37,7 +37,7 @@ from ledger.protocol.encoding import sha256
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from clients.datasets.federated import FederatedData
+    from clients.datasets.federated_data import FederatedData
     from clients.models.model import ParameterVector
     from clients.runs.metrics import ModelGauge
     from ledger.protocol.types import ClientId, Digest

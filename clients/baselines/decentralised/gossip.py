@@ -39,7 +39,7 @@ from ledger.protocol.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from clients.datasets.federated import FederatedData
+    from clients.datasets.federated_data import FederatedData
     from clients.models.model import ParameterVector
     from clients.runs.metrics import ModelGauge
     from ledger.protocol.types import ClientId

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clients.adversaries.attackers import AttackRound
-from clients.engine.port import TrainingJob
 from clients.random_streams import named_stream
+from clients.training.port import TrainingJob
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.sampling import training_seed
 from ledger.protocol.types import ClientId
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from clients.adversaries.attackers import Attackers
     from clients.adversaries.updates.attack import Update
-    from clients.engine.port import Engine
     from clients.models.model import ParameterVector
+    from clients.training.port import Engine
     from ledger.protocol.types import Digest
 
 _PART = 1 << 15

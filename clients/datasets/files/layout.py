@@ -19,7 +19,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from clients.datasets.files.archive import MAX_FILE_BYTES, require_file
-from clients.datasets.files.tables import column_names
+from clients.datasets.files.parquet import column_names
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ MAX_FILES = 10_000
 _LONGEST_HEADER = 4096
 
 
-class Kind(StrEnum):
+class FileKind(StrEnum):
     """How a file is written."""
 
     ARRAYS = ".npz file"
@@ -50,7 +50,7 @@ class Layout:
     """
 
     path: Path
-    kind: Kind
+    kind: FileKind
     files: tuple[Path, ...]
     fields: frozenset[str] = frozenset()
 
@@ -72,11 +72,11 @@ def layout_of(path: Path) -> Layout:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
     match path.suffix:
         case ".npz":
-            return Layout(path, Kind.ARRAYS, (path,), _array_names(path))
+            return Layout(path, FileKind.ARRAYS, (path,), _array_names(path))
         case ".parquet":
-            return Layout(path, Kind.TABLE, (path,), column_names(path))
+            return Layout(path, FileKind.TABLE, (path,), column_names(path))
         case ".csv":
-            return Layout(path, Kind.LINES, (path,), _header(path))
+            return Layout(path, FileKind.LINES, (path,), _header(path))
         case other:
             raise ConfigurationError(
                 f"{path}: {other or 'no extension'}; a data file is .npz, .parquet or .csv"
@@ -88,7 +88,7 @@ def _folder(path: Path) -> Layout:
         # By the name of the split first: a client's training samples come before its test.
         leaf = [file for part in ("train", "test") for file in _listed(path / part, "*.json")]
         if leaf:
-            return Layout(path, Kind.LEAF, tuple(leaf))
+            return Layout(path, FileKind.LEAF, tuple(leaf))
     tables = [*_listed(path, "*.parquet"), *_listed(path / "data", "*.parquet")]
     if tables:
         fields = column_names(tables[0])
@@ -98,10 +98,10 @@ def _folder(path: Path) -> Layout:
                     f"{table}: has the columns {', '.join(sorted(other))}; "
                     f"{tables[0].name} has {', '.join(sorted(fields))}"
                 )
-        return Layout(path, Kind.TABLE, tuple(tables), fields)
+        return Layout(path, FileKind.TABLE, tuple(tables), fields)
     lines = _listed(path, "*.csv")
     if len(lines) == 1:
-        return Layout(path, Kind.LINES, tuple(lines), _header(lines[0]))
+        return Layout(path, FileKind.LINES, tuple(lines), _header(lines[0]))
     raise ConfigurationError(
         f"{path}: neither LEAF's train/*.json nor *.parquet nor exactly one *.csv is in this folder"
     )

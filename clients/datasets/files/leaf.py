@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from clients.datasets.federated import Labels
+    from clients.datasets.federated_data import Labels
     from clients.datasets.files.layout import Layout
 
 MAX_FILE_BYTES = 2 * 2**30
@@ -29,14 +29,14 @@ MAX_SAMPLES = 10_000_000
 LONGEST_NAME = 200
 
 
-class Part(NamedTuple):
+class LeafPart(NamedTuple):
     """Some samples of one user, as records have them."""
 
     x: NDArray[Any]
     y: Labels
 
 
-Convert = Callable[[str, list[Any], list[Any]], Part]
+Convert = Callable[[str, list[Any], list[Any]], LeafPart]
 """Makes samples of what the file has; the first argument says where that stands, for refusals."""
 
 
@@ -44,8 +44,8 @@ Convert = Callable[[str, list[Any], list[Any]], Part]
 class LeafUser:
     """One user's samples: at most one part for training and one for the test."""
 
-    train: Part | None = None
-    test: Part | None = None
+    train: LeafPart | None = None
+    test: LeafPart | None = None
 
 
 class UserSamples(NamedTuple):

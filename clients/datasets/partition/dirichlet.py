@@ -18,7 +18,7 @@ from clients.datasets.partition.division import (
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from clients.datasets.federated import Labels
+    from clients.datasets.federated_data import Labels
     from clients.datasets.records import Indices, PooledData
 
 

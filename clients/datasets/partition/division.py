@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clients.datasets.options import Count, Positive, Table
+from clients.datasets.settings_table import Count, Positive, SettingsTable
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Division:
     tests: tuple[Indices, ...] | None = None
 
 
-class Partition(Table, ABC):
+class Partition(SettingsTable, ABC):
     """A partitioner with its settings: a table with its name, and what it adds."""
 
     @abstractmethod

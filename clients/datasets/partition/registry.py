@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from clients.datasets.options import parsed
 from clients.datasets.partition.dirichlet import DirichletPartition
 from clients.datasets.partition.iid import IidPartition
 from clients.datasets.partition.natural import NaturalPartition
 from clients.datasets.partition.quantity import QuantityPartition
 from clients.datasets.partition.shards import ShardsPartition
+from clients.datasets.settings_table import parse_settings
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -42,4 +42,4 @@ def partition_of(values: Mapping[str, Any], *, has_owners: bool) -> Partition:
             f"data.partition.name: unknown partition {str(name)[:80]!r}; known are "
             f"{', '.join(PARTITIONS)}"
         )
-    return parsed(PARTITIONS[name], values, "data.partition")
+    return parse_settings(PARTITIONS[name], values, "data.partition")

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from clients.datasets.options import Count  # noqa: TC001 - pydantic reads it
 from clients.datasets.partition.division import Division, Partition, require_enough
+from clients.datasets.settings_table import Count  # noqa: TC001 - pydantic reads it
 
 if TYPE_CHECKING:
     from clients.datasets.records import PooledData

@@ -7,8 +7,8 @@ from collections import defaultdict
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from clients.engine.port import Engine, PendingEvaluation
 from clients.experiments.rows import Seconds
+from clients.training.port import Engine, PendingEvaluation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from clients.engine.port import Evaluation, TrainedUpdate, TrainingJob
     from clients.models.model import ParameterVector
+    from clients.training.port import Evaluation, TrainedUpdate, TrainingJob
     from ledger.protocol.rules.distance.context import DistanceContext
     from ledger.protocol.rules.distance.rule import DistanceRule, Distances, Updates
     from ledger.protocol.types import ClientId

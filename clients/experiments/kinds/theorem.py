@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clients.datasets.options import parsed
+from clients.datasets.settings_table import parse_settings
 from clients.experiments.kinds.played import Played, RoundPlayed
 from clients.runs.metrics import Quality
 from clients.theory.theorem import TheoremOptions, require_theorem, theorem_row
@@ -25,7 +25,7 @@ def require(configuration: Configuration, method: Method) -> None:
     Raises:
         ConfigurationError: names the value and the rule.
     """
-    require_theorem(configuration, parsed(TheoremOptions, method.options, "options").mu)
+    require_theorem(configuration, parse_settings(TheoremOptions, method.options, "options").mu)
 
 
 def play(task: Task) -> Played:

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from clients.engine.opening import open_engine
-from clients.models.bound import require_bound_model
+from clients.models.model_binding import require_bound_model
 from clients.models.registry import model_named
 from clients.onboarding.own_samples import own_parts
 from clients.onboarding.run_configuration import configuration_from_document
 from clients.onboarding.seed_policy import require_unpredictable
 from clients.runs.evaluation_sets import TEST
+from clients.training.engine_factory import open_engine
 from clients.worker.behaviour import HONEST
 from clients.worker.executors import SingleThreadExecutor
 from clients.worker.failures import FailureTracker
@@ -41,7 +41,7 @@ from ledger.chain.contract.deployment import (
     deployed_domain,
     require_code,
 )
-from ledger.chain.finality.acted_on import ActedOn
+from ledger.chain.finality.checkpoints import FinalityCheckpoints
 from ledger.chain.finality.rule import final_number
 from ledger.chain.ports import IncompleteLogsError, NotServedError
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from clients.configuration import Configuration
-    from clients.datasets.federated import FederatedData
+    from clients.datasets.federated_data import FederatedData
     from clients.models.model import Model
     from clients.worker.behaviour import WorkerBehaviour
     from clients.worker.process.worker_folder import WorkerFolder
@@ -268,7 +268,7 @@ def open_worker(
     counts = WorkerCounters()
     (first, signer), *rest = sorted(hosted.items())
     uploads = UploadSigner(run.domain, signer, first, tuple(rest))
-    acted_on = ActedOn.open(folder.acted_on, run.ledger.chain)
+    acted_on = FinalityCheckpoints.open(folder.acted_on, run.ledger.chain)
     if manner.accept_rollback:
         acted_on.accept(run.ledger.chain)
     journal, training = FileJournal(folder.journal), SingleThreadExecutor("training")

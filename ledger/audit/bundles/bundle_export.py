@@ -13,7 +13,7 @@ from ledger.audit.bundles.noting import RecordingBlobs
 from ledger.audit.codes import Need
 from ledger.audit.proofs.proof_maker import make_basis, path_between
 from ledger.audit.proofs.trust import read_trusted_contract
-from ledger.chain.contract.events import decode_log
+from ledger.chain.contract.event_logs import decode_log
 from ledger.protocol.errors import BlobMissingError, ChainError, ConfigurationError
 from ledger.protocol.state import (
     ClientBanned,

@@ -96,7 +96,7 @@ def as_dict(bundle: RoundBundle) -> dict[str, Any]:
         "chain_id": ground.chain_id,
         "genesis_hash": hexed(ground.genesis_hash),
         "address": to_checksum_address(ground.contract),
-        "deployed_after": hexed(ground.deployed_after),
+        "deployed_after": hexed(ground.deployment_parent_hash),
         "round": ground.round,
         "configuration": hexed(ground.config),
         "path": path_dict(ground.path),
@@ -174,7 +174,7 @@ def bundle_of(value: object, blobs: BlobReader) -> RoundBundle:
     ground = RoundBasis(
         chain_id=unsigned("chain_id", found["chain_id"], 64),
         contract=contract,
-        deployed_after=fields.digest("deployed_after", found["deployed_after"]),
+        deployment_parent_hash=fields.digest("deployed_after", found["deployed_after"]),
         genesis_hash=fields.digest("genesis_hash", found["genesis_hash"]),
         round=unsigned("round", found["round"], 32),
         configuration=configuration,

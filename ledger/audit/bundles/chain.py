@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Never
 
-from ledger.chain.held import HeldChain, has_topics
+from ledger.chain.offline import OfflineChain, matches_topics
 from ledger.chain.ports import NotServedError
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ledger.chain.ports import Block, Log, Receipt, TopicFilter, Transaction
 
 
-class BundleChain(HeldChain):
+class BundleChain(OfflineChain):
     """The chain that a bundle tells of; what it does not hold is not served."""
 
     def __init__(self, bundle: RoundBundle) -> None:
@@ -66,7 +66,7 @@ class BundleChain(HeldChain):
             for log in self._bundle.logs
             if from_block <= log.block_number <= to_block
             and address in {None, log.address}
-            and has_topics(log, topics)
+            and matches_topics(log, topics)
         ]
         return (found[::-1] if descending else found)[:limit]
 

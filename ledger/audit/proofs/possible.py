@@ -46,7 +46,7 @@ def require_possible_ground(ground: RoundBasis) -> None:
     sizes = ground.deployment
     if not 1 <= ground.round <= sizes.rounds:
         raise EncodingError(f"round {ground.round} is none of the run's {sizes.rounds}")
-    if sizes.beacon is Beacon.NONE and ground.deployed_after != NO_DIGEST:
+    if sizes.beacon is Beacon.NONE and ground.deployment_parent_hash != NO_DIGEST:
         raise EncodingError("deployed_after is not zero, though the run has beacon = none")
     _require_clients("committee", ground.committee, sizes)
     if len(ground.committee) != sizes.members:

@@ -114,7 +114,7 @@ class RoundBasis:
 
     chain_id: int
     contract: Address
-    deployed_after: Digest
+    deployment_parent_hash: Digest
     genesis_hash: bytes
     round: int
     configuration: bytes
@@ -130,7 +130,7 @@ class RoundBasis:
         Raises:
             EncodingError: there is no configuration.
         """
-        return domain_of(self.deployment, self.chain_id, self.contract, self.deployed_after)
+        return domain_of(self.deployment, self.chain_id, self.contract, self.deployment_parent_hash)
 
     @cached_property
     def config(self) -> Digest:

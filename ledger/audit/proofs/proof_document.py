@@ -103,7 +103,7 @@ def as_dict(proof: ClientProof) -> dict[str, Any]:
         "chain_id": proof.chain_id,
         "genesis_hash": hexed(proof.genesis_hash),
         "address": to_checksum_address(proof.contract),
-        "deployed_after": hexed(proof.deployed_after),
+        "deployed_after": hexed(proof.deployment_parent_hash),
         "round": proof.round,
         "client": proof.client,
         "statement": proof.statement.as_dict(),
@@ -177,7 +177,7 @@ def proof_of(value: object) -> ClientProof:
     proof = ClientProof(
         chain_id=unsigned("chain_id", found["chain_id"], 64),
         contract=contract_of(found["address"]),
-        deployed_after=fields.digest("deployed_after", found["deployed_after"]),
+        deployment_parent_hash=fields.digest("deployed_after", found["deployed_after"]),
         genesis_hash=fields.digest("genesis_hash", found["genesis_hash"]),
         round=unsigned("round", found["round"], 32),
         client=fields.client("client", found["client"]),

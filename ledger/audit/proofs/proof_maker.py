@@ -12,7 +12,7 @@ from ledger.audit.proofs.statement import ClientStatement, derive_statement
 from ledger.audit.proofs.trust import bans_before, location_of
 from ledger.chain.addresses import to_canonical
 from ledger.chain.contract.calls import CommitCall
-from ledger.chain.contract.committee_ledger import RoundOpening
+from ledger.chain.contract.committee_ledger import RoundStart
 from ledger.protocol import merkle
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.record import decode_record
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from ledger.audit.proofs.proof import EventLocation
     from ledger.chain.contract.committee_ledger import CommitteeLedger
-    from ledger.chain.contract.events import Recorded
+    from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.protocol.state import Event
     from ledger.protocol.types import ClientId, Digest
     from ledger.storage.blobs import BlobReader
@@ -46,15 +46,15 @@ _UNCLAIMED = ClientStatement(ClientVerdict.OPEN, ProvenRole.NOT_SAMPLED, has_com
 class _Round:
     """What the chain holds of a round that has opened."""
 
-    opening: RoundOpening
-    recorded: list[Recorded]
+    opening: RoundStart
+    recorded: list[RecordedEvent]
 
     @property
     def events(self) -> tuple[Event, ...]:
         return tuple(one.event for one in self.recorded)
 
     @property
-    def end(self) -> Recorded | None:
+    def end(self) -> RecordedEvent | None:
         ends = (RoundDecided, RoundAbandoned)
         return next((one for one in self.recorded if isinstance(one.event, ends)), None)
 
@@ -79,10 +79,10 @@ class _Rounds:
             self._known[number] = None if opening is None else _Round(opening, events)
         return self._known[number]
 
-    def _opening(self, number: int) -> RoundOpening | None:
+    def _opening(self, number: int) -> RoundStart | None:
         before = self._known.get(number - 1)
         if before is not None and before.end is not None:
-            return RoundOpening.of(before.end)
+            return RoundStart.of(before.end)
         return self._ledger.opening(number) if number > 0 else None
 
 
@@ -182,7 +182,7 @@ def _ground(
     return RoundBasis(
         chain_id=ledger.chain.chain_id,
         contract=Address(to_canonical(ledger.address)),
-        deployed_after=ledger.deployed_after(),
+        deployment_parent_hash=ledger.deployment_parent_hash(),
         genesis_hash=ledger.chain.genesis_hash,
         round=round_number,
         configuration=configuration,
@@ -296,7 +296,7 @@ def _commitments(events: Sequence[Event]) -> tuple[RecordedCommitment, ...]:
     )
 
 
-def _commitment_of(found: _Round, client: ClientId) -> Recorded | None:
+def _commitment_of(found: _Round, client: ClientId) -> RecordedEvent | None:
     """Return the event with a client's commitment; None if the contract took none."""
     for one in found.recorded:
         if isinstance(one.event, UpdatesCommitted) and client in one.event.clients:
@@ -304,7 +304,7 @@ def _commitment_of(found: _Round, client: ClientId) -> Recorded | None:
     return None
 
 
-def _signature(ledger: CommitteeLedger, recorded: Recorded, client: ClientId) -> bytes | None:
+def _signature(ledger: CommitteeLedger, recorded: RecordedEvent, client: ClientId) -> bytes | None:
     """Return the client's signature out of call data; None where they do not say it."""
     event = recorded.event
     assert isinstance(event, UpdatesCommitted), "only a commitment is signed like this"
@@ -320,5 +320,5 @@ def _signature(ledger: CommitteeLedger, recorded: Recorded, client: ClientId) ->
     return None
 
 
-def _place(recorded: Recorded | None) -> EventLocation | None:
+def _place(recorded: RecordedEvent | None) -> EventLocation | None:
     return None if recorded is None else location_of(recorded)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from ledger.audit.proofs.proof import ClientProof, CommittedDecision, RecordedCommitment
     from ledger.audit.proofs.statement import ClientStatement
     from ledger.audit.proofs.trust import Trusted
-    from ledger.chain.contract.committee_ledger import RoundOpening
+    from ledger.chain.contract.committee_ledger import RoundStart
     from ledger.protocol.documents.record import RoundRecord
     from ledger.protocol.types import Digest
 
@@ -220,7 +220,7 @@ def _of_record(
 
 
 def _of_closing(
-    proof: ClientProof, record: RoundRecord, facts: TrustedContract, opening: RoundOpening
+    proof: ClientProof, record: RoundRecord, facts: TrustedContract, opening: RoundStart
 ) -> VerificationStep:
     """Return whether the record is of the commitments that the chain's blocks make count."""
     places, window = facts.commitment_places, proof.deployment.commit_blocks

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from ledger.audit.proofs.proof import EventLocation, RecordedBan, RecordedCommitment
-from ledger.chain.contract.code import code_doubt
+from ledger.chain.contract.code import code_violation
 from ledger.protocol.state import RoundAbandoned, RoundDecided, UpdatesCommitted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ledger.chain.contract.committee_ledger import CommitteeLedger, RoundOpening
-    from ledger.chain.contract.events import Recorded
+    from ledger.chain.contract.committee_ledger import CommitteeLedger, RoundStart
+    from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.chain.ports import Log
     from ledger.protocol.state import Deployment
     from ledger.protocol.types import ClientId, Digest, Domain
@@ -49,7 +49,7 @@ class TrustedContract:
     genesis_hash: bytes
     deployment: Deployment
     code_doubt: str
-    opening: RoundOpening | None
+    opening: RoundStart | None
     bans: tuple[RecordedBan, ...]
     commitments: tuple[RecordedCommitment, ...]
     commitment_places: dict[ClientId, EventLocation]
@@ -84,7 +84,7 @@ def read_trusted_contract(ledger: CommitteeLedger, round_number: int) -> Trusted
         domain=domain,
         genesis_hash=chain.genesis_hash,
         deployment=deployment,
-        code_doubt=code_doubt(chain.code(ledger.address), deployment, domain) or "",
+        code_doubt=code_violation(chain.code(ledger.address), deployment, domain) or "",
         opening=opening,
         bans=bans_before(ledger, round_number),
         commitments=commitments,
@@ -110,7 +110,7 @@ def bans_before(ledger: CommitteeLedger, round_number: int) -> tuple[RecordedBan
     return tuple(ban for ban in found if ban.round < round_number)
 
 
-def location_of(recorded: Recorded) -> EventLocation:
+def location_of(recorded: RecordedEvent) -> EventLocation:
     """Return where a chain holds an event.
 
     Args:
@@ -129,22 +129,22 @@ def log_location(log: Log) -> EventLocation:
     return EventLocation(log.block_number, log.block_hash, log.transaction_hash, log.log_index)
 
 
-def _ended(recorded: Iterable[Recorded]) -> Recorded | None:
+def _ended(recorded: Iterable[RecordedEvent]) -> RecordedEvent | None:
     ends = (one for one in recorded if isinstance(one.event, RoundDecided | RoundAbandoned))
     return next(ends, None)
 
 
-def _until(recorded: list[Recorded], ended: Recorded | None) -> int:
+def _until(recorded: list[RecordedEvent], ended: RecordedEvent | None) -> int:
     return len(recorded) if ended is None else recorded.index(ended) + 1
 
 
-def _head_of(recorded: Recorded) -> Digest | None:
+def _head_of(recorded: RecordedEvent) -> Digest | None:
     event = recorded.event
     return event.head if isinstance(event, RoundDecided | RoundAbandoned) else None
 
 
 def _commitments(
-    recorded: Iterable[Recorded],
+    recorded: Iterable[RecordedEvent],
 ) -> tuple[tuple[RecordedCommitment, ...], dict[ClientId, EventLocation]]:
     taken: list[RecordedCommitment] = []
     places: dict[ClientId, EventLocation] = {}

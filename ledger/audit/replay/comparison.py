@@ -11,7 +11,7 @@ from ledger.audit.observations import (
     EventKindMismatch,
     MalformedEvent,
 )
-from ledger.chain.contract.events import decode_log, encode_log
+from ledger.chain.contract.event_logs import decode_log, encode_log
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:

@@ -29,10 +29,10 @@ from ledger.audit.replay.transactions import TransactionReader
 from ledger.audit.sentences import hexed
 from ledger.chain.contract import abi
 from ledger.chain.contract.calls import AbandonCall, RegisterCall
-from ledger.chain.contract.committee_ledger import Snapshot
-from ledger.chain.contract.events import decode_log
+from ledger.chain.contract.committee_ledger import LedgerSnapshot
+from ledger.chain.contract.event_logs import decode_log
 from ledger.chain.contract.folded_state import FoldedState
-from ledger.chain.contract.possible import require_possible_event
+from ledger.chain.contract.plausibility import require_possible_event
 from ledger.chain.ports import ChainUnreachableError, IncompleteLogsError
 from ledger.protocol.closing import MinedCommitment
 from ledger.protocol.errors import ChainError, Refusal
@@ -88,13 +88,13 @@ class ReplayPosition:
     is_from_calls: bool
     is_confirmed: bool
 
-    def difference(self, snapshot: Snapshot) -> str | None:
+    def difference(self, snapshot: LedgerSnapshot) -> str | None:
         """Return what tells that a log is missing; None where it is certain that none is.
 
         Args:
             snapshot: as the contract answers after the last of these blocks.
         """
-        if self.is_from_calls and Snapshot.of(self.state) == snapshot:
+        if self.is_from_calls and LedgerSnapshot.of(self.state) == snapshot:
             return None
         return self.folded.difference(snapshot)
 

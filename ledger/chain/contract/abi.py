@@ -18,7 +18,7 @@ from eth_utils.abi import (
     get_abi_output_types,
 )
 
-from ledger.chain.contract.words import decode_words
+from ledger.chain.contract.abi_words import decode_words
 from ledger.chain.ports import NotServedError
 from ledger.protocol.errors import ChainError
 from ledger.protocol.keccak import keccak

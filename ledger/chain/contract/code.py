@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ledger.protocol.types import Domain
 
 
-def code_doubt(code: bytes, deployment: Deployment, domain: Domain) -> str | None:
+def code_violation(code: bytes, deployment: Deployment, domain: Domain) -> str | None:
     """Return why code is not that of this deployment's contract; None if it is.
 
     Args:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ledger.chain.addresses import eip55, to_canonical
 from ledger.chain.contract import abi, calls
-from ledger.chain.contract.events import Recorded, decode_log
-from ledger.chain.contract.possible import require_possible_event
+from ledger.chain.contract.event_logs import RecordedEvent, decode_log
+from ledger.chain.contract.plausibility import require_possible_event
 from ledger.chain.contract.reverts import refusal
 from ledger.chain.finality.rule import final_number
 from ledger.chain.ports import IncompleteLogsError, NotServedError, TransactionRevertedError
@@ -40,7 +40,7 @@ DRAW_GAS = 11_500_000
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class LedgerSnapshot:
     """The contract's storage at one block; `committee` is only its digest."""
 
     stage: state.LedgerStage
@@ -55,14 +55,14 @@ class Snapshot:
     commitments: Digest
 
     @staticmethod
-    def of(state: state.LedgerState) -> Snapshot:
+    def of(state: state.LedgerState) -> LedgerSnapshot:
         """Return a state of the executable specification as the contract shows it.
 
         Args:
             state: with the committee itself.
         """
         registering = state.stage is state.LedgerStage.REGISTERING
-        return Snapshot(
+        return LedgerSnapshot(
             stage=state.stage,
             round=state.round,
             opened_block=state.opened_block,
@@ -77,7 +77,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class RoundOpening:
+class RoundStart:
     """How a round began.
 
     Attributes:
@@ -93,7 +93,7 @@ class RoundOpening:
     opened_block: int
 
     @staticmethod
-    def of(recorded: Recorded) -> RoundOpening | None:
+    def of(recorded: RecordedEvent) -> RoundStart | None:
         """Return the round that an event opened, None if it is none that opens a round.
 
         Args:
@@ -102,9 +102,9 @@ class RoundOpening:
         block = recorded.block_number
         match recorded.event:
             case state.LedgerOpened(_, seed, committee, _):
-                return RoundOpening(1, committee, seed, block)
+                return RoundStart(1, committee, seed, block)
             case state.RoundDecided() | state.RoundAbandoned() as event:
-                return RoundOpening(event.round + 1, event.next_committee, event.next_seed, block)
+                return RoundStart(event.round + 1, event.next_committee, event.next_seed, block)
             case _:
                 return None
 
@@ -151,7 +151,7 @@ class LedgerStorage:
             model=Digest(found["model"]),
         )
 
-    def state(self, block_number: int | None = None) -> Snapshot:
+    def state(self, block_number: int | None = None) -> LedgerSnapshot:
         """Return the contract's storage.
 
         Args:
@@ -166,7 +166,7 @@ class LedgerStorage:
         if stage not in set(state.LedgerStage):
             raise NotServedError(f"state() is said to answer stage {stage}: there is no such")
         seed, committee, model, head, registered, registry_rest, commitments = rest
-        return Snapshot(
+        return LedgerSnapshot(
             stage=state.LedgerStage(stage),
             round=number,
             opened_block=opened,
@@ -259,9 +259,11 @@ class CommitteeLedger(LedgerStorage):
             NotServedError: see `deployed_after`.
         """
         contract = Address(to_canonical(self.address))
-        return state.domain_of(self._fixed, self.chain.chain_id, contract, self.deployed_after())
+        return state.domain_of(
+            self._fixed, self.chain.chain_id, contract, self.deployment_parent_hash()
+        )
 
-    def deployed_after(self) -> Digest:
+    def deployment_parent_hash(self) -> Digest:
         """Return the hash of the block before the one that deployed; zeros with `beacon = none`.
 
         The deploying block is the one that holds LedgerDeployed, which only a constructor logs.
@@ -301,7 +303,7 @@ class CommitteeLedger(LedgerStorage):
                 words += recorded.event.words
         return tuple(encoding.registered_client(word) for word in words)
 
-    def whole_registry(self) -> tuple[RegisteredClient, ...]:
+    def full_registry(self) -> tuple[RegisteredClient, ...]:
         """Return all K clients of a ledger that has opened, without bans, from the events.
 
         Raises:
@@ -325,7 +327,7 @@ class CommitteeLedger(LedgerStorage):
         events = [recorded.event for recorded in self._logs(["ClientBanned"], to_block=to_block)]
         return tuple(event for event in events if isinstance(event, state.ClientBanned))
 
-    def opening(self, round_number: int, to_block: int | None = None) -> RoundOpening | None:
+    def opening(self, round_number: int, to_block: int | None = None) -> RoundStart | None:
         """Return how a round began, None if it has not opened.
 
         Args:
@@ -339,7 +341,7 @@ class CommitteeLedger(LedgerStorage):
             recorded = self._logs(ended, round_number - 1, to_block)
         if not recorded:
             return None
-        return RoundOpening.of(recorded[0])
+        return RoundStart.of(recorded[0])
 
     def commitments(
         self, round_number: int, to_block: int | None = None
@@ -357,7 +359,7 @@ class CommitteeLedger(LedgerStorage):
                 found += [MinedCommitment(recorded.block_number, *one) for one in taken]
         return tuple(found)
 
-    def events(self, from_block: int, to_block: int) -> list[Recorded]:
+    def events(self, from_block: int, to_block: int) -> list[RecordedEvent]:
         """Return every event of the contract in these blocks, in the chain's order.
 
         Args:
@@ -367,7 +369,7 @@ class CommitteeLedger(LedgerStorage):
         logs = self.chain.logs(self.address, [], from_block, to_block)
         return [decode_log(log) for log in logs]
 
-    def recorded_in(self, from_block: int, to_block: int) -> list[Recorded]:
+    def recorded_in(self, from_block: int, to_block: int) -> list[RecordedEvent]:
         """Return what a contract of these sizes can have recorded in these blocks, oldest first.
 
         Args:
@@ -379,7 +381,7 @@ class CommitteeLedger(LedgerStorage):
         """
         return self.possible(self.chain.logs(self.address, [], from_block, to_block))
 
-    def round_events(self, round_number: int, to_block: int | None = None) -> list[Recorded]:
+    def round_events(self, round_number: int, to_block: int | None = None) -> list[RecordedEvent]:
         """Return all that the chain holds of one round, in the chain's order.
 
         Args:
@@ -390,7 +392,7 @@ class CommitteeLedger(LedgerStorage):
 
     def outcomes(
         self, limit: int, *, descending: bool = True, to_block: int | None = None
-    ) -> list[Recorded]:
+    ) -> list[RecordedEvent]:
         """Return the last or the first ended rounds: decisions and abandonments.
 
         Args:
@@ -438,7 +440,7 @@ class CommitteeLedger(LedgerStorage):
 
     def _logs(
         self, names: Sequence[str], round_number: int | None = None, to_block: int | None = None
-    ) -> list[Recorded]:
+    ) -> list[RecordedEvent]:
         topics: list[list[bytes] | bytes] = [[abi.topic(name) for name in names]]
         if round_number is not None:
             topics.append(round_number.to_bytes(32))
@@ -446,7 +448,7 @@ class CommitteeLedger(LedgerStorage):
         logs = self.chain.logs(self.address, topics, self.from_block, last)
         return self.possible(logs)
 
-    def possible(self, logs: Iterable[Log]) -> list[Recorded]:
+    def possible(self, logs: Iterable[Log]) -> list[RecordedEvent]:
         """Return logs as the events that they hold.
 
         Args:
@@ -495,7 +497,7 @@ class LedgerWriter(CommitteeLedger):
         """Let so many empty blocks pass."""
         self.writer.mine(blocks)
 
-    def would_take(self, round_number: int, signed: Sequence[SignedCommitment]) -> bool:
+    def would_accept(self, round_number: int, signed: Sequence[SignedCommitment]) -> bool:
         """Say whether the contract would take these commitments, which is asked and not tried."""
         call = calls.CommitCall(round_number, tuple(signed))
         try:

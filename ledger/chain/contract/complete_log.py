@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.contract.folded_state import FoldedState
-from ledger.chain.held import HeldChain, has_topics
+from ledger.chain.offline import OfflineChain, matches_topics
 from ledger.chain.ports import ChainMovedError, NotServedError
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class CompleteLog:
         return self._logs
 
 
-def complete(ledger: CommitteeLedger) -> CommitteeLedger:
+def complete_ledger(ledger: CommitteeLedger) -> CommitteeLedger:
     """Return a contract as of the newest block, with all of its events up to there.
 
     Args:
@@ -114,7 +114,7 @@ def _holds(chain: ChainReader, block: Block) -> bool:
     return chain.block(block.number).hash == block.hash
 
 
-class _PinnedChain(HeldChain):
+class _PinnedChain(OfflineChain):
     """A chain as of one block, and one contract's logs as they were read up to there."""
 
     def __init__(
@@ -172,7 +172,7 @@ class _PinnedChain(HeldChain):
             raise NotServedError(f"the logs of {address} were not read, {self._address}'s were")
         first = bisect_left(self._logs, from_block, key=_NUMBER)
         end = bisect_right(self._logs, to_block, key=_NUMBER)
-        matching = [log for log in self._logs[first:end] if has_topics(log, topics)]
+        matching = [log for log in self._logs[first:end] if matches_topics(log, topics)]
         return (matching[::-1] if descending else matching)[:limit]
 
     def transaction(self, transaction_hash: bytes) -> Transaction:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from ledger.chain.addresses import to_canonical
 from ledger.chain.contract import abi
 from ledger.chain.contract.calls import RegisterCall
-from ledger.chain.contract.code import code_doubt
+from ledger.chain.contract.code import code_violation
 from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerWriter
-from ledger.chain.contract.intent import created
+from ledger.chain.contract.deployment_intent import create_once
 from ledger.chain.contract.manifest import (
     MANIFEST_FORMAT,
     Manifest,
@@ -112,7 +112,7 @@ def deploy(
         disk.sync([paths.manifest])  # whoever wrote it may have been killed before it was durable
     else:
         creation = creation_data(deployment)
-        receipt = created(chain, creation, DEPLOYMENT_GAS, paths, disk)
+        receipt = create_once(chain, creation, DEPLOYMENT_GAS, paths, disk)
         manifest = _manifest_of(chain, receipt, deployment, paths)
         connect(chain, manifest)
         write_manifest(paths.manifest, manifest, disk)
@@ -217,7 +217,7 @@ def deployed_domain(ledger: CommitteeLedger) -> Domain:
         ChainError: the code is not what this program's constructor leaves of these arguments.
     """
     domain = ledger.domain()
-    violation = code_doubt(ledger.chain.code(ledger.address), ledger.deployment(), domain)
+    violation = code_violation(ledger.chain.code(ledger.address), ledger.deployment(), domain)
     if violation is not None:
         raise ChainError(f"the code at {ledger.address} is not this run's: {violation}")
     return domain
@@ -297,11 +297,13 @@ def _has_created(receipt: Receipt, manifest: Manifest) -> bool:
 
 def _register(ledger: LedgerWriter, batches: tuple[RegisterCall, ...]) -> None:
     """Register what is not registered yet."""
-    for batch in unregistered(batches, ledger.state().registered):
+    for batch in remaining_registrations(batches, ledger.state().registered):
         ledger.register_clients(batch.words, batch.rest)
 
 
-def unregistered(batches: tuple[RegisterCall, ...], done: int) -> tuple[RegisterCall, ...]:
+def remaining_registrations(
+    batches: tuple[RegisterCall, ...], done: int
+) -> tuple[RegisterCall, ...]:
     """Return the registrations that are still to be sent.
 
     Args:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 
 if TYPE_CHECKING:
-    from ledger.chain.contract.committee_ledger import Snapshot
+    from ledger.chain.contract.committee_ledger import LedgerSnapshot
 
 
 class FinalLedger(CommitteeLedger):
@@ -27,7 +27,7 @@ class FinalLedger(CommitteeLedger):
         """
         return cls(ledger.chain, ledger.address, ledger.from_block)
 
-    def state(self, block_number: int | None = None) -> Snapshot:
+    def state(self, block_number: int | None = None) -> LedgerSnapshot:
         """Return the contract's storage.
 
         Args:

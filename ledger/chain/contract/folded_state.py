@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Self
 
-from ledger.chain.contract.committee_ledger import RoundOpening, Snapshot
+from ledger.chain.contract.committee_ledger import LedgerSnapshot, RoundStart
 from ledger.chain.ports import IncompleteLogsError
 from ledger.protocol import encoding
 from ledger.protocol.state import (
@@ -31,7 +31,7 @@ from ledger.protocol.types import NO_DIGEST
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ledger.chain.contract.events import Recorded
+    from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.protocol.state import Deployment
     from ledger.protocol.types import Digest, RegisteredClient
 
@@ -48,7 +48,7 @@ class FoldedState:
     """
 
     fixed: Deployment
-    snapshot: Snapshot
+    snapshot: LedgerSnapshot
     batches: tuple[tuple[int, ...], ...] = ()
     deployments: int = 0
 
@@ -62,14 +62,14 @@ class FoldedState:
         none = NO_DIGEST
         places = LedgerStage.REGISTERING, 0, 0, none, none
         rest = 0, fixed.registry, none
-        return cls(fixed, Snapshot(*places, fixed.model, fixed.config, *rest))
+        return cls(fixed, LedgerSnapshot(*places, fixed.model, fixed.config, *rest))
 
     @property
     def registry(self) -> tuple[RegisteredClient, ...]:
         """The clients registered so far, without bans."""
         return tuple(encoding.registered_client(word) for batch in self.batches for word in batch)
 
-    def after(self, events: Iterable[Recorded]) -> FoldedState:
+    def after(self, events: Iterable[RecordedEvent]) -> FoldedState:
         """Return the state after further events.
 
         Args:
@@ -80,7 +80,7 @@ class FoldedState:
             folded = folded._after(recorded)
         return folded
 
-    def difference(self, state: Snapshot) -> str | None:
+    def difference(self, state: LedgerSnapshot) -> str | None:
         """Return how a contract's own state differs from this one, None where it does not.
 
         Args:
@@ -97,7 +97,7 @@ class FoldedState:
                 f"deployed for {self.fixed.clients}, of whom it has {state.registered}"
             )
         expected = replace(self.snapshot, registry_rest=state.registry_rest)
-        for field in fields(Snapshot):
+        for field in fields(LedgerSnapshot):
             told, true = getattr(expected, field.name), getattr(state, field.name)
             if told != true:
                 return (
@@ -106,7 +106,7 @@ class FoldedState:
                 )
         return None
 
-    def require(self, state: Snapshot, block_number: int, node: str | None) -> None:
+    def require(self, state: LedgerSnapshot, block_number: int, node: str | None) -> None:
         """Accept the events so far as all that there are.
 
         Args:
@@ -121,7 +121,7 @@ class FoldedState:
         if difference is not None:
             raise IncompleteLogsError(node, f"up to block {block_number} {difference}")
 
-    def _after(self, recorded: Recorded) -> FoldedState:
+    def _after(self, recorded: RecordedEvent) -> FoldedState:
         before, event = self.snapshot, recorded.event
         match event:
             case LedgerDeployed():
@@ -145,7 +145,9 @@ class FoldedState:
                 after = self._ended(event, recorded)
         return replace(self, snapshot=after)
 
-    def _ended(self, event: RoundDecided | RoundAbandoned, recorded: Recorded) -> Snapshot:
+    def _ended(
+        self, event: RoundDecided | RoundAbandoned, recorded: RecordedEvent
+    ) -> LedgerSnapshot:
         before, fixed = self.snapshot, self.fixed
         place = encoding.HeadContext(before.head, before.round, before.seed, before.commitments)
         is_last = before.round >= fixed.rounds
@@ -175,8 +177,8 @@ def head_after_end(before: encoding.HeadContext, event: RoundDecided | RoundAban
     return encoding.head_after_decision(before, accepted, following, event.result(), votes)
 
 
-def _opened(snapshot: Snapshot, recorded: Recorded, *, is_over: bool) -> Snapshot:
-    opening = RoundOpening.of(recorded)
+def _opened(snapshot: LedgerSnapshot, recorded: RecordedEvent, *, is_over: bool) -> LedgerSnapshot:
+    opening = RoundStart.of(recorded)
     assert opening is not None, "the event opens a round, or says that there is none"
     return replace(
         snapshot,

@@ -1,5 +1,5 @@
 """A persistent EVM in this process over one SQLite file: one writer, any number of readers."""
 
-from ledger.chain.embedded.deferral import defer_curves
+from ledger.chain.embedded.deferred_imports import defer_curves
 
 defer_curves()  # here, for it has to come before whatever module first imports py-evm

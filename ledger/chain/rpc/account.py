@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Signed:
+class RawTransaction:
     """A transaction as a node takes it."""
 
     hash: bytes
@@ -48,7 +48,7 @@ class SendingAccount:
         self._key = coincurve.PrivateKey(key)
         self._entropy = entropy
 
-    def sign(self, fields: dict[str, Any]) -> Signed:
+    def sign(self, fields: dict[str, Any]) -> RawTransaction:
         """Return a transaction as a node takes it; another one each time.
 
         Args:
@@ -64,4 +64,4 @@ class SendingAccount:
             "s": int.from_bytes(found[32:64]),
         }
         raw = bytes(TypedTransaction.from_dict({**fields, **signature}).encode())
-        return Signed(keccak(raw), raw)
+        return RawTransaction(keccak(raw), raw)

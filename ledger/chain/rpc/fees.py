@@ -34,7 +34,7 @@ class Fees:
     tip: int
 
 
-def offered(base_fee: int, tip: int, caps: FeeCaps) -> Fees | None:
+def new_fees(base_fee: int, tip: int, caps: FeeCaps) -> Fees | None:
     """Return what a new transaction offers; None where gas costs more than the caps allow.
 
     A replacement has to offer more of both, the tip too where only the base fee has risen. So a new
@@ -53,7 +53,7 @@ def offered(base_fee: int, tip: int, caps: FeeCaps) -> Fees | None:
     return Fees(min(2 * base_fee + wanted, caps.fee), wanted)
 
 
-def replacing(before: Fees, market: Fees | None, caps: FeeCaps) -> Fees | None:
+def replacement_fees(before: Fees, market: Fees | None, caps: FeeCaps) -> Fees | None:
     """Return what a replacement offers; None where the caps leave no room for one.
 
     Args:

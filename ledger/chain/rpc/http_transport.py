@@ -55,14 +55,14 @@ class HttpTransport(JSONBaseProvider):
         ChainError: the URL is none.
     """
 
-    def __init__(self, url: str, timeout_seconds: float, most_bytes: int) -> None:
+    def __init__(self, url: str, timeout_seconds: float, max_bytes: int) -> None:
         super().__init__()
         try:
             self._server = HttpServer(url, timeout_seconds)
         except ValueError as error:
             raise ChainError(f"the node's URL: {error}") from None
         self.shown_url = self._server.shown_url
-        self._most_bytes = most_bytes
+        self._most_bytes = max_bytes
 
     def ask(self, method: str, *parameters: object) -> Any:
         """Return the result of one request.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ledger.chain.ports import NotServedError, TransactionRevertedError
 from ledger.chain.rpc import wire
-from ledger.chain.rpc.reader import GWEI, RpcReader, verify_asked
+from ledger.chain.rpc.rpc_reader import GWEI, RpcReader, require_same_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Market:
+class GasMarket:
     """What gas costs now.
 
     Attributes:
@@ -34,7 +34,7 @@ class Market:
 class SendingNode(RpcReader):
     """A node that takes signed transactions. Safe to share between threads."""
 
-    def market(self) -> Market:
+    def market(self) -> GasMarket:
         """Return what gas costs now.
 
         Raises:
@@ -45,7 +45,7 @@ class SendingNode(RpcReader):
             tip = self._ask(wire.quantity, "eth_maxPriorityFeePerGas")
         except wire.RpcFault:
             tip = GWEI
-        return Market(number, base, tip)
+        return GasMarket(number, base, tip)
 
     def client_version(self) -> str:
         """Return what the node calls itself."""
@@ -120,7 +120,7 @@ class SendingNode(RpcReader):
 
         def read(answer: object) -> bool:
             if answer is not None:
-                verify_asked(wire.data(wire.members(answer).get("hash"), 32), transaction_hash)
+                require_same_hash(wire.data(wire.members(answer).get("hash"), 32), transaction_hash)
             return answer is not None
 
         return self._ask(read, "eth_getTransactionByHash", wire.to_hex(transaction_hash))

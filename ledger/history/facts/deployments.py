@@ -13,7 +13,7 @@ from ledger.protocol.state import LedgerStage
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ledger.chain.contract.committee_ledger import Snapshot
+    from ledger.chain.contract.committee_ledger import LedgerSnapshot
     from ledger.history.deployments import ServedDeployment
     from ledger.history.facts.words import Facts
     from ledger.history.pinned_chain import PinnedChain
@@ -145,7 +145,7 @@ def _parameters(blobs: BlobReader, config: Digest) -> Facts | None:
     }
 
 
-def _state(state: Snapshot) -> Facts:
+def _state(state: LedgerSnapshot) -> Facts:
     return {
         "stage": stage_name(state.stage),
         "round": state.round,

@@ -15,7 +15,7 @@ from ledger.history.facts.words import Told, coded, hexed
 from ledger.protocol.types import Scores, VoteKind
 
 if TYPE_CHECKING:
-    from ledger.chain.contract.events import Recorded
+    from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.history.facts.words import Facts
     from ledger.history.pages import RoundPage
     from ledger.history.source import HistorySource
@@ -71,7 +71,7 @@ def round_evidence(told: Told) -> list[Facts]:
     return [empty | entry for entry in (*bans, *scores, *incidents)]
 
 
-def _ban(told: Told, client: ClientId, recorded: Recorded) -> Facts:
+def _ban(told: Told, client: ClientId, recorded: RecordedEvent) -> Facts:
     report = told.history.ban_report(recorded)
     return {
         "client": client,

@@ -15,8 +15,8 @@ from api.sockets import listening_socket, url_of
 from api.store.serve import lock_store_folder, server_for
 from api.store.settings import StoreSettings
 from ledger.chain.contract.committee_ledger import CommitteeLedger
-from ledger.chain.embedded.chain import EmbeddedChain
-from ledger.chain.embedded.reader import EmbeddedReader
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.protocol.encoding import sha256
 from ledger.protocol.signing import sign
 from ledger.protocol.types import ClientId, Upload

@@ -12,7 +12,7 @@ import pytest
 from api.store.permissions import FRESH_SECONDS, STALE_SECONDS, PermissionCache
 from api.store.serve import lock_store_folder
 from ledger.chain.contract import abi
-from ledger.chain.contract.committee_ledger import CommitteeLedger, Snapshot
+from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerSnapshot
 from ledger.protocol.errors import ChainError, ConfigurationError
 from tests.actors.support import PARAMETERS, signers
 from tests.api.store.conftest import contract_in
@@ -31,7 +31,7 @@ class CountingLedger(CommitteeLedger):
     is_away = False
     asked = 0
 
-    def state(self, block_number: int | None = None) -> Snapshot:
+    def state(self, block_number: int | None = None) -> LedgerSnapshot:
         self.asked += block_number is None
         if self.is_away:
             raise ChainError("the node is away")
@@ -71,7 +71,7 @@ def test_a_silent_node_holds_one_thread_and_not_all(contract: Contract) -> None:
     first = standings.now()
     read = ledger.state
 
-    def silent(block_number: int | None = None) -> Snapshot:
+    def silent(block_number: int | None = None) -> LedgerSnapshot:
         asking.set()
         assert may_answer.wait(10)
         return read(block_number)

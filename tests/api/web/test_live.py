@@ -11,7 +11,7 @@ import pytest
 from api.settings import Settings
 from clients.configuration import load
 from clients.runs.open_run import open_run
-from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.storage.blobs import FolderBlobs
 from tests.api.conftest import deployments, read, serving
 from tests.api.web.conftest import WAIT_MS, run_address, settled

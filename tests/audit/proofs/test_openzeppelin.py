@@ -14,7 +14,7 @@ from eth_abi.abi import encode
 
 from ledger.audit.proofs.proof_document import proof_bytes, read_proof
 from ledger.audit.proofs.proof_maker import make_proof
-from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.protocol.encoding import keccak256, word_client
 from ledger.protocol.merkle import UPDATE_LEAF
 from ledger.protocol.state import RoundDecided

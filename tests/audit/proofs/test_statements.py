@@ -15,8 +15,8 @@ from ledger.audit.proofs.proof_verification import verify_proof
 from ledger.audit.proofs.statement import CutOff, Rank, Weight
 from ledger.audit.proofs.trust import TrustedContract, TrustedHead, read_trusted_contract
 from ledger.chain.contract.committee_ledger import CommitteeLedger
-from ledger.chain.rpc.reader import RpcReader
-from ledger.chain.rpc.served.server import RpcServer
+from ledger.chain.rpc.rpc_reader import RpcReader
+from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.protocol.documents.record import encode_record
 from ledger.protocol.encoding import commitments_chain, word_client
 from ledger.protocol.errors import BlobMissingError, ConfigurationError

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from ledger.chain.contract import abi, calls
-from ledger.chain.contract.events import decode_log, encode_log
+from ledger.chain.contract.event_logs import decode_log, encode_log
 from ledger.chain.ports import Log
 from ledger.protocol import state
 from ledger.protocol.errors import ChainError, SignatureError

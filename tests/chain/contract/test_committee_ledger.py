@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledger.chain.contract import calls
-from ledger.chain.contract.committee_ledger import CommitteeLedger, RoundOpening
-from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.contract.committee_ledger import CommitteeLedger, RoundStart
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.protocol.closing import MinedCommitment
 from ledger.protocol.consensus import Certificate
 from ledger.protocol.errors import ChainError
@@ -47,7 +47,7 @@ def test_a_round_opens_where_the_one_before_ended(chain: EmbeddedChain) -> None:
     second = twins.ledger.opening(2)
     assert second is not None
     assert (second.seed, second.opened_block) == (state.seed, decided)
-    third = RoundOpening(3, twins.state.committee, twins.state.seed, chain.head().number)
+    third = RoundStart(3, twins.state.committee, twins.state.seed, chain.head().number)
     assert twins.ledger.opening(3) == third
     assert twins.ledger.opening(3, decided) is None
     assert twins.ledger.opening(4) is None

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, TypeVar
 import pytest
 
 from ledger.chain.contract.committee_ledger import CommitteeLedger
-from ledger.chain.contract.complete_log import ATTEMPTS, CompleteLog, complete
+from ledger.chain.contract.complete_log import ATTEMPTS, CompleteLog, complete_ledger
 from ledger.chain.contract.deployment import deployment_for
 from ledger.chain.contract.folded_state import FoldedState
-from ledger.chain.memory.ledger import MemoryLedger
+from ledger.chain.memory.memory_ledger import MemoryLedger
 from ledger.chain.ports import ChainMovedError, IncompleteLogsError, NotServedError
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import sha256
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from ledger.chain.contract.events import Recorded
+    from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.chain.ports import ChainReader, Log
 
 T = TypeVar("T")
 
 
-def events_of(run: Run) -> list[Recorded]:
+def events_of(run: Run) -> list[RecordedEvent]:
     return run.ledger.recorded_in(run.ledger.from_block, run.chain.head().number)
 
 
@@ -116,7 +116,7 @@ def answers(ledger: CommitteeLedger) -> list[object]:
 
 
 def test_a_complete_log_answers_what_the_chain_does(honest: Run) -> None:
-    assert answers(complete(honest.ledger)) == answers(honest.ledger)
+    assert answers(complete_ledger(honest.ledger)) == answers(honest.ledger)
 
 
 def test_the_log_goes_on_from_where_it_was_read_and_stays_as_of_its_block(run: Run) -> None:
@@ -178,7 +178,7 @@ def test_a_reorganisation_between_two_questions_is_no_lie(
             return one.chain if (asked, count) == ("head", 1) else other.chain
 
         node = Branch(one.chain, moves=once)
-        assert answers(complete(at(node, run))) == answers(other.ledger)
+        assert answers(complete_ledger(at(node, run))) == answers(other.ledger)
         assert node.calls["head"] == 2
 
         def restless(asked: str, _: int) -> ChainReader:
@@ -186,7 +186,7 @@ def test_a_reorganisation_between_two_questions_is_no_lie(
 
         node = Branch(one.chain, moves=restless)
         with pytest.raises(ChainMovedError):
-            complete(at(node, run))
+            complete_ledger(at(node, run))
         assert node.calls["head"] == ATTEMPTS
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from ledger.chain.contract.creation import creation_block
 from ledger.chain.contract.deployment import deploy
-from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.ports import ChainUnreachableError, NotServedError
 from ledger.io.home import RunPaths
 from tests.chain.contract.test_deployment import SMALL

@@ -16,7 +16,7 @@ from ledger.chain.contract.manifest import (
     settings_digest,
     write_manifest,
 )
-from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.io.home import Home, RunPaths
 from ledger.protocol.documents.run import RunDocument, encode_run
 from ledger.protocol.encoding import sha256

@@ -11,9 +11,9 @@ from eth_hash.auto import keccak
 from trie.hexary import HexaryTrie
 
 from ledger.chain.addresses import to_canonical
-from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.embedded.file import log_table
-from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.ports import ChainDamagedError
 from tests.chain.embedded.test_damage import change, number_key, score_key, value_of
 from tests.chain.probe import deploy, words

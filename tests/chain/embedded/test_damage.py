@@ -14,9 +14,9 @@ from eth.db.trie import make_trie_root_and_nodes
 from eth.rlp.logs import Log
 from eth_hash.auto import keccak
 
-from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.embedded.file import log_table
-from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.ports import BlockDamagedError, ChainDamagedError
 from ledger.protocol.errors import ChainError
 from tests.chain.probe import deploy, words

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.file.head_note import read_note
 from tests.chain.probe import TOPIC, deploy, word, words
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 WRITER = """
 import pathlib, sys
-from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from tests.chain.probe import words
 path, probe, first = pathlib.Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 with EmbeddedChain.open(path) as chain:
@@ -70,10 +70,10 @@ def test_a_block_of_many_survives_a_kill_whole(tmp_path: Path, seed: int) -> Non
 
 POOL_WRITER = """
 import pathlib, sys
-from ledger.chain.embedded.chain import EmbeddedChain
-from ledger.chain.rpc.served.pool import TransactionPool
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.rpc.server.transaction_pool import TransactionPool
 from tests.chain.probe import words
-from tests.chain.rpc.test_pool import signed
+from tests.chain.rpc.test_transaction_pool import signed
 path, probe = pathlib.Path(sys.argv[1]), sys.argv[2]
 with EmbeddedChain.open(path) as chain:
     pool, value = TransactionPool(chain), 0

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from api.settings import Settings
-from ledger.chain.embedded.chain import EmbeddedChain
-from ledger.chain.embedded.reader import EmbeddedReader
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.ports import NotServedError
 from ledger.protocol.errors import ChainError
 from tests.api.conftest import serving

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.embedded.file.head_note import SLOT_BYTES, note_path, read_note
-from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.ports import ChainDamagedError, ChainRolledBackError
 from ledger.protocol.errors import ChainError
 from tests.chain.probe import deploy
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 WRITER = """
 import os, pathlib, signal, sys
-from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from tests.chain.probe import words
 chain, probe = EmbeddedChain.open(pathlib.Path(sys.argv[1])), sys.argv[2]
 for value in range(1, 11):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.file.write_ahead import WriteAheadLog, readers_of
 from ledger.chain.ports import ChainLockedError
 from ledger.protocol.errors import ChainError
@@ -103,7 +103,7 @@ class TestTwoWriters:
 
 VIEWER = """
 import pathlib, sys
-from ledger.chain.embedded.reader import EmbeddedReader
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
 with EmbeddedReader.open(pathlib.Path(sys.argv[1])) as chain, chain.snapshot() as still:
     print(still.head().number, flush=True)
     sys.stdin.readline()
@@ -114,7 +114,7 @@ class TestTheWriteAheadLog:
     @pytest.fixture
     def chain(self, path: Path) -> Iterator[EmbeddedChain]:
         with EmbeddedChain.create(path, synchronous="NORMAL") as chain:
-            chain._write_ahead = WriteAheadLog(chain._store, most_bytes=200_000)
+            chain._write_ahead = WriteAheadLog(chain._store, max_bytes=200_000)
             yield chain
 
     def test_is_kept_short(self, chain: EmbeddedChain) -> None:

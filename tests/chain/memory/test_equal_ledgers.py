@@ -10,8 +10,8 @@ import pytest
 from clients.adversaries.faults import MemberFault
 from ledger.actors.actor_context import ActorContext
 from ledger.actors.journal import FileJournal, MemoryJournal
-from ledger.chain.embedded.chain import EmbeddedChain
-from ledger.chain.memory.ledger import memory_ledger
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.memory.memory_ledger import memory_ledger
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import vector_bytes
 from ledger.protocol.errors import (
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from ledger.chain.contract.events import Recorded
+    from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.chain.round_ledger import RoundLedger
     from ledger.protocol.parameters import Parameters
 
@@ -110,7 +110,7 @@ def refused(ledger: RoundLedger, act: Callable[[RoundLedger], object]) -> type[R
     return type(caught.value)
 
 
-def told(found: list[Recorded]) -> list[tuple[object, int, int]]:
+def told(found: list[RecordedEvent]) -> list[tuple[object, int, int]]:
     """Return events and where they stand; hashes are the chain's own."""
     return [(recorded.event, recorded.block_number, recorded.log_index) for recorded in found]
 

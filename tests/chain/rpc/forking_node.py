@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from ledger.chain.rpc.served.methods import RpcMethods
+from ledger.chain.rpc.server.methods import RpcMethods
 from tests.chain.rpc.scripted_node import ScriptedNode
 
 if TYPE_CHECKING:
-    from ledger.chain.embedded.reader import EmbeddedReader
+    from ledger.chain.embedded.embedded_reader import EmbeddedReader
 
 
 class ForkingNode(ScriptedNode):

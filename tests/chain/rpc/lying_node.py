@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import strategies as st
 
 from ledger.chain.contract import abi
-from ledger.chain.rpc.served.methods import RpcMethods
+from ledger.chain.rpc.server.methods import RpcMethods
 from tests.chain.rpc.scripted_node import ScriptedNode
 
 if TYPE_CHECKING:
-    from ledger.chain.embedded.reader import EmbeddedReader
+    from ledger.chain.embedded.embedded_reader import EmbeddedReader
 
 EVENTS = [
     *("ClientsRegistered", "LedgerOpened", "UpdatesCommitted"),

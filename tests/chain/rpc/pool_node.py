@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from eth.vm.forks.prague import PragueVM
 
 from ledger.chain.addresses import checksum
-from ledger.chain.rpc.served.methods import RpcMethods
+from ledger.chain.rpc.server.methods import RpcMethods
 from tests.chain.rpc.scripted_node import Fault, ScriptedNode
 
 if TYPE_CHECKING:
-    from ledger.chain.embedded.chain import EmbeddedChain
+    from ledger.chain.embedded.embedded_chain import EmbeddedChain
 
 SERVED = (
     *("eth_chainId", "eth_getBlockByNumber", "eth_getTransactionReceipt", "eth_call"),

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ledger.chain.ports import TransactionTimeoutError
-from ledger.chain.rpc.chain import RpcChain
-from ledger.chain.rpc.reader import RpcSettings
+from ledger.chain.rpc.rpc_chain import RpcChain
+from ledger.chain.rpc.rpc_reader import RpcSettings
 from tests.chain.probe import deploy, words
 from tests.chain.test_port_contract import anvil
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from ledger.chain.rpc.pending import Pending
+    from ledger.chain.rpc.in_flight import InFlightTransaction
 
 pytestmark = pytest.mark.network
 
@@ -40,7 +40,7 @@ def told(chain: RpcChain, method: str, *parameters: Any) -> Any:
     return chain.web3.provider.make_request(method, list(parameters))["result"]  # type: ignore[arg-type]
 
 
-def received(pending: Pending) -> Any:
+def received(pending: InFlightTransaction) -> Any:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while (receipt := pending.look()) is None:
         assert time.monotonic() < deadline

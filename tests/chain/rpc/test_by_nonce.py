@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.identity import DEFAULT_CHAIN_ID
 from ledger.chain.ports import NotServedError
 from ledger.chain.rpc import wire
 from ledger.chain.rpc.sending_node import SendingNode, blocks_of
-from ledger.chain.rpc.served.server import RpcServer
+from ledger.chain.rpc.server.http_server import RpcServer
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.chain.rpc.fees import FeeCaps, Fees, offered, replacing
+from ledger.chain.rpc.fees import FeeCaps, Fees, new_fees, replacement_fees
 
 WIDE = FeeCaps(fee=10**18, tip=10**18)
 amounts = st.integers(0, 10**12)
@@ -27,7 +27,7 @@ amounts = st.integers(0, 10**12)
 def test_twice_the_base_fee_and_the_tip_within_the_caps(
     base: int, tip: int, caps: FeeCaps, offer: Fees | None
 ) -> None:
-    assert offered(base, tip, caps) == offer
+    assert new_fees(base, tip, caps) == offer
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_twice_the_base_fee_and_the_tip_within_the_caps(
 def test_an_eighth_more_or_what_the_market_asks(
     before: Fees, market: Fees | None, caps: FeeCaps, after: Fees | None
 ) -> None:
-    assert replacing(before, market, caps) == after
+    assert replacement_fees(before, market, caps) == after
 
 
 @given(amounts, amounts, amounts, st.integers(1, 10**12))
@@ -52,9 +52,9 @@ def test_a_base_fee_that_has_risen_is_followed_whatever_tip_was_asked(
     base: int, tip: int, risen: int, tip_cap: int
 ) -> None:
     caps = FeeCaps(10**18, tip_cap)
-    before, newest = offered(base, tip, caps), offered(base + risen, tip, caps)
+    before, newest = new_fees(base, tip, caps), new_fees(base + risen, tip, caps)
     assert before is not None
-    after = replacing(before, newest, caps)
+    after = replacement_fees(before, newest, caps)
     assert after is not None
     assert after.fee >= 2 * (base + risen)
     assert before.tip < after.tip <= tip_cap
@@ -65,12 +65,12 @@ def test_a_replacement_pays_at_least_a_tenth_more_and_never_over_the_caps(
     base: int, tip: int, fee_cap: int, tip_cap: int
 ) -> None:
     caps = FeeCaps(fee_cap, tip_cap)
-    before = offered(base, tip, caps)
+    before = new_fees(base, tip, caps)
     if before is None:
         assert base + min(tip, tip_cap) > fee_cap
         return
     assert before.tip <= before.fee <= fee_cap
-    after = replacing(before, None, caps)
+    after = replacement_fees(before, None, caps)
     if after is not None:
         assert 10 * after.fee >= 11 * before.fee
         assert 10 * after.tip >= 11 * before.tip

@@ -12,12 +12,12 @@ import rlp  # type: ignore[import-untyped]
 from eth_account import Account
 from eth_hash.auto import keccak
 
-from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.embedded.machine.accounts import TEST_KEYS, address_of
-from ledger.chain.embedded.reader import EmbeddedReader
-from ledger.chain.rpc.served.log_methods import FILTER_SECONDS, MOST_FILTERS, LogMethods
-from ledger.chain.rpc.served.methods import RpcMethods
-from ledger.chain.rpc.served.server import RpcServer
+from ledger.chain.rpc.server.http_server import RpcServer
+from ledger.chain.rpc.server.log_methods import FILTER_SECONDS, MOST_FILTERS, LogMethods
+from ledger.chain.rpc.server.methods import RpcMethods
 from ledger.chain.rpc.wire import RpcFault
 from ledger.protocol.errors import ChainError
 from tests.chain.probe import TOPIC, deploy, word, words
@@ -255,7 +255,7 @@ class TestFilters:
         for value in (7, 8):
             chain.send(probe, words(value, 0), 200_000)
         asked = {"fromBlock": "0x0", "address": [probe, probe.lower(), SOMEBODY, probe] * 500}
-        methods = RpcMethods(chain, most_logs=2)
+        methods = RpcMethods(chain, max_logs=2)
         found = result(methods, "eth_getLogs", asked)
         assert [log["blockNumber"] for log in found] == ["0x2", "0x3"]
         chain.send(probe, words(9, 0), 200_000)

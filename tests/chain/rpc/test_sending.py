@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.machine.accounts import TEST_KEYS
 from ledger.chain.ports import (
     ChainUnreachableError,
@@ -22,9 +22,9 @@ from ledger.chain.ports import (
     TransactionRevertedError,
     TransactionTimeoutError,
 )
-from ledger.chain.rpc.chain import RpcChain
-from ledger.chain.rpc.reader import GWEI, RpcSettings
-from ledger.chain.rpc.served.server import RpcServer
+from ledger.chain.rpc.rpc_chain import RpcChain
+from ledger.chain.rpc.rpc_reader import GWEI, RpcSettings
+from ledger.chain.rpc.server.http_server import RpcServer
 from tests.chain.probe import REVERT_DATA, deploy, words
 from tests.chain.rpc.faulty_proxy import FaultyProxy, Trouble
 from tests.chain.rpc.pool_node import PoolNode
@@ -238,7 +238,7 @@ class TestANodeWithAPool:
         cap = 2 * base + GWEI // 10
         with (
             PoolNode(chain) as node,
-            sender(node.url, replace_seconds=0.0, most_fee_per_gas_wei=cap) as mine,
+            sender(node.url, replace_seconds=0.0, max_fee_per_gas_wei=cap) as mine,
         ):
             pending = mine.submit(SOMEBODY, b"", GAS)
             first = node.only(mine.sender)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from ledger.chain.embedded.chain import EmbeddedChain
-from ledger.chain.embedded.reader import EmbeddedReader
-from ledger.chain.rpc.served.server import MOST_REQUEST_BYTES, RpcServer
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.embedded.embedded_reader import EmbeddedReader
+from ledger.chain.rpc.server.http_server import MOST_REQUEST_BYTES, RpcServer
 from ledger.protocol.errors import ChainError
 from tests.chain.probe import REVERT_DATA, RUNTIME_CODE, deploy, word, words
 
@@ -128,7 +128,7 @@ def test_params_of_another_shape_are_an_error(server: RpcServer) -> None:
 def test_what_a_batch_asks_beyond_the_size_of_an_answer_is_not_carried_out(
     server: RpcServer, chain: EmbeddedChain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ledger.chain.rpc.served.server.MOST_BATCH_BYTES", 1000)
+    monkeypatch.setattr("ledger.chain.rpc.server.http_server.MOST_BATCH_BYTES", 1000)
     block = {"jsonrpc": "2.0", "method": "eth_getBlockByNumber", "params": ["0x0", True]}
     mine = {"jsonrpc": "2.0", "method": "evm_mine"}
     answers = post(server, [{**block, "id": 5}, {**mine, "id": "x"}, mine, {**mine, "id": [1]}])
@@ -238,6 +238,6 @@ def test_the_limit_of_logs_is_told_as_nodes_do(chain: EmbeddedChain) -> None:
     probe = deploy(chain)
     for value in (1, 2, 3):
         chain.send(probe, words(value, 0), 200_000)
-    with RpcServer(chain, most_logs=2) as server:
+    with RpcServer(chain, max_logs=2) as server:
         error = ask(server, "eth_getLogs", {"fromBlock": "earliest"})["error"]
         assert (error["code"], error["message"]) == (-32005, "query returned more than 2 results")

@@ -15,11 +15,11 @@ from clients.baselines.federated import FederatedSettings, Server, federated
 from clients.baselines.pre_aggregators.registry import pre_aggregator_named
 from clients.baselines.round import BaselineRound, Seconds
 from clients.configuration import load
-from clients.engine.port import TrainingJob
 from clients.models.evaluation import majority_rate
 from clients.random_streams import named_stream
 from clients.runs.population import populate
 from clients.runs.preparation import open_measure, with_training_path
+from clients.training.port import TrainingJob
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.rules.aggregation import aggregate

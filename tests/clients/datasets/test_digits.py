@@ -12,7 +12,7 @@ from clients.datasets.registry import DataChoice, load_dataset
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from clients.datasets.federated import FederatedData
+    from clients.datasets.federated_data import FederatedData
 
 REAL_FILE = Path(__file__).parents[4] / "shared" / "data" / "digits_by_writer.npz"
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from clients.datasets.registry import DATASETS, DataChoice, load_dataset, recognised
+from clients.datasets.registry import DATASETS, DataChoice, load_dataset, recognise
 from ledger.protocol.errors import ConfigurationError
 from tests.clients.datasets import leaf
 
@@ -97,7 +97,7 @@ def test_models_get_background_1_and_ink_0_from_every_layout(tmp_path: Path) -> 
         assert pictures[0, 0, 0, :2].tolist() == [np.float32(0.2), 1.0]
         assert data.train[0].y.tolist() == data.test.y.tolist() == [61]
         assert data.form.classes == 62
-        assert recognised(source).name == "femnist"
+        assert recognise(source).name == "femnist"
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 from clients.configuration import load
-from clients.datasets.options import parsed
-from clients.datasets.own import MOST_NUMBERS, OwnOptions, read_own, tried_data
+from clients.datasets.own import MOST_NUMBERS, OwnOptions, read_own, trial_data
 from clients.datasets.registry import DATASETS, DataChoice, data_digest, load_dataset, verify_choice
+from clients.datasets.settings_table import parse_settings
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ FORM: dict[str, Any] = {"shape": [1, 2, 2], "classes": 3}
 
 
 def options(**changed: Any) -> OwnOptions:
-    return parsed(OwnOptions, FORM | changed, "data.options")
+    return parse_settings(OwnOptions, FORM | changed, "data.options")
 
 
 def arrays(rows: int = 4, **changed: NDArray[Any]) -> dict[str, NDArray[Any]]:
@@ -145,7 +145,7 @@ def test_what_a_model_is_tried_on_has_the_form_and_is_the_same_for_one_stream(
     changed: dict[str, Any],
 ) -> None:
     form = options(**changed)
-    one, same = (tried_data(form, 5, np.random.default_rng(1)) for _ in range(2))
+    one, same = (trial_data(form, 5, np.random.default_rng(1)) for _ in range(2))
     inputs = one.collate(one.train[0].x)
     assert inputs.shape[1:] == one.form.input_shape
     assert inputs.dtype == one.form.input_dtype

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clients.datasets.federated import DataForm
+from clients.datasets.federated_data import DataForm
 from clients.datasets.partition.dirichlet import dirichlet_shares
 from clients.datasets.partition.registry import PARTITIONS, partition_of
 from clients.datasets.records import PooledData

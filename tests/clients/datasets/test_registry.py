@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from clients.datasets.federated import DataForm
+from clients.datasets.federated_data import DataForm
 from clients.datasets.records import Records, held_out
 from clients.datasets.registry import (
     DATASETS,
     DataChoice,
     data_digest,
     load_dataset,
-    recognised,
+    recognise,
     verify_choice,
 )
 from ledger.protocol.errors import ConfigurationError
@@ -114,9 +114,9 @@ def test_a_share_is_held_out_only_where_the_files_have_no_split() -> None:
 
 @pytest.mark.parametrize("name", ["femnist", "shakespeare", "sent140"])
 def test_a_data_set_is_told_from_its_files(name: str, tmp_path: Path) -> None:
-    assert recognised(FIXTURES / name) is DATASETS[name]
+    assert recognise(FIXTURES / name) is DATASETS[name]
     (file,) = (path for path in (FIXTURES / name).rglob("*") if path.is_file())
-    assert recognised(file) is DATASETS[name]
+    assert recognise(file) is DATASETS[name]
     other = next(one for one in DATASETS if one not in {name, "digits"})
     with pytest.raises(ConfigurationError, match=f"is no layout of {other!r}; it may be a "):
         DATASETS[other].records(file)
@@ -141,7 +141,7 @@ def test_what_is_of_no_data_set_is_refused_with_what_it_has(
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(ConfigurationError, match=sentence):
-        recognised(path)
+        recognise(path)
 
 
 def test_a_folder_whose_tables_have_other_columns_is_refused(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_a_folder_whose_tables_have_other_columns_is_refused(tmp_path: Path) -> 
         content = (FIXTURES / name / "train-00000-of-00001.parquet").read_bytes()
         (tmp_path / f"{place}.parquet").write_bytes(content)
     with pytest.raises(ConfigurationError, match=r"1\.parquet: has the columns date, .*; 0\.par"):
-        recognised(tmp_path)
+        recognise(tmp_path)
 
 
 def test_a_run_records_digests_and_never_a_path(glove: Path) -> None:

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from clients.datasets.registry import DATASETS, DataChoice, load_dataset, recognised
+from clients.datasets.registry import DATASETS, DataChoice, load_dataset, recognise
 from ledger.protocol.errors import ConfigurationError
 from tests.clients.datasets import leaf
 
 if TYPE_CHECKING:
-    from clients.datasets.federated import FederatedData
+    from clients.datasets.federated_data import FederatedData
     from clients.datasets.records import Records
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "hugging_face" / "sent140"
@@ -99,7 +99,7 @@ def test_all_layouts_hold_texts_labels_and_accounts(tmp_path: Path) -> None:
     assert found.y.tolist() == [1, 0, 1, 0]
     assert found.is_test is not None
     assert found.is_test.tolist() == [False, True, False, False]
-    assert recognised(tmp_path / "leaf").name == "sent140"
+    assert recognise(tmp_path / "leaf").name == "sent140"
 
 
 def test_the_hugging_face_layout_holds_out_a_share_of_each_account(glove: str) -> None:

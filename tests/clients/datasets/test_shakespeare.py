@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from clients.datasets.registry import DATASETS, DataChoice, load_dataset, recognised
+from clients.datasets.registry import DATASETS, DataChoice, load_dataset, recognise
 from clients.datasets.shakespeare import ALPHABET
 from ledger.protocol.errors import ConfigurationError
 from tests.clients.datasets import leaf
 
 if TYPE_CHECKING:
-    from clients.datasets.federated import FederatedData
+    from clients.datasets.federated_data import FederatedData
     from clients.datasets.records import Records
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "hugging_face" / "shakespeare"
@@ -94,7 +94,7 @@ def test_arrays_and_leaf_give_the_same_samples_in_the_same_order(
     for a, b in zip((*one.train, one.test), (*same.train, same.test), strict=True):
         assert np.array_equal(a.x, b.x)
         assert np.array_equal(a.y, b.y)
-    assert recognised(tmp_path / "leaf").name == "shakespeare"
+    assert recognise(tmp_path / "leaf").name == "shakespeare"
 
 
 def test_a_csv_file_has_no_split_of_its_own_and_is_divided_by_position(tmp_path: Path) -> None:

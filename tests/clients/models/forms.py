@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clients.datasets.federated import DataForm, FederatedData, Samples
+from clients.datasets.federated_data import DataForm, FederatedData, Samples
 
 if TYPE_CHECKING:
     from clients.models.model import Option

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from clients.datasets.federated import DataForm
+from clients.datasets.federated_data import DataForm
 from clients.models.model import load_vector, trainable, vector_of
 from clients.models.registry import MODELS, model_named
 from ledger.protocol.errors import ConfigurationError, ParametersError

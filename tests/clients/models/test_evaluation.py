@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from clients.datasets.federated import DataForm, Samples
+from clients.datasets.federated_data import DataForm, Samples
 from clients.devices import device_named, reproducible
-from clients.engine.port import Evaluation
 from clients.models import evaluation
 from clients.models.evaluation import (
     BLOCK,
@@ -22,6 +21,7 @@ from clients.models.evaluation import (
 )
 from clients.models.model import load_vector
 from clients.models.registry import model_named
+from clients.training.port import Evaluation
 from ledger.protocol.errors import ConfigurationError
 
 SOFTMAX = model_named("softmax", DataForm((1, 1, 1), 2))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
-from clients.datasets.federated import DataForm
+from clients.datasets.federated_data import DataForm
 from clients.devices import reproducible
 from clients.models.evaluation import evaluate
 from clients.models.model import load_vector, trainable, vector_of

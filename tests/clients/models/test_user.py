@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import torch
 
-from clients.datasets.federated import DataForm
-from clients.models.checking import check_model
+from clients.datasets.federated_data import DataForm
 from clients.models.model import Model, vector_of
+from clients.models.model_check import check_model
 from clients.models.registry import model_named
 from clients.models.user import MAX_FILE_BYTES, UserModule, user_module
 from ledger.protocol.bound_inputs import source_of_package

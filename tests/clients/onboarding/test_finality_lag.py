@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from clients.onboarding.finality_lag import FinalityLag, finality_lag
-from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.ports import Block
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import pytest
 
 from cli.options import KEY_VARIABLE
 from clients.configuration import load
-from clients.datasets.bound import samples_digest_of
-from clients.models.bound import option_files
+from clients.datasets.data_binding import samples_digest_of
+from clients.models.model_binding import option_files
 from clients.onboarding.own_samples import own_parts
 from clients.onboarding.run_configuration import configuration_from_document
 from clients.onboarding.seed_policy import ALLOW_PREDICTABLE
@@ -22,8 +22,8 @@ from clients.runs.population import populate, run_document
 from clients.runs.preparation import prepare
 from clients.simulated_keys import simulated_keys
 from clients.worker.process.setup import bound_model
-from ledger.chain.embedded.chain import EmbeddedChain
-from ledger.chain.rpc.served.server import RpcServer
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.io.home import Home
 from ledger.protocol.bound_inputs import data_root, simulated_salt
 from ledger.protocol.documents.run import RunDocument, decode_run, encode_run

@@ -14,8 +14,8 @@ from ledger.protocol.types import DropoutReason
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from clients.engine.port import Engine
     from clients.runs.population import Population
+    from clients.training.port import Engine
     from ledger.protocol.types import ClientId, Digest
     from tests.clients.played import Played, Player
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from clients.configuration import load
-from clients.datasets.federated import DataForm, FederatedData, Samples, frozen_samples
+from clients.datasets.federated_data import DataForm, FederatedData, Samples, frozen_samples
 from clients.models.evaluation import evaluate
 from clients.runs.evaluation_sets import TEST, TRAINING, client_set, measured_sets
 from clients.sections import EvaluationSection

@@ -18,7 +18,7 @@ from clients.runs.existing_run import manifest_of, recorded_configuration
 from clients.runs.open_run import open_run
 from ledger.actors.journal import FileJournal, begin_run, require_journal
 from ledger.chain.contract.committee_ledger import CommitteeLedger
-from ledger.chain.embedded.chain import EmbeddedChain
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.ports import ChainRolledBackError
 from ledger.io.home import Home
 from ledger.protocol.errors import (

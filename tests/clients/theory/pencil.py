@@ -6,7 +6,7 @@ from math import log
 
 import numpy as np
 
-from clients.datasets.federated import DataForm, FederatedData, Samples
+from clients.datasets.federated_data import DataForm, FederatedData, Samples
 from clients.theory.objective import Objective
 
 MU = 1 / log(3)

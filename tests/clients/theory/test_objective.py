@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clients.datasets.federated import DataForm, Samples, as_stored
+from clients.datasets.federated_data import DataForm, Samples, as_stored
 from clients.models.model import load_vector
 from clients.models.registry import model_named
 from clients.theory.objective import Objective, objective_of, vector_of_weights, weights_of

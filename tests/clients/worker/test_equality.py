@@ -7,10 +7,10 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from clients.configuration import load
-from clients.engine.opening import open_engine
 from clients.runs.open_run import open_memory_run
 from clients.runs.population import populate, run_document
 from clients.runs.preparation import with_training_path
+from clients.training.engine_factory import open_engine
 from clients.worker.chain_clock import Moment
 from clients.worker.executors import ImmediateExecutor
 from clients.worker.failures import FailureTracker
@@ -19,7 +19,7 @@ from clients.worker.local_updates import LocalUpdates
 from clients.worker.worker import Worker
 from ledger.actors.actor_context import ActorContext
 from ledger.actors.journal import FileJournal
-from ledger.chain.memory.ledger import memory_ledger
+from ledger.chain.memory.memory_ledger import memory_ledger
 from ledger.protocol.encoding import vector_bytes
 from ledger.protocol.state import LedgerStage, RoundDecided
 from ledger.protocol.types import ClientId
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from clients.configuration import Configuration
-    from clients.engine.port import Engine
-    from ledger.chain.memory.ledger import MemoryLedger
+    from clients.training.port import Engine
+    from ledger.chain.memory.memory_ledger import MemoryLedger
     from ledger.chain.round_ledger import RoundHistory
 
 SETTINGS = ("protocol.rounds=2", "protocol.beacon=none")

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from clients.worker.finality_guard import ChainFinalityGuard
-from ledger.chain.embedded.chain import EmbeddedChain
-from ledger.chain.finality.acted_on import ActedOn
-from ledger.chain.finality.lineage import Lineage
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.finality.ancestry import AncestryCheck
+from ledger.chain.finality.checkpoints import FinalityCheckpoints
 from ledger.chain.ports import ChainBehindError, ReorganisedError
 
 if TYPE_CHECKING:
@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from ledger.chain.ports import Block, ChainReader
 
 
-def look(watched: ChainFinalityGuard, chain: ChainReader, lineage: Lineage | None = None) -> None:
+def look(
+    watched: ChainFinalityGuard, chain: ChainReader, lineage: AncestryCheck | None = None
+) -> None:
     """Hold a chain's head against what was acted on, as a worker's step does."""
-    watched.require_unchanged(chain.head(), lineage or Lineage(chain.block))
+    watched.require_unchanged(chain.head(), lineage or AncestryCheck(chain.block))
 
 
 def test_what_was_acted_on_outlives_the_process_and_is_held_against_the_chain(
@@ -33,22 +35,22 @@ def test_what_was_acted_on_outlives_the_process_and_is_held_against_the_chain(
     shutil.copy(tmp_path / "one.sqlite", tmp_path / "two.sqlite")
     with EmbeddedChain.open(tmp_path / "one.sqlite", clock=lambda: 1e9) as chain:
         chain.mine(3)
-        watched = ChainFinalityGuard(chain, ActedOn.open(noted, chain))
+        watched = ChainFinalityGuard(chain, FinalityCheckpoints.open(noted, chain))
         look(watched, chain)
         watched.act_on(2)
         watched.act_on(1)  # older: nothing new
         chain.mine(1)
         look(watched, chain)
-        look(ChainFinalityGuard(chain, ActedOn.open(noted, chain)), chain)
+        look(ChainFinalityGuard(chain, FinalityCheckpoints.open(noted, chain)), chain)
     with EmbeddedChain.open(tmp_path / "two.sqlite", clock=lambda: 2e9) as other:
         other.mine(1)
-        behind = ChainFinalityGuard(other, ActedOn.open(noted, other))
+        behind = ChainFinalityGuard(other, FinalityCheckpoints.open(noted, other))
         with pytest.raises(ChainBehindError):
             look(behind, other)
         other.mine(1)
         with pytest.raises(ReorganisedError, match="block 2 was"):
             look(behind, other)
-        accepted = ActedOn.open(noted, other)
+        accepted = FinalityCheckpoints.open(noted, other)
         assert accepted.accept(other) == [2]
         look(ChainFinalityGuard(other, accepted), other)
 
@@ -78,8 +80,10 @@ def test_heads_that_follow_one_another_are_held_against_nothing_but_one_another(
     with EmbeddedChain.create(tmp_path / "chain.sqlite", clock=lambda: 1e9) as chain:
         counted = Counted(chain)
         reader = cast("ChainReader", counted)
-        watched = ChainFinalityGuard(reader, ActedOn.open(tmp_path / "acted-on.json", chain))
-        lineage = Lineage(counted.block)
+        watched = ChainFinalityGuard(
+            reader, FinalityCheckpoints.open(tmp_path / "acted-on.json", chain)
+        )
+        lineage = AncestryCheck(counted.block)
         for _ in range(5):
             chain.mine(1)
             look(watched, reader, lineage)
@@ -98,13 +102,13 @@ def test_a_head_that_was_refused_vouches_for_nothing(tmp_path: Path) -> None:
     noted = tmp_path / "acted-on.json"
     with EmbeddedChain.create(tmp_path / "one.sqlite", clock=lambda: 1e9) as chain:
         chain.mine(2)
-        watched = ChainFinalityGuard(chain, ActedOn.open(noted, chain))
+        watched = ChainFinalityGuard(chain, FinalityCheckpoints.open(noted, chain))
         look(watched, chain)
         watched.act_on(2)
     with EmbeddedChain.create(tmp_path / "two.sqlite", clock=lambda: 1e9) as other:
-        lineage = Lineage(other.block)
+        lineage = AncestryCheck(other.block)
         other.send(other.sender, b"", 30_000)
-        watched = ChainFinalityGuard(other, ActedOn.open(noted, other))
+        watched = ChainFinalityGuard(other, FinalityCheckpoints.open(noted, other))
         other.mine(1)
         for _ in range(3):
             with pytest.raises(ReorganisedError):

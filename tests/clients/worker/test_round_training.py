@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from clients.engine.port import Engine, TrainedUpdate, TrainingError
+from clients.training.port import Engine, TrainedUpdate, TrainingError
 from clients.worker.executors import ImmediateExecutor
 from clients.worker.local_updates import LocalUpdates
 from clients.worker.restarting_engine import RestartingEngine
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from clients.engine.port import PendingEvaluation, TrainingJob
+    from clients.training.port import PendingEvaluation, TrainingJob
 
 MODEL = np.zeros(4, "<f4")
 CLIENTS = tuple(map(ClientId, range(10)))

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from clients.adversaries.faults import MemberFault, TrainerFault
-from clients.engine.port import TrainingError
 from clients.testnet.worker_faults import WorkerFaults
+from clients.training.port import TrainingError
 from clients.worker.failures import WorkPart
 from clients.worker.process.counters import WorkerCounters
 from clients.worker.process.worker_status import WorkerState, worker_status
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from clients.engine.port import TrainedUpdate, TrainingJob
+    from clients.training.port import TrainedUpdate, TrainingJob
     from ledger.protocol.state import ClientBanned
 
 ALL_FAULTS = (*MemberFault, *TrainerFault)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from clients.engine.port import Engine, Evaluation, TrainedUpdate
 from clients.testnet.worker_faults import NO_FAULTS, WorkerFaults
+from clients.training.port import Engine, Evaluation, TrainedUpdate
 from clients.worker.chain_clock import Moment
 from clients.worker.executors import ImmediateExecutor
 from clients.worker.failures import FailureTracker
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
     from pathlib import Path
 
-    from clients.engine.port import TrainingJob
+    from clients.training.port import TrainingJob
     from ledger.protocol.documents.envelope import Envelope, EnvelopeKind
     from ledger.protocol.parameters import Parameters
     from ledger.protocol.types import Digest, Domain, Vote

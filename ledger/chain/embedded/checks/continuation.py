@@ -23,7 +23,7 @@ from ledger.protocol.keccak import keccak
 if TYPE_CHECKING:
     from eth.abc import BlockHeaderAPI
 
-    from ledger.chain.embedded.file.store import Store
+    from ledger.chain.embedded.file.chain_store import ChainStore
 
 ANCESTORS = 256
 """So many blocks back a contract may ask for a hash."""
@@ -34,7 +34,7 @@ _GAPS = {
 }
 
 
-def verify_can_go_on(store: Store, head: BlockHeaderAPI) -> None:
+def verify_can_extend(store: ChainStore, head: BlockHeaderAPI) -> None:
     """Accept a chain if all that its next block needs is there.
 
     Args:
@@ -51,7 +51,7 @@ def verify_can_go_on(store: Store, head: BlockHeaderAPI) -> None:
     verify_state(store, head.state_root)
 
 
-def verify_score(store: Store, number: int, block_hash: bytes) -> None:
+def verify_score(store: ChainStore, number: int, block_hash: bytes) -> None:
     """Accept the score of a block: after the merge, the sum of all numbers up to its own.
 
     Args:
@@ -67,7 +67,7 @@ def verify_score(store: Store, number: int, block_hash: bytes) -> None:
         raise BlockDamagedError(number, f"has {'no' if found is None else 'a wrong'} score")
 
 
-def verify_no_logs_beyond(store: Store, head: int) -> None:
+def verify_no_logs_beyond(store: ChainStore, head: int) -> None:
     """Accept a log table that knows no block after the newest.
 
     Args:
@@ -86,7 +86,7 @@ def verify_no_logs_beyond(store: Store, head: int) -> None:
         )
 
 
-def _verify_gaps(store: Store, head: int) -> None:
+def _verify_gaps(store: ChainStore, head: int) -> None:
     for key, what in _GAPS.items():
         found = store.get(key)
         # py-evm writes the first of them with block 1.
@@ -96,7 +96,7 @@ def _verify_gaps(store: Store, head: int) -> None:
             )
 
 
-def _verify_ancestors(store: Store, head: BlockHeaderAPI) -> None:
+def _verify_ancestors(store: ChainStore, head: BlockHeaderAPI) -> None:
     """Accept the newest blocks if each is filed under its number and its hash.
 
     Raises:

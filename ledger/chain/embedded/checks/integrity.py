@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         SignedTransactionAPI,
     )
 
-    from ledger.chain.embedded.file.store import Store
+    from ledger.chain.embedded.file.chain_store import ChainStore
     from ledger.chain.embedded.machine.evm import OverlayDatabase
 
 
@@ -71,7 +71,7 @@ def verify_head(database: OverlayDatabase, genesis_hash: bytes) -> None:
 
 
 def verify_chain(
-    store: Store,
+    store: ChainStore,
     database: OverlayDatabase,
     chain: MiningChainAPI,
     genesis_hash: bytes,
@@ -108,7 +108,7 @@ def verify_chain(
             progress(number)
     if parent is None or parent.hash != head.hash:
         raise BlockDamagedError(head.block_number, "is the head, but not filed under its number")
-    continuation.verify_can_go_on(store, head)
+    continuation.verify_can_extend(store, head)
     _verify_nothing_else(store, head.block_number, transactions)
     _verify_contents(store)
     store.verify_pages()
@@ -146,7 +146,7 @@ def _header(chain: MiningChainAPI, number: int) -> BlockHeaderAPI:
     return header
 
 
-def _verify_body(store: Store, chain: MiningChainAPI, header: BlockHeaderAPI) -> int:
+def _verify_body(store: ChainStore, chain: MiningChainAPI, header: BlockHeaderAPI) -> int:
     number = header.block_number
     machine = chain.get_vm_class(header)
     transactions = chain.chaindb.get_block_transactions(
@@ -184,7 +184,7 @@ def _verify_transaction(
 
 
 def _verify_look_up(
-    store: Store, number: int, index: int, transaction: SignedTransactionAPI
+    store: ChainStore, number: int, index: int, transaction: SignedTransactionAPI
 ) -> None:
     # By its bytes: the decoder takes an empty list for a number, and calls it 0.
     shown = f"transaction 0x{transaction.hash.hex()}"
@@ -205,7 +205,7 @@ def _verify_summaries(header: BlockHeaderAPI, receipts: Sequence[ReceiptAPI]) ->
         raise BlockDamagedError(header.block_number, "has another bloom than its receipts")
 
 
-def _verify_logs(store: Store, number: int, expected: Sequence[log_table.LogRow]) -> None:
+def _verify_logs(store: ChainStore, number: int, expected: Sequence[log_table.LogRow]) -> None:
     query = f"SELECT {log_table.COLUMNS} FROM logs WHERE id >= ? AND id < ? ORDER BY id"  # noqa: S608
     bounds = (log_table.row_id(number, 0), log_table.row_id(number + 1, 0))
     found = store.rows(query, bounds)
@@ -217,7 +217,7 @@ def _verify_logs(store: Store, number: int, expected: Sequence[log_table.LogRow]
 
 
 def _verify_execution(
-    store: Store,
+    store: ChainStore,
     database: OverlayDatabase,
     chain: MiningChainAPI,
     header: BlockHeaderAPI,
@@ -243,7 +243,7 @@ def _verify_execution(
     database.pending.clear()
 
 
-def _verify_nothing_else(store: Store, head: int, transactions: int) -> None:
+def _verify_nothing_else(store: ChainStore, head: int, transactions: int) -> None:
     for prefix, what, true in (
         (b"transaction-hash-to-block:", "transactions", transactions),
         (b"block-number-to-hash:", "block numbers", head + 1),
@@ -256,7 +256,7 @@ def _verify_nothing_else(store: Store, head: int, transactions: int) -> None:
             raise ChainDamagedError(f"{found} {what} can be looked up, the blocks hold {true}")
 
 
-def _verify_contents(store: Store) -> None:
+def _verify_contents(store: ChainStore) -> None:
     for key, value in store.scan("SELECT key, value FROM kv WHERE length(key) = 32"):
         if not isinstance(value, bytes) or keccak(value) != key:
             raise ChainDamagedError(f"what is filed under 0x{bytes(key).hex()} has another hash")

@@ -20,7 +20,7 @@ from ledger.protocol.keccak import keccak
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ledger.chain.embedded.file.store import Store
+    from ledger.chain.embedded.file.chain_store import ChainStore
 
 _NODES_AT_ONCE = 500
 _BRANCH_ITEMS = 17
@@ -35,7 +35,7 @@ class _Found:
     codes: set[bytes] = field(default_factory=set)
 
 
-def verify_state(store: Store, state_root: bytes) -> None:
+def verify_state(store: ChainStore, state_root: bytes) -> None:
     """Accept a state of which nothing is missing.
 
     Args:
@@ -59,7 +59,7 @@ def verify_state(store: Store, state_root: bytes) -> None:
         pass
 
 
-def _leaves(store: Store, roots: set[bytes], whose: str) -> Iterator[bytes]:
+def _leaves(store: ChainStore, roots: set[bytes], whose: str) -> Iterator[bytes]:
     """Yield the values of tries, after reading all of their nodes."""
     level, seen = roots, set(roots)
     while level:
@@ -92,7 +92,7 @@ def _is_leaf(node: list[Any]) -> bool:
     return isinstance(path, bytes) and bool(path) and path[0] & 0x20 != 0
 
 
-def _decoded(encoded: bytes, store: Store) -> list[Any]:
+def _decoded(encoded: bytes, store: ChainStore) -> list[Any]:
     try:
         node = rlp.decode(encoded)
     except RLPException as error:
@@ -102,7 +102,7 @@ def _decoded(encoded: bytes, store: Store) -> list[Any]:
     return node
 
 
-def _read(store: Store, hashes: set[bytes], whose: str) -> Iterator[bytes]:
+def _read(store: ChainStore, hashes: set[bytes], whose: str) -> Iterator[bytes]:
     wanted = sorted(hashes)
     for first in range(0, len(wanted), _NODES_AT_ONCE):
         keys = wanted[first : first + _NODES_AT_ONCE]

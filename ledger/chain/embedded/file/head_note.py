@@ -32,7 +32,7 @@ _READINGS = 5  # A slot that is being written looks damaged; it is whole a momen
 
 
 @dataclass(frozen=True, slots=True)
-class Acknowledged:
+class AcknowledgedBlock:
     """A block that a writer of this home has called durable.
 
     Attributes:
@@ -49,7 +49,7 @@ class Acknowledged:
 @dataclass(frozen=True, slots=True)
 class _Slot:
     sequence: int
-    acknowledged: Acknowledged
+    acknowledged: AcknowledgedBlock
 
 
 class HeadNote:
@@ -61,7 +61,7 @@ class HeadNote:
         self._sequence = sequence
 
     @classmethod
-    def begin(cls, chain: Path, acknowledged: Acknowledged) -> Self:
+    def begin(cls, chain: Path, acknowledged: AcknowledgedBlock) -> Self:
         """Return the note with this block in both slots, on the disk, whatever it said before.
 
         Args:
@@ -80,7 +80,7 @@ class HeadNote:
             raise ChainError(f"{path}: {error.strerror}") from error
         return cls(path, descriptor, 2)
 
-    def write(self, acknowledged: Acknowledged) -> None:
+    def write(self, acknowledged: AcknowledgedBlock) -> None:
         """Note a newer block.
 
         Args:
@@ -118,7 +118,7 @@ def note_path(chain: Path) -> Path:
     return whole.with_name(f"{whole.name}.head")
 
 
-def read_note(chain: Path) -> Acknowledged | None:
+def read_note(chain: Path) -> AcknowledgedBlock | None:
     """Return the newest block that a home has acknowledged; None where none is noted.
 
     Args:
@@ -155,7 +155,7 @@ def _content(path: Path) -> bytes | None:
         raise ChainError(f"{path}: {error.strerror}") from error
 
 
-def _encode(sequence: int, acknowledged: Acknowledged) -> bytes:
+def _encode(sequence: int, acknowledged: AcknowledgedBlock) -> bytes:
     body = _BODY.pack(
         _MAGIC, sequence, acknowledged.genesis_hash, acknowledged.number, acknowledged.hash
     )
@@ -169,4 +169,4 @@ def _decode(slot: bytes) -> _Slot | None:
     magic, sequence, genesis_hash, number, block_hash = _BODY.unpack(body)
     if magic != _MAGIC:
         return None
-    return _Slot(sequence, Acknowledged(genesis_hash, number, block_hash))
+    return _Slot(sequence, AcknowledgedBlock(genesis_hash, number, block_hash))

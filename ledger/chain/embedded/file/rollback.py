@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ledger.chain.embedded.file.chain_store import ChainStore
 from ledger.chain.embedded.file.head_note import read_note
-from ledger.chain.embedded.file.store import Store
 from ledger.chain.ports import ChainRolledBackError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ledger.chain.embedded.reader import EmbeddedReader
+    from ledger.chain.embedded.embedded_reader import EmbeddedReader
 
 _MEANING = (
     "a backup was restored, the file was replaced, or its write-ahead log is damaged or missing. "
@@ -57,7 +57,7 @@ def verify_nothing_acknowledged(path: Path) -> None:
         ChainRolledBackError: one was, and is gone.
     """
     noted = read_note(path)
-    if noted is not None and (not path.exists() or Store.is_blank(path)):
+    if noted is not None and (not path.exists() or ChainStore.is_blank(path)):
         raise ChainRolledBackError(
             f"{path}: block {noted.number} 0x{noted.hash.hex()} was acknowledged here, but there "
             f"is no chain: {_MEANING}"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ledger.protocol.errors import ChainError
 
 if TYPE_CHECKING:
-    from ledger.chain.embedded.file.store import Store
+    from ledger.chain.embedded.file.chain_store import ChainStore
 
 MOST_WAL_BYTES = 64 * 2**20
 """How long the log may become before its readers are named."""
@@ -31,9 +31,9 @@ class WriteAheadLog:
         most_bytes: how long it may become.
     """
 
-    def __init__(self, store: Store, most_bytes: int = MOST_WAL_BYTES) -> None:
+    def __init__(self, store: ChainStore, max_bytes: int = MOST_WAL_BYTES) -> None:
         self._store = store
-        self._most_bytes = most_bytes
+        self._most_bytes = max_bytes
         self._said = False
 
     def empty(self) -> None:

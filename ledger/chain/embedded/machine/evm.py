@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     )
     from eth.typing import AccountDetails, HeaderParams
 
-    from ledger.chain.embedded.file.store import Store
+    from ledger.chain.embedded.file.chain_store import ChainStore
 
 # py-evm lifts Python's recursion limit to 100,000 for the whole process, and then a few bytes of
 # nested JSON crash it where they should raise. 1,024 nested EVM calls need some 13,000 frames.
@@ -108,7 +108,7 @@ class OverlayDatabase(BaseAtomicDB):
         pending: the uncommitted writes; None means deleted.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ChainStore) -> None:
         self._store = store
         self.pending: dict[bytes, bytes | None] = {}
 
@@ -162,7 +162,7 @@ def verify_fast_signatures() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
+class BlockContents:
     """What one block was filled with.
 
     Attributes:
@@ -202,7 +202,7 @@ class _SharedSecondsVM(PragueVM):
 
     def fill(
         self, transactions: Sequence[SignedTransactionAPI], base_header: BlockHeaderAPI
-    ) -> Filled:
+    ) -> BlockContents:
         """Carry out what fits into a block, in order; what does not is passed over.
 
         After one of an account's transactions that is passed over, none of it can follow.
@@ -234,7 +234,7 @@ class _SharedSecondsVM(PragueVM):
             header = self.add_receipt_to_header(header, receipt)
             included.append(transaction)
             receipts.append(receipt)
-        return Filled(header, tuple(included), tuple(receipts), frozenset(refused))
+        return BlockContents(header, tuple(included), tuple(receipts), frozenset(refused))
 
 
 def _fits(transaction: SignedTransactionAPI, header: BlockHeaderAPI) -> bool:
@@ -257,7 +257,7 @@ class EvmChain(MiningChain):
 
     def mine_fitting(
         self, transactions: Sequence[SignedTransactionAPI], coinbase: bytes
-    ) -> tuple[BlockAPI, Filled]:
+    ) -> tuple[BlockAPI, BlockContents]:
         """Make a block of the transactions that fit, as `mine_all` does of all of them.
 
         Args:
@@ -324,7 +324,9 @@ def make_genesis(
 
 
 @contextlib.contextmanager
-def damage_translated(store: Store, passing: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+def damage_translated(
+    store: ChainStore, passing: tuple[type[Exception], ...] = ()
+) -> Iterator[None]:
     """Turn what the libraries raise over damaged bytes into a `ChainDamagedError`.
 
     Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from clients.datasets.federated import DataForm, FederatedData, Samples, frozen_samples
+from clients.datasets.federated_data import DataForm, FederatedData, Samples, frozen_samples
 
 EMBEDDING = np.eye(6, 2, dtype=np.float32)
 """Vectors of five words and the filling, token 0."""

@@ -14,7 +14,7 @@ from clients.adversaries.data.poisoning import poisoned
 from clients.adversaries.data.registry import DATA_ATTACKS, data_attack_named
 from clients.adversaries.registry import ATTACKS
 from clients.adversaries.updates.attack import AttackParameters
-from clients.datasets.federated import DataForm, FederatedData, Samples
+from clients.datasets.federated_data import DataForm, FederatedData, Samples
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId
 from tests.clients.adversaries.data.made import PICTURES, WORDS, data_of, digits, tweets

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from clients.adversaries.data.trigger import trigger_for
-from clients.datasets.federated import DataForm
+from clients.datasets.federated_data import DataForm
 from ledger.protocol.errors import ConfigurationError
 from tests.clients.adversaries.data.made import (
     CHARACTERS,

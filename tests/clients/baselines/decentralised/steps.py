@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clients.datasets.federated import DataForm, FederatedData, Samples
-from clients.engine.evaluating import FinishedEvaluation
-from clients.engine.port import Engine, Evaluation, TrainedUpdate
-from clients.engine.updates import payload_of
+from clients.datasets.federated_data import DataForm, FederatedData, Samples
 from clients.runs.metrics import ModelGauge
 from clients.sections import EvaluationSection
+from clients.training.evaluation_blocks import FinishedEvaluation
+from clients.training.port import Engine, Evaluation, TrainedUpdate
+from clients.training.update_matrix import payload_of
 from ledger.protocol.rules.distance.rule import plain_distances
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from clients.engine.port import TrainingJob
     from clients.models.model import ParameterVector
+    from clients.training.port import TrainingJob
 
 TESTED = 8
 """Test samples, of which as many are classified right as a model's first number says."""

@@ -1,0 +1,132 @@
+"""What of a run's data its document binds: the files, and each client's training samples."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from clients.datasets.registry import data_digest
+from ledger.protocol.bound_inputs import NamedArray, data_root, samples_digest, simulated_salt
+from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.types import NO_DIGEST, ClientId, Digest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from clients.datasets.federated_data import FederatedData, Samples
+    from clients.datasets.registry import DataChoice
+    from ledger.protocol.documents.run import RunDocument
+
+_DIGESTS = "digests"
+"""Of each owner's samples, 32 bytes each, in the run document where only the owner has them."""
+
+
+def samples_digest_of(samples: Samples, salt: bytes) -> Digest:
+    """Return the digest of one client's training samples as they are stored, in order.
+
+    Args:
+        samples: inputs as the data set stores them, and labels.
+        salt: 32 bytes.
+    """
+    return samples_digest(salt, _named("x", samples.x), _named("y", samples.y))
+
+
+def simulated_digests(data: FederatedData, seed: int) -> tuple[Digest, ...]:
+    """Return the digest of each client's training samples where everybody can have them.
+
+    Args:
+        data: divided among the clients, before any client poisons its own.
+        seed: of the run, from which the salts follow.
+    """
+    salts = (simulated_salt(seed, ClientId(client)) for client in range(data.clients))
+    return tuple(map(samples_digest_of, data.train, salts))
+
+
+def require_bound_files(document: RunDocument, choice: DataChoice) -> None:
+    """Refuse other data files or settings than a run was deployed with.
+
+    Args:
+        document: of the run.
+        choice: data as they are named here.
+
+    Raises:
+        ConfigurationError: names the file's digests, or the setting.
+    """
+    recorded, here = document.experiment.get("data"), data_digest(choice)
+    told = recorded.items() if isinstance(recorded, dict) else ()
+    bound = {name: value for name, value in told if name != _DIGESTS}
+    if here == bound:
+        return
+    where = choice.path or choice.name
+    subject, was, now = _first_difference(bound, here)
+    raise ConfigurationError(
+        f"the data {where} are not those that the run was deployed with: {subject} was {was}, and "
+        f"is {now}"
+    )
+
+
+def require_bound_own(
+    document: RunDocument, client: ClientId, samples: Samples, salt: bytes
+) -> None:
+    """Refuse other samples of an owner's own than it has registered; if it disclosed their digest.
+
+    Args:
+        document: of the run, whose data are each owner's own.
+        client: whose samples they are.
+        samples: as they are here.
+        salt: the owner's.
+
+    Raises:
+        ConfigurationError: names both digests, or says that the document contradicts itself.
+    """
+    told = document.experiment.get("data", {}).get(_DIGESTS, b"")
+    digests = [Digest(told[at : at + 32]) for at in range(0, len(told), 32)]
+    counts = [registered.samples for registered in document.registry]
+    if len(digests) != len(counts) or data_root(counts, digests) != document.data_root:
+        raise ConfigurationError("the run document's data_root is not that of its data digests")
+    here, bound = samples_digest_of(samples, salt), digests[client]
+    if bound not in {NO_DIGEST, here}:
+        raise ConfigurationError(
+            f"client {client}: the training samples are not those that were registered: their "
+            f"digest was 0x{bound.hex()}, and is 0x{here.hex()}"
+        )
+
+
+def require_bound_samples(
+    document: RunDocument, digests: Sequence[Digest], counts: Sequence[int]
+) -> None:
+    """Refuse other training samples than a run was deployed with.
+
+    Args:
+        document: of the run.
+        digests: of each client's samples, index by index.
+        counts: how many each client has.
+
+    Raises:
+        ConfigurationError: names both roots.
+    """
+    here = data_root(counts, digests)
+    if here != document.data_root:
+        raise ConfigurationError(
+            f"the training samples are not those that the run was deployed with: their root was "
+            f"0x{document.data_root.hex()}, and is 0x{here.hex()}"
+        )
+
+
+def _first_difference(bound: Mapping[str, Any], here: Mapping[str, Any]) -> tuple[str, str, str]:
+    names = sorted({*bound, *here}, key=lambda name: (name != "sha256", name))
+    name = next(name for name in names if bound.get(name) != here.get(name))
+    subject = "the sha256 of its files" if name == "sha256" else f"data.{name}"
+    return subject, f"{bound.get(name)!s:.300}", f"{here.get(name)!s:.300}"
+
+
+def _named(name: str, values: NDArray[Any]) -> NamedArray:
+    plain = np.ascontiguousarray(values)
+    if sys.byteorder == "big" or plain.dtype.byteorder == ">":
+        plain = plain.astype(plain.dtype.newbyteorder("<"))
+    data = plain.reshape(-1).view(np.uint8).data if plain.size else b""
+    return NamedArray(name, plain.dtype.newbyteorder("=").name, plain.shape, data)

@@ -1,0 +1,168 @@
+"""Whether a model can be trained on a data set: asked of real inputs, before the first round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from clients.devices import reproducible
+from clients.models.model import ForeignFactory, trainable
+from clients.models.user_code_errors import as_configuration_error
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from clients.datasets.federated_data import FederatedData
+    from clients.models.model import Model
+
+_ROWS = 8
+_REPEATED = 3
+
+
+def check_model(model: Model, data: FederatedData) -> None:
+    """Refuse a model that cannot be trained on these data, or not by the protocol's rules.
+
+    An update has to follow from the global model, the client's data and its batch order alone: its
+    owner can repeat it then, and it is the same on every worker. So chance in the forward pass is
+    refused (dropout), and state that the vector does not hold (batch normalisation).
+
+    Args:
+        model: the model.
+        data: whose first inputs are tried.
+
+    Raises:
+        ConfigurationError: names what the model does, and the rule.
+    """
+    cpu = torch.device("cpu")
+    # Not held against the digest of its first module: what is drawn anew each time is named below.
+    model = replace(model, frozen=None)
+    with reproducible(cpu), torch.random.fork_rng(devices=[]):
+        _Trial(model, model.module(), data).carry_out()
+        if isinstance(model.factory, ForeignFactory):
+            _require_repeatable_start(model)
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    model: Model
+    module: nn.Module
+    data: FederatedData
+
+    def carry_out(self) -> None:
+        x, y = self._inputs()
+        self.module.train()
+        before = _state(self.module)
+        scores = self._scores(x, "training")
+        self._require_unchanged(before, "training")
+        self._require_no_chance(x, scores)
+        self._scores(x[:1], "training")
+        self._require_gradients(scores, y)
+        self.module.eval()
+        before = _state(self.module)
+        with torch.no_grad():
+            self._scores(x, "evaluation")
+        self._require_unchanged(before, "evaluation")
+
+    def _inputs(self) -> tuple[Tensor, Tensor]:
+        """Return a few collated inputs of the first clients, and their labels."""
+        few = self.data.train[:_ROWS]
+        x = np.concatenate([samples.x[:_ROWS] for samples in few])[:_ROWS]
+        y = np.concatenate([samples.y[:_ROWS] for samples in few])[:_ROWS]
+        return torch.tensor(self.data.collate(x)), torch.tensor(y)
+
+    def _scores(self, x: Tensor, mode: str) -> Tensor:
+        tried = f"its forward pass in {mode} fails on inputs of shape {tuple(x.shape)}"
+        with as_configuration_error(f"model.name = {self.model.name!r}: {tried}"):
+            scores = self.module(x.clone())
+        if not isinstance(scores, Tensor):
+            raise self._refused(f"its forward pass returns {type(scores).__name__}, and no tensor")
+        expected = (len(x), self.model.form.classes)
+        if tuple(scores.shape) != expected or not scores.is_floating_point():
+            raise self._refused(
+                f"its forward pass returns {str(scores.dtype).removeprefix('torch.')} of shape "
+                f"{tuple(scores.shape)}; must be scores of shape {expected}, one row for each of "
+                f"{len(x)} inputs and one column for each class"
+            )
+        return scores
+
+    def _require_unchanged(self, before: dict[str, Tensor], mode: str) -> None:
+        for name, tensor in _state(self.module).items():
+            if name not in before or not _equal(tensor, before[name]):
+                raise self._refused(
+                    f"its forward pass in {mode} changes {name!r}, which nobody would vote on (as "
+                    f"BatchNorm does; GroupNorm and LayerNorm do not)"
+                )
+
+    def _require_no_chance(self, x: Tensor, scores: Tensor) -> None:
+        drawn = next((name for name, part in self.module.named_modules() if _draws(part)), None)
+        where = "" if drawn is None else f" in {drawn!r}"
+        if drawn is not None or any(
+            not _equal(self._scores(x, "training"), scores) for _ in range(_REPEATED - 1)
+        ):
+            raise self._refused(
+                f"its forward pass in training is not the same twice: there is chance{where} (such "
+                f"as dropout, whose p can be 0), and its updates could not be repeated"
+            )
+
+    def _require_gradients(self, scores: Tensor, y: Tensor) -> None:
+        with as_configuration_error(f"model.name = {self.model.name!r}: its backward pass fails"):
+            functional.cross_entropy(scores, y).backward()
+        unused = next((name for name, p in trainable(self.module) if p.grad is None), None)
+        if unused is not None:
+            raise self._refused(
+                f"its parameter {unused!r} takes no part in the forward pass, and would be sent "
+                f"and voted on: take it out, or freeze it by requires_grad_(False)"
+            )
+
+    def _refused(self, rule: str) -> ConfigurationError:
+        return ConfigurationError(f"model.name = {self.model.name!r}: {rule}")
+
+
+def _state(module: nn.Module) -> dict[str, Tensor]:
+    """Return copies of all that a module holds."""
+    held = [*module.named_parameters(), *module.named_buffers()]
+    return {name: tensor.detach().clone() for name, tensor in held}
+
+
+def _equal(one: Tensor, other: Tensor) -> bool:
+    """Say whether two tensors have the same bytes, so that what is no number is equal to itself."""
+    bytes_of = [
+        tensor.detach().contiguous().reshape(-1).view(torch.uint8) for tensor in (one, other)
+    ]
+    return one.shape == other.shape and torch.equal(*bytes_of)
+
+
+def _draws(part: nn.Module) -> bool:
+    """Say whether a layer of torch draws numbers in training, however seldom they tell."""
+    is_dropout = isinstance(part, nn.modules.dropout._DropoutNd) and part.p > 0
+    return is_dropout or (isinstance(part, nn.RNNBase) and part.dropout > 0 and part.num_layers > 1)
+
+
+def _require_repeatable_start(model: Model) -> None:
+    """Refuse a class whose numbers follow from something else than the seed.
+
+    Raises:
+        ConfigurationError: two modules of one seed differ, or the start cannot be drawn.
+    """
+    rule = "is not the same in two modules of one seed: draw it by torch's own generator"
+    parts = [_state(model.module()) for _ in range(2)]
+    voted_on = {name for name, _ in model.layout}
+    for name in parts[0].keys() - voted_on:
+        if name not in parts[1] or not _equal(parts[0][name], parts[1][name]):
+            raise ConfigurationError(f"model.name = {model.name!r}: {name!r} {rule}")
+    with as_configuration_error(f"model.name = {model.name!r}: its start cannot be drawn"):
+        first, second = (model.initial(np.random.default_rng(0)) for _ in range(2))
+    if not np.isfinite(first).all():
+        raise ConfigurationError(
+            f"model.name = {model.name!r}: its start holds numbers that are not finite, and all "
+            f"must be"
+        )
+    if not np.array_equal(first, second):
+        raise ConfigurationError(
+            f"model.name = {model.name!r}: its start {rule}, or by the generator that "
+            f"draw_start(rng) gets"
+        )

@@ -1,0 +1,172 @@
+"""Convolutions of several clients: one after another, or all as one stack of matrices."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import TYPE_CHECKING
+
+import torch
+from torch.nn import functional
+
+from clients.training.lockstep.elementwise import channels_last
+from clients.training.lockstep.stack import Stack, row_shape
+from clients.training.lockstep.tensor_views import aligned
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from clients.training.lockstep.execution_plan import ExecutionPlan
+    from clients.training.lockstep.layers import Convolution, ShapedLayer
+    from clients.training.lockstep.tensor_views import TensorViews
+
+
+class ClientConvolution:
+    """The convolution of one client, by torch's own kernels, channels last.
+
+    Args:
+        layer: the layer.
+        places: of the parameters.
+        rate: of SGD.
+    """
+
+    _start: Tensor
+    _x: Tensor
+
+    def __init__(self, layer: Convolution, places: TensorViews, rate: float) -> None:
+        self._layer = layer
+        self._places = places
+        self._rate = rate
+        self._weight = torch.empty(layer.kernels, memory_format=torch.channels_last)
+        self._bias = None if layer.bias is None else torch.empty(layer.kernels[0])
+        self.is_first = False
+
+    def load(self, start: Tensor) -> None:
+        """Begin anew."""
+        self._start = start
+        self._weight.copy_(self._places.of(start, self._layer.weight))
+        if self._bias is not None and self._layer.bias is not None:
+            self._bias.copy_(self._places.of(start, self._layer.bias))
+
+    def forward(self, x: Tensor, step: int) -> Tensor:  # noqa: ARG002
+        """Return the outputs."""
+        self._x = x
+        layer = self._layer
+        y = functional.conv2d(
+            x, self._weight, self._bias, layer.stride, layer.padding, layer.dilation
+        )
+        return channels_last(y)
+
+    def backward(self, dy: Tensor, step: int) -> Tensor | None:  # noqa: ARG002
+        """Take the step; return the gradient of the inputs."""
+        layer = self._layer
+        dx: Tensor | None
+        dx, weight, bias = torch.ops.aten.convolution_backward(
+            channels_last(dy),
+            self._x,
+            self._weight,
+            None if self._bias is None else list(self._bias.shape),
+            layer.stride,
+            layer.padding,
+            layer.dilation,
+            False,  # transposed
+            [0, 0],
+            1,  # groups
+            [not self.is_first, True, self._bias is not None],
+        )
+        self._weight.sub_(weight, alpha=self._rate)
+        if self._bias is not None:
+            self._bias.sub_(bias, alpha=self._rate)
+        return dx
+
+    def write(self, update: Tensor, place: int, steps: int) -> None:  # noqa: ARG002
+        """Write the difference of kernels and biases."""
+        for name, end in ((self._layer.weight, self._weight), (self._layer.bias, self._bias)):
+            if name is not None and end is not None:
+                start = self._places.of(self._start, name)
+                torch.sub(start, end, out=self._places.of(update, name))
+
+
+class StackedConvolution:
+    """Convolutions as products of matrices: the numbers under a kernel are one row.
+
+    Args:
+        link: the layer and the shapes of its images.
+        layer: the same layer.
+        places: of the parameters.
+        choice: clients, rows of each.
+        rate: of SGD.
+        device: where.
+    """
+
+    def __init__(
+        self,
+        link: ShapedLayer,
+        layer: Convolution,
+        places: TensorViews,
+        choice: ExecutionPlan,
+        rate: float,
+        device: torch.device,
+    ) -> None:
+        self._layer = layer
+        self._rate = rate
+        self._clients = clients = choice.chunk
+        samples = clients * choice.batch
+        channels, height, width = link.input_shape
+        self._output_shape = (samples, *link.output_shape[1:], layer.kernels[0])
+        (down, right), (_, _, *kernel) = layer.padding, layer.kernels
+        bordered = (samples, height + 2 * down, width + 2 * right, channels)
+        self._x = torch.zeros(bordered, device=device)
+        self._dx = torch.zeros(bordered, device=device)
+        self._inside = (
+            slice(None), slice(down, down + height), slice(right, right + width)
+        )  # fmt: skip
+        places_in_kernel = math.prod(link.output_shape[1:])
+        columns = aligned(math.prod(row_shape(layer)) + 1)
+        rows = torch.zeros(clients, choice.batch * places_in_kernel, columns, device=device)
+        self._stack = Stack(layer, places, rows)
+        self._windows_shape = (*self._output_shape[:3], *kernel, channels)
+        self.is_first = False
+
+    def load(self, start: Tensor) -> None:
+        """Begin anew for all clients."""
+        self._stack.load(start)
+
+    def forward(self, x: Tensor, step: int) -> Tensor:  # noqa: ARG002
+        """Return the outputs."""
+        self._x[self._inside] = x.permute(0, 2, 3, 1)
+        rows = self._stack.inputs.unflatten(2, row_shape(self._layer))
+        windows = self._windows(self._x)
+        rows.unflatten(1, (-1, *windows.shape[1:3])).copy_(
+            windows.unflatten(0, (self._clients, -1))
+        )
+        return self._stack.outputs().view(self._output_shape).permute(0, 3, 1, 2)
+
+    def backward(self, dy: Tensor, step: int) -> Tensor | None:  # noqa: ARG002
+        """Take the step; return the gradient of the inputs."""
+        by_client = dy.permute(0, 2, 3, 1).reshape(self._clients, -1, dy.shape[1])
+        dx = None
+        if not self.is_first:
+            dx = self._summed(self._stack.gradient(by_client))
+        self._stack.descend(by_client, self._rate)
+        return dx
+
+    def write(self, update: Tensor, place: int, steps: int) -> None:  # noqa: ARG002
+        """Write the difference of kernels and biases."""
+        self._stack.write(update, place)
+
+    def _windows(self, images: Tensor) -> Tensor:
+        """Return the numbers under the kernel at each of its places, as a view of images."""
+        sample, row, column, channel = images.stride()
+        (down, right), (tall, wide) = self._layer.stride, self._layer.dilation
+        strides = (sample, row * down, column * right, row * tall, column * wide, channel)
+        return images.as_strided(self._windows_shape, strides)
+
+    def _summed(self, rows: Tensor) -> Tensor:
+        """Return what the numbers of all windows come to at each place of an image."""
+        self._dx.zero_()
+        windows, parts = self._windows(self._dx), rows.view(self._windows_shape)
+        # One place of the kernel after the other, for its windows never overlap.
+        for i, j in itertools.product(*map(range, self._layer.kernels[2:])):
+            windows[:, :, :, i, j].add_(parts[:, :, :, i, j])
+        return self._dx[self._inside].permute(0, 3, 1, 2)

@@ -1,0 +1,150 @@
+"""Layers without parameters: ReLU, max-pooling and other shapes."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import torch
+from torch.nn import functional
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from clients.training.lockstep.layers import MaxPool
+
+
+class _WithoutParameters:
+    """Loads and writes nothing."""
+
+    def load(self, start: Tensor) -> None:
+        """Nothing to load."""
+
+    def write(self, update: Tensor, place: int, steps: int) -> None:
+        """Nothing to write."""
+
+
+class ReluPart(_WithoutParameters):
+    """max(x, 0)."""
+
+    _y: Tensor
+
+    def forward(self, x: Tensor, step: int) -> Tensor:  # noqa: ARG002
+        """Return the outputs."""
+        self._y = torch.relu(x)
+        return self._y
+
+    def backward(self, dy: Tensor, step: int) -> Tensor:  # noqa: ARG002
+        """Return the gradient of the inputs; that of 0 is 0."""
+        gradient: Tensor = torch.ops.aten.threshold_backward(dy, self._y, 0)
+        return gradient
+
+
+class ReshapePart(_WithoutParameters):
+    """Another shape of each sample, its numbers in the order of channels, rows and columns.
+
+    Args:
+        input_shape: of a sample before.
+        output_shape: of a sample after.
+    """
+
+    def __init__(self, input_shape: tuple[int, ...], output_shape: tuple[int, ...]) -> None:
+        self._before = input_shape
+        self._after = output_shape
+
+    def forward(self, x: Tensor, step: int) -> Tensor:  # noqa: ARG002
+        """Return the outputs."""
+        return channels_last(x.reshape(-1, *self._after))
+
+    def backward(self, dy: Tensor, step: int) -> Tensor:  # noqa: ARG002
+        """Return the gradient of the inputs."""
+        return channels_last(dy.reshape(-1, *self._before))
+
+
+class MaxPoolPart(_WithoutParameters):
+    """Max-pooling by torch's own kernel.
+
+    Args:
+        layer: which windows.
+    """
+
+    _x: Tensor
+    _chosen: Tensor
+
+    def __init__(self, layer: MaxPool) -> None:
+        self._windows = [list(layer.kernel), list(layer.stride), list(layer.padding), [1, 1]]
+
+    def forward(self, x: Tensor, step: int) -> Tensor:  # noqa: ARG002
+        """Return the outputs."""
+        self._x = x
+        y: Tensor
+        y, self._chosen = torch.ops.aten.max_pool2d_with_indices(x, *self._windows)
+        return y
+
+    def backward(self, dy: Tensor, step: int) -> Tensor:  # noqa: ARG002
+        """Return the gradient of the inputs: that of a window goes to its first largest number."""
+        gradient: Tensor = torch.ops.aten.max_pool2d_with_indices_backward(
+            dy, self._x, *self._windows, False, self._chosen
+        )
+        return gradient
+
+
+class OrderedMaxPoolPart(_WithoutParameters):
+    """Max-pooling whose gradient is summed in a fixed order: on CUDA torch's own is not.
+
+    Args:
+        layer: which windows.
+    """
+
+    _best: Tensor
+    _padded_shape: torch.Size
+
+    def __init__(self, layer: MaxPool) -> None:
+        self._layer = layer
+
+    def forward(self, x: Tensor, step: int) -> Tensor:  # noqa: ARG002
+        """Return the outputs."""
+        down, right = self._layer.padding
+        padded = functional.pad(x, (right, right, down, down), value=-torch.inf)
+        self._padded_shape = padded.shape
+        candidates = self._offsets(padded)
+        y = next(candidates).clone()
+        self._best = torch.zeros_like(y)
+        for place, candidate in enumerate(candidates, start=1):
+            self._best.masked_fill_(candidate > y, place)
+            torch.maximum(y, candidate, out=y)
+        return y
+
+    def backward(self, dy: Tensor, step: int) -> Tensor:  # noqa: ARG002
+        """Return the gradient of the inputs: that of a window goes to its first largest number."""
+        padded = dy.new_zeros(self._padded_shape).contiguous(memory_format=torch.channels_last)
+        for place, target in enumerate(self._offsets(padded)):
+            target.add_(dy * (self._best == place))
+        down, right = self._layer.padding
+        height, width = padded.shape[2:]
+        return padded[:, :, down : height - down, right : width - right]
+
+    def _offsets(self, padded: Tensor) -> itertools.chain[Tensor]:
+        """Return, for each place in a window, the numbers at that place of all windows."""
+        (tall, wide), (down, right) = self._layer.kernel, self._layer.stride
+        rows = (padded.shape[2] - tall) // down
+        columns = (padded.shape[3] - wide) // right
+        return itertools.chain(
+            padded[:, :, i : i + rows * down + 1 : down, j : j + columns * right + 1 : right]
+            for i, j in itertools.product(range(tall), range(wide))
+        )
+
+
+def channels_last(x: Tensor) -> Tensor:
+    """Return images with the channels next to each other in memory, and anything else as it is.
+
+    Args:
+        x: one row for each sample.
+    """
+    if x.ndim != 4:
+        return x
+    _, channels, height, width = x.shape
+    if channels == 1 and x.is_contiguous():
+        # Either order of the one channel is the same memory, and torch takes the other of them.
+        return x.as_strided(x.shape, (height * width, 1, width, 1))
+    return x.contiguous(memory_format=torch.channels_last)

@@ -1,0 +1,216 @@
+"""A chain of layers for all clients of a chunk, and one step of SGD through it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from clients.training.lockstep.convolution import ClientConvolution, StackedConvolution
+from clients.training.lockstep.elementwise import (
+    MaxPoolPart,
+    OrderedMaxPoolPart,
+    ReluPart,
+    ReshapePart,
+    channels_last,
+)
+from clients.training.lockstep.execution_plan import LayerMethod
+from clients.training.lockstep.layers import Convolution, Linear, MaxPool, Relu
+from clients.training.lockstep.linear import SharedLinear, StackedLinear
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from clients.training.lockstep.chunk_layer import ChunkLayer
+    from clients.training.lockstep.execution_plan import ExecutionPlan
+    from clients.training.lockstep.layers import Chain, ShapedLayer
+    from clients.training.lockstep.tensor_views import TensorViews
+
+
+class Network:
+    """What a chunk of clients computes in a step, on buffers that stay where they are.
+
+    All shapes are those of a full chunk and full batches, whoever is there: a product of other
+    shapes may sum in another order, and then the bytes of an update would depend on its mates.
+    Rows that nobody uses hold zeros and weigh 0; no row ever meets another client's.
+
+    Attributes:
+        inputs: of the step, one row for each sample, client after client.
+        targets: 1 at the class of each sample, shape (rows, classes).
+        weights: of each sample, shape (rows, 1): one over the size of its batch, or 0.
+        active: clients, from the first, that still have steps to take.
+
+    Args:
+        chain: the layers.
+        choice: how each of them is computed.
+        places: of the parameters.
+        rate: of SGD.
+        device: where.
+    """
+
+    def __init__(
+        self,
+        chain: Chain,
+        choice: ExecutionPlan,
+        places: TensorViews,
+        rate: float,
+        device: torch.device,
+    ) -> None:
+        rows = choice.chunk * choice.batch
+        self.inputs = channels_last(torch.zeros(rows, *chain[0].input_shape, device=device))
+        self.targets = torch.zeros(rows, *chain[-1].output_shape, device=device)
+        self.weights = torch.zeros(rows, 1, device=device)
+        self.active = choice.chunk
+        builder = _Builder(choice, places, rate, device)
+        front = sum(kind is LayerMethod.BY_CLIENT for kind in choice.kinds)
+        self._parts: list[ChunkLayer] = []
+        if front:
+            self._parts.append(_ByClient(self, chain[:front], builder))
+        self._parts += [
+            builder.part(link, kind)
+            for link, kind in zip(chain[front:], choice.kinds[front:], strict=True)
+        ]
+
+    def load(self, start: Tensor) -> None:
+        """Begin anew for all clients.
+
+        Args:
+            start: the global model w_t, shape (d,), unchanged until the next `load`.
+        """
+        for part in self._parts:
+            part.load(start)
+
+    def step(self, step: int) -> None:
+        """Take one step of SGD for every client, on what inputs, targets and weights hold.
+
+        Args:
+            step: local steps already taken.
+        """
+        x = self.inputs
+        for part in self._parts:
+            x = part.forward(x, step)
+        # The gradient of the mean cross-entropy.
+        gradient: Tensor | None = torch.softmax(x, dim=1).sub_(self.targets).mul_(self.weights)
+        for part in reversed(self._parts):
+            if gradient is None:
+                break  # nothing before has parameters
+            gradient = part.backward(gradient, step)
+
+    def write(self, update: Tensor, place: int, steps: int) -> None:
+        """Write the difference w_start − w_end of one client.
+
+        Args:
+            update: of all parameters, shape (d,).
+            place: the client's, in the chunk.
+            steps: that it has taken.
+        """
+        for part in self._parts:
+            part.write(update, place, steps)
+
+
+class _Builder:
+    """Makes the parts of a network, in the order of the chain."""
+
+    def __init__(
+        self, choice: ExecutionPlan, places: TensorViews, rate: float, device: torch.device
+    ) -> None:
+        self.choice = choice
+        self._places = places
+        self._rate = rate
+        self._device = device
+        self._has_parameters = False
+
+    def part(self, link: ShapedLayer, kind: LayerMethod) -> ChunkLayer:
+        """Return the part that computes a layer.
+
+        Args:
+            link: the layer and its shapes.
+            kind: in which way.
+        """
+        layer = link.layer
+        if isinstance(layer, Linear | Convolution):
+            return self._with_parameters(link, layer, kind)
+        if isinstance(layer, Relu):
+            return ReluPart()
+        if isinstance(layer, MaxPool):
+            on_cpu = self._device.type == "cpu"
+            return MaxPoolPart(layer) if on_cpu else OrderedMaxPoolPart(layer)
+        return ReshapePart(link.input_shape, link.output_shape)
+
+    def parts_by_client(self, links: Sequence[ShapedLayer]) -> list[list[ChunkLayer]]:
+        """Return parts of their own for each client of a chunk.
+
+        Args:
+            links: the layers and their shapes, the first of the chain.
+        """
+        found: list[list[ChunkLayer]] = []
+        for _ in range(self.choice.chunk):
+            self._has_parameters = False
+            found.append([self.part(link, LayerMethod.BY_CLIENT) for link in links])
+        return found
+
+    def _with_parameters(
+        self, link: ShapedLayer, layer: Linear | Convolution, kind: LayerMethod
+    ) -> ChunkLayer:
+        part: SharedLinear | StackedLinear | ClientConvolution | StackedConvolution
+        settings = (self._places, self.choice, self._rate, self._device)
+        if isinstance(layer, Linear):
+            shape = SharedLinear if kind is LayerMethod.SHARED else StackedLinear
+            part = shape(layer, *settings)
+        elif kind is LayerMethod.BY_CLIENT:
+            part = ClientConvolution(layer, self._places, self._rate)
+        else:
+            part = StackedConvolution(link, layer, *settings)
+        part.is_first = not self._has_parameters
+        self._has_parameters = True
+        return part
+
+
+class _ByClient:
+    """The first layers of a chain, computed for one client after another.
+
+    What a client computes here then stays in the cache from layer to layer, and the kernels of
+    a convolution are at full speed with one client's rows already.
+    """
+
+    def __init__(self, network: Network, links: Sequence[ShapedLayer], builder: _Builder) -> None:
+        self._network = network
+        self._batch = builder.choice.batch
+        self._clients = builder.parts_by_client(links)
+        shape = links[-1].output_shape
+        self._y = channels_last(torch.zeros(len(network.inputs), *shape))
+
+    def load(self, start: Tensor) -> None:
+        """Begin anew for all clients."""
+        for parts in self._clients:
+            for part in parts:
+                part.load(start)
+
+    def forward(self, x: Tensor, step: int) -> Tensor:
+        """Return the outputs."""
+        for place in range(self._network.active):
+            rows = self._rows(place)
+            y = x[rows]
+            for part in self._clients[place]:
+                y = part.forward(y, step)
+            self._y[rows].copy_(y)
+        return self._y
+
+    def backward(self, dy: Tensor, step: int) -> None:
+        """Take the step. Nobody stands before these layers, so that there is nothing to return."""
+        for place in range(self._network.active):
+            gradient: Tensor | None = dy[self._rows(place)]
+            for part in reversed(self._clients[place]):
+                if gradient is None:
+                    break
+                gradient = part.backward(gradient, step)
+
+    def write(self, update: Tensor, place: int, steps: int) -> None:
+        """Write the differences of one client."""
+        for part in self._clients[place]:
+            part.write(update, place, steps)
+
+    def _rows(self, place: int) -> slice:
+        return slice(place * self._batch, (place + 1) * self._batch)

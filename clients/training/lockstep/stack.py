@@ -1,0 +1,117 @@
+"""A matrix of each client, all multiplied in one call."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import torch
+
+from clients.training.lockstep.layers import Linear
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from clients.training.lockstep.layers import Convolution
+    from clients.training.lockstep.tensor_views import TensorViews
+
+
+class Stack:
+    """The matrices [W b 0] of all clients, and the rows [x 1 0] that they multiply.
+
+    A layer's kernels are one row of W each: rows, columns and then channels.
+
+    Attributes:
+        rows: of each client, shape (clients, rows, columns); whoever fills them leaves alone what
+            stands behind the inputs.
+
+    Args:
+        layer: whose parameters these are.
+        places: of the parameters.
+        rows: zeros, shape (clients, rows, columns), with room for the one.
+    """
+
+    _start: Tensor
+
+    def __init__(self, layer: Linear | Convolution, places: TensorViews, rows: Tensor) -> None:
+        self._layer = layer
+        self._places = places
+        self._shape = row_shape(layer)
+        self._inputs = math.prod(self._shape)
+        self.rows = rows
+        self.rows[:, :, self._inputs] = layer.bias is not None
+        outputs = layer.size // self._inputs
+        # Columns of zeros at the end keep every client's matrix aligned alike, and in one piece.
+        self._matrices = rows.new_zeros(len(rows), outputs, rows.shape[2])
+
+    @property
+    def inputs(self) -> Tensor:
+        """Where the inputs go: the rows without what stands behind."""
+        return self.rows[:, :, : self._inputs]
+
+    def load(self, start: Tensor) -> None:
+        """Begin anew for all clients.
+
+        Args:
+            start: the global model, shape (d,), unchanged until the next `load`.
+        """
+        self._start = start
+        self._weights(self._matrices).copy_(self._weight(start))
+        if self._layer.bias is not None:
+            self._matrices[:, :, self._inputs] = self._places.of(start, self._layer.bias)
+
+    def outputs(self) -> Tensor:
+        """Return x Wᵀ + b for the rows, shape (clients, rows, outputs)."""
+        return torch.bmm(self.rows, self._matrices.transpose(1, 2))
+
+    def gradient(self, dy: Tensor) -> Tensor:
+        """Return dy W, shape (clients, rows, inputs).
+
+        Args:
+            dy: gradient of the outputs, shape (clients, rows, outputs).
+        """
+        return torch.bmm(dy, self._matrices[:, :, : self._inputs])
+
+    def descend(self, dy: Tensor, rate: float) -> None:
+        """Take a step of SGD.
+
+        Args:
+            dy: gradient of the outputs, shape (clients, rows, outputs).
+            rate: of SGD.
+        """
+        self._matrices.baddbmm_(dy.transpose(1, 2), self.rows, alpha=-rate)
+
+    def write(self, update: Tensor, place: int) -> None:
+        """Write the difference w_start − w_end of one client.
+
+        Args:
+            update: of all parameters, shape (d,).
+            place: the client's, in the chunk.
+        """
+        end = self._matrices[place]
+        torch.sub(self._weight(self._start), self._weights(end), out=self._weight(update))
+        if self._layer.bias is not None:
+            start, target = (self._places.of(v, self._layer.bias) for v in (self._start, update))
+            torch.sub(start, end[:, self._inputs], out=target)
+
+    def _weight(self, vector: Tensor) -> Tensor:
+        """Return W of a vector as a view, shape (outputs, *row)."""
+        weight = self._places.of(vector, self._layer.weight)
+        return weight.permute(0, 2, 3, 1) if weight.ndim == 4 else weight
+
+    def _weights(self, matrices: Tensor) -> Tensor:
+        """Return W of matrices as a view, shape (..., outputs, *row)."""
+        weights: Tensor = matrices[..., : self._inputs].unflatten(-1, self._shape)
+        return weights
+
+
+def row_shape(layer: Linear | Convolution) -> tuple[int, ...]:
+    """Return the shape of one row of a layer's W.
+
+    Args:
+        layer: the layer.
+    """
+    if isinstance(layer, Linear):
+        return (layer.inputs,)
+    _, channels, height, width = layer.kernels
+    return (height, width, channels)

@@ -1,0 +1,128 @@
+"""The batches of a chunk of clients, laid out as its steps take them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from clients.local_sgd import batches
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from clients.datasets.federated_data import Collate, Samples
+    from clients.local_sgd import LocalTraining
+    from clients.training.lockstep.execution_plan import ExecutionPlan
+    from clients.training.lockstep.network import Network
+    from clients.training.port import TrainingJob
+
+# Steps are laid out together as far as they take no more than this.
+_STAGED_BYTES = 32_000_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Schedule:
+    """Which samples a client takes, step by step.
+
+    Attributes:
+        job: the client's.
+        samples: the client's.
+        rows: indices of samples, shape (steps, batch); 0 where a batch is filled up.
+        counts: samples of each step's batch, shape (steps,).
+    """
+
+    job: TrainingJob
+    samples: Samples
+    rows: NDArray[np.int64]
+    counts: NDArray[np.int64]
+
+    @property
+    def steps(self) -> int:
+        """Local steps of the client."""
+        return len(self.counts)
+
+
+def schedule_of(
+    job: TrainingJob, samples: Samples, settings: LocalTraining, batch: int
+) -> Schedule:
+    """Return which samples a client takes.
+
+    Args:
+        job: the client's.
+        samples: the client's.
+        settings: how each client trains.
+        batch: rows that a full batch has.
+    """
+    taken = list(batches(job.seed, len(samples.y), settings))
+    counts = np.fromiter(map(len, taken), dtype=np.int64, count=len(taken))
+    if (counts == batch).all():
+        return Schedule(job, samples, np.stack(taken), counts)
+    rows = np.zeros((len(taken), batch), dtype=np.int64)
+    for row, indices in zip(rows, taken, strict=True):
+        row[: len(indices)] = indices
+    return Schedule(job, samples, rows, counts)
+
+
+class Staging:
+    """Room for the batches of a few steps of a chunk.
+
+    Args:
+        network: whose inputs, targets and weights are filled.
+        choice: clients, rows of each, steps.
+        collate: makes a model's inputs of stored rows.
+    """
+
+    def __init__(self, network: Network, choice: ExecutionPlan, collate: Collate) -> None:
+        self._network = network
+        self._collate = collate
+        self._batch = choice.batch
+        step_bytes = 4 * (network.inputs.numel() + network.targets.numel())
+        self._room = max(1, min(choice.steps, _STAGED_BYTES // step_bytes))
+        shapes = (network.inputs.shape, network.targets.shape, network.weights.shape)
+        # Client after client within a step, as the network has them.
+        self._inputs, self._targets, self._weights = (
+            torch.zeros(self._room, choice.chunk, choice.batch, *shape[1:]) for shape in shapes
+        )
+        self._classes = torch.eye(network.targets.shape[1]).numpy()
+        self._first = 0
+
+    def begin(self, step: int, schedules: Sequence[Schedule]) -> None:
+        """Fill the network for a step.
+
+        Args:
+            step: steps already taken; they come in their order, from 0.
+            schedules: of the chunk's clients.
+        """
+        if step % self._room == 0:
+            self._first = step
+            self._inputs.zero_()
+            self._weights.zero_()
+            for place, schedule in enumerate(schedules):
+                self._stage(place, schedule)
+        network, here = self._network, step - self._first
+        network.inputs.copy_(self._inputs[here].flatten(0, 1))
+        network.targets.copy_(self._targets[here].flatten(0, 1))
+        network.weights.copy_(self._weights[here].flatten(0, 1))
+
+    def _stage(self, place: int, schedule: Schedule) -> None:
+        rows = schedule.rows[self._first : self._first + self._room]
+        counts = schedule.counts[self._first : self._first + self._room]
+        if not len(rows):
+            return
+        x, y = schedule.samples
+        flat = rows.ravel()
+        inputs = self._collate(x[flat])
+        is_taken = np.arange(self._batch) < counts[:, None]  # (steps, batch)
+        target = self._inputs[: len(rows), place].numpy()
+        np.multiply(
+            inputs.reshape(target.shape),
+            is_taken.reshape(*is_taken.shape, *[1] * (target.ndim - 2)),
+            out=target,
+        )
+        self._targets[: len(rows), place].numpy()[...] = self._classes[y[rows]]
+        np.divide(is_taken, counts[:, None], out=self._weights[: len(rows), place, :, 0].numpy())

@@ -1,0 +1,304 @@
+"""Reads a module as a chain of layers, or says what of it is no such chain.
+
+The module is traced by `torch.fx` and followed on the meta device with two sizes of batch, so that
+nothing is computed: what mixes samples, branches, or is a layer not listed here is not taken.
+"""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+from torch import fx, nn
+from torch.nn import functional
+
+from clients.models.model import trainable
+from clients.training.lockstep.layers import (
+    Convolution,
+    Layer,
+    Linear,
+    MaxPool,
+    Relu,
+    Reshape,
+    ShapedLayer,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from clients.datasets.federated_data import DataForm
+    from clients.training.lockstep.layers import Chain
+
+Found = TypeVar("Found")
+Arguments = dict[str, Any]
+
+_BATCHES = (2, 3)
+_RESHAPING = {
+    "view", "reshape", "flatten", "squeeze", "unsqueeze",
+    torch.flatten, torch.reshape, torch.squeeze, torch.unsqueeze,
+}  # fmt: skip
+_DIMENSIONS = {Linear: 1, Convolution: 3, MaxPool: 3}
+_SIZES = {"size", "dim", getattr, operator.getitem, operator.mul, operator.floordiv}
+
+
+class UnknownLayerError(Exception):
+    """A module is no chain of layers that are known here; the sentence says why."""
+
+
+def chain_of(module: nn.Module, form: DataForm) -> Chain:
+    """Return the chain of layers that a module is.
+
+    Args:
+        module: the module; it ends up on the meta device, without its numbers.
+        form: of the data.
+
+    Returns:
+        Its layers, in order; none of them mixes samples.
+
+    Raises:
+        UnknownLayerError: it is no such chain.
+    """
+    if form.input_dtype != "float32":
+        raise UnknownLayerError(f"its inputs are {form.input_dtype}")
+    traced = _traced(module.train())
+    values = [_followed(traced, (batch, *form.input_shape)) for batch in _BATCHES]
+    links: list[ShapedLayer] = []
+    last: fx.Node | None = None
+    for node in traced.graph.nodes:
+        if node.op == "output":
+            _require_chain(node, last, [node.args[0]])
+        if node.op in {"output", "get_attr"} or not isinstance(values[0][node], torch.Tensor):
+            _require_bystander(node)
+            continue
+        before, last = last, node
+        if node.op == "placeholder":
+            continue
+        _require_chain(node, before, _tensors(node, values[0]))
+        shapes = [_sample_shape(n, values) for n in (before, node) if n is not None]
+        layer = _layer(traced, node)
+        if len(shapes[0]) != _DIMENSIONS.get(type(layer), len(shapes[0])):
+            raise UnknownLayerError(f"{_name(node)} takes inputs of shape {shapes[0]}")
+        links.append(ShapedLayer(layer, shapes[0], shapes[1]))
+    _require_all_used(module, links)
+    return tuple(links)
+
+
+def _traced(module: nn.Module) -> fx.GraphModule:
+    # A forward of anybody's may raise anything when it is traced.
+    try:
+        return fx.symbolic_trace(module.to("meta"))
+    except (Exception, SystemExit) as error:
+        raise UnknownLayerError(f"its forward cannot be traced: {_line(error)}") from error
+
+
+class _Follower(fx.Interpreter):
+    """Keeps what each node comes to."""
+
+    def __init__(self, traced: fx.GraphModule) -> None:
+        super().__init__(traced)
+        self.values: dict[fx.Node, Any] = {}
+
+    def run_node(self, n: fx.Node) -> Any:
+        self.values[n] = super().run_node(n)
+        return self.values[n]
+
+
+def _followed(traced: fx.GraphModule, shape: tuple[int, ...]) -> dict[fx.Node, Any]:
+    follower = _Follower(traced)
+    try:
+        with warnings.catch_warnings(action="ignore"):  # they come again when it is trained
+            follower.run(torch.empty(shape, device="meta"))
+    except (Exception, SystemExit) as error:
+        raise UnknownLayerError(f"its forward cannot be followed: {_line(error)}") from error
+    return follower.values
+
+
+def _line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {str(error).strip().split(chr(10))[0][:200]}"
+
+
+def _require_chain(node: fx.Node, before: fx.Node | None, inputs: list[Any]) -> None:
+    if inputs != [before]:
+        raise UnknownLayerError(f"{_name(node)} does not take the output of the layer before alone")
+
+
+def _require_bystander(node: fx.Node) -> None:
+    """Let pass what only names parameters and sizes, for the layers that use them.
+
+    Raises:
+        UnknownLayerError: it is something else.
+    """
+    if node.op not in {"output", "get_attr"} and node.target not in _SIZES:
+        raise UnknownLayerError(f"{_name(node)} is no layer that is known here")
+
+
+def _tensors(node: fx.Node, values: dict[fx.Node, Any]) -> list[fx.Node]:
+    return [
+        n for n in node.all_input_nodes
+        if n.op != "get_attr" and isinstance(values[n], torch.Tensor)
+    ]  # fmt: skip
+
+
+def _sample_shape(node: fx.Node, values: list[dict[fx.Node, Any]]) -> tuple[int, ...]:
+    shapes = [tuple(found[node].shape) for found in values]
+    whole = all(shape[:1] == (batch,) for shape, batch in zip(shapes, _BATCHES, strict=True))
+    if not whole or shapes[0][1:] != shapes[1][1:]:
+        raise UnknownLayerError(f"{_name(node)} does not keep samples apart")
+    return shapes[0][1:]
+
+
+def _require_all_used(module: nn.Module, links: list[ShapedLayer]) -> None:
+    used = [
+        name
+        for link in links
+        if isinstance(link.layer, Linear | Convolution)
+        for name in (link.layer.weight, link.layer.bias)
+        if name is not None
+    ]
+    known = [name for name, _ in trainable(module)]
+    if sorted(used) != sorted(known):
+        odd = sorted(set(used) ^ set(known)) or sorted(n for n in used if used.count(n) > 1)
+        raise UnknownLayerError(f"{odd[0]} is not trained by exactly one layer")
+
+
+def _layer(traced: fx.GraphModule, node: fx.Node) -> Layer:
+    if node.op == "call_module":
+        return _of_module(node, traced.get_submodule(str(node.target)))
+    if node.target in _RESHAPING:
+        return Reshape()
+    read = _FUNCTIONS.get(node.target)
+    if read is None:
+        raise UnknownLayerError(f"{_name(node)} is no layer that is known here")
+    return read(traced, node)
+
+
+def _of_module(node: fx.Node, module: nn.Module) -> Layer:
+    path = str(node.target)
+    # Not isinstance alone: a subclass may compute something else.
+    if isinstance(module, nn.Linear) and type(module) is nn.Linear:
+        return Linear(*_names(path, module), module.in_features, module.out_features)
+    if isinstance(module, nn.Conv2d) and type(module) is nn.Conv2d:
+        if module.padding_mode != "zeros":
+            raise UnknownLayerError(f"{path} is a convolution with a border of other than zeros")
+        arguments = {name: getattr(module, name) for name in _CONVOLUTION}
+        return _convolution(node, _names(path, module), module.weight, arguments)
+    kind = type(module)
+    if kind is nn.MaxPool2d:
+        return _pool(node, {name: getattr(module, name) for name in _POOL})
+    if kind is nn.ReLU:
+        return Relu()
+    if kind in {nn.Flatten, nn.Unflatten, nn.Identity}:
+        return Reshape()
+    if kind is nn.Dropout and getattr(module, "p", None) == 0:
+        return Reshape()
+    raise UnknownLayerError(f"{path} is a {kind.__name__}, which is no layer that is known here")
+
+
+def _names(path: str, module: nn.Linear | nn.Conv2d) -> tuple[str, str | None]:
+    return (f"{path}.weight", None if module.bias is None else f"{path}.bias")
+
+
+def _linear(traced: fx.GraphModule, node: fx.Node) -> Layer:
+    arguments = _arguments(node, ("input", "weight", "bias"))
+    names, weight = _parameters(traced, node, arguments)
+    return Linear(*names, inputs=weight.shape[1], outputs=weight.shape[0])
+
+
+def _conv2d(traced: fx.GraphModule, node: fx.Node) -> Layer:
+    arguments = _arguments(node, ("input", "weight", "bias", *_CONVOLUTION))
+    names, weight = _parameters(traced, node, arguments)
+    return _convolution(node, names, weight, arguments)
+
+
+def _relu(_: fx.GraphModule, node: fx.Node) -> Layer:
+    _arguments(node, ("input", "inplace"))
+    return Relu()
+
+
+def _max_pool2d(_: fx.GraphModule, node: fx.Node) -> Layer:
+    return _pool(node, _arguments(node, ("input", *_POOL)))
+
+
+_CONVOLUTION = ("stride", "padding", "dilation", "groups")
+_POOL = ("kernel_size", "stride", "padding", "dilation", "ceil_mode", "return_indices")
+_FUNCTIONS: dict[Any, Callable[[fx.GraphModule, fx.Node], Layer]] = {
+    functional.linear: _linear,
+    functional.conv2d: _conv2d,
+    functional.relu: _relu,
+    torch.relu: _relu,
+    "relu": _relu,
+    functional.max_pool2d: _max_pool2d,
+}
+
+
+def _convolution(
+    node: fx.Node, names: tuple[str, str | None], weight: torch.Tensor, arguments: Arguments
+) -> Convolution:
+    outputs, inputs, height, width = weight.shape
+    dilation = _pair(arguments.get("dilation", 1))
+    stride = _pair(arguments.get("stride", 1))
+    padding = arguments.get("padding", 0)
+    spans = [step * (side - 1) for step, side in zip(dilation, (height, width), strict=True)]
+    if padding == "valid":
+        padding = 0
+    if padding == "same" and all(span % 2 == 0 for span in spans):
+        padding = tuple(span // 2 for span in spans)
+    if arguments.get("groups", 1) != 1 or isinstance(padding, str):
+        raise UnknownLayerError(f"{_name(node)} is a convolution in groups or with an odd border")
+    kernels = (outputs, inputs, height, width)
+    return Convolution(*names, kernels, stride, _pair(padding), dilation)
+
+
+def _pool(node: fx.Node, arguments: Arguments) -> MaxPool:
+    kernel = _pair(arguments["kernel_size"])
+    given = arguments.get("stride")
+    if (
+        _pair(arguments.get("dilation", 1)) != (1, 1)
+        or arguments.get("ceil_mode")
+        or arguments.get("return_indices")
+    ):
+        raise UnknownLayerError(f"{_name(node)} is a pooling of a kind that is not known here")
+    return MaxPool(kernel, _pair(given) if given else kernel, _pair(arguments.get("padding", 0)))
+
+
+def _arguments(node: fx.Node, names: tuple[str, ...]) -> Arguments:
+    """Return the arguments of a call by their names.
+
+    Raises:
+        UnknownLayerError: there are others.
+    """
+    found = dict(zip(names, node.args, strict=False)) | node.kwargs
+    if len(node.args) > len(names) or not set(found) <= set(names):
+        raise UnknownLayerError(f"{_name(node)} has arguments that are not known here")
+    return found
+
+
+def _parameters(
+    traced: fx.GraphModule, node: fx.Node, arguments: Arguments
+) -> tuple[tuple[str, str | None], torch.Tensor]:
+    """Return the names of weight and bias, and the weight.
+
+    Raises:
+        UnknownLayerError: one of them is no parameter.
+    """
+    weight, bias = arguments["weight"], arguments.get("bias")
+    for given in (weight, bias):
+        if given is not None and not (isinstance(given, fx.Node) and given.op == "get_attr"):
+            raise UnknownLayerError(f"{_name(node)} has a weight that is no parameter")
+    names = (str(weight.target), None if bias is None else str(bias.target))
+    return names, traced.get_parameter(names[0])
+
+
+def _pair(value: Any) -> tuple[int, int]:
+    both = (value, value) if isinstance(value, int) else tuple(value)
+    return (both[0], both[-1])
+
+
+def _name(node: fx.Node) -> str:
+    return node.name if node.op in {"output", "placeholder"} else f"{node.name} ({_called(node)})"
+
+
+def _called(node: fx.Node) -> str:
+    return node.target if isinstance(node.target, str) else node.target.__name__

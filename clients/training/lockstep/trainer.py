@@ -1,0 +1,130 @@
+"""The lockstep path: a chunk of clients takes each step together, every one by its own parameters.
+
+What it computes is what `PlainTrainer` computes, line 3 of Algorithm 3; but sums are taken in
+another order, so that an update differs from a plain one in its last digits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from clients.devices import device_named, reproducible
+from clients.training.lockstep.execution_plan import NO_PROXIMAL, execution_plan
+from clients.training.lockstep.graphs import RecordedSteps, recorder_for
+from clients.training.lockstep.layers import pooled_first
+from clients.training.lockstep.network import Network
+from clients.training.lockstep.staging import Staging, schedule_of
+from clients.training.lockstep.tensor_views import TensorViews
+from clients.training.lockstep.tracing import UnknownLayerError, chain_of
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from clients.datasets.federated_data import Collate, Samples
+    from clients.local_sgd import LocalTraining
+    from clients.models.model import Model, ParameterVector
+    from clients.training.lockstep.staging import Schedule
+    from clients.training.port import TrainingJob
+
+
+class LockstepTrainer:
+    """Trains the clients of one process, a chunk at a time.
+
+    The bytes of an update depend on its client, its seed and the start alone: not on the other
+    clients of its chunk, nor on its place among them.
+
+    Attributes:
+        chunk: clients that it takes at once; fewer take as long.
+
+    Args:
+        model: the model.
+        train: training samples of client i at index i.
+        collate: makes a model's inputs of stored rows.
+        settings: how each client trains.
+        device: "cpu", "cuda" or "auto".
+
+    Raises:
+        ConfigurationError: a device that is not there, a proximal term, or a module with a layer
+            that this path does not know.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        train: Sequence[Samples],
+        collate: Collate,
+        settings: LocalTraining,
+        device: str,
+    ) -> None:
+        if settings.proximal is not None:
+            raise ConfigurationError(f"training.path = 'lockstep': {NO_PROXIMAL}")
+        self._train = train
+        self._settings = settings
+        self._device = device_named(device)
+        try:
+            chain = pooled_first(chain_of(model.module(), model.form))
+        except UnknownLayerError as error:
+            raise ConfigurationError(f"training.path = 'lockstep': {error}") from error
+        sizes = [len(samples.y) for samples in train]
+        choice = execution_plan(chain, sizes, settings, on_cpu=self._device.type == "cpu")
+        self.chunk = choice.chunk
+        self._batch = choice.batch
+        with torch.inference_mode():
+            places = TensorViews(model.layout)
+            self._start = torch.empty(model.dimension, device=self._device)
+            self._network = Network(chain, choice, places, settings.learning_rate, self._device)
+            self._staging = Staging(self._network, choice, collate)
+        self._steps = RecordedSteps(self._network, recorder_for(self._device))
+
+    def train(
+        self,
+        start: ParameterVector,
+        jobs: Sequence[TrainingJob],
+        rows: Sequence[NDArray[np.float32]],
+    ) -> None:
+        """Write the update of every job into its row.
+
+        Args:
+            start: the global model w_t, shape (d,).
+            jobs: the jobs.
+            rows: where the update of each goes, each of shape (d,).
+        """
+        work = [
+            (schedule_of(job, self._train[job.client], self._settings, self._batch), row)
+            for job, row in zip(jobs, rows, strict=True)
+        ]
+        # Clients that end together share a chunk, and whoever ends first stands last.
+        work.sort(key=lambda one: -one[0].steps)
+        with reproducible(self._device), torch.inference_mode():
+            # torch warns of arrays that nobody may write to.
+            self._start.copy_(torch.from_numpy(start if start.flags.writeable else start.copy()))
+            for first in range(0, len(work), self.chunk):
+                schedules, targets = zip(*work[first : first + self.chunk], strict=True)
+                self._train_chunk(schedules, targets)
+
+    def _train_chunk(
+        self, schedules: Sequence[Schedule], rows: Sequence[NDArray[np.float32]]
+    ) -> None:
+        steps = schedules[0].steps
+        self._steps.prepare(steps, self._start)
+        self._network.load(self._start)
+        for step in range(steps):
+            self._network.active = sum(step < schedule.steps for schedule in schedules)
+            self._staging.begin(step, schedules)
+            self._steps.take(step)
+            # At once, for a client that has diverged would go on changing.
+            for place, schedule in enumerate(schedules):
+                if schedule.steps == step + 1:
+                    self._write(place, schedule.steps, rows[place])
+
+    def _write(self, place: int, steps: int, row: NDArray[np.float32]) -> None:
+        target = torch.from_numpy(row)
+        update = target.to(self._device)  # on a CPU the target itself
+        self._network.write(update, place, steps)
+        target.copy_(update)

@@ -1,0 +1,115 @@
+"""What an engine computes with: the model, the data, and how a client trains."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from clients.local_sgd import samples_gone_through
+from clients.training.plain_trainer import PlainTrainer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from clients.datasets.federated_data import Collate, Samples
+    from clients.local_sgd import LocalTraining
+    from clients.models.model import Model, ParameterVector
+    from clients.training.port import TrainingJob, UpdateTrainer
+
+Path = Literal["plain", "lockstep"]
+"""A way to compute the same steps; the updates of two ways differ in their last digits."""
+
+_SEED_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Workload:
+    """All that a process needs to train and to evaluate.
+
+    Attributes:
+        model: the model.
+        train: training samples of client i at index i.
+        sets: samples to evaluate on, by name.
+        collate: makes the model's inputs of stored rows.
+        training: how each client trains.
+        device: "cpu" or "cuda".
+        path: by which trainer.
+    """
+
+    model: Model
+    train: Sequence[Samples]
+    sets: Mapping[str, Samples]
+    collate: Collate
+    training: LocalTraining
+    device: str
+    path: Path
+
+    def trainer(self) -> UpdateTrainer:
+        """Return a trainer for this process."""
+        arguments = (self.model, self.train, self.collate, self.training, self.device)
+        if self.path == "plain":
+            return PlainTrainer(*arguments)
+        # Only those who take this path load what traces a module.
+        from clients.training.lockstep.trainer import LockstepTrainer  # noqa: PLC0415
+
+        return LockstepTrainer(*arguments)
+
+    def costs(self, jobs: Sequence[TrainingJob]) -> list[int]:
+        """Return how many samples each job goes through.
+
+        Args:
+            jobs: clients to train.
+        """
+        sizes = [len(self.train[job.client].y) for job in jobs]
+        return [samples_gone_through(size, self.training) for size in sizes]
+
+    def require_jobs(self, start: ParameterVector, jobs: Sequence[TrainingJob]) -> None:
+        """Refuse what cannot be trained.
+
+        Args:
+            start: the global model w_t.
+            jobs: clients to train.
+
+        Raises:
+            ValueError: a start of another length, an unknown or repeated client, or a seed that
+                is not 32 bytes.
+        """
+        self.require_vector("start", start)
+        for job in jobs:
+            if not 0 <= job.client < len(self.train):
+                raise ValueError(f"client {job.client} of {len(self.train)}")
+            if len(job.seed) != _SEED_BYTES:
+                raise ValueError(f"seed of {len(job.seed)} bytes for client {job.client}")
+        if len({job.client for job in jobs}) < len(jobs):
+            raise ValueError("two jobs of one client in the same call")
+
+    def require_sets(self, vector: ParameterVector, sets: Sequence[str]) -> None:
+        """Refuse what cannot be evaluated.
+
+        Args:
+            vector: the parameters.
+            sets: names of sets of samples.
+
+        Raises:
+            ValueError: a vector of another length, or an unknown set.
+        """
+        self.require_vector("vector", vector)
+        for name in sets:
+            if name not in self.sets:
+                raise ValueError(f"no set of samples {name!r}; there are {', '.join(self.sets)}")
+
+    def require_vector(self, what: str, vector: ParameterVector) -> None:
+        """Refuse parameters that are not the model's.
+
+        Args:
+            what: they are, for the sentence.
+            vector: the parameters.
+
+        Raises:
+            ValueError: they are of another type or length.
+        """
+        d = self.model.dimension
+        if vector.shape != (d,) or vector.dtype != np.float32:
+            raise ValueError(f"{what}: {vector.dtype} {vector.shape}, not float32 ({d},)")

@@ -1,0 +1,293 @@
+"""Reading the embedded chain: an EVM in one SQLite file, while another may write to it.
+
+Nothing here writes, and nothing here takes the writer's lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+from eth.constants import CREATE_CONTRACT_ADDRESS
+from eth.exceptions import VMError
+from eth.vm.spoof import SpoofTransaction
+
+from ledger.chain.addresses import to_canonical
+from ledger.chain.embedded.block_reader import BlockReader
+from ledger.chain.embedded.checks import continuation, integrity
+from ledger.chain.embedded.file.chain_store import ChainStore
+from ledger.chain.embedded.file.head_note import read_note
+from ledger.chain.embedded.machine import evm, evm_values
+from ledger.chain.ports import ChainDamagedError, TransactionRevertedError
+from ledger.protocol.errors import ChainError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from eth.abc import ComputationAPI, StateAPI
+
+    from ledger.chain.embedded.file.head_note import AcknowledgedBlock
+    from ledger.chain.ports import Receipt
+
+_ZERO_ADDRESS = "0x" + "00" * 20
+
+
+class EmbeddedReader(BlockReader):
+    """A chain file, read-only; sees new blocks as they come. Safe to share between threads."""
+
+    def __init__(
+        self, store: ChainStore, noted: AcknowledgedBlock | ChainError | None = None
+    ) -> None:
+        super().__init__(store)
+        self._noted = noted
+
+    @classmethod
+    def open(
+        cls, path: Path, *, chain_id: int | None = None, genesis_hash: bytes | None = None
+    ) -> EmbeddedReader:
+        """Return a chain file opened for reading.
+
+        Args:
+            path: the SQLite file.
+            chain_id: the expected id; None accepts any.
+            genesis_hash: the expected block 0; None accepts any.
+
+        Returns:
+            The open chain.
+
+        Raises:
+            ChainError: there is no such file, or it is damaged or another chain.
+        """
+        store = ChainStore.open_reading(path)
+        try:
+            chain = EmbeddedReader(store)
+            chain.verify_identity(chain_id, genesis_hash)
+        except ChainError:
+            store.close()
+            raise
+        return chain
+
+    def code(self, address: str, block_number: int | None = None) -> bytes:
+        """Return a contract's runtime code; empty where there is none.
+
+        Args:
+            address: the contract.
+            block_number: after which block; None for the head.
+        """
+        contract = to_canonical(address)
+        with self._lock, evm.damage_translated(self._store):
+            return bytes(self._state(block_number).get_code(contract))
+
+    def account(self, address: str, block_number: int | None = None) -> tuple[int, int]:
+        """Return an account's nonce and its balance in wei.
+
+        Args:
+            address: the account.
+            block_number: after which block; None for the head.
+        """
+        owner = to_canonical(address)
+        with self._lock, evm.damage_translated(self._store):
+            state = self._state(block_number)
+            return state.get_nonce(owner), state.get_balance(owner)
+
+    def receipt_of(self, sender: str, nonce: int) -> Receipt | None:
+        """Return the receipt of an account's transaction; None while no block holds it.
+
+        Args:
+            sender: the account.
+            nonce: of the transaction.
+
+        Raises:
+            ChainDamagedError: the chain cannot be read.
+        """
+        account = to_canonical(sender)
+        with self._lock:
+            numbers = range(self.head().number + 1)
+            found = bisect_right(numbers, nonce, key=lambda number: self.account(sender, number)[0])
+            if found == len(numbers):
+                return None
+            for signed in self.transactions(self.header(found)):
+                if signed.nonce == nonce and bytes(signed.sender) == account:
+                    return self.receipt(bytes(signed.hash))
+        raise ChainDamagedError(f"{self._store.path}: block {found} lacks a transaction")
+
+    def storage(self, address: str, slot: int, block_number: int | None = None) -> int:
+        """Return one storage word of a contract.
+
+        Args:
+            address: the contract.
+            slot: which word.
+            block_number: after which block; None for the head.
+        """
+        contract = to_canonical(address)
+        with self._lock, evm.damage_translated(self._store):
+            return int(self._state(block_number).get_storage(contract, slot))
+
+    def _state(self, block_number: int | None) -> StateAPI:
+        return self._chain.get_vm(self.header(block_number)).state
+
+    def estimate_gas(
+        self, to: str | None, data: bytes, *, sender: str = _ZERO_ADDRESS, value: int = 0
+    ) -> int:
+        """Return how much gas a transaction would need at the head.
+
+        Args:
+            to: the contract; None creates one.
+            data: call data, or the creation code.
+            sender: who would send it.
+            value: how many wei go with it.
+
+        Raises:
+            TransactionRevertedError: it would revert.
+        """
+        origin = to_canonical(sender)
+        contract = to_canonical(to) if to is not None else CREATE_CONTRACT_ADDRESS
+        with self._lock, evm.damage_translated(self._store, (VMError,)):
+            head = self.header()
+            builder = self._chain.get_vm(head).get_transaction_builder()
+            unsigned = builder.create_unsigned_transaction(
+                nonce=self.account(sender)[0],
+                gas_price=0,
+                gas=21_000,
+                to=contract,
+                value=value,
+                data=data,
+            )
+            try:
+                spoofed = SpoofTransaction(unsigned, from_=origin)
+                return self._chain.estimate_gas(spoofed, head)  # type: ignore[arg-type]
+            except VMError as error:
+                raise TransactionRevertedError(evm_values.revert_data(error)) from error
+
+    def call(self, to: str, data: bytes, block_number: int | None = None) -> bytes:
+        """Return what a contract answers, without recording anything.
+
+        Args:
+            to: the contract.
+            data: selector and ABI-encoded arguments.
+            block_number: the block whose state answers; None for the head.
+
+        Raises:
+            TransactionRevertedError: the contract reverted.
+        """
+        done = self.execute(to, data, block_number)
+        if done.is_error:
+            raise TransactionRevertedError(bytes(done.output))
+        return bytes(done.output)
+
+    def execute(
+        self,
+        to: str | None,
+        data: bytes,
+        block_number: int | None = None,
+        *,
+        sender: str = _ZERO_ADDRESS,
+        gas: int | None = None,
+        value: int = 0,
+    ) -> ComputationAPI:
+        """Return a call's whole outcome, output, error and gas, without recording anything.
+
+        Args:
+            to: the contract; None runs `data` as creation code.
+            data: call data, or the creation code.
+            block_number: the block whose state answers; None for the head.
+            sender: who seems to call.
+            gas: the limit; None for a whole block's.
+            value: how many wei the contract sees; none change hands.
+        """
+        origin = to_canonical(sender)
+        contract = to_canonical(to if to is not None else _ZERO_ADDRESS)
+        with self._lock, evm.damage_translated(self._store):
+            header = self.header(block_number)
+            machine = self._chain.get_vm(header)
+            return machine.execute_bytecode(
+                origin=origin,
+                gas_price=0,
+                gas=header.gas_limit if gas is None else min(gas, header.gas_limit),
+                to=contract,
+                sender=origin,
+                value=value,
+                data=data if to is not None else b"",
+                code=machine.state.get_code(contract) if to is not None else data,
+                code_address=contract,
+            )
+
+    def acknowledged(self) -> AcknowledgedBlock | None:
+        """Return the newest block that this home has acknowledged; None where none is noted.
+
+        A chain that lacks this block was rolled back. A snapshot answers with what was noted
+        before it was taken, so its own head is never older than that by itself.
+
+        Raises:
+            ChainDamagedError: the note is damaged.
+            ChainError: the note cannot be read.
+        """
+        if not self._store.held:
+            return read_note(self._store.path)
+        if isinstance(self._noted, ChainError):
+            raise self._noted
+        return self._noted
+
+    @property
+    def wal_bytes(self) -> int:
+        """How much of the chain waits in its write-ahead log, in bytes."""
+        return self._store.wal_bytes
+
+    def verify(
+        self, *, execute: bool = False, progress: Callable[[int], None] | None = None
+    ) -> None:
+        """Accept the whole chain as it is now and as far as it can go on, or say what is wrong.
+
+        Args:
+            execute: also run every transaction again and compare the state roots.
+            progress: called with each block number that has been checked.
+
+        Raises:
+            ChainDamagedError: names the first contradiction.
+        """
+        if not self._store.held:
+            with self.snapshot() as still:
+                still.verify(execute=execute, progress=progress)
+            return
+        with self._lock, evm.damage_translated(self._store):
+            database = evm.OverlayDatabase(self._store)
+            integrity.verify_chain(
+                self._store,
+                database,
+                type(self._chain)(database),
+                self.genesis_hash,
+                execute=execute,
+                progress=progress,
+            )
+
+    def verify_can_go_on(self) -> None:
+        """Accept the chain if all that the next block needs is there.
+
+        Raises:
+            ChainDamagedError: names what is missing or wrong.
+        """
+        with self._lock, evm.damage_translated(self._store):
+            continuation.verify_can_extend(self._store, self._chain.get_canonical_head())
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[EmbeddedReader]:
+        """Open a view of the chain as it is now, which does not move while it is open."""
+        if self._store.held:
+            yield self
+            return
+        path = self._store.path
+        noted = _noted(path)
+        with contextlib.closing(ChainStore.open_reading(path, held=True)) as store:
+            reader = EmbeddedReader(store, noted)
+            reader.verify_identity(self.chain_id, self.genesis_hash)
+            yield reader
+
+
+def _noted(path: Path) -> AcknowledgedBlock | ChainError | None:
+    """Return the note, or what is wrong with it: only who asks for it has to know."""
+    try:
+        return read_note(path)
+    except ChainError as error:
+        return error

@@ -1,0 +1,329 @@
+"""The file behind the embedded chain: one SQLite database, one writer, any number of readers.
+
+Three tables: `meta` says which chain this is, `kv` holds what the EVM stores (headers, trie
+nodes, code, look-ups), `logs` holds the blocks' events for searching. A block is written in ONE
+SQLite transaction across all three, so that a reader or a crash sees the whole block or none of
+it. Readers open the file read-only and never take the writer's lock.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+from eth.db.schema import SchemaV1
+
+from ledger.chain.embedded.file import log_table
+from ledger.chain.embedded.file.sqlite_file import SqliteFile, Synchronous, size_of
+from ledger.chain.ports import ChainDamagedError, ChainLockedError
+from ledger.protocol.errors import ChainError
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from ledger.chain.embedded.file.log_table import LogRow
+
+SCHEMA_VERSION = 1
+META_KEYS = frozenset({"schema", "chain_id", "fork", "genesis_hash"})
+
+HEAD_KEY = SchemaV1.make_canonical_head_hash_lookup_key()
+"""Where the EVM files the hash of the newest block."""
+
+_CREATE = f"""
+CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE kv (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
+{log_table.CREATE}
+"""
+_STATEMENTS = [statement.strip() for statement in _CREATE.split(";") if statement.strip()]
+
+
+class ChainStore:
+    """An open chain file; safe to share between threads.
+
+    Attributes:
+        path: the SQLite file.
+    """
+
+    def __init__(self, file: SqliteFile) -> None:
+        self.path = file.path
+        self._file = file
+        self._identity = _identity(file.path)
+
+    @classmethod
+    def create(cls, path: Path, synchronous: Synchronous = "FULL") -> Self:
+        """Return a new, empty store, not yet a chain until the first commit.
+
+        Args:
+            path: where; a file that already holds something is refused.
+            synchronous: how much a commit waits for the disk.
+
+        Returns:
+            The store, open for writing.
+
+        Raises:
+            ChainError: there is something already, or the file cannot be made.
+        """
+        store = cls(SqliteFile.write(path, "rwc", synchronous))
+        if store.rows("SELECT name FROM sqlite_master LIMIT 1"):
+            store.close()
+            raise ChainError(f"{path}: exists already; open it, or choose another path")
+        return store
+
+    @classmethod
+    def open(cls, path: Path, synchronous: Synchronous = "FULL") -> Self:
+        """Return an existing store whose meta table is complete, open for writing.
+
+        Args:
+            path: the SQLite file.
+            synchronous: how much a commit waits for the disk.
+
+        Returns:
+            The open store.
+
+        Raises:
+            ChainLockedError: the file has a second name, under which another could write.
+            ChainError: there is no such file, or it is no chain of this version.
+        """
+        _require_file(path)
+        require_one_name(path)
+        return cls(SqliteFile.write(path, "rw", synchronous))._verified()
+
+    @classmethod
+    def open_reading(cls, path: Path, *, held: bool = False) -> Self:
+        """Return an existing store whose meta table is complete, open for reading.
+
+        Args:
+            path: the SQLite file; it may grow under another process's hands.
+            held: whether it shows one state of the file until it is closed.
+
+        Returns:
+            The open store.
+
+        Raises:
+            ChainError: there is no such file, it cannot be read, or is no chain of this version.
+        """
+        _require_file(path)
+        return cls(SqliteFile.read(path, held=held))._verified()
+
+    def _verified(self) -> Self:
+        try:
+            self.verify_meta()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    @classmethod
+    def is_blank(cls, path: Path) -> bool:
+        """Say whether a file is an SQLite database without a single table.
+
+        Args:
+            path: the file.
+
+        Raises:
+            ChainError: it cannot be read, or is no SQLite database.
+        """
+        # What a killed process had begun to write has to be undone before it can be read. Else
+        # nothing is written here: closing a writer would drop what follows damage in a -wal.
+        undo = size_of(path.resolve(), "-journal")
+        file = SqliteFile.write(path, "rw", "FULL") if undo else SqliteFile.read(path)
+        try:
+            return not file.rows("SELECT name FROM sqlite_master LIMIT 1")
+        finally:
+            file.close()
+
+    def verify_meta(self) -> None:
+        """Accept the meta table of a chain of this version.
+
+        Raises:
+            ChainDamagedError: it is missing or incomplete.
+            ChainError: another version of this program wrote it.
+        """
+        statements = {
+            sql for (sql,) in self.rows("SELECT sql FROM sqlite_master WHERE sql NOT NULL")
+        }
+        if not statements:
+            raise ChainDamagedError(f"{self.path}: this SQLite file holds no chain")
+        # Whole statements, since a trigger or a view could lie as well as a row.
+        if statements != set(_STATEMENTS):
+            raise ChainDamagedError(f"{self.path}: its tables are not those of a chain")
+        missing = sorted(META_KEYS - self.meta().keys())
+        if missing:
+            raise ChainDamagedError(f"{self.path}: the chain lacks {', '.join(missing)}")
+        if self.meta()["schema"] != str(SCHEMA_VERSION):
+            found = self.meta()["schema"]
+            raise ChainError(
+                f"{self.path}: written in format {found}, this program reads {SCHEMA_VERSION}"
+            )
+
+    def meta(self) -> dict[str, str]:
+        """Return the facts that identify the chain: name to value."""
+        return dict(self.rows("SELECT name, value FROM meta"))
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return one value of the EVM's storage; None where there is none.
+
+        Args:
+            key: as the EVM chose it.
+
+        Raises:
+            ChainDamagedError: the file is damaged.
+        """
+        found = self.rows("SELECT value FROM kv WHERE key = ?", (key,))
+        if not found:
+            return None
+        value = found[0][0]
+        if not isinstance(value, bytes):
+            raise ChainDamagedError(f"{self.path}: the value of {key!r} is not bytes")
+        return value
+
+    def rows(self, query: str, parameters: Sequence[object] = ()) -> list[Any]:
+        """Return all rows of a query.
+
+        Args:
+            query: SQL with placeholders.
+            parameters: their values.
+
+        Raises:
+            ChainError: the file cannot be read, is damaged or closed.
+        """
+        return self._file.rows(query, parameters)
+
+    def verify_pages(self) -> None:
+        """Accept the file if its pages are whole and every index agrees with its table.
+
+        Raises:
+            ChainDamagedError: a search could miss or invent rows.
+        """
+        [(first,), *_] = self.rows("PRAGMA integrity_check(1)")
+        if first != "ok":
+            summary = " ".join(str(first).split())[:200]
+            raise ChainDamagedError(f"{self.path}: {summary}")
+
+    def scan(self, query: str) -> Iterator[Any]:
+        """Return the rows of a query one by one, for tables that may not fit into memory.
+
+        Args:
+            query: SQL without placeholders.
+
+        Returns:
+            The rows; nothing else is read meanwhile.
+        """
+        return self._file.scan(query)
+
+    def commit(
+        self,
+        values: Mapping[bytes, bytes | None],
+        logs: Iterable[LogRow] = (),
+        *,
+        parent: bytes,
+    ) -> None:
+        """Write a block, whole or not at all; it is durable when this returns.
+
+        Args:
+            values: what the EVM stores; None deletes.
+            logs: the block's events.
+            parent: the hash of the block that it follows.
+
+        Raises:
+            ChainLockedError: the newest block is another one: somebody else writes.
+            ChainError: the disk refuses, or the file has been replaced; nothing was written.
+        """
+        if _identity(self.path) != self._identity:
+            raise ChainError(
+                f"{self.path}: another file, or none, has this name now; nothing was written"
+            )
+        with self._file.transaction() as connection:
+            if self.get(HEAD_KEY) != parent:
+                raise ChainLockedError(
+                    f"{self.path}: somebody else has added blocks since this writer opened it; "
+                    "nothing was written"
+                )
+            _write(connection, values, logs)
+
+    def initialise(self, meta: Mapping[str, str], values: Mapping[bytes, bytes | None]) -> None:
+        """Make the empty store a chain: tables, meta and block 0, whole or not at all.
+
+        Args:
+            meta: the facts that identify the chain, every one of `META_KEYS`.
+            values: what the EVM stores for block 0.
+
+        Raises:
+            ChainError: the disk refuses; nothing was written.
+        """
+        with self._file.transaction() as connection:
+            for statement in _STATEMENTS:
+                connection.execute(statement)
+            connection.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
+            _write(connection, values, ())
+
+    @property
+    def held(self) -> bool:
+        """Whether it shows one state of the file until it is closed."""
+        return self._file.held
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing can be read from it any more."""
+        return self._file.is_closed
+
+    @property
+    def wal_bytes(self) -> int:
+        """How much waits in the write-ahead log, in bytes."""
+        return self._file.wal_bytes
+
+    def checkpoint(self) -> bool:
+        """Move the write-ahead log into the file, durably; return whether it is empty now.
+
+        Raises:
+            ChainError: the disk refuses.
+        """
+        return self._file.checkpoint()
+
+    def close(self) -> None:
+        """Close the file; closing twice does no harm."""
+        self._file.close()
+
+
+def _write(
+    connection: sqlite3.Connection, values: Mapping[bytes, bytes | None], logs: Iterable[LogRow]
+) -> None:
+    connection.executemany(
+        "INSERT OR REPLACE INTO kv VALUES (?, ?)",
+        sorted((key, value) for key, value in values.items() if value is not None),
+    )
+    connection.executemany(
+        "DELETE FROM kv WHERE key = ?",
+        [(key,) for key, value in values.items() if value is None],
+    )
+    connection.executemany(log_table.INSERT, logs)
+
+
+def require_one_name(path: Path) -> None:
+    """Refuse to write to a file under one of several names, each of which has a lock of its own.
+
+    Args:
+        path: the chain file.
+
+    Raises:
+        ChainLockedError: it has hard links.
+    """
+    if (names := path.stat().st_nlink) > 1:
+        raise ChainLockedError(
+            f"{path}: the file has {names} names (hard links), and under each of them somebody "
+            "could write; remove the others, or copy the file"
+        )
+
+
+def _require_file(path: Path) -> None:
+    if not path.is_file():
+        raise ChainError(f"{path}: no such chain file")
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino

@@ -1,0 +1,81 @@
+"""Whether a signed transaction can go into a block, in the words that geth has for it.
+
+Wallets and libraries read them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ledger.chain.addresses import checksum
+from ledger.chain.embedded.machine.evm_values import next_base_fee
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from eth.abc import BlockHeaderAPI, SignedTransactionAPI
+
+    from ledger.chain.embedded.embedded_reader import EmbeddedReader
+
+# What a replacement pays at least, in tenths of what it replaces.
+_REPLACING = (11, 10)
+
+
+def rejection_message(
+    chain: EmbeddedReader, signed: SignedTransactionAPI, waiting: Sequence[SignedTransactionAPI]
+) -> str | None:
+    """Return why a transaction cannot be taken; None if nothing tells.
+
+    Args:
+        chain: that would hold it.
+        signed: that can be read, and whose sender is known.
+        waiting: transactions of its sender that wait for a block, ascending by nonce.
+    """
+    known = bytes(signed.hash)
+    if chain.find(known) is not None or any(bytes(one.hash) == known for one in waiting):
+        return "already known"
+    sender = checksum(bytes(signed.sender))
+    nonce, balance = chain.account(sender)
+    ahead = {one.nonce: one for one in waiting if one.nonce >= nonce}
+    if signed.nonce < nonce:
+        return f"nonce too low: address {sender}, tx: {signed.nonce} state: {nonce}"
+    if signed.nonce > nonce + len(ahead):
+        following = nonce + len(ahead)
+        return f"nonce too high: address {sender}, tx: {signed.nonce} state: {following}"
+    replaced = ahead.pop(signed.nonce, None)
+    cost = sum(one.gas * one.max_fee_per_gas + one.value for one in (*ahead.values(), signed))
+    if replaced is not None and not _outbids(signed, replaced):
+        return "replacement transaction underpriced"
+    if balance < cost:
+        return (
+            f"insufficient funds for gas * price + value: address {sender} "
+            f"have {balance} want {cost}"
+        )
+    return _misfit(chain.header(), signed, sender)
+
+
+def _misfit(head: BlockHeaderAPI, signed: SignedTransactionAPI, sender: str) -> str | None:
+    """Return why a transaction fits into no block by its fee or its gas; None if it may."""
+    fee = next_base_fee(head)
+    if signed.max_fee_per_gas < fee:
+        return (
+            f"max fee per gas less than block base fee: address {sender}, "
+            f"maxFeePerGas: {signed.max_fee_per_gas}, baseFee: {fee}"
+        )
+    if signed.gas < signed.intrinsic_gas:
+        return f"intrinsic gas too low: have {signed.gas}, want {signed.intrinsic_gas}"
+    if signed.gas > head.gas_limit:
+        return f"exceeds block gas limit: {signed.gas} over {head.gas_limit}"
+    return None
+
+
+def _outbids(signed: SignedTransactionAPI, replaced: SignedTransactionAPI) -> bool:
+    """Say whether a transaction offers more than the one with its nonce: fee and tip both."""
+    more, of = _REPLACING
+    return all(
+        new > old and of * new >= more * old
+        for new, old in (
+            (signed.max_fee_per_gas, replaced.max_fee_per_gas),
+            (signed.max_priority_fee_per_gas, replaced.max_priority_fee_per_gas),
+        )
+    )

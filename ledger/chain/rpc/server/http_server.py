@@ -1,0 +1,260 @@
+"""The embedded chain for several processes: JSON-RPC over HTTP, on loopback only.
+
+One process owns the chain file and serves it; workers talk to it through `chain.py` as to any
+node. It signs nothing and has no accounts. Requests that a web page could make a browser send are
+refused, requests and batches are bounded, and clients that stall are dropped. It makes a block of
+each transaction, or one every so many seconds of all that wait: then nobody passes windows and
+deadlines, which count blocks, by sending much.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.rpc import wire
+from ledger.chain.rpc.server.methods import RpcMethods, fault_json
+from ledger.chain.rpc.server.transaction_pool import TransactionPool
+from ledger.io.json import parse_json
+from ledger.protocol.errors import ChainError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from ledger.chain.embedded.embedded_reader import EmbeddedReader
+
+LOOPBACK = "127.0.0.1"
+MOST_REQUEST_BYTES = 2 * 2**20
+MOST_REQUESTS_IN_A_BATCH = 100
+MOST_BATCH_BYTES = 32 * 2**20
+"""What the answers to a batch may come to; what is asked beyond is refused, not carried out."""
+_LONGEST_LENGTH = 10
+
+
+class RpcServer:
+    """Serves a chain until closed; the chain itself stays the caller's to close.
+
+    Args:
+        chain: what to serve.
+        port: where; 0 takes a free one.
+        most_logs: how many logs one `eth_getLogs` may return.
+        block_seconds: how many seconds after a block the next one comes, whatever waits for it;
+            None for one with each transaction.
+
+    Attributes:
+        url: where it listens.
+
+    Raises:
+        ChainError: the port is taken.
+        TypeError: blocks are to be made of a chain that was opened for reading.
+        ValueError: they are to come in no time.
+    """
+
+    def __init__(
+        self,
+        chain: EmbeddedReader,
+        port: int = 0,
+        max_logs: int = 10_000,
+        block_seconds: float | None = None,
+    ) -> None:
+        pool = None if block_seconds is None else _pool_of(chain)
+        self._miner = None
+        if pool is not None and block_seconds is not None:
+            self._miner = _Miner(pool, block_seconds, self._stop)
+        handler = type("Handler", (_Handler,), {"methods": RpcMethods(chain, max_logs, pool)})
+        try:
+            self._server = _Server((LOOPBACK, port), handler)
+        except (OSError, OverflowError) as error:
+            raise ChainError(f"{LOOPBACK}:{port}: cannot listen here ({error})") from error
+        self.url = f"http://{LOOPBACK}:{self._server.server_address[1]}"
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.05,), name="rpc-server", daemon=True
+        )
+        self._thread.start()
+        if self._miner is not None:
+            self._miner.start()
+
+    def wait(self) -> None:
+        """Return once the server has been closed.
+
+        Raises:
+            ChainError: it has stopped because a block could not be made.
+        """
+        self._thread.join()
+        if self._miner is not None and self._miner.failure is not None:
+            raise self._miner.failure
+
+    def _stop(self) -> None:
+        self._server.shutdown()
+
+    def close(self) -> None:
+        """Stop listening."""
+        if self._miner is not None:
+            self._miner.close()
+        self._stop()
+        self._server.server_close()
+        self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _pool_of(chain: EmbeddedReader) -> TransactionPool:
+    if not isinstance(chain, EmbeddedChain):
+        raise TypeError("a chain that was opened for reading gets no blocks")
+    return TransactionPool(chain)
+
+
+class _Miner(threading.Thread):
+    """Makes a block of all that wait, every so many seconds.
+
+    Attributes:
+        failure: why it could make no more; None while it can.
+    """
+
+    def __init__(self, pool: TransactionPool, seconds: float, stop: Callable[[], None]) -> None:
+        super().__init__(name="rpc-miner", daemon=True)
+        if not seconds > 0:
+            raise ValueError(f"blocks cannot come every {seconds} s")
+        self._pool = pool
+        self._seconds = seconds
+        self._stop = stop
+        self._closed = threading.Event()
+        self.failure: ChainError | None = None
+
+    def run(self) -> None:
+        due = time.monotonic() + self._seconds
+        try:
+            while not self._closed.wait(max(0.0, due - time.monotonic())):
+                self._pool.mine()
+                # A period that was missed is not made up for: blocks come no faster than is said.
+                due = max(due + self._seconds, time.monotonic())
+        except ChainError as error:
+            self.failure = error
+            self._stop()
+
+    def close(self) -> None:
+        self._closed.set()
+        self.join()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    # Of more connections at once than wait here, the system resets some; its default is 5.
+    request_queue_size = 128
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), OSError):  # a client that went away is no news
+            super().handle_error(request, client_address)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    methods: ClassVar[RpcMethods]
+    protocol_version = "HTTP/1.1"
+    # Without these two an answer waits some 200 ms for the client's acknowledgement.
+    disable_nagle_algorithm = True
+    wbufsize = -1
+    timeout = 60
+
+    def do_POST(self) -> None:
+        """Answer one request or one batch."""
+        refusal = self._refusal()
+        if refusal is not None:
+            self.close_connection = True  # the body is left unread
+            self._send(refusal, _encoded({"error": refusal.phrase}))
+            return
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        try:
+            request = parse_json(body, _refuse)
+        except ValueError:
+            fault = wire.RpcFault(wire.NOT_JSON, "not JSON")
+            self._send(HTTPStatus.BAD_REQUEST, _encoded(fault_json(fault)))
+            return
+        answer = self._answer(request)
+        self._send(HTTPStatus.NO_CONTENT if answer is None else HTTPStatus.OK, answer)
+
+    def _refusal(self) -> HTTPStatus | None:
+        length = self.headers.get("Content-Length", "")
+        host = self.headers.get("Host", "").rpartition(":")[0] or self.headers.get("Host", "")
+        # A browser sends a page's Origin, and a foreign name that was made to point here as Host.
+        # A wallet in the browser is no page: its Origin has a scheme of its own.
+        origin = self.headers.get("Origin", "").partition(":")[0]
+        page = "Origin" in self.headers and not origin.endswith("-extension")
+        if page or host not in {LOOPBACK, "localhost"}:
+            return HTTPStatus.FORBIDDEN
+        if self.headers.get_content_type() != "application/json":
+            return HTTPStatus.UNSUPPORTED_MEDIA_TYPE
+        if not (length.isascii() and length.isdigit()):
+            return HTTPStatus.LENGTH_REQUIRED
+        if len(length) > _LONGEST_LENGTH or int(length) > MOST_REQUEST_BYTES:
+            return HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+        return None
+
+    def _answer(self, request: object) -> bytes | None:
+        if not isinstance(request, list):
+            answer = self.methods.answer(request)
+            return None if answer is None else _encoded(answer)
+        if not 0 < len(request) <= MOST_REQUESTS_IN_A_BATCH:
+            fault = wire.RpcFault(
+                wire.INVALID_REQUEST, f"a batch holds 1 to {MOST_REQUESTS_IN_A_BATCH} requests"
+            )
+            return _encoded(fault_json(fault))
+        return self._answer_all(request)
+
+    def _answer_all(self, requests: list[object]) -> bytes | None:
+        # Encoded one by one: a hundred long answers at once would be gigabytes of objects.
+        answers: list[bytes] = []
+        left = MOST_BATCH_BYTES
+        for request in requests:
+            answer = self.methods.answer(request) if left > 0 else _not_answered(request)
+            if answer is not None:
+                answers.append(_encoded(answer))
+                left -= len(answers[-1])
+        return b"[" + b",".join(answers) + b"]" if answers else None
+
+    def _send(self, status: HTTPStatus, answer: bytes | None) -> None:
+        self.send_response(status)
+        body = b"" if answer is None else answer
+        if answer is not None:
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(body)
+        self.wfile.flush()
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its interface
+        """Write nothing: the chain itself is the record."""
+
+
+def _encoded(answer: object) -> bytes:
+    return json.dumps(answer, separators=(",", ":")).encode()
+
+
+def _not_answered(request: object) -> dict[str, Any] | None:
+    """Return the answer to a request that there is no more room for; None to a notification."""
+    if not isinstance(request, dict) or "id" not in request:
+        return None
+    identifier = request["id"] if type(request["id"]) in {int, str} else None
+    said = f"the answers to this batch are over {MOST_BATCH_BYTES} bytes"
+    return fault_json(wire.RpcFault(wire.LIMIT_EXCEEDED, said), identifier)
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")

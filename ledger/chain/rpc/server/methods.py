@@ -1,0 +1,124 @@
+"""The embedded chain's JSON-RPC methods: an allow-list, answered as a node would.
+
+`provider.py` puts them under web3 in this process, `server.py` puts them on loopback for
+others. Nothing here signs: the keys stay with the clients.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import math
+from typing import TYPE_CHECKING, Any
+
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.ports import TransactionRevertedError
+from ledger.chain.rpc import wire
+from ledger.chain.rpc.server.block_methods import BlockMethods
+from ledger.chain.rpc.server.log_methods import LogMethods
+from ledger.chain.rpc.server.sending_methods import SendingMethods
+from ledger.chain.rpc.server.state_methods import StateMethods
+from ledger.protocol.errors import ChainError
+from ledger.protocol.keccak import keccak
+
+if TYPE_CHECKING:
+    from ledger.chain.embedded.embedded_reader import EmbeddedReader
+    from ledger.chain.rpc.server.block_methods import Methods
+    from ledger.chain.rpc.server.transaction_pool import TransactionPool
+
+_log = logging.getLogger(__name__)
+
+
+class RpcMethods:
+    """Answers JSON-RPC requests from an embedded chain.
+
+    Args:
+        chain: the chain; one opened for reading takes no transactions.
+        most_logs: how many logs one `eth_getLogs` may return, as public nodes limit it.
+        pool: where transactions wait for blocks that come on a clock; None to make one for each.
+    """
+
+    def __init__(
+        self, chain: EmbeddedReader, max_logs: int = 10_000, pool: TransactionPool | None = None
+    ) -> None:
+        version = "cmfl-ledger/py-evm" if pool is None else "cmfl-ledger-on-a-clock/py-evm"
+        self._methods: Methods = {
+            "web3_clientVersion": lambda: version,
+            "web3_sha3": lambda data: wire.to_hex(keccak(wire.data(data))),
+            "net_version": lambda: str(chain.chain_id),
+            "net_listening": lambda: True,
+            "net_peerCount": lambda: "0x0",
+            "eth_protocolVersion": lambda: "0x44",
+            "eth_chainId": lambda: hex(chain.chain_id),
+            "eth_syncing": lambda: False,
+            "eth_accounts": list,
+            **BlockMethods(chain, pool).table,
+            **StateMethods(chain, pool).table,
+            **LogMethods(chain, max_logs).table,
+        }
+        if isinstance(chain, EmbeddedChain):
+            self._methods |= SendingMethods(chain, pool).table
+
+    def answer(self, request: object) -> dict[str, Any] | None:
+        """Return the answer to one request, whatever it is; None to a notification.
+
+        Args:
+            request: decoded JSON.
+
+        Returns:
+            An object with `result` or with `error`.
+        """
+        identifier = request.get("id") if isinstance(request, dict) else None
+        endless = isinstance(identifier, float) and not math.isfinite(identifier)
+        if endless or isinstance(identifier, bool | list | dict):
+            return fault_json(wire.RpcFault(wire.INVALID_REQUEST, "an id is a number or a string"))
+        if not isinstance(request, dict) or not isinstance(request.get("method"), str):
+            return fault_json(
+                wire.RpcFault(wire.INVALID_REQUEST, "not a JSON-RPC request"), identifier
+            )
+        answer = self._outcome(request["method"], request.get("params"), identifier)
+        # Who sends no id wants no answer, not even to an error.
+        return answer if "id" in request else None
+
+    def _outcome(self, name: str, parameters: object, identifier: object) -> dict[str, Any]:
+        try:
+            result = self._result(name, parameters)
+        except TransactionRevertedError as error:
+            fault = wire.RpcFault(wire.REVERTED, "execution reverted", wire.to_hex(error.data))
+        except wire.RpcFault as error:
+            fault = error
+        except wire.MalformedAnswerError as error:
+            fault = wire.RpcFault(wire.INVALID_PARAMETERS, str(error))
+        except ChainError as error:
+            fault = wire.RpcFault(wire.SERVER_ERROR, str(error))
+        except Exception:  # noqa: BLE001 - a fault of ours is an answer, no dropped connection
+            _log.exception("%s", name[:60])
+            fault = wire.RpcFault(wire.INTERNAL_ERROR, "internal error")
+        else:
+            return {"jsonrpc": "2.0", "id": identifier, "result": result}
+        return fault_json(fault, identifier)
+
+    def _result(self, name: str, given: object) -> object:
+        method = self._methods.get(name)
+        if method is None:
+            raise wire.RpcFault(wire.UNKNOWN_METHOD, f"the method {name[:60]} does not exist")
+        parameters = wire.items([] if given is None else given)
+        try:
+            bound = inspect.signature(method).bind(*parameters)
+        except TypeError as error:
+            raise wire.RpcFault(
+                wire.INVALID_PARAMETERS, f"{name} takes other parameters"
+            ) from error
+        return method(*bound.args)
+
+
+def fault_json(fault: wire.RpcFault, identifier: object = None) -> dict[str, Any]:
+    """Return the answer that tells of a fault.
+
+    Args:
+        fault: code, message and data.
+        identifier: the request's id.
+    """
+    shown = {"code": fault.code, "message": str(fault)}
+    error = shown if fault.data is None else {**shown, "data": fault.data}
+    return {"jsonrpc": "2.0", "id": identifier, "error": error}

@@ -1,0 +1,58 @@
+"""The embedded chain under web3, in this process: the same answers as over `server.py`.
+
+eth-tester's own provider is not used: it answers with a constant chain id, loses a revert's data,
+and searches receipts and logs block by block.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, cast
+
+from web3 import Web3
+from web3.providers.base import JSONBaseProvider
+
+from ledger.chain.rpc.server.methods import RpcMethods
+
+if TYPE_CHECKING:
+    from web3.types import RPCEndpoint, RPCResponse
+
+    from ledger.chain.embedded.embedded_reader import EmbeddedReader
+
+
+class EmbeddedProvider(JSONBaseProvider):
+    """A web3 provider that asks an embedded chain.
+
+    Args:
+        chain: the chain.
+    """
+
+    def __init__(self, chain: EmbeddedReader) -> None:
+        super().__init__()
+        self._methods = RpcMethods(chain)
+
+    def make_request(self, method: RPCEndpoint, params: Any) -> RPCResponse:
+        """Return the answer to one request.
+
+        Args:
+            method: its name.
+            params: its parameters, in any form that web3 can turn into JSON.
+
+        Returns:
+            An object with `result` or with `error`.
+        """
+        request = json.loads(self.encode_rpc_request(method, params))
+        return cast("RPCResponse", self._methods.answer(request))
+
+    def is_connected(self, show_traceback: bool = False) -> bool:  # noqa: ARG002, FBT - web3's
+        """Return True: the chain is in this process."""
+        return True
+
+
+def web3_over(chain: EmbeddedReader) -> Web3:
+    """Return a web3 object that asks an embedded chain.
+
+    Args:
+        chain: the chain.
+    """
+    return Web3(EmbeddedProvider(chain))

@@ -1,0 +1,197 @@
+"""What was final and acted on is remembered, and a chain that has taken it back is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.finality.checkpoints import MOST_BYTES, FinalityCheckpoints, _thinned
+from ledger.chain.finality.rule import final_block
+from ledger.chain.ports import (
+    Block,
+    ChainBehindError,
+    NotServedError,
+    ReorganisedError,
+    WrongChainIdError,
+    WrongGenesisError,
+)
+from ledger.chain.rpc.rpc_chain import RpcChain
+from ledger.protocol.errors import ChainError
+from tests.chain.test_port_contract import anvil
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "acted-on.json"
+
+
+@pytest.fixture
+def chain(tmp_path: Path) -> Iterator[EmbeddedChain]:
+    with EmbeddedChain.create(tmp_path / "chain.sqlite", synchronous="NORMAL") as chain:
+        chain.mine(4)
+        yield chain
+
+
+def test_what_was_acted_on_is_found_again(path: Path, chain: EmbeddedChain) -> None:
+    acted = FinalityCheckpoints.open(path, chain)
+    assert acted.newest is None
+    acted.require_unchanged(chain)
+    acted.note(chain.block(2))
+    acted.note(chain.block(4))
+    again = FinalityCheckpoints.open(path, chain)
+    assert again.newest == 4
+    chain.mine(3)
+    again.require_unchanged(chain)
+
+
+def test_older_and_known_blocks_write_nothing(path: Path, chain: EmbeddedChain) -> None:
+    acted = FinalityCheckpoints.open(path, chain)
+    acted.note(chain.block(3))
+    path.unlink()
+    acted.note(chain.block(3))
+    acted.note(chain.block(2))
+    assert not path.exists()
+
+
+def test_a_restored_older_copy_is_noticed_before_and_after_it_has_grown(
+    path: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "chain.sqlite"
+    with EmbeddedChain.create(file, synchronous="NORMAL") as chain:
+        chain.mine(2)
+    shutil.copy(file, tmp_path / "backup")
+    with EmbeddedChain.open(file, synchronous="NORMAL") as chain:
+        acted = FinalityCheckpoints.open(path, chain)
+        acted.note(chain.block(2))
+        chain.send(chain.sender, b"", 30_000)
+        acted.note(then := chain.head())
+    shutil.copy(tmp_path / "backup", file)
+    with EmbeddedChain.open(file, synchronous="NORMAL", accept_rollback=True) as chain:
+        with pytest.raises(ChainBehindError) as behind:
+            acted.require_unchanged(chain)
+        assert isinstance(behind.value, NotServedError), "a lagging node looks the same"
+        assert (behind.value.block_number, behind.value.head_number) == (3, 2)
+        chain.mine(2)
+        with pytest.raises(ReorganisedError) as caught:
+            acted.require_unchanged(chain)
+        error = caught.value
+        assert (error.block_number, error.unchanged_up_to) == (3, 2)
+        assert (error.hash_then, error.hash_now) == (then.hash, chain.block(3).hash)
+        assert f"block 3 was 0x{then.hash.hex()}" in str(error)
+        assert f"is 0x{chain.block(3).hash.hex()} now" in str(error)
+        with pytest.raises(ReorganisedError):
+            acted.note(chain.block(3))
+        assert acted.accept(chain) == [3]
+        acted.require_unchanged(chain)
+        assert FinalityCheckpoints.open(path, chain).newest == 2
+        assert acted.accept(chain) == []
+
+
+@pytest.mark.network
+def test_anvil_that_reorganises_more_deeply_than_the_confirmations(
+    path: Path, tmp_path: Path
+) -> None:
+    for chain in anvil(tmp_path):
+        assert isinstance(chain, RpcChain)
+        chain.mine(6)
+        acted = FinalityCheckpoints.open(path, chain)
+        acted.note(final_block(chain, 2))
+        acted.note(chain.block(5))
+        provider = chain.web3.provider
+        provider.make_request("anvil_reorg", [1, []])  # type: ignore[arg-type]
+        acted.require_unchanged(chain)
+        provider.make_request("anvil_reorg", [4, []])  # type: ignore[arg-type]
+        with pytest.raises(ReorganisedError) as caught:
+            acted.require_unchanged(chain)
+        assert (caught.value.block_number, caught.value.unchanged_up_to) == (4, 0)
+
+
+def test_memory_is_bounded_and_thins_out_with_age(path: Path, chain: EmbeddedChain) -> None:
+    acted = FinalityCheckpoints.open(path, chain)
+    for number in range(1, 3000):
+        acted._blocks[number] = number.to_bytes(32)
+    acted.note(Block(5000, b"\x01" * 32, b"\x00" * 32, 0))
+    kept = sorted(map(int, json.loads(path.read_text())["blocks"]))
+    assert kept[-1] == 5000
+    assert 16 <= len(kept) <= 32
+    assert kept[0] < 1000
+
+
+def test_what_is_noted_block_by_block_comes_of_age() -> None:
+    blocks: dict[int, bytes] = {}
+    for newest in range(1, 3000):
+        blocks = _thinned({**blocks, newest: newest.to_bytes(32)})
+        assert len(blocks) <= 16 + 12
+        ages = [newest - number for number in blocks]
+        assert max(ages) >= (newest - 1) // 4
+        for age in (2**power for power in range(10) if 2 ** (power + 2) < newest):
+            assert any(age <= one <= 4 * age for one in ages), (newest, age)
+
+
+@pytest.mark.parametrize(
+    ("damage", "fact"),
+    [
+        (b"{", "not JSON"),
+        (b"[]", "does not have the fields"),
+        (b'{"format": 1, "format": 1}', "a key twice"),
+        (b"\xff", "not JSON"),
+        (b" " * (MOST_BYTES + 1), f"over {MOST_BYTES} bytes"),
+    ],
+)
+def test_a_damaged_file_is_refused(
+    path: Path, chain: EmbeddedChain, damage: bytes, fact: str
+) -> None:
+    path.write_bytes(damage)
+    with pytest.raises(ChainError, match=fact):
+        FinalityCheckpoints.open(path, chain)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "fact"),
+    [
+        ("format", 9, "format 9 is not 1"),
+        ("format", True, "format is not of type int"),
+        ("genesis_hash", "0x12", "'0x12' is no hash of 32 bytes"),
+        ("blocks", {"-1": "0x" + "00" * 32}, "'-1' is no block number"),
+        ("blocks", {"01": "0x" + "00" * 32}, "'01' is no block number"),
+        ("blocks", {"1": 5}, "'5' is no hash"),
+        ("blocks", [], "blocks is not of type dict"),
+    ],
+)
+def test_a_field_that_is_none_is_refused(
+    path: Path, chain: EmbeddedChain, name: str, value: object, fact: str
+) -> None:
+    FinalityCheckpoints.open(path, chain).note(chain.head())
+    path.write_text(json.dumps({**json.loads(path.read_text()), name: value}))
+    with pytest.raises(ChainError, match=fact):
+        FinalityCheckpoints.open(path, chain)
+
+
+def test_a_file_of_another_chain_is_refused(
+    path: Path, chain: EmbeddedChain, tmp_path: Path
+) -> None:
+    FinalityCheckpoints.open(path, chain).note(chain.head())
+    with (
+        EmbeddedChain.create(tmp_path / "other.sqlite", chain_id=7) as other,
+        pytest.raises(WrongChainIdError, match="not 7"),
+    ):
+        FinalityCheckpoints.open(path, other)
+    with (
+        EmbeddedChain.create(tmp_path / "twin.sqlite", clock=lambda: 1.0) as twin,
+        pytest.raises(WrongGenesisError, match="with genesis"),
+    ):
+        FinalityCheckpoints.open(path, twin)
+
+
+def test_a_folder_in_its_place_is_an_error_with_a_name(path: Path, chain: EmbeddedChain) -> None:
+    path.mkdir()
+    with pytest.raises(ChainError, match="cannot be read"):
+        FinalityCheckpoints.open(path, chain)

@@ -1,0 +1,117 @@
+"""What is given up stands in the way of all that its account sends later, so the next takes over.
+
+The node keeps transactions waiting as a test says; the chain under it is the embedded one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.ports import TransactionRefusedError, TransactionTimeoutError
+from tests.chain.rpc.pool_node import PoolNode
+from tests.chain.rpc.test_sending import GAS, SOMEBODY, received, sender
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ledger.chain.rpc.in_flight import InFlightTransaction
+
+OVER = 21.0  # seconds, after which these transactions are given up
+
+
+@pytest.fixture
+def chain(tmp_path: Path) -> Iterator[EmbeddedChain]:
+    with EmbeddedChain.create(tmp_path / "chain.sqlite", synchronous="NORMAL") as chain:
+        yield chain
+
+
+@pytest.fixture
+def node(chain: EmbeddedChain) -> Iterator[PoolNode]:
+    with PoolNode(chain) as node:
+        yield node
+
+
+def given_up(pending: InFlightTransaction) -> None:
+    with pytest.raises(TransactionTimeoutError):
+        pending.look()
+
+
+def test_the_next_takes_the_nonce_of_one_that_still_waits_and_offers_more(node: PoolNode) -> None:
+    now = [0.0]
+    with sender(node.url, clock=lambda: now[0]) as mine:
+        first = mine.submit(SOMEBODY, b"\x01", GAS)
+        before = node.only(mine.sender)
+        now[0] += OVER
+        given_up(first)
+        second = mine.submit(SOMEBODY, b"\x02", GAS)
+        assert second.nonce == first.nonce == 0, "behind it, the second would wait for the first"
+        after = node.only(mine.sender)
+        assert (bytes(after.hash), after.data) == (second.hash, b"\x02")
+        assert 10 * after.max_fee_per_gas >= 11 * before.max_fee_per_gas
+        node.mine()
+        assert received(second).status == 1
+        assert mine.submit(SOMEBODY, b"", GAS).nonce == 1
+
+
+def test_what_is_tried_again_for_hours_leaves_one_transaction_in_the_pool(node: PoolNode) -> None:
+    now = [0.0]
+    with sender(node.url, clock=lambda: now[0], max_tip_per_gas_wei=3) as mine:
+        for _ in range(4):
+            pending = mine.submit(SOMEBODY, b"", GAS)
+            now[0] += OVER
+            given_up(pending)
+        last = node.only(mine.sender)
+        assert last.max_priority_fee_per_gas == 3
+        for _ in range(2):
+            with pytest.raises(TransactionRefusedError, match="nonce 0 still waits, and the caps"):
+                mine.submit(SOMEBODY, b"", GAS)
+        assert node.only(mine.sender) == last
+
+
+def test_the_gap_that_a_dropped_one_leaves_is_filled_while_later_ones_wait(node: PoolNode) -> None:
+    now = [0.0]
+    with sender(node.url, clock=lambda: now[0]) as mine:
+        first = mine.submit(SOMEBODY, b"", GAS)
+        now[0] += OVER / 2
+        later = [mine.submit(SOMEBODY, b"", GAS) for _ in range(2)]
+        now[0] += OVER / 2
+        given_up(first)
+        del node.waiting[mine.sender, 0]
+        next_one = mine.submit(SOMEBODY, b"", GAS)
+        assert next_one.nonce == 0, "the others wait for this nonce"
+        assert mine.submit(SOMEBODY, b"", GAS).nonce == 3
+        node.mine()
+        assert [received(one).status for one in (next_one, *later)] == [1, 1, 1]
+
+
+def test_what_a_killed_process_has_left_is_taken_over_once_it_proves_in_the_way(
+    node: PoolNode,
+) -> None:
+    now = [0.0]
+    with sender(node.url) as killed:
+        killed.submit(SOMEBODY, b"", GAS)
+    with sender(node.url, clock=lambda: now[0]) as mine:
+        behind = mine.submit(SOMEBODY, b"", GAS)
+        assert behind.nonce == 1
+        now[0] += OVER
+        given_up(behind)
+        assert mine.submit(SOMEBODY, b"", GAS).nonce == 0
+
+
+def test_one_that_came_into_a_block_after_all_is_not_in_the_way(node: PoolNode) -> None:
+    now = [0.0]
+    with sender(node.url, clock=lambda: now[0]) as mine:
+        first = mine.submit(SOMEBODY, b"", GAS)
+        now[0] += OVER
+        given_up(first)
+        node.mine()
+        # A node behind the same URL that lags says that it still waits.
+        lagging = ["0x0", "0x1"]
+        node.answers["eth_getTransactionCount"] = lambda *asked: (
+            lagging.pop() if lagging else node.count(*asked)
+        )
+        assert mine.submit(SOMEBODY, b"", GAS).nonce == 1

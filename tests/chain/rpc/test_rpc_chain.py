@@ -1,0 +1,722 @@
+"""Nodes that are away, wrong, slow, limited or malicious: each a chain error, none a traceback."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.embedded.machine.accounts import TEST_KEYS
+from ledger.chain.ports import (
+    ChainUnreachableError,
+    NotServedError,
+    TransactionRefusedError,
+    TransactionRevertedError,
+    TransactionTimeoutError,
+    WrongChainIdError,
+    WrongGenesisError,
+)
+from ledger.chain.rpc.http_transport import AnswerTooLargeError
+from ledger.chain.rpc.rpc_chain import RpcChain
+from ledger.chain.rpc.rpc_reader import RpcReader, RpcSettings
+from ledger.chain.rpc.server.http_server import RpcServer
+from ledger.chain.rpc.wire import MalformedAnswerError
+from ledger.protocol.errors import ChainError
+from tests.chain.probe import deploy, words
+from tests.chain.rpc.scripted_node import BLOCK, Fault, Raw, ScriptedNode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+SOMEBODY = "0x" + "11" * 20
+SHORT: dict[str, Any] = {
+    "request_timeout_seconds": 0.5,
+    "retries": 0,
+    "receipt_timeout_seconds": 0.2,
+    "poll_seconds": 0.02,
+}
+QUICK = RpcSettings(**SHORT)
+
+
+@pytest.fixture
+def chain(tmp_path: Path) -> Iterator[EmbeddedChain]:
+    with EmbeddedChain.create(tmp_path / "chain.sqlite", synchronous="NORMAL") as chain:
+        yield chain
+
+
+def reader(node: ScriptedNode, **changes: Any) -> RpcReader:
+    return RpcReader(node.url, chain_id=7, settings=RpcSettings(**{**SHORT, **changes}))
+
+
+class TestIdentity:
+    def test_the_expected_chain_is_accepted(self, chain: EmbeddedChain) -> None:
+        with RpcServer(chain) as server:
+            RpcReader(server.url, chain_id=chain.chain_id, genesis_hash=chain.genesis_hash).close()
+
+    def test_another_chain_id_is_refused(self, chain: EmbeddedChain) -> None:
+        with RpcServer(chain) as server, pytest.raises(WrongChainIdError, match=r"expected 1$"):
+            RpcReader(server.url, chain_id=1)
+
+    def test_another_genesis_is_refused(self, chain: EmbeddedChain) -> None:
+        with RpcServer(chain) as server, pytest.raises(WrongGenesisError):
+            RpcReader(server.url, chain_id=chain.chain_id, genesis_hash=b"\x01" * 32)
+
+
+class TestUnreachableNodes:
+    def test_a_closed_port_is_named_without_credentials(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as closed:
+            port = closed.getsockname()[1]
+        url = f"http://user:secret@127.0.0.1:{port}/v3/apikey?token=abc"
+        with pytest.raises(ChainUnreachableError) as caught:
+            RpcReader(url, chain_id=1, settings=QUICK)
+        assert str(caught.value).startswith(f"http://127.0.0.1:{port}: unreachable")
+        for secret in ("user", "secret", "apikey", "abc"):
+            assert secret not in str(caught.value)
+        assert caught.value.__suppress_context__
+
+    def test_a_name_that_does_not_resolve_is_unreachable(self) -> None:
+        with pytest.raises(ChainUnreachableError):
+            RpcReader("http://localhost:1", chain_id=1, settings=QUICK)
+
+    @pytest.mark.parametrize(
+        "url", ["", "ftp://h", "http://", "localhost:8545", "http://[::1", "http://h:99999"]
+    )
+    def test_what_is_no_address_is_refused(self, url: str) -> None:
+        with pytest.raises(ChainError, match="address is not a"):
+            RpcReader(url, chain_id=1)
+
+    def test_a_silent_node_is_given_up(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+            with pytest.raises(ChainUnreachableError):
+                RpcReader(url, chain_id=1, settings=QUICK)
+
+    def test_a_dribbling_node_is_given_up(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            stop = threading.Event()
+            thread = threading.Thread(target=dribble, args=(server, stop))
+            thread.start()
+            try:
+                with pytest.raises(ChainUnreachableError, match=r"no whole answer in 0\.5 s"):
+                    RpcReader(
+                        f"http://127.0.0.1:{server.getsockname()[1]}", chain_id=1, settings=QUICK
+                    )
+            finally:
+                stop.set()
+                thread.join()
+
+    @pytest.mark.parametrize("status", [301, 404, 429, 500])
+    def test_an_http_failure_is_named_and_no_redirect_followed(self, status: int) -> None:
+        with (
+            ScriptedNode(eth_chainId=Raw(b"<html>", status)) as node,
+            pytest.raises(ChainUnreachableError, match=f"HTTP status {status}"),
+        ):
+            reader(node)
+
+    @pytest.mark.parametrize("status", [429, 500, 503])
+    @pytest.mark.parametrize(
+        ("body", "said"),
+        [
+            (
+                b'{"jsonrpc":"2.0","id":1,"error":{"code":-32005,"message":"slow down"}}',
+                "slow down",
+            ),
+            (b' {"error":"slow down"}', "slow down"),
+            (b'{"message":"slow down"}', ""),
+            (b'{"jsonrpc":"2.0","id":1,"result":"0x1"}', ""),
+            (b"{", ""),
+        ],
+    )
+    def test_json_of_a_server_in_trouble_is_no_answer(
+        self, status: int, body: bytes, said: str
+    ) -> None:
+        answers = [Raw(body, status), Raw(body, status), "0x5"]
+        patient = {"retries": 2, "retry_pause_seconds": 0.01, "request_timeout_seconds": 30.0}
+        with (
+            ScriptedNode(eth_getBalance=lambda *_: answers.pop(0)) as node,
+            reader(node, **patient) as chain,
+        ):
+            assert chain.balance_of(SOMEBODY) == 5
+            answers += [Raw(body, status)] * 3
+            with pytest.raises(ChainUnreachableError, match=f"HTTP status {status}.*{said}$"):
+                chain.balance_of(SOMEBODY)
+            assert answers == []
+
+    def test_a_json_error_with_a_status_of_4xx_is_an_answer(self) -> None:
+        body = b'{"jsonrpc":"2.0","id":1,"error":{"code":3,"message":"execution reverted"}}'
+        with (
+            ScriptedNode(eth_call=Raw(body, 400)) as node,
+            reader(node) as chain,
+            pytest.raises(TransactionRevertedError),
+        ):
+            chain.call(SOMEBODY, b"")
+
+    @pytest.mark.parametrize(
+        ("asked_for", "waited"),
+        [("2", [2.0, 2.0]), ("0", [0.1, 0.3]), ("soon", [0.1, 0.3]), ("9", [9.0]), ("31", [])],
+    )
+    def test_a_node_is_left_alone_as_long_as_it_asks(
+        self, asked_for: str, waited: list[float]
+    ) -> None:
+        clock = FakeClock()
+        settings = RpcSettings(retries=2, request_timeout_seconds=10.0)
+        with ScriptedNode(eth_getBalance=Raw(b"{}", 429)) as node:
+            node.headers["Retry-After"] = asked_for
+            url, sleep, time = node.url, clock.sleep, clock.time
+            with (
+                RpcReader(url, chain_id=7, settings=settings, sleep=sleep, clock=time) as chain,
+                pytest.raises(ChainUnreachableError, match="HTTP status 429"),
+            ):
+                chain.balance_of(SOMEBODY)
+        assert clock.waits == pytest.approx(waited)
+
+
+class FakeClock:
+    """Time that goes by only while somebody waits."""
+
+    def __init__(self) -> None:
+        self.waits: list[float] = []
+
+    def time(self) -> float:
+        return sum(self.waits)
+
+    def sleep(self, seconds: float) -> None:
+        self.waits.append(seconds)
+
+
+def dribble(server: socket.socket, stop: threading.Event) -> None:
+    connection, _ = server.accept()
+    with connection:
+        connection.recv(10_000)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        while not stop.wait(0.05):
+            try:
+                connection.sendall(b"1\r\n \r\n")
+            except OSError:
+                return
+
+
+class TestMalformedAnswers:
+    @pytest.mark.parametrize(
+        "answer",
+        [
+            Raw(b""),
+            Raw(b"no JSON"),
+            Raw(b"[]"),
+            Raw(b"3"),
+            Raw(b"{}"),
+            Raw(b'{"error": null}'),
+            Raw(b"[" * 100_000),
+            Raw(b"\xff\xfe"),
+            None,
+            7,
+            "7",
+            "0x",
+            "0xzz",
+            "0x7 ",
+            "0x" + "1" * 65,
+            ["0x7"],
+        ],
+    )
+    def test_a_malformed_chain_id_is_refused(self, answer: object) -> None:
+        with ScriptedNode(eth_chainId=answer) as node, pytest.raises(MalformedAnswerError):
+            reader(node)
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"number": None},
+            {"number": "0x5"},
+            {"hash": "0x12"},
+            {"hash": "0x" + "0a" * 33},
+            {"parentHash": 3},
+            {"timestamp": "yesterday"},
+        ],
+    )
+    def test_a_malformed_block_is_refused(self, changes: dict[str, object]) -> None:
+        with (
+            ScriptedNode(eth_getBlockByNumber={**BLOCK, **changes}) as node,
+            pytest.raises(MalformedAnswerError),
+        ):
+            reader(node)
+
+    @pytest.mark.parametrize("block", [[], "0x", 3, False])
+    def test_what_is_no_block_is_refused(self, block: object) -> None:
+        with ScriptedNode(eth_getBlockByNumber=block) as node, pytest.raises(ChainError):
+            reader(node)
+
+    @pytest.mark.parametrize("found", [{}, [], "x", {"blockNumber": "0x1"}, {"blockNumber": {}}])
+    def test_a_malformed_receipt_or_transaction_is_refused(self, found: object) -> None:
+        with (
+            ScriptedNode(eth_getTransactionReceipt=found, eth_getTransactionByHash=found) as node,
+            reader(node) as chain,
+        ):
+            if found != {}:
+                with pytest.raises(MalformedAnswerError):
+                    chain.receipt(b"\x01" * 32)
+            with pytest.raises(ChainError):
+                chain.transaction(b"\x01" * 32)
+
+    def test_another_transaction_than_the_asked_one_is_refused(self, chain: EmbeddedChain) -> None:
+        receipt = chain.send(None, b"", 100_000)
+        with RpcServer(chain) as server:
+            url, size = server.url, chain.chain_id
+            with RpcReader(url, chain_id=size) as honest:
+                known = honest._node.ask(
+                    "eth_getTransactionReceipt", "0x" + receipt.transaction_hash.hex()
+                )
+        with (
+            ScriptedNode(eth_getTransactionReceipt=known) as node,
+            reader(node) as liar,
+            pytest.raises(MalformedAnswerError, match="was asked for"),
+        ):
+            liar.receipt(b"\x01" * 32)
+
+    @pytest.mark.parametrize("logs", [None, {}, [1], [{}], [{"topics": "0x"}]])
+    def test_malformed_logs_are_refused(self, logs: object) -> None:
+        with (
+            ScriptedNode(eth_getLogs=logs) as node,
+            reader(node) as chain,
+            pytest.raises(MalformedAnswerError),
+        ):
+            chain.logs(None, [], 0, 5)
+
+    @pytest.mark.parametrize("code", [None, 3, "0x1", "0xgg", "12"])
+    def test_malformed_bytes_are_refused(self, code: object) -> None:
+        with (
+            ScriptedNode(eth_getCode=code, eth_call=code) as node,
+            reader(node) as chain,
+        ):
+            with pytest.raises(MalformedAnswerError, match=f"{node.url}: eth_getCode: not "):
+                chain.code(SOMEBODY)
+            with pytest.raises(MalformedAnswerError, match=f"{node.url}: eth_call: not "):
+                chain.call(SOMEBODY, b"")
+
+    @pytest.mark.parametrize("error", ["just text", 5, {"code": "x"}, {"message": None}, []])
+    def test_a_malformed_error_is_still_an_error(self, error: object) -> None:
+        fault = Fault(0, "")
+        fault.error = error  # type: ignore[assignment]
+        with ScriptedNode(eth_chainId=fault) as node, pytest.raises(ChainError):
+            reader(node)
+
+    def test_an_endless_answer_is_cut_off(self) -> None:
+        with (
+            ScriptedNode(eth_getCode="0x" + "00" * 5000) as node,
+            reader(node, max_answer_bytes=4000) as chain,
+            pytest.raises(AnswerTooLargeError, match="over 4000 bytes"),
+        ):
+            chain.code(SOMEBODY)
+
+
+class TestWhatANodeDoesNotServe:
+    """A node's failure says nothing of the chain: no other error than this one comes of it."""
+
+    @pytest.mark.parametrize(
+        "answer",
+        [
+            None,
+            "0x",
+            {},
+            Fault(-32000, "transaction indexing is in progress"),
+            Fault(4444, "pruned history unavailable"),
+            Raw(b"<html>", 502),
+            Raw(b'{"jsonrpc":"2.0","id":1}'),
+        ],
+    )
+    def test_every_reading_method_says_not_served(self, answer: object) -> None:
+        asked: list[Callable[[RpcReader], object]] = [
+            lambda chain: chain.block(5),
+            lambda chain: chain.transaction(b"\x01" * 32),
+            lambda chain: chain.receipt(b"\x01" * 32) or chain.transaction(b"\x01" * 32),
+            lambda chain: chain.logs(None, [], 0, 5),
+            lambda chain: chain.call(SOMEBODY, b"") or chain.block(5),
+            lambda chain: chain.head(),
+        ]
+        names = ["TransactionByHash", "TransactionReceipt", "Logs"]
+        answers: dict[str, object] = {f"eth_get{name}": answer for name in names}
+        with (
+            ScriptedNode(
+                eth_call=answer,
+                eth_getBlockByNumber=lambda tag, _: BLOCK if tag == "0x0" else answer,
+                **answers,
+            ) as node,
+            reader(node) as chain,
+        ):
+            for ask in asked:
+                with pytest.raises(NotServedError):
+                    ask(chain)
+
+    def test_a_block_or_transaction_that_a_node_lacks_is_named(self) -> None:
+        with (
+            ScriptedNode(
+                eth_getBlockByNumber=lambda tag, _: BLOCK if tag == "0x0" else None,
+                eth_getTransactionByHash=None,
+            ) as node,
+            reader(node) as chain,
+        ):
+            with pytest.raises(NotServedError, match="the node has no block 5"):
+                chain.block(5)
+            with pytest.raises(NotServedError, match="as the node has it, no block holds"):
+                chain.transaction(b"\x01" * 32)
+
+
+class TestLogRanges:
+    def log(self, number: int) -> dict[str, object]:
+        return {
+            "address": SOMEBODY,
+            "topics": [],
+            "data": "0x",
+            "blockNumber": hex(number),
+            "blockHash": "0x" + "0a" * 32,
+            "transactionHash": "0x" + "0b" * 32,
+            "logIndex": "0x0",
+        }
+
+    def limited(self, request: dict[str, str]) -> object:
+        first, last = int(request["fromBlock"], 16), int(request["toBlock"], 16)
+        if last - first >= 10:
+            return Fault(-32600, "block range is too wide")
+        return [self.log(number) for number in range(first, last + 1)]
+
+    def test_a_refused_range_is_asked_for_in_parts(self) -> None:
+        head = {**BLOCK, "number": hex(99)}
+        with (
+            ScriptedNode(
+                eth_getLogs=self.limited,
+                eth_getBlockByNumber=lambda tag, _: head if tag == "latest" else BLOCK,
+            ) as node,
+            reader(node) as chain,
+        ):
+            found = chain.logs(None, [], 0, 10**9)
+            assert [log.block_number for log in found] == list(range(100))
+            newest = chain.logs(None, [], 50, 90, 7, descending=True)
+            assert [log.block_number for log in newest] == list(range(90, 83, -1))
+
+    def test_a_refusal_that_does_not_go_away_is_told(self) -> None:
+        head = {**BLOCK, "number": hex(1000)}
+        with (
+            ScriptedNode(
+                eth_getLogs=Fault(-32000, "database is being rebuilt"),
+                eth_getBlockByNumber=lambda tag, _: head if tag == "latest" else BLOCK,
+            ) as node,
+            reader(node) as chain,
+        ):
+            with pytest.raises(ChainError, match="database is being rebuilt"):
+                chain.logs(None, [], 0, 1000)
+            assert len([method for method, _ in node.asked if method == "eth_getLogs"]) <= 11
+
+    def test_logs_that_were_not_asked_for_are_refused(self) -> None:
+        with ScriptedNode(eth_getLogs=[self.log(0)]) as node, reader(node) as chain:
+            assert len(chain.logs(SOMEBODY.upper().replace("X", "x"), [None], 0, 0)) == 1
+            for address, topics in ((f"0x{'22' * 20}", []), (None, [None, b"\x01" * 32])):
+                with pytest.raises(MalformedAnswerError, match="the filter does not match"):
+                    chain.logs(address, topics, 0, 0)
+
+    def test_a_log_that_comes_twice_is_refused(self) -> None:
+        with (
+            ScriptedNode(eth_getLogs=[self.log(0)] * 2) as node,
+            reader(node) as chain,
+            pytest.raises(MalformedAnswerError, match="two logs at one place"),
+        ):
+            chain.logs(None, [], 0, 0)
+
+    def test_a_log_that_was_taken_back_is_refused(self) -> None:
+        gone = {**self.log(0), "removed": True}
+        with (
+            ScriptedNode(eth_getLogs=[gone]) as node,
+            reader(node) as chain,
+            pytest.raises(MalformedAnswerError, match="taken back"),
+        ):
+            chain.logs(None, [], 0, 0)
+
+    def test_logs_outside_the_asked_range_are_refused(self) -> None:
+        with (
+            ScriptedNode(eth_getLogs=[self.log(5)]) as node,
+            reader(node) as chain,
+            pytest.raises(MalformedAnswerError, match="outside 0 to 0"),
+        ):
+            chain.logs(None, [], 0, 0)
+
+
+class TestSending:
+    def test_pays_twice_the_base_fee_at_most(self, chain: EmbeddedChain) -> None:
+        with RpcServer(chain) as server, client(server) as sender:
+            receipt = sender.send(SOMEBODY, b"", 50_000)
+            base = chain.header(0).base_fee_per_gas
+            sent = sender._node.ask(
+                "eth_getTransactionByHash", "0x" + receipt.transaction_hash.hex()
+            )
+            assert int(sent["maxFeePerGas"], 16) == 2 * (base or 0)
+            assert (sent["type"], sent["chainId"]) == ("0x2", hex(chain.chain_id))
+            assert int(sent["gas"], 16) == 50_000
+
+    def test_refuses_fees_over_the_cap_and_sends_nothing(self, chain: EmbeddedChain) -> None:
+        with (
+            RpcServer(chain) as server,
+            client(server, max_fee_per_gas_wei=1000) as sender,
+            pytest.raises(TransactionRefusedError, match="over the cap of 1000; nothing was sent"),
+        ):
+            sender.send(SOMEBODY, b"", 50_000)
+        assert chain.head().number == 0
+
+    @pytest.mark.parametrize(
+        ("words_of_node", "help_"),
+        [
+            ("insufficient funds for gas * price + value", "it owns 17 wei: send it funds"),
+            ("replacement transaction underpriced", "another program may be sending with this"),
+            ("nonce too low", "another program may be sending with this"),
+            ("transaction type not supported", ""),
+        ],
+    )
+    def test_a_refusal_names_the_account_and_keeps_the_nodes_words(
+        self, words_of_node: str, help_: str
+    ) -> None:
+        with (
+            ScriptedNode(
+                eth_getTransactionCount="0x0",
+                eth_getBalance="0x11",
+                eth_getTransactionByHash=None,
+                eth_sendRawTransaction=Fault(-32000, words_of_node),
+            ) as node,
+            RpcChain(node.url, TEST_KEYS[0], chain_id=7, settings=QUICK) as sender,
+        ):
+            assert sender.balance() == 17
+            with pytest.raises(TransactionRefusedError) as caught:
+                sender.send(SOMEBODY, b"", 50_000)
+        assert str(caught.value).startswith(f"account {sender.sender}: ")
+        assert words_of_node in str(caught.value)
+        assert help_ in str(caught.value)
+
+    @pytest.mark.parametrize(
+        ("counts", "attempts", "most_seconds"), [(["0x0"], 9, 1.3), (map(hex, range(99)), 16, 9)]
+    )
+    def test_a_nonce_that_stays_refused_is_given_up_sooner_than_a_race_that_is_lost(
+        self, counts: Iterable[str], attempts: int, most_seconds: float
+    ) -> None:
+        told = itertools.cycle(counts)
+        waited: list[float] = []
+        with (
+            ScriptedNode(
+                eth_getTransactionCount=lambda *_: next(told),
+                eth_getTransactionByHash=None,
+                eth_sendRawTransaction=Fault(-32000, "nonce too low"),
+            ) as node,
+            RpcChain(node.url, TEST_KEYS[0], chain_id=7, sleep=waited.append) as sender,
+            pytest.raises(TransactionRefusedError, match="use one at a time"),
+        ):
+            sender.send(SOMEBODY, b"", 50_000)
+        sent = [method for method, _ in node.asked if method == "eth_sendRawTransaction"]
+        assert len(sent) == attempts
+        assert sum(waited) < most_seconds
+
+    def test_waits_for_confirmations(self, chain: EmbeddedChain) -> None:
+        settings = {"confirmations": 2, "receipt_timeout_seconds": 10.0}
+        with RpcServer(chain) as server, client(server, **settings) as sender:
+            miner = threading.Timer(0.2, chain.mine, [2])
+            miner.start()
+            assert sender.send(SOMEBODY, b"", 50_000).block_number == 1
+            miner.join()
+        assert chain.head().number == 3
+
+    def test_gives_up_waiting_for_confirmations(self, chain: EmbeddedChain) -> None:
+        with (
+            RpcServer(chain) as server,
+            client(server, confirmations=1) as sender,
+            pytest.raises(TransactionTimeoutError, match=r"not confirmed within 0\.2 s"),
+        ):
+            sender.send(SOMEBODY, b"", 50_000)
+
+    def test_finality_is_the_head_less_confirmations_where_the_node_has_no_opinion(
+        self,
+    ) -> None:
+        def block(tag: str, _: bool) -> object:
+            if tag == "finalized":
+                return Fault(-32602, "unknown tag")
+            return {**BLOCK, "number": "0x64"} if tag == "latest" else BLOCK
+
+        with (
+            ScriptedNode(eth_getBlockByNumber=block) as node,
+            reader(node, confirmations=12) as chain,
+        ):
+            assert chain.finalized() == 88
+
+    @pytest.mark.parametrize(
+        "none", [Fault(-32000, "finalized block not found"), Fault(-39001, "Unknown block"), None]
+    )
+    def test_a_node_that_has_named_final_blocks_and_names_none_now_is_not_served(
+        self, none: object
+    ) -> None:
+        told: list[object] = [{**BLOCK, "number": "0x24"}]
+
+        def block(tag: str, _: bool) -> object:
+            if tag == "finalized":
+                return told.pop() if told else none
+            return {**BLOCK, "number": "0x64"} if tag == "latest" else BLOCK
+
+        with (
+            ScriptedNode(eth_getBlockByNumber=block) as node,
+            reader(node, confirmations=12) as chain,
+        ):
+            assert chain.finalized() == 36
+            with pytest.raises(NotServedError, match="names no final block now"):
+                chain.finalized()
+
+    @pytest.mark.parametrize(
+        ("difficulty", "confirmations", "final"),
+        [("0x0", 0, None), ("0x0", 12, 88), ("0x1", 0, 100), ("0x20000", 0, 100)],
+    )
+    def test_the_head_is_not_final_on_a_chain_of_proof_of_stake_whose_node_names_none_yet(
+        self, difficulty: str, confirmations: int, final: int | None
+    ) -> None:
+        head = {**BLOCK, "number": "0x64", "difficulty": difficulty}
+
+        def block(tag: str, _: bool) -> object:
+            if tag == "finalized":
+                return Fault(-32000, "finalized block not found")
+            return head if tag == "latest" else BLOCK
+
+        with (
+            ScriptedNode(eth_getBlockByNumber=block) as node,
+            reader(node, confirmations=confirmations) as chain,
+        ):
+            if final is not None:
+                assert chain.finalized() == final
+                return
+            with pytest.raises(NotServedError, match="may be starting or lag behind"):
+                chain.finalized()
+
+    @pytest.mark.parametrize("code", [-32005, -32000, -32603])
+    def test_a_node_that_fails_does_not_make_its_head_final(self, code: int) -> None:
+        def block(tag: str, _: bool) -> object:
+            if tag == "finalized":
+                return Fault(code, "too many requests")
+            return {**BLOCK, "number": "0x64"} if tag == "latest" else BLOCK
+
+        with (
+            ScriptedNode(eth_getBlockByNumber=block) as node,
+            reader(node) as chain,
+            pytest.raises(NotServedError, match="too many requests"),
+        ):
+            chain.finalized()
+
+    def test_a_node_that_falls_behind_itself_does_not_cut_logs_short(self) -> None:
+        heads = ["0x64", "0x64", "0x5f", "0x5f"]
+
+        def block(tag: str, _: bool) -> object:
+            return {**BLOCK, "number": heads.pop(0)} if tag == "latest" else BLOCK
+
+        with (
+            ScriptedNode(eth_getBlockByNumber=block, eth_getLogs=lambda _: []) as node,
+            reader(node) as chain,
+        ):
+            assert chain.head().number == 100
+            assert chain.logs(None, [], 0, 1_000) == []
+            with pytest.raises(NotServedError, match="had block 100, and now ends with 95"):
+                chain.logs(None, [], 0, 100)
+            assert chain.logs(None, [], 0, 95) == []
+
+    def test_several_senders_with_one_key_do_not_lose_a_transaction(
+        self, chain: EmbeddedChain
+    ) -> None:
+        with RpcServer(chain) as server:
+            threads = [threading.Thread(target=send_five, args=(server,)) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        assert chain.account(SOMEBODY) == (0, 0)
+        assert chain.head().number == 10
+
+    def test_a_node_that_returns_another_hash_may_have_the_transaction_all_the_same(self) -> None:
+        with (
+            ScriptedNode(
+                eth_getTransactionCount="0x0",
+                eth_maxPriorityFeePerGas="0x1",
+                eth_sendRawTransaction="0x" + "01" * 32,
+                eth_getTransactionReceipt=None,
+            ) as node,
+            RpcChain(node.url, TEST_KEYS[0], chain_id=7, settings=QUICK) as sender,
+            pytest.raises(TransactionTimeoutError, match=r"0x0101.* where 0x.* was asked for"),
+        ):
+            sender.send(SOMEBODY, b"", 50_000)
+
+    def test_a_transaction_that_is_never_mined_times_out(self) -> None:
+        from eth_hash.auto import keccak
+
+        with (
+            ScriptedNode(
+                eth_getTransactionCount="0x0",
+                eth_sendRawTransaction=lambda raw: "0x" + keccak(bytes.fromhex(raw[2:])).hex(),
+                eth_getTransactionReceipt=None,
+            ) as node,
+            RpcChain(node.url, TEST_KEYS[0], chain_id=7, settings=QUICK) as sender,
+            pytest.raises(TransactionTimeoutError),
+        ):
+            sender.send(SOMEBODY, b"", 50_000)
+
+    def test_waits_for_blocks_where_the_node_makes_none(self) -> None:
+        with ScriptedNode() as node:
+            sender = RpcChain(node.url, TEST_KEYS[0], chain_id=7, settings=QUICK)
+            sender.mine(0)
+            with pytest.raises(TransactionTimeoutError, match="block 1: not there"):
+                sender.mine(1)
+            sender.close()
+
+
+def send_five(server: RpcServer) -> None:
+    with client(server, receipt_timeout_seconds=10.0) as sender:
+        for _ in range(5):
+            sender.send(SOMEBODY, b"", 50_000)
+
+
+def client(server: RpcServer, **changes: Any) -> RpcChain:
+    settings = RpcSettings(**{**SHORT, "request_timeout_seconds": 10.0, **changes})
+    return RpcChain(server.url, TEST_KEYS[2], chain_id=1_129_137_740, settings=settings)
+
+
+@pytest.mark.parametrize(
+    ("fault", "data"),
+    [
+        (Fault(3, "execution reverted", "0x1234"), b"\x12\x34"),
+        (Fault(-32000, "execution reverted"), b""),
+        (Fault(-32015, "VM execution error.", "Reverted 0x1234"), b"\x12\x34"),
+        (Fault(-32000, "VM Exception", {"data": "0x1234"}), b"\x12\x34"),
+    ],
+)
+def test_reverts_are_read_as_the_various_nodes_word_them(fault: Fault, data: bytes) -> None:
+    with ScriptedNode(eth_call=fault) as node, reader(node) as chain:
+        with pytest.raises(TransactionRevertedError) as caught:
+            chain.call(SOMEBODY, b"")
+        assert caught.value.data == data
+
+
+def test_another_fault_is_not_a_revert() -> None:
+    with ScriptedNode(eth_call=Fault(-32000, "header not found")) as node, reader(node) as chain:
+        with pytest.raises(ChainError, match="header not found") as caught:
+            chain.call(SOMEBODY, b"")
+        assert not isinstance(caught.value, TransactionRevertedError)
+
+
+def test_a_reverting_deployment_carries_its_reason(chain: EmbeddedChain) -> None:
+    with (
+        RpcServer(chain) as server,
+        client(server) as sender,
+        pytest.raises(TransactionRevertedError) as caught,
+    ):
+        # Puts 9 into memory and reverts with that word.
+        sender.send(None, bytes.fromhex("60095f5260205ffd"), 100_000)
+    assert caught.value.data == (9).to_bytes(32, "big")
+
+
+def test_a_reader_over_rpc_sees_what_the_owner_writes(chain: EmbeddedChain) -> None:
+    with RpcServer(chain) as server, RpcReader(server.url, chain_id=chain.chain_id) as remote:
+        probe = deploy(chain)
+        receipt = chain.send(probe, words(1, 2), 200_000)
+        assert remote.head() == chain.head()
+        assert remote.receipt(receipt.transaction_hash) == receipt
+        assert remote.logs(probe, [], 0, 9) == chain.logs(probe, [], 0, 9)

@@ -1,0 +1,230 @@
+"""The lockstep path: the same steps as the plain path's, and the same bytes in any company."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from clients.datasets.federated_data import DataForm, as_stored, frozen_samples
+from clients.local_sgd import LocalTraining
+from clients.models.model import model_of
+from clients.models.registry import model_named
+from clients.models.softmax import softmax
+from clients.training.lockstep import execution_plan
+from clients.training.lockstep.trainer import LockstepTrainer
+from clients.training.plain_trainer import PlainTrainer
+from ledger.protocol.errors import ConfigurationError
+from tests.clients.training.lockstep.support import (
+    EPOCHS,
+    FORM,
+    JOBS,
+    SIZES,
+    STEPS,
+    TRAIN,
+    both,
+    error,
+    exact_update,
+    jobs,
+    samples,
+    sequential,
+    updates,
+)
+
+if TYPE_CHECKING:
+    from clients.models.model import Model
+
+
+def convolutional(hidden: int) -> Model:
+    """A small leaf_cnn, whose linear layer has a low rank where it is wide."""
+    return sequential(
+        nn.Conv2d(1, 4, 5, padding=2),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(4, 6, 3, stride=1, padding="same"),
+        nn.ReLU(),
+        nn.MaxPool2d(3, stride=2, padding=1),
+        nn.Flatten(),
+        nn.Linear(24, hidden),
+        nn.ReLU(),
+        nn.Linear(hidden, 10, bias=False),
+    )
+
+
+MODELS = {
+    "softmax": model_named("softmax", FORM),
+    "cnn": model_named("cnn", FORM),
+    "convolutional": convolutional(40),
+    "without biases": sequential(
+        nn.Conv2d(1, 3, (3, 2), stride=2, dilation=(1, 2), bias=False),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(27, 30, bias=False),
+        nn.ReLU(),
+        nn.Linear(30, 10),
+    ),
+}
+
+
+def seen_as_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let small models be computed as large ones are: as right, and quicker to test."""
+    monkeypatch.setattr(execution_plan, "SMALL", 0)
+    monkeypatch.setattr(execution_plan, "_LARGE_MATRIX", 500)
+
+
+@pytest.fixture(params=["small", "large"])
+def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == "large":
+        seen_as_large(monkeypatch)
+    return str(request.param)
+
+
+@pytest.mark.usefixtures("size")
+@pytest.mark.parametrize("settings", [STEPS, EPOCHS], ids=["steps", "epochs"])
+@pytest.mark.parametrize("name", MODELS)
+def test_an_update_is_that_of_the_plain_path_and_of_float64(
+    name: str, settings: LocalTraining
+) -> None:
+    model = MODELS[name]
+    lockstep, plain = both(model, settings)
+    start = model.initial(np.random.default_rng(5))
+    found, expected = updates(lockstep, start, JOBS), updates(plain, start, JOBS)
+    for job, one, other in zip(JOBS, found, expected, strict=True):
+        exact = exact_update(model, start, job, settings)
+        # Both round to float32 some hundred times; none of these numbers is near a kink.
+        assert error(one, other) < 2e-5
+        assert error(one, exact) < 1e-5
+
+
+def test_one_step_by_pencil() -> None:
+    # W = b = 0, one sample x = 3 of class 1: gradient (1.5, -1.5, 0.5, -0.5), rate 1/2.
+    sample = frozen_samples(np.full((1, 1, 1, 1), 3.0, dtype=np.float32), np.array([1]))
+    settings = LocalTraining(learning_rate=0.5, batch_size=8, local_steps=1)
+    model = model_of(softmax, DataForm((1, 1, 1), 2))
+    trainer = LockstepTrainer(model, [sample], as_stored, settings, "cpu")
+    found = updates(trainer, np.zeros(4, dtype=np.float32), jobs(0))
+    assert found.tolist() == [[0.75, -0.75, 0.25, -0.25]]
+
+
+@pytest.mark.usefixtures("size")
+@pytest.mark.parametrize("settings", [STEPS, EPOCHS], ids=["steps", "epochs"])
+@pytest.mark.parametrize("name", ["cnn", "convolutional"])
+def test_the_bytes_depend_on_no_mate_and_on_no_place_in_the_chunk(
+    name: str, settings: LocalTraining
+) -> None:
+    model = MODELS[name]
+    trainer, _ = both(model, settings)
+    start = model.initial(np.random.default_rng(5))
+    full = trainer.chunk
+    assert 1 < full < len(JOBS)
+    expected = updates(trainer, start, JOBS)
+    for chunk in (1, 2, 5):
+        trainer.chunk = chunk
+        assert updates(trainer, start, JOBS).tobytes() == expected.tobytes()
+    trainer.chunk = full
+    assert updates(trainer, start, JOBS[::-1])[::-1].tobytes() == expected.tobytes()
+    some = [4, 2, 11]
+    odd = updates(trainer, start, [JOBS[client] for client in some])
+    assert odd.tobytes() == expected[some].tobytes()
+
+
+def test_a_large_matrix_gives_the_same_bytes_in_any_chunk() -> None:
+    # The sizes of a real model: here a product of fewer rows does sum in another order.
+    form = DataForm((1100,), 10)
+    train = [samples(12, seed, form) for seed in range(12)]
+    model = model_of(_wide, form)
+    settings = LocalTraining(learning_rate=0.1, batch_size=10, local_steps=2)
+    trainer = LockstepTrainer(model, train, as_stored, settings, "cpu")
+    assert trainer.chunk == 10
+    start = model.initial(np.random.default_rng(0))
+    expected = updates(trainer, start, JOBS)
+    for chunk in (1, 2, 5):
+        trainer.chunk = chunk
+        assert updates(trainer, start, JOBS[3:9]).tobytes() == expected[3:9].tobytes()
+    plain = updates(PlainTrainer(model, train, as_stored, settings, "cpu"), start, JOBS)
+    # A ReLU whose input is nearly 0 may open on one path alone.
+    assert np.median([error(a, b) for a, b in zip(expected, plain, strict=True)]) < 1e-5
+
+
+def _wide(form: DataForm, _options: object) -> nn.Module:
+    return nn.Sequential(
+        nn.Linear(form.input_shape[0], 2050), nn.ReLU(), nn.Linear(2050, form.classes)
+    )
+
+
+def test_rows_may_lie_anywhere_and_the_start_is_left_alone() -> None:
+    model = MODELS["softmax"]
+    trainer, _ = both(model, STEPS)
+    start = model.initial(np.random.default_rng(5))
+    expected, kept = updates(trainer, start, JOBS), start.copy()
+    start.setflags(write=False)
+    memory = np.full((len(JOBS), len(start) + 3), 7, dtype=np.float32)
+    trainer.train(start, JOBS, [row[1:-2] for row in memory])
+    assert np.array_equal(memory[:, 1:-2], expected)
+    assert (memory[:, 0] == 7).all()
+    assert (memory[:, -2:] == 7).all()
+    assert np.array_equal(start, kept)
+
+
+def test_a_client_that_diverges_changes_nobody_else() -> None:
+    model = MODELS["convolutional"]
+    wild = frozen_samples(np.full((9, 1, 8, 8), 1e30, dtype=np.float32), TRAIN[0].y)
+    one, _ = both(model, EPOCHS)
+    other, _ = both(model, EPOCHS, (wild, *TRAIN[1:]))
+    start = model.initial(np.random.default_rng(5))
+    calm, mixed = updates(one, start, JOBS), updates(other, start, JOBS)
+    assert not np.isfinite(mixed[0]).all()
+    assert np.isfinite(calm).all()
+    assert calm[1:].tobytes() == mixed[1:].tobytes()
+
+
+def test_stored_rows_are_collated() -> None:
+    settings = STEPS
+    bytes_of = [frozen_samples((s.x * 8).astype(np.int8), s.y) for s in TRAIN]
+    floats = [frozen_samples(s.x.astype(np.float32) / 8, s.y) for s in bytes_of]
+    model = MODELS["softmax"]
+    start = model.initial(np.random.default_rng(5))
+    stored = LockstepTrainer(model, bytes_of, lambda x: x.astype(np.float32) / 8, settings, "cpu")
+    collated = LockstepTrainer(model, floats, as_stored, settings, "cpu")
+    expected = updates(collated, start, JOBS)
+    assert updates(stored, start, JOBS).tobytes() == expected.tobytes()
+
+
+def test_many_steps_are_staged_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = MODELS["softmax"]
+    start = model.initial(np.random.default_rng(5))
+    at_once = updates(both(model, EPOCHS)[0], start, JOBS)
+    monkeypatch.setattr("clients.training.lockstep.staging._STAGED_BYTES", 40_000)
+    assert updates(both(model, EPOCHS)[0], start, JOBS).tobytes() == at_once.tobytes()
+
+
+def test_a_module_of_an_unknown_layer_is_refused_with_its_name() -> None:
+    model = sequential(nn.Flatten(), nn.Linear(64, 10), nn.Tanh())
+    with pytest.raises(ConfigurationError, match="'lockstep': 2 is a Tanh"):
+        LockstepTrainer(model, TRAIN, as_stored, STEPS, "cpu")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has CUDA")
+def test_cuda_is_refused_where_there_is_none() -> None:
+    with pytest.raises(ConfigurationError, match="no CUDA"):
+        LockstepTrainer(MODELS["softmax"], TRAIN, as_stored, STEPS, "cuda")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+@pytest.mark.parametrize("name", MODELS)
+def test_cuda_repeats_its_own_bytes_and_is_close_to_the_cpu(name: str) -> None:
+    model = MODELS[name]
+    start = model.initial(np.random.default_rng(5))
+    cuda = LockstepTrainer(model, TRAIN, as_stored, EPOCHS, "cuda")
+    found = updates(cuda, start, JOBS)
+    assert updates(cuda, start, JOBS[::-1])[::-1].tobytes() == found.tobytes()
+    expected = updates(both(model, EPOCHS)[0], start, JOBS)
+    assert max(error(a, b) for a, b in zip(found, expected, strict=True)) < 1e-4
+
+
+def test_the_made_clients_are_ragged_in_every_way() -> None:
+    assert min(SIZES) < EPOCHS.batch_size < max(SIZES)
+    assert {size % EPOCHS.batch_size for size in SIZES} == {0, 1, 2, 3}

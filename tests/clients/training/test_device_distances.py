@@ -1,0 +1,101 @@
+"""What members publish: compiled on the processor, by torch on a GPU; both equal the plain rule."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import torch
+
+from clients.training.device_distances import BLOCK, engine_distances, torch_distances
+from ledger.distances.fast import fast_distances
+from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.rules.distance.direction import DIRECTION
+from ledger.protocol.rules.registry import DISTANCES
+from ledger.protocol.types import ClientId
+from tests.distances.support import draws, ground_of, pulled, require_equal, round_of
+
+if TYPE_CHECKING:
+    from ledger.protocol.rules.distance.rule import DistanceRule
+
+by_torch = torch_distances(torch.device("cpu"))
+RULES = pytest.mark.parametrize("rule", DISTANCES.values(), ids=list(DISTANCES))
+
+
+@RULES
+def test_the_processor_computes_what_an_auditor_does(rule: DistanceRule) -> None:
+    updates, ground = round_of(draws(0, 6, 5_000)), ground_of(5_000)
+    asked = rule, ground, updates, list(updates)[:3]
+    expected = fast_distances()(*asked).tobytes()
+    assert {engine_distances("cpu", threads)(*asked).tobytes() for threads in (1, 2)} == {expected}
+
+
+def test_directions_by_pencil() -> None:
+    # Lengths 1, 1, 8, 0: their median is 1, and 8 is four times twice that: f = 16.
+    vectors = np.array([[1, 0], [0, 1], [-8, 0], [0, 0]], dtype=np.float32)
+    found = by_torch(DIRECTION, ground_of(2), round_of(vectors), [ClientId(0), ClientId(30)])
+    assert found.tolist() == [[0, 2, 64, 4], [4, 4, 4, 4]]
+
+
+@pytest.mark.parametrize("agreement", [-0.5, 0.004, 0.5])
+def test_along_a_travel_torch_agrees_with_the_plain_rule(agreement: float) -> None:
+    vectors, travel = draws(0, 6, BLOCK + 5), draws(1, 1, BLOCK + 5)[0]
+    vectors = (vectors + agreement * travel).astype(np.float32)
+    vectors[5] = 0
+    ground = pulled(travel, [0, 4, 5])
+    require_equal(by_torch, DIRECTION, vectors, [5, 0, 4], ground)
+
+
+@RULES
+@pytest.mark.parametrize("dimension", [1, 7, 2_049, BLOCK + 5])
+def test_torch_agrees_with_the_plain_rule(rule: DistanceRule, dimension: int) -> None:
+    require_equal(by_torch, rule, draws(0, 5, dimension), [4, 0, 4])
+
+
+@RULES
+@pytest.mark.parametrize("spread", [1.0, 1e-3, 1e-6])
+def test_torch_stays_exact_when_updates_are_alike_beside_a_huge_one(
+    rule: DistanceRule, spread: float
+) -> None:
+    vectors = (draws(2, 1, 5_000) + spread * draws(3, 6, 5_000)).astype(np.float32)
+    vectors[5] *= np.float32(1e6)
+    require_equal(by_torch, rule, vectors, [0, 3, 5])
+
+
+@RULES
+def test_the_bytes_do_not_depend_on_the_callers_threads(rule: DistanceRule) -> None:
+    updates, ground = round_of(draws(8, 9, 9_001)), ground_of(9_001)
+    before = torch.get_num_threads()
+    try:
+        found = set()
+        for threads in (1, 2, 4):
+            torch.set_num_threads(threads)
+            found.add(by_torch(rule, ground, updates, list(updates)[:4]).tobytes())
+    finally:
+        torch.set_num_threads(before)
+    assert len(found) == 1
+
+
+@RULES
+def test_updates_of_two_lengths_are_refused_by_torch_too(rule: DistanceRule) -> None:
+    updates = {ClientId(0): np.zeros(5, np.float32), ClientId(1): np.zeros(4, np.float32)}
+    with pytest.raises(ValueError, match="differ in length"):
+        by_torch(rule, ground_of(5), updates, [ClientId(0)])
+
+
+def test_an_unknown_device_is_refused_before_any_distance() -> None:
+    with pytest.raises(ConfigurationError, match="unknown device 'tpu'"):
+        engine_distances("tpu")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+@RULES
+def test_cuda_repeats_its_own_bytes_and_agrees_with_the_processor(rule: DistanceRule) -> None:
+    vectors = draws(9, 12, 200_003)
+    updates, ground = round_of(vectors), ground_of(200_003)
+    cuda = engine_distances("cuda")
+    first, again = (cuda(rule, ground, updates, list(updates)[:5]) for _ in range(2))
+    assert first.tobytes() == again.tobytes()
+    require_equal(cuda, rule, vectors, range(5))
+    require_equal(cuda, rule, vectors, range(5), pulled(vectors[11], [0, 4, 11]))

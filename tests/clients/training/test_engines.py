@@ -1,0 +1,215 @@
+"""Every engine gives the same bytes: in this process, in two workers, and in more of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from clients.models.evaluation import evaluate
+from clients.models.model import model_of
+from clients.training.engine_factory import open_engine
+from clients.training.port import TrainingError, TrainingJob
+from clients.training.workers.pool_engine import PoolEngine
+from ledger.protocol.encoding import sha256
+from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.rules.distance.context import DistanceContext
+from ledger.protocol.rules.distance.rule import plain_distances
+from ledger.protocol.rules.distance.squared import SQUARED
+from ledger.protocol.types import ClientId
+from tests.clients.training.made import (
+    BRANCHED,
+    CONVOLUTIONAL,
+    DATA,
+    FORM,
+    JOBS,
+    SETS,
+    SETTINGS,
+    failing,
+    jobs,
+    start_of,
+)
+from tests.faults import times
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from clients.models.model import Model
+    from clients.training.port import Engine
+    from clients.training.workload import Path
+
+pytestmark = pytest.mark.xdist_group("engine")
+
+START = start_of(CONVOLUTIONAL)
+
+
+def opened(workers: int, model: Model = CONVOLUTIONAL, path: Path = "plain") -> Engine:
+    return open_engine(
+        model, DATA, SETTINGS, device="cpu", workers=workers, path=path, sets=SETS, rows=2
+    )
+
+
+@pytest.fixture(scope="module")
+def one() -> Iterator[Engine]:
+    with opened(1) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def two() -> Iterator[Engine]:
+    with opened(2) as engine:
+        yield engine
+
+
+@pytest.fixture(params=["one", "two"])
+def engine(request: pytest.FixtureRequest) -> Engine:
+    found: Engine = request.getfixturevalue(request.param)
+    return found
+
+
+def digests(engine: Engine, chosen: list[TrainingJob]) -> dict[int, bytes]:
+    trained = engine.train(start_of(CONVOLUTIONAL), chosen)
+    assert [update.client for update in trained] == [job.client for job in chosen]
+    assert all(update.payload.digest == sha256(bytes(update.payload.data)) for update in trained)
+    return {update.client: update.payload.digest for update in trained}
+
+
+def test_two_workers_give_the_same_bytes_as_one_whatever_the_order_and_the_others(
+    one: Engine, two: Engine
+) -> None:
+    expected = digests(one, JOBS)
+    assert len(set(expected.values())) == len(JOBS)
+    assert digests(two, JOBS) == digests(two, JOBS[::-1]) == expected
+    assert digests(two, JOBS[2:3]) == {JOBS[2].client: expected[JOBS[2].client]}
+    assert digests(two, []) == digests(one, []) == {}
+
+
+def test_updates_are_read_only_and_lie_in_memory_that_is_used_again(engine: Engine) -> None:
+    first = engine.train(START, JOBS)
+    kept = [update.vector.copy() for update in first]
+    assert all(not update.vector.flags.writeable for update in first)
+    assert all(update.vector.shape == (CONVOLUTIONAL.dimension,) for update in first)
+    second = engine.train(START + np.float32(0.01), JOBS)
+    for before, now, was in zip(first, second, kept, strict=True):
+        assert np.shares_memory(before.vector, now.vector)
+        assert not np.array_equal(before.vector, was)
+
+
+def test_more_clients_than_were_announced_find_room_and_nobody_loses_an_update(
+    engine: Engine,
+) -> None:
+    few = digests(engine, JOBS[:2])
+    held = engine.train(START, JOBS[:2])
+    everybody = digests(engine, jobs(*range(DATA.clients)))
+    assert {client: everybody[client] for client in few} == few
+    assert all(len(update.payload.data) == 4 * CONVOLUTIONAL.dimension for update in held)
+
+
+def test_an_update_is_of_the_start_of_its_call(one: Engine, two: Engine) -> None:
+    other = START + np.float32(0.01)
+    assert [u.payload.digest for u in two.train(other, JOBS)] == [
+        u.payload.digest for u in one.train(other, JOBS)
+    ]
+    assert digests(two, JOBS) == digests(one, JOBS)
+
+
+def test_every_set_of_samples_comes_to_the_same_everywhere(engine: Engine) -> None:
+    expected = {n: evaluate(CONVOLUTIONAL, START, s, DATA.collate) for n, s in SETS.items()}
+    begun = engine.evaluate(START, list(SETS))
+    assert begun.result() == tuple(expected.values())
+    assert begun.result() == tuple(expected.values())
+    assert engine.evaluate(START, ["client 1", "test"]).result() == (
+        expected["client 1"],
+        expected["test"],
+    )
+    assert engine.evaluate(START, []).result() == ()
+
+
+def test_an_evaluation_goes_on_beside_training_and_another_evaluation(
+    one: Engine, two: Engine
+) -> None:
+    vector = START.copy()
+    first = two.evaluate(vector, ["test"])
+    vector[:] = 0  # what the caller does with it afterwards is of no account
+    second = two.evaluate(vector, ["test"])
+    trained = digests(two, JOBS)
+    assert first.result() == one.evaluate(START, ["test"]).result()
+    assert second.result() == one.evaluate(vector, ["test"]).result()
+    assert trained == digests(one, JOBS)
+
+
+def test_distances_are_those_of_the_rule(engine: Engine) -> None:
+    updates = {ClientId(u.client): u.vector for u in engine.train(START, JOBS[:3])}
+    members = sorted(updates)[:2]
+    ground = DistanceContext(CONVOLUTIONAL.layout)
+    found = engine.distances(SQUARED, ground, updates, members)
+    expected = plain_distances(SQUARED, ground, updates, members)
+    assert np.allclose(found, expected, rtol=1e-12, atol=0)
+
+
+def test_a_wrong_start_client_seed_or_set_is_refused_and_the_engine_goes_on(
+    engine: Engine,
+) -> None:
+    with pytest.raises(ValueError, match=r"start: float32 .* not float32"):
+        engine.train(START[:-1], JOBS)
+    with pytest.raises(ValueError, match=r"start: float64 .* not float32"):
+        engine.train(START.astype(np.float64), JOBS)
+    with pytest.raises(ValueError, match="client 8 of 8"):
+        engine.train(START, jobs(8))
+    with pytest.raises(ValueError, match="client -1 of 8"):
+        engine.train(START, jobs(-1))
+    with pytest.raises(ValueError, match="seed of 31 bytes for client 0"):
+        engine.train(START, [TrainingJob(0, bytes(31))])
+    with pytest.raises(ValueError, match="two jobs of one client"):
+        engine.train(START, jobs(1, 2, 1))
+    with pytest.raises(ValueError, match=r"vector: float32 .* not float32"):
+        engine.evaluate(START[1:], ["test"])
+    with pytest.raises(ValueError, match="no set of samples 'tests'"):
+        engine.evaluate(START, ["tests"])
+    assert digests(engine, JOBS[:1])
+
+
+@pytest.mark.parametrize("workers", [0, -1, 257])
+def test_a_number_of_workers_out_of_range_is_refused(workers: int) -> None:
+    with pytest.raises(ConfigurationError, match=f"workers = {workers}: must be 1 .. 256"):
+        opened(workers)
+
+
+def test_a_model_that_fails_is_an_error_that_says_how() -> None:
+    model = model_of(failing, FORM)
+    with opened(1, model) as engine:
+        assert len(engine.train(start_of(model), jobs(0))) == 1
+        with pytest.raises(TrainingError, match="the model failed: IndexError: index 7 is out"):
+            engine.train(start_of(model), jobs(0, 1))
+
+
+def test_many_workers_give_the_same_bytes_and_end_with_the_first_that_is_killed() -> None:
+    start = start_of(BRANCHED)
+    with opened(1, BRANCHED) as alone:
+        expected = [update.payload.digest for update in alone.train(start, JOBS)]
+    with opened(times(3, 8), BRANCHED) as many:
+        assert isinstance(many, PoolEngine)
+        trained = many.train(start, JOBS)
+        assert [update.payload.digest for update in trained] == expected
+        processes = many.processes
+        os.kill(processes[0], signal.SIGKILL)
+        said = f"training worker {processes[0]} ended by signal 9"
+        with pytest.raises(TrainingError, match=said):
+            many.train(start, JOBS)
+        assert not many.processes
+        assert not any(is_running(pid) for pid in processes)
+        # Updates that are there stay; nothing more can be had.
+        assert [sha256(bytes(update.payload.data)) for update in trained] == expected
+        with pytest.raises(TrainingError, match="the engine is closed"):
+            many.train(start, JOBS)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

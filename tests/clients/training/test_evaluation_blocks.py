@@ -1,0 +1,57 @@
+"""Evaluation in blocks: the same bytes however the blocks are shared out."""
+
+from __future__ import annotations
+
+import pytest
+
+from clients.models.evaluation import BLOCK, evaluate
+from clients.training.evaluation_blocks import EvaluationBlock, Evaluator, blocks_of, totals_by_set
+from clients.training.workers.pool_engine import shares
+from tests.clients.training.made import CONVOLUTIONAL, DATA, SETS, start_of, workload
+
+NAMES = tuple(SETS)
+
+
+def test_blocks_go_through_the_sets_one_after_another_by_pencil() -> None:
+    assert blocks_of([BLOCK + 1, 0, 3]) == [
+        EvaluationBlock(0, slice(0, BLOCK)),
+        EvaluationBlock(0, slice(BLOCK, BLOCK + 1)),
+        EvaluationBlock(2, slice(0, 3)),
+    ]
+
+
+def test_every_set_comes_to_what_it_comes_to_alone() -> None:
+    start = start_of(CONVOLUTIONAL)
+    evaluator = Evaluator(workload(CONVOLUTIONAL))
+    cut = blocks_of([len(one.y) for one in SETS.values()])
+    parts = evaluator.parts(start, NAMES, slice(None))
+    alone = tuple(evaluate(CONVOLUTIONAL, start, one, DATA.collate) for one in SETS.values())
+    assert totals_by_set(len(NAMES), cut, parts) == alone
+    assert [one.samples for one in alone] == [700, 3, 9]
+    in_pieces = [
+        part for i in range(len(cut)) for part in evaluator.parts(start, NAMES, slice(i, i + 1))
+    ]
+    assert in_pieces == parts
+
+
+def test_a_set_without_samples_comes_to_nothing() -> None:
+    assert [one.samples for one in totals_by_set(2, [], [])] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "workers", "expected"),
+    [
+        ([BLOCK] * 4, 2, [2, 2]),
+        ([BLOCK] * 5, 2, [3, 2]),
+        ([BLOCK, 1, 1, 1], 2, [1, 3]),
+        ([5], 3, [0, 1, 0]),
+        ([], 2, [0, 0]),
+    ],
+)
+def test_workers_get_about_as_many_samples_each(
+    sizes: list[int], workers: int, expected: list[int]
+) -> None:
+    cut = blocks_of(sizes)
+    found = shares(cut, workers)
+    assert [block for chosen in found for block in cut[chosen]] == cut
+    assert [len(cut[chosen]) for chosen in found] == expected

@@ -1,0 +1,18 @@
+"""What becomes of errors of a model's code while it trains."""
+
+from __future__ import annotations
+
+import pytest
+
+from clients.training.model_failures import as_training_error
+from clients.training.port import TrainingError
+
+
+def test_a_model_that_exits_does_not_end_the_command_as_if_it_were_done() -> None:
+    with pytest.raises(TrainingError, match="the model failed: SystemExit: 0"), as_training_error():
+        raise SystemExit(0)
+
+
+def test_ctrl_c_in_a_model_stays_ctrl_c() -> None:
+    with pytest.raises(KeyboardInterrupt), as_training_error():
+        raise KeyboardInterrupt

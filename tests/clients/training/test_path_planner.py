@@ -1,0 +1,50 @@
+"""Which path a run's training takes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from clients.datasets.federated_data import DataForm
+from clients.models.registry import model_named
+from clients.training.lockstep.trainer import LockstepTrainer
+from clients.training.path_planner import plan
+from ledger.protocol.errors import ConfigurationError
+from tests.clients.training.made import BRANCHED, CONVOLUTIONAL, DATA, SETTINGS
+
+
+def test_a_chain_of_known_layers_goes_in_lockstep_and_the_trainer_does_as_planned() -> None:
+    found = plan(CONVOLUTIONAL, DATA, SETTINGS, "cpu")
+    assert found.path == "lockstep"
+    assert found.reason == "10 clients take each step at once"
+    assert found.layers == (
+        "convolution 1 to 8, 3 × 3: one matrix for each client, in one call",
+        "convolution 8 to 16, 3 × 3: one matrix for each client, in one call",
+        "linear 256 to 10: one matrix for each client, in one call",
+    )
+    trainer = LockstepTrainer(CONVOLUTIONAL, DATA.train, DATA.collate, SETTINGS, "cpu")
+    assert trainer.chunk == 10
+
+
+def test_a_module_with_anything_else_takes_the_plain_path_whole() -> None:
+    found = plan(BRANCHED, DATA, SETTINGS, "cpu")
+    assert found.path == "plain"
+    assert "does not take the output of the layer before alone" in found.reason or (
+        "no layer that is known here" in found.reason
+    )
+    assert found.layers == ()
+
+
+def test_an_lstm_stays_as_it_is() -> None:
+    form = DataForm((20,), 80, input_dtype="int64", vocabulary=80)
+    model = model_named("shakespeare_lstm", form, {"hidden": 4})
+    found = plan(model, replace(DATA, form=form), SETTINGS, "cpu")
+    assert (found.path, found.reason) == ("plain", "its inputs are int64")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has CUDA")
+def test_a_device_that_is_not_there_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="no CUDA"):
+        plan(BRANCHED, DATA, SETTINGS, "cuda")

@@ -1,0 +1,220 @@
+"""The plain path: SGD as the paper says, by any module, with the same bytes in any company."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from clients.datasets.federated_data import DataForm, as_stored, frozen_samples
+from clients.devices import reproducible
+from clients.local_sgd import LocalTraining, batches
+from clients.models.model import Model, load_vector, model_of, vector_of
+from clients.models.registry import model_named
+from clients.training.batching import CollatedBatches, ResidentBatches
+from clients.training.plain_trainer import PlainTrainer
+from clients.training.port import TrainingJob
+from ledger.protocol.errors import ConfigurationError
+from tests.clients.training.made import (
+    BRANCHED,
+    CONVOLUTIONAL,
+    DATA,
+    EPOCHS,
+    JOBS,
+    SETTINGS,
+    inked,
+    jobs,
+    start_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+MODELS = pytest.mark.parametrize("model", [BRANCHED, CONVOLUTIONAL], ids=["branched", "cnn"])
+BOTH = pytest.mark.parametrize("training", [SETTINGS, EPOCHS], ids=["steps", "epochs"])
+
+
+def trainer(model: Model, training: LocalTraining = SETTINGS) -> PlainTrainer:
+    return PlainTrainer(model, DATA.train, DATA.collate, training, "cpu")
+
+
+def updates(
+    one: PlainTrainer, start: NDArray[np.float32], chosen: Sequence[TrainingJob]
+) -> NDArray[np.float32]:
+    rows = np.full((len(chosen), len(start)), np.nan, dtype=np.float32)
+    one.train(start, chosen, list(rows))
+    return rows
+
+
+def test_one_step_by_pencil() -> None:
+    # W = b = 0, one sample x = 3 of class 1: gradient (1.5, -1.5, 0.5, -0.5), rate 1/2.
+    # Δ = w_start − w_end is the rate times the gradient.
+    sample = frozen_samples(np.full((1, 1, 1, 1), 3.0, dtype=np.float32), np.array([1]))
+    model = model_named("softmax", DataForm((1, 1, 1), 2), {})
+    step = LocalTraining(learning_rate=0.5, batch_size=8, local_steps=1)
+    row = np.empty(4, dtype=np.float32)
+    one = PlainTrainer(model, [sample], as_stored, step, "cpu")
+    one.train(np.zeros(4, dtype=np.float32), [TrainingJob(0, bytes(32))], [row])
+    assert row.tolist() == [0.75, -0.75, 0.25, -0.25]
+
+
+@MODELS
+@BOTH
+def test_a_loop_as_anybody_writes_it_comes_to_the_same_bytes(
+    model: Model, training: LocalTraining
+) -> None:
+    start, chosen = start_of(model), JOBS[:3]
+    for row, job in zip(updates(trainer(model, training), start, chosen), chosen, strict=True):
+        with reproducible(torch.device("cpu")):
+            end = trained_by_a_loop(model, training, start, job)
+        assert row.tobytes() == (start - end).tobytes()
+
+
+def trained_by_a_loop(
+    model: Model, training: LocalTraining, start: NDArray[np.float32], job: TrainingJob
+) -> NDArray[np.float32]:
+    module, (x, y) = model.module(), DATA.train[job.client]
+    load_vector(module, torch.tensor(start))
+    optimizer = torch.optim.SGD(module.parameters(), lr=training.learning_rate)
+    for indices in batches(job.seed, len(y), training):
+        optimizer.zero_grad()
+        logits = module(torch.tensor(inked(x[indices])))
+        nn.functional.cross_entropy(logits, torch.tensor(y[indices])).backward()
+        optimizer.step()
+    return vector_of(module)
+
+
+@MODELS
+@BOTH
+def test_an_update_has_the_same_bytes_in_any_company_and_order(
+    model: Model, training: LocalTraining
+) -> None:
+    start, one = start_of(model), trainer(model, training)
+    together = updates(one, start, JOBS)
+    assert np.isfinite(together).all()
+    assert updates(one, start, JOBS[::-1])[::-1].tobytes() == together.tobytes()
+    alone = [updates(one, start, [job])[0] for job in JOBS]
+    assert np.stack(alone).tobytes() == together.tobytes()
+
+
+@pytest.mark.parametrize(("offset", "first"), [(1, 0), (0, 1), (7, 13)])
+def test_an_update_has_the_same_bytes_wherever_it_and_its_start_lie(
+    offset: int, first: int
+) -> None:
+    one, d = trainer(CONVOLUTIONAL), CONVOLUTIONAL.dimension
+    start = np.empty(d + 64, dtype=np.float32)[first : first + d]
+    start[:] = start_of(CONVOLUTIONAL)
+    row = np.empty(d + 64, dtype=np.float32)[offset : offset + d]
+    one.train(start, JOBS[:1], [row])
+    assert row.tobytes() == updates(one, start_of(CONVOLUTIONAL), JOBS[:1])[0].tobytes()
+
+
+def test_the_callers_threads_seed_and_gradient_mode_change_nothing() -> None:
+    one, start = trainer(CONVOLUTIONAL), start_of(CONVOLUTIONAL)
+    first, before = updates(one, start, JOBS), torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        torch.manual_seed(99)
+        with torch.no_grad():
+            assert updates(one, start, JOBS).tobytes() == first.tobytes()
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_the_start_is_left_alone_also_where_nobody_may_write_to_it() -> None:
+    one, start = trainer(BRANCHED), start_of(BRANCHED)
+    kept = start.copy()
+    first = updates(one, start, JOBS)
+    start.flags.writeable = False
+    assert updates(one, start, JOBS).tobytes() == first.tobytes()
+    assert np.array_equal(start, kept)
+
+
+def test_what_is_frozen_or_unused_is_not_moved() -> None:
+    module = BRANCHED.module()
+    update = updates(trainer(BRANCHED), start_of(BRANCHED), jobs(0))[0]
+    load_vector(module, torch.tensor(update))
+    parts = dict(module.named_parameters())
+    assert "frozen" not in dict(BRANCHED.layout)
+    assert parts["unused"].tolist() == [0, 0, 0]
+    assert all(bool(parts[name].any()) for name, _ in BRANCHED.layout if name != "unused")
+
+
+def test_another_seed_gives_another_update() -> None:
+    one, start = trainer(BRANCHED), start_of(BRANCHED)
+    first = updates(one, start, [TrainingJob(3, bytes(32))])
+    assert not np.array_equal(first, updates(one, start, [TrainingJob(3, bytes([1] * 32))]))
+
+
+def test_training_that_diverges_is_told_by_numbers_that_are_not_finite() -> None:
+    wild = LocalTraining(learning_rate=1e30, batch_size=16, local_steps=5)
+    one, start = trainer(CONVOLUTIONAL, wild), start_of(CONVOLUTIONAL)
+    first = updates(one, start, JOBS[:2])
+    assert not np.isfinite(first).all()
+    # What one client comes to spoils nobody else's.
+    assert updates(one, start, JOBS[:2][::-1])[::-1].tobytes() == first.tobytes()
+
+
+@BOTH
+def test_batches_that_stay_on_a_device_are_those_that_are_collated_as_they_come(
+    training: LocalTraining,
+) -> None:
+    arguments = (DATA.train, DATA.collate, training)
+    resident = ResidentBatches(*arguments, torch.device("cpu"))
+    for job in JOBS:
+        pairs = zip(CollatedBatches(*arguments).of(job), resident.of(job), strict=True)
+        for (x, y), (resident_x, resident_y) in pairs:
+            assert torch.equal(x, resident_x)
+            assert torch.equal(y, resident_y)
+            assert x.dtype == torch.float32
+            assert y.dtype == torch.int64
+
+
+def test_every_batch_is_aligned_as_torch_does_it() -> None:
+    narrow = frozen_samples(np.ones((50, 3), dtype=np.float32), np.zeros(50, dtype=np.int64))
+    found = list(CollatedBatches([narrow], as_stored, EPOCHS).of(TrainingJob(0, bytes(32))))
+    assert [len(y) for _, y in found] == [16, 16, 16, 2] * 2
+    assert all(x.data_ptr() % 64 == 0 for x, _ in found)
+
+
+def test_samples_are_collated_many_at_a_time_but_not_all_at_once() -> None:
+    asked: list[int] = []
+
+    def counted(rows: NDArray[Any]) -> NDArray[Any]:
+        asked.append(len(rows))
+        return rows
+
+    many = frozen_samples(np.ones((1500, 2), dtype=np.float32), np.zeros(1500, dtype=np.int64))
+    whole = LocalTraining(learning_rate=0.1, batch_size=100, local_epochs=1)
+    list(CollatedBatches([many], counted, whole).of(TrainingJob(0, bytes(32))))
+    assert asked == [500, 500, 500]
+    large = LocalTraining(learning_rate=0.1, batch_size=1000, local_epochs=1)
+    list(CollatedBatches([many], counted, large).of(TrainingJob(0, bytes(32))))
+    assert asked[3:] == [1000, 500]
+
+
+def linear(form: DataForm, _options: Mapping[str, Any]) -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, form.classes))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has CUDA")
+def test_cuda_is_refused_where_there_is_none() -> None:
+    model = model_of(linear, DATA.form)
+    with pytest.raises(ConfigurationError, match="no CUDA"):
+        PlainTrainer(model, DATA.train, DATA.collate, SETTINGS, "cuda")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+@MODELS
+def test_cuda_repeats_its_own_bytes_and_is_close_to_the_cpu(model: Model) -> None:
+    start = start_of(model)
+    cuda = PlainTrainer(model, DATA.train, DATA.collate, SETTINGS, "cuda")
+    first = updates(cuda, start, JOBS)
+    assert updates(cuda, start, JOBS[::-1])[::-1].tobytes() == first.tobytes()
+    assert np.allclose(first, updates(trainer(model), start, JOBS), atol=1e-4)

@@ -1,0 +1,101 @@
+"""Actors of a Ray cluster compute what this process computes, also when a node is lost."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from clients.configuration import load
+from clients.runs.open_run import open_memory_run
+from clients.training.ray_address import require_reachable
+from clients.training.ray_engine import RayEngine
+from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.rules.distance.rule import plain_distances
+from tests.clients.training.made import CONVOLUTIONAL, workload
+
+SECONDS = 300
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="the extra 'ray' is missing")
+def test_updates_are_the_same_on_two_nodes_while_one_is_lost_and_after_it() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "tests.clients.training.two_nodes"],
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    lines = ended.stdout.decode().strip().splitlines()
+    assert lines, ended.stderr.decode()[-2000:]
+    assert json.loads(lines[-1]) == {
+        "with two nodes": True,
+        "while one is lost": True,
+        "with one node": True,
+        "evaluation": True,
+    }
+
+
+def test_without_ray_a_sentence_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ConfigurationError, match="needs the extra 'ray'"):
+        RayEngine(workload(CONVOLUTIONAL), 2, plain_distances)
+    with pytest.raises(ConfigurationError, match="needs the extra 'ray'"):
+        require_reachable("local")
+
+
+@pytest.fixture
+def closed_port() -> int:
+    """Return a port of this machine at which nobody listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port: int = taken.getsockname()[1]
+        return port
+
+
+@pytest.fixture
+def with_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let Ray seem to be installed."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: object())
+
+
+@pytest.mark.usefixtures("with_ray")
+def test_an_address_where_nobody_listens_is_refused_before_a_run_is_there(
+    closed_port: int, tmp_path: Path
+) -> None:
+    address = f"127.0.0.1:{closed_port}"
+    settings = ("machine.engine=ray", f"machine.ray_address={address}", "machine.ledger=memory")
+    expected = f"machine.ray_address = {address}: no cluster answers there"
+    with (
+        pytest.raises(ConfigurationError, match=expected),
+        open_memory_run(tmp_path / "home", "run", load("smoke", settings=settings)),
+    ):
+        pass
+    assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.usefixtures("with_ray")
+@pytest.mark.parametrize("address", ["nonsense", "host", "host:0", "host:65536", "a:1:2", ":1"])
+def test_an_address_of_another_form_is_refused(address: str) -> None:
+    with pytest.raises(ConfigurationError, match="must be HOST:PORT"):
+        require_reachable(address)
+
+
+@pytest.mark.usefixtures("with_ray")
+def test_an_address_where_somebody_listens_and_those_that_ray_finds_are_taken() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        require_reachable(f"127.0.0.1:{server.getsockname()[1]}")
+    require_reachable("auto")
+    require_reachable("local")
+
+
+def test_an_address_without_ray_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"machine\.engine is not ray"):
+        load("smoke", settings=("machine.ray_address=10.0.0.1:6379",))
+    settings = ("machine.engine=ray", "machine.ray_address=10.0.0.1:6379")
+    assert load("smoke", settings=settings).machine.ray_address == "10.0.0.1:6379"

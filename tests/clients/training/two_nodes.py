@@ -1,0 +1,59 @@
+"""A program that trains on two Ray nodes and loses one of them; prints what it found as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import warnings
+from typing import TYPE_CHECKING
+
+import ray
+from ray.cluster_utils import Cluster
+
+from clients.local_sgd import LocalTraining
+from clients.training.local_engine import LocalEngine
+from clients.training.ray_engine import RayEngine
+from ledger.protocol.rules.distance.rule import plain_distances
+from tests.clients.training.made import CONVOLUTIONAL, JOBS, SETS, start_of, workload
+
+if TYPE_CHECKING:
+    from clients.models.model import ParameterVector
+
+SECONDS_UNTIL_THE_LOSS = 0.3
+NO_LOGS = {"include_log_monitor": False}
+
+
+def main() -> None:
+    """Compare the engine of a cluster with the one of this process."""
+    warnings.simplefilter("ignore")
+    # Long enough that the node that is lost has something to do.
+    training = LocalTraining(learning_rate=0.01, batch_size=16, local_steps=300)
+    made, start = workload(CONVOLUTIONAL, training), start_of(CONVOLUTIONAL)
+    with LocalEngine(made, len(JOBS), plain_distances) as here:
+        wanted = [one.payload.digest for one in here.train(start, JOBS)]
+        measured = here.evaluate(start, tuple(SETS)).result()
+    # Nothing of this needs more cores as it goes on, or to see what the nodes print.
+    head = {"num_cpus": 1, "include_dashboard": False, "no_monitor": True}
+    cluster = Cluster(initialize_head=True, head_node_args=head | NO_LOGS)
+    lost = cluster.add_node(num_cpus=1, **NO_LOGS)
+    with RayEngine(made, 2, plain_distances, cluster.address) as there:
+        found = {"with two nodes": digests(there, start) == wanted}
+        alarm = threading.Timer(SECONDS_UNTIL_THE_LOSS, cluster.remove_node, (lost, False))
+        alarm.start()
+        found["while one is lost"] = digests(there, start) == wanted
+        alarm.join()
+        found["with one node"] = digests(there, start) == wanted
+        found["evaluation"] = there.evaluate(start, tuple(SETS)).result() == measured
+    ray.shutdown()
+    cluster.shutdown()  # type: ignore[no-untyped-call]
+    sys.stdout.write(f"\n{json.dumps(found)}\n")
+
+
+def digests(engine: RayEngine, start: ParameterVector) -> list[bytes]:
+    """Return the digest of each job's update."""
+    return [one.payload.digest for one in engine.train(start, JOBS)]
+
+
+if __name__ == "__main__":
+    main()

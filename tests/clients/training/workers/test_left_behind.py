@@ -1,0 +1,71 @@
+"""A run that is killed outright leaves no worker and no complaint behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.clients.training.test_engines import is_running
+
+pytestmark = pytest.mark.xdist_group("engine")
+
+RUN = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from tests.clients.training.made import CONVOLUTIONAL, JOBS, start_of
+from tests.clients.training.test_engines import opened
+
+if __name__ == "__main__":
+    engine = opened(2, path="plain")
+    for line in sys.stdin:
+        engine.train(start_of(CONVOLUTIONAL), JOBS)
+        print(*engine.processes, flush=True)
+"""
+
+REPOSITORY = Path(__file__).parents[4]
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
+def test_workers_spare_interrupts_and_end_with_a_parent_that_was_killed(tmp_path: Path) -> None:
+    script = tmp_path / "run.py"
+    script.write_text(RUN)
+    # Not "-W error", by which the resource tracker would swallow its own complaint.
+    command = [sys.executable, str(script), str(REPOSITORY)]
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        workers = trained(process)
+        try:
+            assert len(workers) == 2
+            for pid in workers:
+                assert "MALLOC_TOP_PAD_=" in Path(f"/proc/{pid}/environ").read_text()
+                os.kill(pid, signal.SIGINT)
+            assert trained(process) == workers
+        finally:
+            process.kill()
+        # The pipe ends when the last process that writes to it has ended, and that is the one
+        # that complains of names which were left behind.
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+    deadline = time.monotonic() + 20
+    while any(map(is_running, workers)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(is_running, workers))
+
+
+def trained(process: subprocess.Popen[str]) -> list[int]:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write("train\n")
+    process.stdin.flush()
+    return [int(pid) for pid in process.stdout.readline().split()]
