@@ -135,7 +135,7 @@ ROWS = tuple((misdeed, checked) for misdeed in MISDEEDS for checked in (True, Fa
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Outcome:
+class FaultOutcome:
     """What a run came to.
 
     Attributes:
@@ -158,7 +158,7 @@ class Outcome:
     first: NDArray[np.float32]
     faulty: frozenset[ClientId]
 
-    def distance(self, honest: Outcome) -> float:
+    def distance(self, honest: FaultOutcome) -> float:
         """Return how far the model lies from the honest run's, as a share of the way it went."""
         way = np.linalg.norm(honest.model.astype(np.float64) - honest.first)
         return float(np.linalg.norm(self.model.astype(np.float64) - honest.model) / way)
@@ -189,13 +189,13 @@ class Trials:
             folder: for their manifests.
         """
         self._chain, self._folder = chain, folder
-        self._played: dict[tuple[Rules, Misdeed], Outcome] = {}
+        self._played: dict[tuple[Rules, Misdeed], FaultOutcome] = {}
 
-    def honest(self, rules: Rules) -> Outcome:
+    def honest(self, rules: Rules) -> FaultOutcome:
         """Return what the run comes to in which no member is faulty."""
         return self.outcome(rules, Misdeed())
 
-    def outcome(self, rules: Rules, misdeed: Misdeed) -> Outcome:
+    def outcome(self, rules: Rules, misdeed: Misdeed) -> FaultOutcome:
         """Return what a run comes to, which is played once."""
         if (rules, misdeed) not in self._played:
             self._played[rules, misdeed] = self.play(rules, misdeed)
@@ -218,7 +218,7 @@ class Trials:
         first = (misdeed.name, f"{misdeed.seats} of 5", "yes" if checked else "no")
         return _line((*first, *told))
 
-    def play(self, rules: Rules, misdeed: Misdeed) -> Outcome:
+    def play(self, rules: Rules, misdeed: Misdeed) -> FaultOutcome:
         """Return what a run comes to in which some of the first committee are faulty.
 
         Args:
@@ -306,13 +306,13 @@ def main() -> None:
 
 def _outcome(
     context: ActorContext, population: Population, row: RoundMetrics, model: NDArray[np.float32]
-) -> Outcome:
+) -> FaultOutcome:
     ledger, blobs = context.ledger, context.blobs
     assert isinstance(ledger, LedgerWriter), "there is no audit without a chain"
     events = [recorded.event for recorded in ledger.round_events(1)]
     decided = [event for event in events if isinstance(event, RoundDecided)]
     records = [decode_record(blobs.get(event.record)) for event in decided]
-    return Outcome(
+    return FaultOutcome(
         row=row,
         counted=sum(len(record.scores) for record in records),
         refused=sum(len(record.refused) for record in records),
@@ -324,7 +324,7 @@ def _outcome(
     )
 
 
-def _cells(outcome: Outcome, honest: Outcome) -> list[str]:
+def _cells(outcome: FaultOutcome, honest: FaultOutcome) -> list[str]:
     """Return what a run came to, beside the one with honest members."""
     row, kinds = outcome.row, outcome.kinds()
     decided = "decided" if row.views == (0, 0) else "decided in a later view"

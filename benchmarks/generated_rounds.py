@@ -54,7 +54,7 @@ _FIRST_SECOND = 1_700_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class ChainSizes:
     """How large the deployment is.
 
     Attributes:
@@ -71,7 +71,7 @@ class Sizes:
 
 
 @dataclass(frozen=True, slots=True)
-class Mined:
+class MinedBlock:
     """A block, its logs, and where the deployment stands after it."""
 
     block: Block
@@ -90,7 +90,9 @@ class GeneratedChain(OfflineChain):
 
     chain_id = CHAIN_ID
 
-    def __init__(self, sizes: Sizes = Sizes(), seed: int = 0, config: Digest | None = None) -> None:
+    def __init__(
+        self, sizes: ChainSizes = ChainSizes(), seed: int = 0, config: Digest | None = None
+    ) -> None:
         registry = [
             RegisteredClient(Address((i + 1).to_bytes(20)), 10 + i) for i in range(sizes.clients)
         ]
@@ -116,7 +118,7 @@ class GeneratedChain(OfflineChain):
         self.published: BlobStore | None = None
         self._rng = np.random.default_rng(seed)
         genesis = Block(0, _digest("genesis", seed), bytes(32), _FIRST_SECOND)
-        self._blocks = [Mined(genesis, (), state)]
+        self._blocks = [MinedBlock(genesis, (), state)]
         self.mine()
 
     @property
@@ -210,7 +212,9 @@ class GeneratedChain(OfflineChain):
             Log(ADDRESS, *encode_log(event), number, block_hash, self._new_digest(), place)
             for place, event in enumerate(whole)
         )
-        self._blocks.append(Mined(Block(number, block_hash, parent.block.hash, time), logs, state))
+        self._blocks.append(
+            MinedBlock(Block(number, block_hash, parent.block.hash, time), logs, state)
+        )
 
     def _active(self) -> tuple[ClientId, ...]:
         state, fixed = self.state, self.state.deployment

@@ -54,7 +54,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class TransactionTime:
     """Milliseconds of one transaction."""
 
     wall: float
@@ -254,10 +254,10 @@ def _digits(folder: Path) -> Row:
     return digits_rounds(folder, DIGITS_ROUNDS)
 
 
-def _timed(send: Callable[[], T]) -> tuple[T, Taken]:
+def _timed(send: Callable[[], T]) -> tuple[T, TransactionTime]:
     wall, cpu = time.perf_counter(), time.process_time()
     found = send()
-    spent = Taken((time.perf_counter() - wall) * 1e3, (time.process_time() - cpu) * 1e3)
+    spent = TransactionTime((time.perf_counter() - wall) * 1e3, (time.process_time() - cpu) * 1e3)
     return found, spent
 
 

@@ -30,7 +30,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.contention import gemm_rate, machine
-from benchmarks.peers.contenders import REFERENCE, TASKS, Contender, Task
+from benchmarks.peers.contenders import REFERENCE, TASKS, Contender, PeerTask
 from benchmarks.workloads import WORKS, make_workload, write_workload
 
 RESULTS = Path(__file__).parent / "results"
@@ -133,12 +133,12 @@ def _arguments() -> argparse.Namespace:
     return arguments
 
 
-def _shortened(task: Task) -> Task:
+def _shortened(task: PeerTask) -> PeerTask:
     return replace(task, rounds=1, members=QUICK_MEMBERS if task.members else 0)
 
 
 def take_turns(
-    task: Task, cycles: int, folder: Path, console: Console, *, quick: bool
+    task: PeerTask, cycles: int, folder: Path, console: Console, *, quick: bool
 ) -> list[Turns]:
     """Let every contender that is there take its turns.
 
@@ -171,7 +171,7 @@ def take_turns(
     return turns
 
 
-def _turn(task: Task, contender: Contender, work: Path, out: Path) -> dict[str, Any]:
+def _turn(task: PeerTask, contender: Contender, work: Path, out: Path) -> dict[str, Any]:
     """Run a contender once; return what it wrote.
 
     Raises:
@@ -207,7 +207,7 @@ def _turn(task: Task, contender: Contender, work: Path, out: Path) -> dict[str, 
     return result
 
 
-def compare(task: Task, turns: list[Turns], folder: Path) -> list[str]:
+def compare(task: PeerTask, turns: list[Turns], folder: Path) -> list[str]:
     """Note how far each first aggregate is from the reference's; return who did other work.
 
     Args:
@@ -275,11 +275,11 @@ def fault_of(turns: Turns, norm: float, moved: float) -> str | None:
     )
 
 
-def _place(folder: Path, task: Task, contender: Contender) -> Path:
+def _place(folder: Path, task: PeerTask, contender: Contender) -> Path:
     return folder / f"{task.name}-{task.contenders.index(contender)}"
 
 
-def _table(task: Task, turns: list[Turns]) -> Table:
+def _table(task: PeerTask, turns: list[Turns]) -> Table:
     columns = (
         "contender",
         "wall s",

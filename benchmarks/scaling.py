@@ -54,7 +54,7 @@ _SAMPLE_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class ScalingPoint:
     """One line of the table.
 
     Attributes:
@@ -75,17 +75,17 @@ class Point:
 
 
 POINTS = (
-    Point(workers=1),
-    Point(),
-    Point(clients=50),
-    Point(clients=3500),
-    Point(updates=10),
-    Point(updates=160),
-    Point(dimension=10_000),
-    Point(dimension=1_000_000),
-    Point(dimension=10_000, updates=10, rounds=1000, steps=1),
-    Point(dimension=W1L, updates=100, workers=1, rounds=1),
-    Point(dimension=W1L, updates=100),
+    ScalingPoint(workers=1),
+    ScalingPoint(),
+    ScalingPoint(clients=50),
+    ScalingPoint(clients=3500),
+    ScalingPoint(updates=10),
+    ScalingPoint(updates=160),
+    ScalingPoint(dimension=10_000),
+    ScalingPoint(dimension=1_000_000),
+    ScalingPoint(dimension=10_000, updates=10, rounds=1000, steps=1),
+    ScalingPoint(dimension=W1L, updates=100, workers=1, rounds=1),
+    ScalingPoint(dimension=W1L, updates=100),
 )
 _QUICK = 8
 
@@ -94,7 +94,7 @@ def main() -> None:
     """Measure every point, print the table and keep it; or one of them, for the process above."""
     arguments = _arguments()
     if arguments.point is not None:
-        print(json.dumps(_measured(Point(**json.loads(arguments.point)))))
+        print(json.dumps(_measured(ScalingPoint(**json.loads(arguments.point)))))
         return
     points = [replace(one, rounds=1) for one in POINTS[:_QUICK]] if arguments.quick else POINTS
     before = gemm_rate()
@@ -108,14 +108,14 @@ def main() -> None:
     Console(width=_WIDTH).print(table)
 
 
-def _in_a_process(point: Point) -> dict[str, Any]:
+def _in_a_process(point: ScalingPoint) -> dict[str, Any]:
     command = [sys.executable, "-m", "benchmarks.scaling", "--point", json.dumps(asdict(point))]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
-def _measured(point: Point) -> dict[str, Any]:
+def _measured(point: ScalingPoint) -> dict[str, Any]:
     model = _model(point.dimension)
     data, start = _data(point), model.initial(np.random.default_rng(0))
     training = LocalTraining(learning_rate=0.05, batch_size=10, local_steps=point.steps)
@@ -165,13 +165,13 @@ def _measured(point: Point) -> dict[str, Any]:
     }
 
 
-def _jobs(point: Point, number: int) -> list[TrainingJob]:
+def _jobs(point: ScalingPoint, number: int) -> list[TrainingJob]:
     seed = sha256(b"round %d" % number)
     chosen = np.random.default_rng(number).choice(point.clients, point.updates, replace=False)
     return [TrainingJob(int(client), seed) for client in chosen]
 
 
-def _data(point: Point) -> FederatedData:
+def _data(point: ScalingPoint) -> FederatedData:
     rng = np.random.default_rng(0)
     shape = _SAMPLES, *FORM.input_shape
     clients = [

@@ -57,7 +57,7 @@ Updates = dict[ClientId, "NDArray[np.float32]"]
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class ScoringCost:
     """Seconds of one repeat."""
 
     cpu: float
@@ -116,7 +116,7 @@ def seconds(dimension: int, folder: Path, repeats: int) -> list[dict[str, Any]]:
         repeats: how often each way takes its turn.
     """
     one = _round_of(dimension, MEMBERS + TRAINERS, folder)
-    taken: dict[str, list[Taken]] = {name: [] for name in WAYS}
+    taken: dict[str, list[ScoringCost]] = {name: [] for name in WAYS}
     for _ in range(repeats):
         for name, way in WAYS.items():
             part = replace(one, members=one.members[: _FEW.get(name, MEMBERS)])
@@ -277,10 +277,10 @@ def _exact(updates: Updates) -> NDArray[np.longdouble]:
     return np.array(rows, dtype=np.longdouble)
 
 
-def _taken(act: Callable[[], object]) -> Taken:
+def _taken(act: Callable[[], object]) -> ScoringCost:
     cpu, wall = time.process_time(), time.perf_counter()
     act()
-    return Taken(time.process_time() - cpu, time.perf_counter() - wall)
+    return ScoringCost(time.process_time() - cpu, time.perf_counter() - wall)
 
 
 def _anonymous_mib() -> float:

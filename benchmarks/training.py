@@ -61,7 +61,7 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class TrainingWork:
     """What is trained.
 
     Attributes:
@@ -88,12 +88,14 @@ def _steps(steps: int, batch: int, rate: float) -> LocalTraining:
 
 
 WORKS = {
-    "W1L": Work("leaf_cnn", {"hidden": 2048}, IMAGES, 100, _steps(10, 10, 0.05), 10, 4),
-    "W1S": Work("leaf_cnn", {"hidden": 512}, IMAGES, 100, _steps(10, 10, 0.05), 20, 10),
-    "W2": Work("shakespeare_lstm", {"hidden": 100}, CHARACTERS, 200, _steps(20, 10, 0.5), 2, 2),
-    "W3": Work("softmax", {}, IMAGES, 100, _steps(10, 10, 0.05), 100, 20),
-    "digits": Work("softmax", {}, DataForm((1, 8, 8), 10), 24, _steps(5, 16, 0.5), 60, 20),
-    "digits cnn": Work("cnn", {}, DataForm((1, 8, 8), 10), 24, _steps(5, 16, 0.1), 60, 20),
+    "W1L": TrainingWork("leaf_cnn", {"hidden": 2048}, IMAGES, 100, _steps(10, 10, 0.05), 10, 4),
+    "W1S": TrainingWork("leaf_cnn", {"hidden": 512}, IMAGES, 100, _steps(10, 10, 0.05), 20, 10),
+    "W2": TrainingWork(
+        "shakespeare_lstm", {"hidden": 100}, CHARACTERS, 200, _steps(20, 10, 0.5), 2, 2
+    ),
+    "W3": TrainingWork("softmax", {}, IMAGES, 100, _steps(10, 10, 0.05), 100, 20),
+    "digits": TrainingWork("softmax", {}, DataForm((1, 8, 8), 10), 24, _steps(5, 16, 0.5), 60, 20),
+    "digits cnn": TrainingWork("cnn", {}, DataForm((1, 8, 8), 10), 24, _steps(5, 16, 0.1), 60, 20),
 }
 
 
@@ -176,7 +178,7 @@ def _seconds(work: Callable[[], None]) -> tuple[float, float]:
     return time.process_time() - cpu, time.perf_counter() - wall
 
 
-def _data(work: Work) -> FederatedData:
+def _data(work: TrainingWork) -> FederatedData:
     rng, form = np.random.default_rng(0), work.form
     train = []
     for _ in range(work.clients):
@@ -191,7 +193,7 @@ def _data(work: Work) -> FederatedData:
 
 
 def _errors(
-    work: Work,
+    work: TrainingWork,
     model: Model,
     data: FederatedData,
     trainers: Mapping[str, TorchLoop | PlainTrainer | LockstepTrainer],
@@ -215,7 +217,11 @@ def _errors(
 
 
 def _exact(
-    work: Work, model: Model, data: FederatedData, start: NDArray[np.float32], job: TrainingJob
+    work: TrainingWork,
+    model: Model,
+    data: FederatedData,
+    start: NDArray[np.float32],
+    job: TrainingJob,
 ) -> NDArray[np.float64]:
     module = model.module().double().train()
     load_vector(module, torch.tensor(start, dtype=torch.float64))
@@ -247,7 +253,7 @@ def _rates() -> dict[str, float]:
     return {"product": 2e-9 * 2048**3 / product, "convolution": 2e-9 * 1960 * 800 * 64 / image}
 
 
-def _floor(work: Work, model: Model, rates: dict[str, float]) -> float:
+def _floor(work: TrainingWork, model: Model, rates: dict[str, float]) -> float:
     """Return the seconds of one client's arithmetic."""
     steps, batch = work.settings.local_steps or 0, work.settings.batch_size
     if work.model == "shakespeare_lstm":

@@ -41,7 +41,7 @@ LAST = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class TravelCell:
     """One run: window, slope and cap of the travel (None for own updates), attack, seed."""
 
     preset: str
@@ -58,7 +58,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class TravelResult:
     """What a run came to: accuracy, and the accepted shares of both kinds of trainers."""
 
     accuracy: float
@@ -79,7 +79,7 @@ def main() -> None:
         ),
     ]
     cells = [
-        Cell(arguments.preset, tuple(arguments.set), travel, attack, arguments.rate, seed)
+        TravelCell(arguments.preset, tuple(arguments.set), travel, attack, arguments.rate, seed)
         for seed in arguments.seeds
         for attack in arguments.attacks
         for travel in travels
@@ -88,7 +88,7 @@ def main() -> None:
     with Progress(console=console) as bar:
         task = bar.add_task("runs", total=len(cells))
         found = in_processes(play, cells, arguments.jobs, lambda _name: bar.advance(task))
-    by_name: dict[tuple[str, str], list[Found]] = defaultdict(list)
+    by_name: dict[tuple[str, str], list[TravelResult]] = defaultdict(list)
     for cell, one in zip(cells, found, strict=True):
         by_name[cell.attack, cell.name].append(one)
     names = list(dict.fromkeys(cell.name for cell in cells))
@@ -102,7 +102,7 @@ def main() -> None:
     arguments.out.write_text(json.dumps(rows, indent=1) + "\n", "utf-8")
 
 
-def play(cell: Cell, report: Callable[[str], None]) -> Found:
+def play(cell: TravelCell, report: Callable[[str], None]) -> TravelResult:
     """Return what one run came to.
 
     Args:
@@ -127,7 +127,7 @@ def play(cell: Cell, report: Callable[[str], None]) -> Found:
         honest, malicious = (_accepted(run, are_malicious=one) for one in (False, True))
     report(cell.name)
     late = [row.accuracy for row in rows[-LAST:] if row.accuracy is not None]
-    return Found(fmean(late), honest, malicious)
+    return TravelResult(fmean(late), honest, malicious)
 
 
 def _accepted(run: Run, *, are_malicious: bool) -> float | None:
@@ -143,7 +143,7 @@ def _accepted(run: Run, *, are_malicious: bool) -> float | None:
     return accepted / ranked if ranked else None
 
 
-def _shown(found: list[Found]) -> str:
+def _shown(found: list[TravelResult]) -> str:
     shares = [[one.honest for one in found], [one.malicious for one in found]]
     known = [[share for share in kind if share is not None] for kind in shares]
     parts = [f"{fmean(kind):.2f}" if kind else "-" for kind in known]

@@ -49,11 +49,11 @@ def doctor(
     """
     from cli.checks import home as of_home
     from cli.checks import machine, node, training
-    from cli.checks.row import carried_out
+    from cli.checks.check import run_checks
 
     where = Target(home, rpc_url=rpc_url, chain_id=chain_id)
     rows = list(
-        carried_out(
+        run_checks(
             [
                 *machine.checks(where.home, port),
                 *node.checks(where, only_keystore_if_any(keystore)),

@@ -27,11 +27,11 @@ from ledger.protocol.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from clients.experiments.execution.auditing import Repeated
-    from clients.experiments.execution.runner import Progress
-    from clients.experiments.execution.store import Store
-    from clients.experiments.plan import Plan
-    from clients.experiments.rows import CellRow, Rows
+    from clients.experiments.execution.repetition import RepeatedCell
+    from clients.experiments.execution.row_store import RowStore
+    from clients.experiments.execution.runner import ExperimentProgress
+    from clients.experiments.plan import ExperimentPlan
+    from clients.experiments.rows import CellRow, ExperimentRows
     from clients.processes import Workers
 
 ALL = "all"
@@ -96,7 +96,7 @@ def list_(
     there = sum(cell["current"] is True for cell in cells)
     title = f"{plan.definition.title}: {there} of {len(cells)} cells have their row"
     print_table(title, CELL_COLUMNS, [tuple(cell.values()) for cell in cells])
-    others = sum(plan.digest_of_row(row) != row.digest for row in found.values())
+    others = sum(plan.row_digest(row) != row.digest for row in found.values())
     if others:
         print_line(
             f"{others} rows in {store.path} are of another version of this experiment, or of cells "
@@ -207,7 +207,7 @@ def audit(
     Exit code 0: it came out again, and everything was checked and is true. 1: something differs, or
     the record contradicts itself. 3: nothing contradicts, but something could not be checked.
     """
-    from clients.experiments.execution.auditing import repeat
+    from clients.experiments.execution.repetition import repeat_cell
 
     plan = _planned(name, None, data, is_quick=quick)
     store = _store(plan, out)
@@ -216,11 +216,11 @@ def audit(
     with tempfile.TemporaryDirectory() as folder, progress() as bar:
         task = bar.add_task("rounds", total=plan.cell(cell).rounds)
         place = Path(folder) / "home" if home is None else home
-        found = repeat(plan, store, cell, place, lambda: bar.advance(task))
+        found = repeat_cell(plan, store, cell, place, lambda: bar.advance(task))
     _tell(found, as_json=json)
 
 
-def _tell(found: Repeated, *, as_json: bool) -> None:
+def _tell(found: RepeatedCell, *, as_json: bool) -> None:
     """Print what became of a repeated cell, and end with its exit code."""
     from ledger.audit.codes import AuditOutcome
     from ledger.audit.report_text import readable
@@ -246,22 +246,22 @@ def _tell(found: Repeated, *, as_json: bool) -> None:
     raise typer.Exit(codes[found.outcome])
 
 
-def _planned(name: str, seeds: int | None, data: Path | None, *, is_quick: bool) -> Plan:
+def _planned(name: str, seeds: int | None, data: Path | None, *, is_quick: bool) -> ExperimentPlan:
     from clients.experiments.catalogue import definition_named
-    from clients.experiments.plan import planned
+    from clients.experiments.plan import plan_experiment
 
     definition = definition_named(name)
-    return planned(_stem(name), definition, seeds=seeds, is_quick=is_quick, data=data)
+    return plan_experiment(_stem(name), definition, seeds=seeds, is_quick=is_quick, data=data)
 
 
 def _stem(name: str) -> str:
     return Path(name).stem if name.endswith(".toml") else name
 
 
-def _store(plan: Plan, out: Path) -> Store:
-    from clients.experiments.execution.store import Store
+def _store(plan: ExperimentPlan, out: Path) -> RowStore:
+    from clients.experiments.execution.row_store import RowStore
 
-    return Store(_folder(out, is_quick=plan.is_quick), plan.experiment)
+    return RowStore(_folder(out, is_quick=plan.is_quick), plan.experiment)
 
 
 def _folder(out: Path, *, is_quick: bool) -> Path:
@@ -304,22 +304,22 @@ def _runnable(data: Path | None) -> list[str]:
     return found
 
 
-def _cell(plan: Plan, name: str, row: CellRow | None) -> dict[str, Any]:
+def _cell(plan: ExperimentPlan, name: str, row: CellRow | None) -> dict[str, Any]:
     """Return a cell and its row as plain data; current: the row is of the cell as it is now."""
     if row is None:
         return {"cell": name, "final": None, "head": None, "current": None}
     head = None if row.ledger is None else row.ledger.head
-    is_current = plan.digest_of_row(row) == row.digest
+    is_current = plan.row_digest(row) == row.digest
     return {"cell": name, "final": row.final, "head": head, "current": is_current}
 
 
 def _run(
-    plan: Plan, store: Store, processes: Workers, place: str, *, quiet: bool
+    plan: ExperimentPlan, store: RowStore, processes: Workers, place: str, *, quiet: bool
 ) -> dict[str, Any]:
     """Run one experiment, show how far it is, and return what it came to."""
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
-    from clients.experiments.execution.runner import run as run_all
+    from clients.experiments.execution.runner import run_experiment as run_all
     from ledger.audit.codes import AuditOutcome
 
     with progress(
@@ -331,7 +331,7 @@ def _run(
     ) as bar:
         task = bar.add_task(place, total=None, said="")
 
-        def show(now: Progress) -> None:
+        def show(now: ExperimentProgress) -> None:
             bar.update(task, total=now.rounds, completed=now.done, said=now.job)
 
         done = run_all(plan, store, processes, show)
@@ -374,7 +374,7 @@ def _options(
     return words if data is None else [*words, "--data", data]
 
 
-def _rows(name: str, out: Path, *, is_quick: bool) -> dict[str, Rows]:
+def _rows(name: str, out: Path, *, is_quick: bool) -> dict[str, ExperimentRows]:
     """Return the rows of one experiment, or of all that have some.
 
     Raises:

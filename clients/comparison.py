@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from clients.baselines.federated import FederatedSettings, federated
 from clients.configuration import checked
+from clients.experiments.baselines.federated import FederatedSettings, run_federated
 from clients.methods import METHODS, Averaging
 from clients.runs.open_run import open_run
 from clients.runs.population import populate
@@ -165,7 +165,7 @@ def _averaged(
     )
     configuration = with_training_path(configuration, population)
     with open_measure(configuration, population, settings.participants) as measure:
-        rows = federated(
+        rows = run_federated(
             population.data,
             measure.gauge,
             population.initial,

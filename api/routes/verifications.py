@@ -36,14 +36,14 @@ from api.schemas.verifications import (
     VerificationRequest,
     VerificationsAnswer,
 )
-from api.verifications.earlier import earlier_of
+from api.verifications.earlier import read_earlier
 from api.verifications.reports import ReportsError
-from api.verifications.task import Task
+from api.verifications.task import AuditTask
 from api.verifications.verifications import (
     AlreadyVerifyingError,
-    Asked,
     NotRunningError,
     QueueFullError,
+    VerificationOrder,
     Verifications,
 )
 from ledger.audit.earlier_report import EarlierReportError
@@ -291,7 +291,7 @@ def _require_may_begin(request: Request) -> None:
 
 def _asked(
     request: Request, reading: RequestView, served: ServedDeployment, asked: VerificationRequest
-) -> Asked:
+) -> VerificationOrder:
     """Return what the process of a verification is told.
 
     Raises:
@@ -303,10 +303,10 @@ def _asked(
     if asked.since is not None:
         entry = _found(request, path, asked.since)
         try:
-            since, earlier = earlier_of(runs, entry, served.ledger, strict=asked.strict)
+            since, earlier = read_earlier(runs, entry, served.ledger, strict=asked.strict)
         except (EarlierReportError, ReportsError) as error:
             raise ProblemError(EARLIER_REPORT_REFUSED, str(error)) from error
-    task = Task(
+    task = AuditTask(
         chain_file=settings.chain_file,
         rpc_url=settings.rpc_url,
         rpc_timeout_seconds=settings.rpc_timeout_seconds,
@@ -321,7 +321,7 @@ def _asked(
         memory_bytes=runs.bounds.memory_bytes,
         cpu_seconds=runs.bounds.cpu_seconds,
     )
-    return Asked(path, served.run, since, task)
+    return VerificationOrder(path, served.run, since, task)
 
 
 def _path(reading: RequestView, served: ServedDeployment) -> DeploymentPath:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ledger.chain.contract.committee_ledger import CommitteeLedger
 
 
-def earlier_of(
+def read_earlier(
     kept: Verifications, entry: Verification, ledger: CommitteeLedger, *, strict: bool
 ) -> tuple[EarlierVerification, bytes]:
     """Return where an earlier verification ended, and its report.

@@ -12,14 +12,14 @@ from pydantic import BaseModel, ConfigDict
 
 from api.schemas.verifications import Verdict, VerificationProgress, VerificationState, WhyNoVerdict
 from api.verifications.task import Exit, Message
-from api.verifications.worker import work
+from api.verifications.worker import run_task
 from ledger.audit.earlier_report import MAX_REPORT_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from multiprocessing.connection import Connection
 
-    from api.verifications.task import Task
+    from api.verifications.task import AuditTask
 
 LOOK_SECONDS = 0.1
 LEAVE_SECONDS = 5
@@ -33,7 +33,7 @@ _WHY = {
 }
 
 
-class Summary(BaseModel):
+class ReportSummary(BaseModel):
     """What of a report stands in answers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -43,7 +43,7 @@ class Summary(BaseModel):
 
 
 @dataclass(slots=True)
-class Ended:
+class ProcessResult:
     """How the process of a verification ended.
 
     Attributes:
@@ -55,17 +55,17 @@ class Ended:
 
     state: VerificationState
     why: WhyNoVerdict | None = None
-    summary: Summary | None = None
+    summary: ReportSummary | None = None
     report: bytes = b""
 
 
-def carried_out(
-    task: Task,
+def run_in_process(
+    task: AuditTask,
     seconds: float,
-    stopped: Callable[[], Ended | None],
+    stopped: Callable[[], ProcessResult | None],
     tell: Callable[[VerificationProgress], None],
-    target: Callable[[Task, Connection], None] = work,
-) -> Ended:
+    target: Callable[[AuditTask, Connection], None] = run_task,
+) -> ProcessResult:
     """Return how an audit in a process of its own ended; the process is gone by then.
 
     Args:
@@ -103,16 +103,16 @@ def carried_out(
 def _watched(
     messages: Connection,
     deadline: float,
-    stopped: Callable[[], Ended | None],
+    stopped: Callable[[], ProcessResult | None],
     tell: Callable[[VerificationProgress], None],
-) -> Ended | None:
+) -> ProcessResult | None:
     """Return how it ended, None where only the process's exit code says so."""
-    summary: Summary | None = None
+    summary: ReportSummary | None = None
     while True:
         if (end := stopped()) is not None:
             return end
         if time.monotonic() >= deadline:
-            return Ended(VerificationState.STOPPED, WhyNoVerdict.SECONDS)
+            return ProcessResult(VerificationState.STOPPED, WhyNoVerdict.SECONDS)
         if not messages.poll(LOOK_SECONDS):
             continue
         try:
@@ -123,14 +123,14 @@ def _watched(
         if kind == Message.PROGRESS:
             tell(VerificationProgress.model_validate_json(body))
         elif kind == Message.SUMMARY:
-            summary = Summary.model_validate_json(body)
+            summary = ReportSummary.model_validate_json(body)
         elif summary is not None:
-            return Ended(VerificationState.FINISHED, summary=summary, report=body)
+            return ProcessResult(VerificationState.FINISHED, summary=summary, report=body)
 
 
-def _without_verdict(code: int | None) -> Ended:
+def _without_verdict(code: int | None) -> ProcessResult:
     """Return why a process that has sent no report ended."""
     why = None if code is None else _WHY.get(code)
     if why is None:
-        return Ended(VerificationState.INTERRUPTED, WhyNoVerdict.WORKER_ENDED)
-    return Ended(VerificationState.STOPPED, why)
+        return ProcessResult(VerificationState.INTERRUPTED, WhyNoVerdict.WORKER_ENDED)
+    return ProcessResult(VerificationState.STOPPED, why)

@@ -41,7 +41,7 @@ class ReportsError(CmflError):
     """The folder of reports cannot be written or read as it should; says what is the matter."""
 
 
-class Reports:
+class ReportFolder:
     """Verifications of the past, newest first; safe to share between threads.
 
     Args:

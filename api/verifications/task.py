@@ -42,7 +42,7 @@ class Message(bytes, Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class AuditTask:
     """What is audited, how, and within which limits.
 
     Attributes:
@@ -76,7 +76,7 @@ class Task:
     cpu_seconds: int
 
 
-def limit(memory_bytes: int, cpu_seconds: int) -> None:
+def limit_resources(memory_bytes: int, cpu_seconds: int) -> None:
     """Bound what this process may take, and let others go first.
 
     Args:

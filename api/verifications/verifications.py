@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from api.schemas.verifications import KeptReport, Verification, VerificationState, WhyNoVerdict
-from api.verifications.process import Ended, carried_out
-from api.verifications.reports import Reports, ReportsError
-from api.verifications.worker import work
+from api.verifications.process import ProcessResult, run_in_process
+from api.verifications.reports import ReportFolder, ReportsError
+from api.verifications.worker import run_task
 from ledger.history.facts.words import moment
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import CmflError
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from api.schemas.verifications import EarlierVerification, VerificationProgress
     from api.verifications.bounds import VerificationBounds
-    from api.verifications.task import Task
+    from api.verifications.task import AuditTask
     from ledger.history.paths import DeploymentPath
 
 _log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ class NotRunningError(CmflError):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class VerificationOrder:
     """What is asked of a verification.
 
     Attributes:
@@ -66,7 +66,7 @@ class Asked:
     path: DeploymentPath
     run: str
     since: EarlierVerification | None
-    task: Task
+    task: AuditTask
 
 
 @dataclass(slots=True)
@@ -74,7 +74,7 @@ class _Live:
     """A verification that is not over."""
 
     entry: Verification
-    task: Task
+    task: AuditTask
     is_cancelled: bool = False
 
 
@@ -93,10 +93,10 @@ class Verifications:
         self,
         folder: Path,
         bounds: VerificationBounds,
-        target: Callable[[Task, Connection], None] = work,
+        target: Callable[[AuditTask, Connection], None] = run_task,
     ) -> None:
         self.bounds = bounds
-        self._reports = Reports(folder, bounds.kept)
+        self._reports = ReportFolder(folder, bounds.kept)
         self._target = target
         self._lock = threading.Lock()
         self._live: dict[str, _Live] = {}
@@ -104,7 +104,7 @@ class Verifications:
         self._runner: threading.Thread | None = None
         self._is_closing = False
 
-    def begin(self, asked: Asked) -> Verification:
+    def begin(self, asked: VerificationOrder) -> Verification:
         """Take a verification; it runs as soon as those before it have ended.
 
         Args:
@@ -185,7 +185,7 @@ class Verifications:
             live.is_cancelled = True
             if live.entry.state is VerificationState.WAITING:
                 self._waiting.remove(name)
-                self._end(live, Ended(VerificationState.CANCELLED))
+                self._end(live, ProcessResult(VerificationState.CANCELLED))
             return live.entry
 
     def close(self) -> None:
@@ -211,7 +211,7 @@ class Verifications:
                 for name in self._waiting:
                     self._end(
                         self._live[name],
-                        Ended(VerificationState.INTERRUPTED, WhyNoVerdict.SERVICE_ENDED),
+                        ProcessResult(VerificationState.INTERRUPTED, WhyNoVerdict.SERVICE_ENDED),
                     )
                 self._waiting.clear()
             if not self._waiting:
@@ -225,12 +225,12 @@ class Verifications:
             self._keep(live.entry)
             return live
 
-    def _run(self, live: _Live) -> Ended:
-        def stopped() -> Ended | None:
+    def _run(self, live: _Live) -> ProcessResult:
+        def stopped() -> ProcessResult | None:
             if live.is_cancelled:
-                return Ended(VerificationState.CANCELLED)
+                return ProcessResult(VerificationState.CANCELLED)
             if self._is_closing:
-                return Ended(VerificationState.INTERRUPTED, WhyNoVerdict.SERVICE_ENDED)
+                return ProcessResult(VerificationState.INTERRUPTED, WhyNoVerdict.SERVICE_ENDED)
             return None
 
         def tell(progress: VerificationProgress) -> None:
@@ -238,13 +238,13 @@ class Verifications:
                 self._change(live, progress=progress)
 
         try:
-            return carried_out(live.task, self.bounds.seconds, stopped, tell, self._target)
+            return run_in_process(live.task, self.bounds.seconds, stopped, tell, self._target)
         except (OSError, ValueError):
             # No process, no memory for one, or a message that is none: the log tells which.
             _log.exception("verification %s", live.entry.verification)
-            return Ended(VerificationState.STOPPED, WhyNoVerdict.FAULT)
+            return ProcessResult(VerificationState.STOPPED, WhyNoVerdict.FAULT)
 
-    def _end(self, live: _Live, ended: Ended) -> None:
+    def _end(self, live: _Live, ended: ProcessResult) -> None:
         """Note how a verification ended: its report first, then what says that there is one."""
         name, now = live.entry.verification, int(time.time())
         changes: dict[str, Any] = {"state": ended.state, "why": ended.why}
@@ -274,7 +274,7 @@ class Verifications:
         live.entry = live.entry.model_copy(update=changes)
 
 
-def _asked_now(asked: Asked) -> Verification:
+def _asked_now(asked: VerificationOrder) -> Verification:
     clock = datetime.now(UTC)
     now = int(clock.timestamp())
     stamp = f"{clock:%Y%m%dT%H%M%S}{clock.microsecond // 1000:03d}Z"

@@ -7,7 +7,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from api.verifications.task import Message, exit_codes, limit
+from api.verifications.task import Message, exit_codes, limit_resources
 from ledger.audit.audit_options import AuditOptions
 from ledger.audit.earlier_report import read_report, report_bytes
 from ledger.audit.engine import audit
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from multiprocessing.connection import Connection
 
-    from api.verifications.task import Task
+    from api.verifications.task import AuditTask
     from ledger.audit.audit_options import AuditProgress
     from ledger.audit.report import AuditReport
     from ledger.chain.ports import ChainReader
@@ -31,7 +31,7 @@ SECONDS_BETWEEN = 0.2
 """Of progress that is told, so that a short round costs no message."""
 
 
-def work(task: Task, out: Connection) -> None:
+def run_task(task: AuditTask, out: Connection) -> None:
     """Audit, and tell how it goes and what it comes to: all that the process does.
 
     Args:
@@ -42,14 +42,14 @@ def work(task: Task, out: Connection) -> None:
         SystemExit: there is no verdict; its code says why.
     """
     follow_parent()
-    limit(task.memory_bytes, task.cpu_seconds)
+    limit_resources(task.memory_bytes, task.cpu_seconds)
     with exit_codes():
-        report = audited(task, _Telling(out).tell)
+        report = run_audit(task, _Telling(out).tell)
         out.send_bytes(Message.SUMMARY + json.dumps(summary_of(report)).encode())
         out.send_bytes(Message.REPORT + report_bytes(report))
 
 
-def audited(task: Task, tell: Callable[[AuditProgress], None]) -> AuditReport:
+def run_audit(task: AuditTask, tell: Callable[[AuditProgress], None]) -> AuditReport:
     """Return what an audit finds, of its own view of chain and blobs.
 
     Args:
@@ -127,7 +127,7 @@ class _Telling:
 
 
 @contextmanager
-def _chain(task: Task) -> Iterator[ChainReader]:
+def _chain(task: AuditTask) -> Iterator[ChainReader]:
     """Open the chain that a task names, and no other."""
     if task.rpc_url is None:
         with EmbeddedReader.open(

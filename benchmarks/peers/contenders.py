@@ -81,7 +81,7 @@ FLOWER = Contender(
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class PeerTask:
     """What is compared in one table.
 
     Attributes:
@@ -102,11 +102,11 @@ class Task:
 TASKS = {
     task.name: task
     for task in (
-        Task("W1L", "W1L", (OURS, PLAIN, OWN_MODULE, PFL, FLOWER), 2),
-        Task("W1S", "W1S", (OURS, PLAIN, PFL, FLOWER), 3),
-        Task("W2", "W2", (OURS, PLAIN, PFL, PFL_TUNED, FLOWER), 5),
-        Task("W3", "W3", (OURS, PLAIN, PFL, FLOWER), 20),
-        Task(
+        PeerTask("W1L", "W1L", (OURS, PLAIN, OWN_MODULE, PFL, FLOWER), 2),
+        PeerTask("W1S", "W1S", (OURS, PLAIN, PFL, FLOWER), 3),
+        PeerTask("W2", "W2", (OURS, PLAIN, PFL, PFL_TUNED, FLOWER), 5),
+        PeerTask("W3", "W3", (OURS, PLAIN, PFL, FLOWER), 20),
+        PeerTask(
             "CMFL",
             "W1L",
             (

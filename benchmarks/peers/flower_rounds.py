@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 ACTORS = 2
 
 
-class Server:
+class FlowerServer:
     """The server's side of a run.
 
     Args:
@@ -68,7 +68,7 @@ def main() -> None:
     """Run the rounds and hand in what they took."""
     arguments = contender_arguments()
     workload = read_workload(arguments.work)
-    server = Server(workload, arguments.rounds + 1)
+    server = FlowerServer(workload, arguments.rounds + 1)
     application = ServerApp()
     application.main()(server.main)
     with tempfile.TemporaryDirectory(prefix="ray") as folder:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _NEVER = 1_000_000
 
 
-class Trained(nn.Module):
+class TrainedModule(nn.Module):
     """A workload's module with the two methods that pfl asks for.
 
     Args:
@@ -131,7 +131,7 @@ def main() -> None:
 def _model(workload: Workload) -> RememberedModel:
     module = module_of(workload.work)
     load_flat(module, torch.from_numpy(workload.start))
-    trained = Trained(module)
+    trained = TrainedModule(module)
     return RememberedModel(
         trained,
         local_optimizer_create=torch.optim.SGD,

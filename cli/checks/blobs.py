@@ -29,7 +29,7 @@ class _Listing:
     others: int = 0
 
 
-def found_in(blobs: FolderBlobs, *, deep: bool) -> str:
+def check_blobs(blobs: FolderBlobs, *, deep: bool) -> str:
     """Return what is in the folder, in a sentence.
 
     Args:

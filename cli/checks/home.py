@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cli.checks.blobs import found_in
+from cli.checks.blobs import check_blobs
 from cli.console import progress
 from ledger.io.home import RUN_NAME, Home, RunPaths
 from ledger.protocol.errors import BlobMissingError, ChainError, CmflError
@@ -12,7 +12,7 @@ from ledger.protocol.errors import BlobMissingError, ChainError, CmflError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cli.checks.row import Check
+    from cli.checks.check import Check
     from cli.target import Target
     from ledger.chain.embedded.embedded_reader import EmbeddedReader
 
@@ -29,7 +29,7 @@ def checks(where: Target, *, deep: bool) -> list[Check]:
     return [
         ("chain", lambda: _chain(where, deep=deep)),
         *((f"run {run.path.name}", _check_of(where, run)) for run in _runs(Home(where.home))),
-        ("blobs", lambda: found_in(where.blobs(), deep=deep)),
+        ("blobs", lambda: check_blobs(where.blobs(), deep=deep)),
         ("vote journals", lambda: _journals(where)),
     ]
 

@@ -15,7 +15,7 @@ from ledger.protocol.errors import CmflError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cli.checks.row import Check
+    from cli.checks.check import Check
 
 USUAL_PORT = 8000
 ENOUGH_BYTES = 100_000_000

@@ -11,7 +11,7 @@ from ledger.protocol.errors import CmflError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cli.checks.row import Check
+    from cli.checks.check import Check
     from cli.target import Target
 
 

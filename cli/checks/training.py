@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cli.checks.row import Check
+    from cli.checks.check import Check
 
 
 def checks(preset: str | None, config: Path | None, settings: tuple[str, ...]) -> list[Check]:

@@ -10,16 +10,16 @@ from typing import Annotated
 import typer
 
 from cli.console import command_line, print_line, print_prose
-from cli.demo.results import (
+from cli.demo.runs import DemoStep, SeedRuns, configuration_of, play_all, seed_home, steps_of
+from cli.demo.service import serve_runs
+from cli.demo.tables import (
     SHOWN_RUN,
     require_passed,
+    round_to_show,
     show_audits,
     show_round,
     show_table,
-    telling_round,
 )
-from cli.demo.runs import SeedRuns, Work, configuration_of, play_all, seed_home, steps_of
-from cli.demo.service import serve_runs
 
 
 def demo(
@@ -44,7 +44,7 @@ def demo(
     outcomes = [outcome for one in played for outcome in one.outcomes]
     reports = {name: report for one in played for name, report in one.reports.items()}
     print_line()
-    shown = telling_round(reports[SHOWN_RUN])
+    shown = round_to_show(reports[SHOWN_RUN])
     show_round(home, shown)
     print_line()
     show_table(outcomes, configuration_of(rounds))
@@ -87,8 +87,8 @@ def _introduce(home: Path, seeds: int, rounds: int) -> None:
         + (f" The other seeds have chains of their own in {others}." if seeds > 1 else "")
     )
     print_prose(
-        f"{steps[Work.RECORDED]} rounds are recorded and audited; to compare with, "
-        f"{steps[Work.AVERAGED]} of FedAvg are played beside them, which has no committee and so "
+        f"{steps[DemoStep.RECORDED]} rounds are recorded and audited; to compare with, "
+        f"{steps[DemoStep.AVERAGED]} of FedAvg are played beside them, which has no committee and so "
         "nothing to record."
     )
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from clients.configuration import Configuration
     from ledger.audit.report import AuditReport
 
-MALICE = (
+ADVERSARY_SETTINGS = (
     'malice.attack="back-gradient"',
     "malice.malicious_rate=0.3",
     "malice.members.false-scores=1",
@@ -42,7 +42,7 @@ class SeedRuns:
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class SeedResults:
     """What all runs of one seed came to.
 
     Attributes:
@@ -54,7 +54,7 @@ class Played:
     reports: dict[str, AuditReport]
 
 
-class Work(StrEnum):
+class DemoStep(StrEnum):
     """What there is to do, as it is called where it is shown."""
 
     RECORDED = "rounds on the ledger"
@@ -63,7 +63,7 @@ class Work(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Progressed:
+class StepDone:
     """That one more round is over, or one more audit.
 
     Attributes:
@@ -72,7 +72,7 @@ class Progressed:
     """
 
     run: str
-    work: Work
+    work: DemoStep
 
 
 def seed_home(home: Path, seed: int) -> Path:
@@ -93,10 +93,10 @@ def configuration_of(rounds: int) -> Configuration:
     """
     from clients.configuration import load
 
-    return load("digits", settings=(*MALICE, f"protocol.rounds={rounds}"))
+    return load("digits", settings=(*ADVERSARY_SETTINGS, f"protocol.rounds={rounds}"))
 
 
-def play_all(jobs: list[SeedRuns]) -> list[Played]:
+def play_all(jobs: list[SeedRuns]) -> list[SeedResults]:
     """Run and audit everything, each seed in a process of its own, and show how far it is.
 
     Args:
@@ -111,14 +111,14 @@ def play_all(jobs: list[SeedRuns]) -> list[Played]:
         steps = steps_of(len(jobs), jobs[0].rounds)
         tasks = {work: bar.add_task(work, total=total, said="") for work, total in steps.items()}
 
-        def on_progress(step: Progressed) -> None:
+        def on_progress(step: StepDone) -> None:
             bar.update(tasks[step.work], advance=1, said=step.run)
 
         processes = min(len(jobs), os.cpu_count() or 1)
         return in_processes(play_seed, jobs, processes, on_progress)
 
 
-def steps_of(seeds: int, rounds: int) -> dict[Work, int]:
+def steps_of(seeds: int, rounds: int) -> dict[DemoStep, int]:
     """Return how many steps of each kind there are; each method is played clean and attacked.
 
     Args:
@@ -130,13 +130,13 @@ def steps_of(seeds: int, rounds: int) -> dict[Work, int]:
     recorded = 2 * seeds * sum(isinstance(method, Committee) for method in METHODS)
     averaged = 2 * seeds * len(METHODS) - recorded
     return {
-        Work.RECORDED: recorded * rounds,
-        Work.AVERAGED: averaged * rounds,
-        Work.AUDITED: recorded,
+        DemoStep.RECORDED: recorded * rounds,
+        DemoStep.AVERAGED: averaged * rounds,
+        DemoStep.AUDITED: recorded,
     }
 
 
-def play_seed(job: SeedRuns, report: Callable[[Progressed], None]) -> Played:
+def play_seed(job: SeedRuns, report: Callable[[StepDone], None]) -> SeedResults:
     """Run every method under one seed, attacked and clean, and audit what is on the ledger.
 
     Args:
@@ -157,7 +157,7 @@ def play_seed(job: SeedRuns, report: Callable[[Progressed], None]) -> Played:
     }
 
     def on_round(run: str) -> None:
-        report(Progressed(run, Work.RECORDED if run in recorded else Work.AVERAGED))
+        report(StepDone(run, DemoStep.RECORDED if run in recorded else DemoStep.AVERAGED))
 
     with where.writer() as chain:
         # Not durable: a demo that a power cut ends is begun anew.
@@ -169,5 +169,5 @@ def play_seed(job: SeedRuns, report: Callable[[Progressed], None]) -> Played:
         run = Target(job.home, name)
         with run.reader() as chain_as_read:
             reports[name] = audit(run.ledger(chain_as_read), run.blobs())
-        report(Progressed(name, Work.AUDITED))
-    return Played(outcomes, reports)
+        report(StepDone(name, DemoStep.AUDITED))
+    return SeedResults(outcomes, reports)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from clients.experiments.consistency import require_consistent
 from clients.experiments.definition import Definition
+from clients.experiments.definition_checks import require_consistent
 from clients.first_fault import first_fault
 from ledger.io.home import read_text
 from ledger.io.toml import MAX_TOML_BYTES, parse_toml

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from clients.experiments.rows import Kind
+from clients.experiments.rows import MethodKindName
 
 DATA = "{data}"
 """What stands in a setting for the folder of the data."""
@@ -58,7 +58,7 @@ class Method(_Settings):
     """
 
     name: Name
-    kind: Kind = "cmfl"
+    kind: MethodKindName = "cmfl"
     rules: str | None = None
     aggregator: str = "FedAvg"
     options: dict[str, Any] = {}
@@ -67,7 +67,7 @@ class Method(_Settings):
     tuned: bool = True
 
 
-class Condition(_Settings):
+class ExperimentCondition(_Settings):
     """What methods are compared under: an attack, say, and how many attack.
 
     Attributes:
@@ -78,7 +78,7 @@ class Condition(_Settings):
     name: Name
 
 
-class Point(_Settings):
+class AxisPoint(_Settings):
     """One value of an axis.
 
     Attributes:
@@ -98,7 +98,7 @@ class Axis(_Table):
     """
 
     name: Name
-    values: Annotated[list[Point], Field(min_length=1)]
+    values: Annotated[list[AxisPoint], Field(min_length=1)]
 
 
 class Tuning(_Table):
@@ -163,7 +163,9 @@ class Definition(_Settings):
     preset: str
     seeds: Annotated[list[Seed], Field(min_length=1)]
     methods: Annotated[list[Method], Field(min_length=1)]
-    conditions: Annotated[list[Condition], Field(min_length=1)] = [Condition(name="clean")]
+    conditions: Annotated[list[ExperimentCondition], Field(min_length=1)] = [
+        ExperimentCondition(name="clean")
+    ]
     axes: list[Axis] = []
     tuning: Tuning | None = None
     quick: Quick = Quick()

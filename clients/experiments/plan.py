@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
 
+from clients.experiments.cell_factory import CellFactory
 from clients.experiments.definition import Quick
-from clients.experiments.maker import CellMaker
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ LONGEST_NAME = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ExperimentPlan:
     """All that an experiment runs.
 
     Attributes:
@@ -96,7 +96,7 @@ class Plan:
             )
         return self._named[name]
 
-    def digest_of_row(self, row: CellRow) -> str | None:
+    def row_digest(self, row: CellRow) -> str | None:
         """Return the digest that a row must have, 0x-hex; None if it is of no method here.
 
         A row of another seed is one of the experiment, too.
@@ -108,14 +108,14 @@ class Plan:
         return None if found is None else found.digest_with(row.seed)
 
 
-def planned(
+def plan_experiment(
     name: str,
     definition: Definition,
     *,
     seeds: int | None = None,
     is_quick: bool = False,
     data: Path | None = None,
-) -> Plan:
+) -> ExperimentPlan:
     """Return what an experiment runs.
 
     Args:
@@ -138,7 +138,7 @@ def planned(
         raise ConfigurationError(
             f"experiment {name} reads {missing[0]}: {where}{'' if data is None else missing[0]}"
         )
-    maker = CellMaker(name, definition, definition.quick if is_quick else Quick(), is_quick, data)
+    maker = CellFactory(name, definition, definition.quick if is_quick else Quick(), is_quick, data)
     # A few axes span more points than any memory holds: no more are made than may be.
     points = list(islice(maker.points(), MAX_CELLS + 1))
     if not points:
@@ -151,7 +151,7 @@ def planned(
     first = [maker.cell(*point, every[0]) for point in points]
     # Seed by seed, so that what was cut short has whole seeds.
     cells = [_seeded(cell, seed, every[0]) for seed in every for cell in first]
-    return Plan(name, definition, is_quick, tuple(cells), tuple(maker.trials()), data)
+    return ExperimentPlan(name, definition, is_quick, tuple(cells), tuple(maker.trials()), data)
 
 
 def missing_files(definition: Definition, data: Path | None) -> tuple[str, ...]:

@@ -8,22 +8,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from benchmarks.paper.theorem import figure
 from clients.experiments.drawing import (
-    committee,
+    attacker_counts,
     confound,
     efficiency,
     grids,
     normal,
     robustness,
-    theorem,
 )
-from clients.experiments.reporting.order import in_order
+from clients.experiments.row_order import sorted_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from clients.experiments.rows import CellRow, Rows
+    from clients.experiments.rows import CellRow, ExperimentRows
 
     Draw = Callable[[str, Sequence[CellRow], Path], list[Path]]
 
@@ -32,13 +32,13 @@ DRAWN_BY: Mapping[int, Draw] = {
     2: robustness.draw,
     3: grids.draw,
     4: efficiency.draw,
-    5: committee.draw,
-    6: theorem.draw,
+    5: attacker_counts.draw,
+    6: figure.draw,
     7: confound.draw,
 }
 
 
-def draw(rows: Mapping[str, Rows], folder: Path) -> list[Path]:
+def draw(rows: Mapping[str, ExperimentRows], folder: Path) -> list[Path]:
     """Draw every experiment that has rows.
 
     Args:
@@ -54,7 +54,7 @@ def draw(rows: Mapping[str, Rows], folder: Path) -> list[Path]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     paths: list[Path] = []
-    for name, found in in_order(rows).items():
+    for name, found in sorted_rows(rows).items():
         paths += _drawing(found.cells)(name, found.cells, folder)
     return paths
 

@@ -9,20 +9,20 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from benchmarks.paper import complexity, official_figures
+from benchmarks.paper.claims.registry import CLAIMS
+from benchmarks.paper.scenarios import Results
+from benchmarks.paper.targets import AUTHORS, WEIGHTS, targets_of
+from benchmarks.paper.verdict import MAX_LISTED, ClaimAnswer
 from clients.experiments.catalogue import names
-from clients.experiments.reporting import complexity, official
-from clients.experiments.reporting.claims.registry import CLAIMS
-from clients.experiments.reporting.order import in_order
-from clients.experiments.reporting.results import Results
-from clients.experiments.reporting.tables import NONE, markdown, span, tables
-from clients.experiments.reporting.targets import AUTHORS, WEIGHTS, targets_of
-from clients.experiments.reporting.verdict import SHOWN, Answer
+from clients.experiments.row_order import sorted_rows
+from clients.experiments.tables import DASH, format_range, markdown, tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from clients.experiments.reporting.verdict import Claim
-    from clients.experiments.rows import CellRow, Rows
+    from benchmarks.paper.verdict import Claim
+    from clients.experiments.rows import CellRow, ExperimentRows
 
 NAMES = (
     "",
@@ -36,10 +36,10 @@ NAMES = (
 )
 """The experiments by number."""
 
-HELD = ("robust", "robust-travel")
+TARGET_METHODS = ("robust", "robust-travel")
 """Methods that are held to the targets."""
 
-PAPERS_RATES = (
+PAPER_RATES = (
     ("femnist", "0.001"),
     ("sent140", "0.005"),
     ("shakespeare", "not given; the code has 0.005, and 0.05 with attacks"),
@@ -47,7 +47,7 @@ PAPERS_RATES = (
 """The paper's learning rates, by a word in the name of an experiment."""
 
 
-def report(rows: Mapping[str, Rows], figures: Sequence[str] = ()) -> str:
+def report(rows: Mapping[str, ExperimentRows], figures: Sequence[str] = ()) -> str:
     """Return the report as Markdown.
 
     Args:
@@ -55,7 +55,7 @@ def report(rows: Mapping[str, Rows], figures: Sequence[str] = ()) -> str:
         figures: links to figures as the Markdown is to have them; each is shown with its
             experiment, told by the beginning of its file's name.
     """
-    rows = in_order(rows)
+    rows = sorted_rows(rows)
     results, ordered = Results(rows), list(rows)
     lines = [
         "# What the experiments say",
@@ -80,15 +80,15 @@ def report(rows: Mapping[str, Rows], figures: Sequence[str] = ()) -> str:
         "FedAvg trains 4 % of the clients without an attack, as many as CMFL aggregates, and 10 % "
         "under one; ours is the one that is named.",
         "",
-        *official.accuracy_table(results),
+        *official_figures.accuracy_table(results),
         "",
         "Attackers in a round:",
         "",
-        *official.accepted_table(results),
+        *official_figures.accepted_table(results),
         "",
         "Clients:",
         "",
-        *official.clients_table(results),
+        *official_figures.clients_table(results),
         "",
         "## Complexity",
         "",
@@ -104,7 +104,7 @@ def report(rows: Mapping[str, Rows], figures: Sequence[str] = ()) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _overview(rows: Mapping[str, Rows], ordered: Sequence[str]) -> list[str]:
+def _overview(rows: Mapping[str, ExperimentRows], ordered: Sequence[str]) -> list[str]:
     table = []
     for name in ordered:
         cells = rows[name].cells
@@ -128,7 +128,7 @@ def _overview(rows: Mapping[str, Rows], ordered: Sequence[str]) -> list[str]:
 
 
 def _targets() -> tuple[Claim, ...]:
-    return (*(one for name in HELD for one in targets_of(name)), WEIGHTS, AUTHORS)
+    return (*(one for name in TARGET_METHODS for one in targets_of(name)), WEIGHTS, AUTHORS)
 
 
 def _claims(claims: Iterable[Claim], results: Results) -> list[str]:
@@ -140,30 +140,30 @@ def _claims(claims: Iterable[Claim], results: Results) -> list[str]:
     )
     lines.append("")
     for claim, verdict in judged:
-        if verdict.answer is Answer.MISSING:
+        if verdict.answer is ClaimAnswer.MISSING:
             continue
         held = sum(finding.holds is True for finding in verdict.findings)
         lines.append(
             f"* **{claim.sentence}** ({claim.source}; test: {claim.test}): in {held} of "
             f"{len(verdict.findings)}."
         )
-        for finding in verdict.findings[:SHOWN]:
+        for finding in verdict.findings[:MAX_LISTED]:
             said = {True: "yes", False: "no", None: "cannot tell"}[finding.holds]
             lines.append(f"  * {finding.where}: {said}. {finding.numbers}")
-        if len(verdict.findings) > SHOWN:
-            lines.append(f"  * and {len(verdict.findings) - SHOWN} more.")
+        if len(verdict.findings) > MAX_LISTED:
+            lines.append(f"  * and {len(verdict.findings) - MAX_LISTED} more.")
     lines.append("")
     return lines
 
 
-def _rates(rows: Mapping[str, Rows], ordered: Sequence[str]) -> list[str]:
+def _rates(rows: Mapping[str, ExperimentRows], ordered: Sequence[str]) -> list[str]:
     table = []
     for name in ordered:
         rates = {cell.method: cell.learning_rate for cell in rows[name].cells}
         for choice in rows[name].choices:
             finals = ", ".join(f"{factor}: {one:.3f}" for factor, one in choice.finals.items())
             rate = rates.get(choice.method)
-            used = NONE if rate is None else f"{rate:g}"
+            used = DASH if rate is None else f"{rate:g}"
             table.append([name, choice.method, f"{choice.factor:g}", used, finals, _papers(name)])
     if not table:
         return ["No rate was chosen."]
@@ -172,16 +172,16 @@ def _rates(rows: Mapping[str, Rows], ordered: Sequence[str]) -> list[str]:
 
 
 def _papers(name: str) -> str:
-    return next((rate for word, rate in PAPERS_RATES if word in name), "other data")
+    return next((rate for word, rate in PAPER_RATES if word in name), "other data")
 
 
 def _experiment(name: str, cells: Sequence[CellRow], figures: Sequence[str]) -> list[str]:
     number = cells[0].number
     title = NAMES[number] if number < len(NAMES) else "Experiment"
     seeds = ", ".join(map(str, sorted({cell.seed for cell in cells})))
-    rounds = span((cell.rounds for cell in cells), lambda one: f"{one:g}")
+    rounds = format_range((cell.rounds for cell in cells), lambda one: f"{one:g}")
     floors = [cell.floor for cell in cells if cell.floor is not None]
-    floor = f", floor {span(floors, lambda one: f'{one:.3f}')}" if floors else ""
+    floor = f", floor {format_range(floors, lambda one: f'{one:.3f}')}" if floors else ""
     lines = [
         f"## {number}. {title}: `{name}`",
         "",
@@ -205,7 +205,7 @@ def _evidence(cell: CellRow) -> list[str]:
     return [f"`{cell.cell}`", f"`{at.address}`", f"`{at.head}`", at.verdict]
 
 
-def _figures_of(name: str, figures: Sequence[str], rows: Mapping[str, Rows]) -> list[str]:
+def _figures_of(name: str, figures: Sequence[str], rows: Mapping[str, ExperimentRows]) -> list[str]:
     """Return the figures of an experiment: those of which no other's longer name is the start."""
     found = []
     for link in figures:

@@ -36,7 +36,7 @@ MAX_ROWS_BYTES = 1 << 28
 DECIMALS = 6
 """To so many decimals measured numbers are kept: rows are data to be read, not to be resumed."""
 
-Kind = Literal["cmfl", "federated", "brain-torrent", "gossip", "theorem"]
+MethodKindName = Literal["cmfl", "federated", "brain-torrent", "gossip", "theorem"]
 PerRound: TypeAlias = tuple[float | None, ...]
 """One number a round, None where the round was not measured or the number is not finite."""
 
@@ -49,7 +49,7 @@ _STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seconds:
+class CellSeconds:
     """What a cell took on the machine that ran it; None where a part was not measured.
 
     Attributes:
@@ -73,7 +73,7 @@ class Seconds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class ChainEvidence:
     """Where a cell's run was on a chain, and what its audit said.
 
     Attributes:
@@ -141,7 +141,7 @@ class CellRow:
     experiment: str
     number: int
     method: str
-    kind: Kind
+    kind: MethodKindName
     condition: str
     axes: dict[str, str]
     seed: int
@@ -163,9 +163,9 @@ class CellRow:
     samples: tuple[int, ...]
     malicious: tuple[int, ...]
     client_accuracy: PerRound | None
-    seconds: Seconds
+    seconds: CellSeconds
     bytes: TrafficValues = field(default_factory=dict)
-    ledger: Evidence | None = None
+    ledger: ChainEvidence | None = None
     extra: ExtraValues = field(default_factory=dict)
 
 
@@ -201,7 +201,7 @@ class TrialRow:
     factor: float
     learning_rate: float
     final: float
-    seconds: Seconds
+    seconds: CellSeconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,7 +235,7 @@ _ROW: TypeAdapter[Row] = TypeAdapter(Annotated[Row, Field(discriminator="row")])
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class ExperimentRows:
     """All rows of one file, by what they are of, each in the order in which they came.
 
     Attributes:
@@ -249,7 +249,7 @@ class Rows:
     choices: tuple[ChoiceRow, ...] = ()
 
 
-def read_rows(path: Path) -> Rows:
+def read_rows(path: Path) -> ExperimentRows:
     """Return the whole rows of a file; none where there is no file.
 
     Args:
@@ -263,7 +263,7 @@ def read_rows(path: Path) -> Rows:
     whole, _ = _read(path)
     rows = [_row(path, number, line) for number, line in enumerate(whole.splitlines(), start=1)]
     _require_once(path, rows)
-    return Rows(
+    return ExperimentRows(
         tuple(row for row in rows if isinstance(row, CellRow)),
         tuple(row for row in rows if isinstance(row, TrialRow)),
         tuple(row for row in rows if isinstance(row, ChoiceRow)),
@@ -281,7 +281,7 @@ def append_row(path: Path, row: Row, disk: Disk = DISK) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    disk.append(path, line_of(row))
+    disk.append(path, encode_row(row))
     disk.sync([path])
 
 
@@ -303,12 +303,12 @@ def cut_torn_line(path: Path, disk: Disk = DISK) -> bool:
     return True
 
 
-def line_of(row: Row) -> bytes:
+def encode_row(row: Row) -> bytes:
     """Return a row as it stands in the file."""
     return f"{json.dumps(asdict(row), sort_keys=True, allow_nan=False)}\n".encode()
 
 
-def measured(values: Iterable[float | None]) -> PerRound:
+def round_values(values: Iterable[float | None]) -> PerRound:
     """Return numbers as rows keep them: rounded, and None for what is not finite."""
     return tuple(rounded(value) for value in values)
 

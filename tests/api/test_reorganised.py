@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from api.settings import Settings
-from api.verifications.task import Task
-from api.verifications.worker import audited, summary_of
+from api.verifications.task import AuditTask
+from api.verifications.worker import run_audit, summary_of
 from clients.configuration import load
 from clients.runs.existing_run import manifest_of
 from clients.runs.open_run import open_run
@@ -96,7 +96,7 @@ def verified(home: Path, node: ForkingNode, *, moves: bool) -> tuple[dict[str, A
         moves: whether it goes over to its other branch after the first round was audited.
     """
     manifest = manifest_of(home, "first")
-    task = Task(
+    task = AuditTask(
         chain_file=home / "none",
         rpc_url=node.url,
         rpc_timeout_seconds=30.0,
@@ -116,7 +116,7 @@ def verified(home: Path, node: ForkingNode, *, moves: bool) -> tuple[dict[str, A
         if moves:
             node.reorganise()
 
-    report = audited(task, move)
+    report = run_audit(task, move)
     missing = [one.need for step in report.steps for one in step.missing]
     return summary_of(report)["verdict"], missing
 

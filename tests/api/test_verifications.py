@@ -14,16 +14,16 @@ import pytest
 from api.schemas.verifications import Verification, VerificationState, WhyNoVerdict
 from api.settings import Settings
 from api.verifications.bounds import VerificationBounds
-from api.verifications.process import Ended, carried_out
-from api.verifications.reports import Reports, ReportsError
-from api.verifications.task import Task
+from api.verifications.process import ProcessResult, run_in_process
+from api.verifications.reports import ReportFolder, ReportsError
+from api.verifications.task import AuditTask
 from api.verifications.verifications import (
     AlreadyVerifyingError,
-    Asked,
     QueueFullError,
+    VerificationOrder,
     Verifications,
 )
-from api.verifications.worker import audited, summary_of
+from api.verifications.worker import run_audit, summary_of
 from ledger.audit.codes import AuditOutcome
 from ledger.audit.earlier_report import EarlierReportError, report_bytes
 from ledger.history.paths import ChainPath, DeploymentPath
@@ -176,7 +176,7 @@ def test_a_token_is_needed_where_there_is_one(
         refused(client.post(path, json=body, headers=shown), 403, "verification-refused")
 
 
-def task(folder: Path, **changes: Any) -> Task:
+def task(folder: Path, **changes: Any) -> AuditTask:
     """Return what a process is told that audits nothing."""
     told = {
         "chain_file": folder / "none",
@@ -193,7 +193,7 @@ def task(folder: Path, **changes: Any) -> Task:
         "memory_bytes": 2**28,
         "cpu_seconds": 60,
     }
-    return Task(**told | changes)
+    return AuditTask(**told | changes)
 
 
 @pytest.mark.parametrize(
@@ -208,18 +208,18 @@ def task(folder: Path, **changes: Any) -> Task:
 )
 def test_who_meets_a_bound_or_fails_comes_to_no_verdict(
     tmp_path: Path,
-    target: Callable[[Task, Connection], None],
+    target: Callable[[AuditTask, Connection], None],
     changes: dict[str, Any],
     seconds: float,
     why: WhyNoVerdict,
 ) -> None:
-    ended = carried_out(task(tmp_path, **changes), seconds, lambda: None, lambda _: None, target)
+    ended = run_in_process(task(tmp_path, **changes), seconds, lambda: None, lambda _: None, target)
     state = (
         VerificationState.INTERRUPTED
         if why is WhyNoVerdict.WORKER_ENDED
         else VerificationState.STOPPED
     )
-    assert ended == Ended(state, why)
+    assert ended == ProcessResult(state, why)
 
 
 def until(verifications: Verifications, name: str, state: VerificationState) -> Verification:
@@ -245,7 +245,7 @@ def test_one_runs_some_wait_and_none_of_them_has_a_verdict(tmp_path: Path) -> No
     reports, bounds = tmp_path / "reports", VerificationBounds(waiting=1, kept=2)
     verifications = Verifications(reports, bounds, verifying.sleep)
     first, second, third = (
-        Asked(DeploymentPath(CHAIN, address), "first", None, task(tmp_path))
+        VerificationOrder(DeploymentPath(CHAIN, address), "first", None, task(tmp_path))
         for address in (*ADDRESSES, "0xdbF03B407c01E7cD3CBea99509d93f8DDDC8C6FB")
     )
     try:
@@ -272,7 +272,7 @@ def test_one_runs_some_wait_and_none_of_them_has_a_verdict(tmp_path: Path) -> No
         verifications.close()
     with pytest.raises(ProcessLookupError):
         os.kill(number, 0)
-    found, unreadable = Reports(reports, 2).read()
+    found, unreadable = ReportFolder(reports, 2).read()
     assert [one.verification for one in found][1] == last, "the oldest are gone"
     assert {(one.state, one.why) for one in found} == {
         (VerificationState.INTERRUPTED, WhyNoVerdict.SERVICE_ENDED)
@@ -284,10 +284,10 @@ def test_a_service_that_is_killed_leaves_an_interrupted_one(
     tmp_path: Path, verified: dict[str, Any]
 ) -> None:
     running = verified | {"state": "running", "verdict": None, "report": None}
-    killed = Reports(tmp_path, 9)
+    killed = ReportFolder(tmp_path, 9)
     killed.own()
     killed.write(Verification.model_validate(running))
-    reader = Reports(tmp_path, 9)
+    reader = ReportFolder(tmp_path, 9)
     assert [one.state for one in reader.read()[0]] == [VerificationState.RUNNING], (
         "its service lives"
     )
@@ -309,7 +309,7 @@ def test_a_service_that_is_killed_leaves_an_interrupted_one(
 def test_a_report_that_is_not_the_one_that_was_kept_is_not_given(
     tmp_path: Path, verified: dict[str, Any]
 ) -> None:
-    reports, entry = Reports(tmp_path, 9), Verification.model_validate(verified)
+    reports, entry = ReportFolder(tmp_path, 9), Verification.model_validate(verified)
     reports.own()
     assert reports.report(entry) is None
     reports.write_report(entry.verification, b'{"outcome": "passed"}')
@@ -326,7 +326,9 @@ def test_reports_that_cannot_be_kept_begin_no_audit(tmp_path: Path) -> None:
     (tmp_path / "reports").write_text("a file")
     verifications = Verifications(tmp_path / "reports", VerificationBounds(), verifying.sleep)
     with pytest.raises(ReportsError, match="cannot be kept"):
-        verifications.begin(Asked(DeploymentPath(CHAIN, ADDRESSES[0]), "x", None, task(tmp_path)))
+        verifications.begin(
+            VerificationOrder(DeploymentPath(CHAIN, ADDRESSES[0]), "x", None, task(tmp_path))
+        )
     assert verifications.all() == ([], 0)
 
 
@@ -349,7 +351,7 @@ def test_an_earlier_one_must_have_passed_and_be_of_this_deployment(
 
 
 @pytest.fixture
-def honest_task(honest: Run, tmp_path: Path) -> Task:
+def honest_task(honest: Run, tmp_path: Path) -> AuditTask:
     """Return the audit of a small run that others have played."""
     blobs = FolderBlobs(tmp_path / "blobs")
     for digest in honest.blobs.digests():
@@ -365,30 +367,30 @@ def honest_task(honest: Run, tmp_path: Path) -> Task:
     )
 
 
-def test_a_corrupt_payload_fails_and_names_whose_it_is(honest: Run, honest_task: Task) -> None:
+def test_a_corrupt_payload_fails_and_names_whose_it_is(honest: Run, honest_task: AuditTask) -> None:
     owner = honest.trainers[0]
     name = sha256(honest.payload(owner)).hex()
     (honest_task.blob_folder / name[:2] / name).write_bytes(b"another")
     told: list[int] = []
-    summary = summary_of(audited(honest_task, lambda now: told.append(now.done)))
+    summary = summary_of(run_audit(honest_task, lambda now: told.append(now.done)))
     assert summary["verdict"]["outcome"] == AuditOutcome.FAILED
     assert summary["verdict"]["named"] == [owner]
     assert told[-1] == summary["verdict"]["rounds"] == summary["progress"]["done"]
 
 
 def test_a_chain_that_was_reorganised_since_the_earlier_report_is_no_pass(
-    honest_task: Task,
+    honest_task: AuditTask,
 ) -> None:
-    report = json.loads(report_bytes(audited(honest_task, lambda _: None)))
+    report = json.loads(report_bytes(run_audit(honest_task, lambda _: None)))
     assert report["outcome"] == "passed"
     report["deployment"]["head_block_hash"] = "0x" + "5c" * 32  # as of a fork that is gone
     later = replace(honest_task, earlier=json.dumps(report).encode())
-    summary = summary_of(audited(later, lambda _: None))
+    summary = summary_of(run_audit(later, lambda _: None))
     assert summary["verdict"]["outcome"] == AuditOutcome.FAILED
     report["deployment"]["address"] = ADDRESSES[0]
     of_another = replace(honest_task, earlier=json.dumps(report).encode())
     with pytest.raises(EarlierReportError, match="contract"):
-        audited(of_another, lambda _: None)
+        run_audit(of_another, lambda _: None)
 
 
 def test_a_service_ends_in_order_while_one_runs_and_is_followed(home: Path, tmp_path: Path) -> None:
@@ -404,7 +406,7 @@ def test_a_service_ends_in_order_while_one_runs_and_is_followed(home: Path, tmp_
             server.should_exit = True
             for stream in (told, other.iter_raw()):
                 assert len(list(stream)) < 9, "both end, and nobody waits for readers that stay"
-    (found,), _ = Reports(tmp_path, 9).read()
+    (found,), _ = ReportFolder(tmp_path, 9).read()
     assert (found.state, found.why, found.verdict) == (
         VerificationState.INTERRUPTED,
         WhyNoVerdict.SERVICE_ENDED,

@@ -7,13 +7,13 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from api.verifications.task import Message, exit_codes, limit
+from api.verifications.task import Message, exit_codes, limit_resources
 from ledger.io.processes import follow_parent
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-    from api.verifications.task import Task
+    from api.verifications.task import AuditTask
 
 PROCESS_FILE = "process"
 SUMMARY = {
@@ -32,33 +32,33 @@ SUMMARY = {
 }
 
 
-def sleep(task: Task, _out: Connection) -> None:
+def sleep(task: AuditTask, _out: Connection) -> None:
     """Say who one is, and go on until somebody ends it."""
     follow_parent()
     (task.blob_folder / PROCESS_FILE).write_text(str(os.getpid()))
     time.sleep(600)
 
 
-def take_memory(task: Task, _out: Connection) -> None:
+def take_memory(task: AuditTask, _out: Connection) -> None:
     """Ask for more memory than there may be."""
-    limit(task.memory_bytes, task.cpu_seconds)
+    limit_resources(task.memory_bytes, task.cpu_seconds)
     with exit_codes():
         bytearray(2 * task.memory_bytes)
 
 
-def take_time(task: Task, _out: Connection) -> None:
+def take_time(task: AuditTask, _out: Connection) -> None:
     """Never end."""
-    limit(task.memory_bytes, task.cpu_seconds)
+    limit_resources(task.memory_bytes, task.cpu_seconds)
     while True:
         pass
 
 
-def fail(_task: Task, _out: Connection) -> None:
+def fail(_task: AuditTask, _out: Connection) -> None:
     """End by a fault that nobody has thought of."""
     os.close(2)  # its traceback belongs in a service's log
     raise RuntimeError("a fault")
 
 
-def half_a_report(_task: Task, out: Connection) -> None:
+def half_a_report(_task: AuditTask, out: Connection) -> None:
     """End after what it has come to, and before the report."""
     out.send_bytes(Message.SUMMARY + json.dumps(SUMMARY).encode())

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from benchmarks.peers.contenders import PLAIN, TASKS, Contender, Task
+from benchmarks.peers.contenders import PLAIN, TASKS, Contender, PeerTask
 from benchmarks.peers.measuring import sketch
 from benchmarks.rounds import Turns, compare, fault_of, take_turns
 
@@ -28,13 +28,13 @@ def turns_of(contender: Contender, **facts: object) -> Turns:
 def test_a_peer_without_an_environment_is_left_out_with_a_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    task = Task("W3", "W3", (NOBODY,), 1)
+    task = PeerTask("W3", "W3", (NOBODY,), 1)
     assert take_turns(task, 1, tmp_path, Console(), quick=True) == []
     assert "somebody else is left out: `make bench-peers`" in capsys.readouterr().out
 
 
 def test_the_same_aggregate_is_the_same_work_and_another_is_not(tmp_path: Path) -> None:
-    task = Task("W3", "W3", (PLAIN, NOBODY), 1)
+    task = PeerTask("W3", "W3", (PLAIN, NOBODY), 1)
     for place, aggregate in enumerate(([3.0, 4.0], [3.0, 4.00004])):
         (tmp_path / f"W3-{place}").mkdir()
         np.save(tmp_path / f"W3-{place}" / "aggregate.npy", np.array(aggregate))

@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import pytest
 
-from clients.experiments.execution.store import Store
+from clients.experiments.execution.row_store import RowStore
 from clients.experiments.rows import append_row
 from tests.cli.conftest import cmfl, refusal, succeeds
 from tests.clients.experiments import made_up
@@ -123,10 +123,10 @@ def test_a_row_that_lies_is_a_contradiction(out: Path, tmp_path: Path) -> None:
 
 
 def test_interrupted_it_says_how_to_go_on(tmp_path: Path) -> None:
-    kept = Store.add
+    kept = RowStore.add
     seen: list[object] = []
 
-    def interrupted(store: Store, row: object) -> None:
+    def interrupted(store: RowStore, row: object) -> None:
         kept(store, row)  # type: ignore[arg-type]
         seen.append(row)
         raise KeyboardInterrupt
@@ -135,7 +135,7 @@ def test_interrupted_it_says_how_to_go_on(tmp_path: Path) -> None:
     path = tmp_path / "two.toml"
     path.write_text(TEXT.replace(*change))
     command = ("experiment", "run", path, "--quick", "--jobs", 1, "--out", tmp_path)
-    with patch.object(Store, "add", interrupted):
+    with patch.object(RowStore, "add", interrupted):
         result = cmfl(*command)
     assert result.code == 130
     assert result.out == ""

@@ -17,9 +17,9 @@ from unittest.mock import patch
 
 import pytest
 
-from cli.demo.results import show_table
-from cli.demo.runs import Played, Work, configuration_of, steps_of
+from cli.demo.runs import DemoStep, SeedResults, configuration_of, steps_of
 from cli.demo.service import MOST_PORTS, free_port
+from cli.demo.tables import show_table
 from clients.comparison import Outcome
 from clients.methods import METHODS as EVERY_METHOD
 from ledger.audit.codes import AuditOutcome as Verdict
@@ -92,7 +92,7 @@ def test_the_table_has_means_over_seeds_and_their_errors() -> None:
 
 def test_what_a_seed_came_to_goes_from_one_process_to_another(honest: Run) -> None:
     outcome = Outcome("I", 0, True, 0.5, 0.1, 0.2, run="I-attacked-seed0")
-    played = Played([outcome], {"I-attacked-seed0": audit(honest.ledger, honest.blobs)})
+    played = SeedResults([outcome], {"I-attacked-seed0": audit(honest.ledger, honest.blobs)})
     again = pickle.loads(pickle.dumps(played))
     assert again.outcomes == played.outcomes
     (there,), (here,) = again.reports.values(), played.reports.values()
@@ -102,9 +102,9 @@ def test_what_a_seed_came_to_goes_from_one_process_to_another(honest: Run) -> No
 
 def test_the_readme_counts_the_rounds_that_the_demo_counts() -> None:
     steps = steps_of(seeds=4, rounds=40)
-    assert steps == {Work.RECORDED: 960, Work.AVERAGED: 640, Work.AUDITED: 24}
+    assert steps == {DemoStep.RECORDED: 960, DemoStep.AVERAGED: 640, DemoStep.AUDITED: 24}
     readme = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
-    assert f"make demo    # {steps[Work.RECORDED]} rounds" in readme
+    assert f"make demo    # {steps[DemoStep.RECORDED]} rounds" in readme
 
 
 def test_a_demo_takes_the_next_port_that_is_free() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from sqlalchemy import select
 
-from benchmarks.generated_rounds import GeneratedChain, Sizes
+from benchmarks.generated_rounds import ChainSizes, GeneratedChain
 from ledger.index.catching_up import catch_up
 from ledger.index.database import Database
 from ledger.index.index import Index
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from ledger.storage.blobs import BlobReader
     from tests.audit.runs import Run
 
-SMALL = Sizes(clients=12, trainers=4, members=3, rounds=30)
+SMALL = ChainSizes(clients=12, trainers=4, members=3, rounds=30)
 NOBODYS_BLOBS = MemoryBlobs()
 
 
-def generated(rounds: int = 0, seed: int = 0, sizes: Sizes = SMALL) -> GeneratedChain:
+def generated(rounds: int = 0, seed: int = 0, sizes: ChainSizes = SMALL) -> GeneratedChain:
     chain = GeneratedChain(sizes, seed)
     chain.register()
     chain.play(rounds, abandoned=0.2)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from clients.experiments.drawing.series import Line
+    from clients.experiments.drawing.series import PlotLine
 
 NEEDS = "figures need matplotlib: install the extra plots, as in pip install '.[plots]'"
 
@@ -99,7 +99,7 @@ def panels(
         yield Panels(figure, tuple(axes[:count]))
 
 
-def draw_line(axes: Axes, line: Line, place: int) -> None:
+def draw_line(axes: Axes, line: PlotLine, place: int) -> None:
     """Draw a line with its band of one standard error.
 
     Args:

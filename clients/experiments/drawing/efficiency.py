@@ -5,17 +5,17 @@ from __future__ import annotations
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from clients.baselines.efficiency import (
+from benchmarks.paper.complexity import AXIS, BASE, sizes_of
+from clients.experiments.baselines.simulated_time import (
     computation_of,
+    solo_training_seconds,
     time_axis,
-    training_alone,
     transmission_of,
 )
-from clients.baselines.transmission import RATES, Transmission
+from clients.experiments.baselines.transmission import RATES, Transmission
 from clients.experiments.drawing import series
 from clients.experiments.drawing.canvas import COLOURS, draw_floor, draw_line, panels, slant_names
 from clients.experiments.drawing.figure_file import caption_of, write
-from clients.experiments.reporting.complexity import AXIS, BASE, sizes_of
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def is_timed(cell: CellRow) -> bool:
 
 def _against_time(name: str, cells: Sequence[CellRow], folder: Path) -> list[Path]:
     ways = [(model, rate) for model in Transmission for rate in RATES]
-    alone = training_alone(cells)
+    alone = solo_training_seconds(cells)
     with panels(len(ways), sharey=True, size=(3.2, 2.2)) as drawn:
         for axes, (model, rate) in zip(drawn.axes, ways, strict=True):
             for place, (method, own) in enumerate(series.by_method(cells).items()):
@@ -78,17 +78,17 @@ def _against_time(name: str, cells: Sequence[CellRow], folder: Path) -> list[Pat
 
 def _timed(
     method: str, cells: Sequence[CellRow], way: tuple[Transmission, float], alone: float | None
-) -> series.Line:
+) -> series.PlotLine:
     """Return accuracy over the mean time at which the seeds end each round."""
     line = series.over_rounds(method, cells, lambda cell: cell.accuracy)
     clocks = [time_axis(cell, *way, training=alone) for cell in cells]
     at = [fmean(clock[int(number) - 1] for clock in clocks) for number in line.x]
-    return series.Line(method, tuple(at), line.mean, line.error)
+    return series.PlotLine(method, tuple(at), line.mean, line.error)
 
 
 def _spent(name: str, cells: Sequence[CellRow], folder: Path) -> list[Path]:
     """Draw the paper's figure of computation and transmission time."""
-    methods, alone = series.by_method(cells), training_alone(cells)
+    methods, alone = series.by_method(cells), solo_training_seconds(cells)
     with panels(len(RATES), size=(3.4, 2.8)) as drawn:
         for axes, rate in zip(drawn.axes, RATES, strict=True):
             for place, own in enumerate(methods.values()):

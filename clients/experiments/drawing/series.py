@@ -18,7 +18,7 @@ ACCURACY_BINS = (0.2, 0.4, 0.6, 0.8)
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class PlotLine:
     """One line of a figure.
 
     Attributes:
@@ -33,16 +33,16 @@ class Line:
     mean: tuple[float, ...]
     error: tuple[float | None, ...]
 
-    def after(self, x: float) -> Line:
+    def after(self, x: float) -> PlotLine:
         """Return the part of the line beyond x.
 
         Args:
             x: where it is cut.
         """
         start = bisect_right(self.x, x)
-        return Line(self.name, self.x[start:], self.mean[start:], self.error[start:])
+        return PlotLine(self.name, self.x[start:], self.mean[start:], self.error[start:])
 
-    def thinned(self, most: int) -> Line:
+    def thinned(self, most: int) -> PlotLine:
         """Return the line with so many points at most, evenly chosen, the last among them.
 
         Args:
@@ -52,7 +52,7 @@ class Line:
         if step <= 1:
             return self
         kept = slice((len(self.x) - 1) % step, None, step)
-        return Line(self.name, self.x[kept], self.mean[kept], self.error[kept])
+        return PlotLine(self.name, self.x[kept], self.mean[kept], self.error[kept])
 
 
 def by_method(cells: Iterable[CellRow]) -> dict[str, list[CellRow]]:
@@ -79,7 +79,7 @@ def grouped(cells: Iterable[CellRow], key: Callable[[CellRow], str]) -> dict[str
 
 def over_rounds(
     name: str, cells: Sequence[CellRow], of: Callable[[CellRow], Sequence[float | None]]
-) -> Line:
+) -> PlotLine:
     """Return a number over rounds, from 1, at those rounds where every seed that got there has it.
 
     A seed whose model has left the numbers has none from there on: the mean of the others would
@@ -99,7 +99,7 @@ def over_rounds(
     return line_through(name, points)
 
 
-def line_through(name: str, points: Mapping[float, Sequence[float]]) -> Line:
+def line_through(name: str, points: Mapping[float, Sequence[float]]) -> PlotLine:
     """Return the line through the means of some points, without those that have no value.
 
     Args:
@@ -108,12 +108,12 @@ def line_through(name: str, points: Mapping[float, Sequence[float]]) -> Line:
     """
     kept = sorted(x for x, values in points.items() if values)
     found = [mean_and_error(points[x]) for x in kept]
-    return Line(name, tuple(kept), tuple(e.mean for e in found), tuple(e.error for e in found))
+    return PlotLine(name, tuple(kept), tuple(e.mean for e in found), tuple(e.error for e in found))
 
 
 def share_at_most(
     name: str, cells: Sequence[CellRow], of: Callable[[CellRow], Sequence[float]]
-) -> Line:
+) -> PlotLine:
     """Return which share of the clients has at most x, at every x that some client has.
 
     Args:
@@ -129,7 +129,7 @@ def share_at_most(
     )
 
 
-def times_by_accuracy(name: str, cells: Sequence[CellRow]) -> Line:
+def times_by_accuracy(name: str, cells: Sequence[CellRow]) -> PlotLine:
     """Return how often clients were aggregated, by how accurate the last model is on them.
 
     Args:
@@ -152,7 +152,7 @@ def times_by_accuracy(name: str, cells: Sequence[CellRow]) -> Line:
     return line_through(name, points)
 
 
-def times_by_samples(name: str, cells: Sequence[CellRow], classes: int = 5) -> Line:
+def times_by_samples(name: str, cells: Sequence[CellRow], classes: int = 5) -> PlotLine:
     """Return how often clients were aggregated, by how many samples they have.
 
     Args:

@@ -7,8 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from clients.experiments.cells import Trial
-from clients.experiments.execution.play import CellJob, play_cell, play_trial
-from clients.experiments.execution.tuning import chosen, factors
+from clients.experiments.execution.cell_run import CellJob, play_cell, play_trial
+from clients.experiments.execution.learning_rates import choose_rates, factors
 from clients.runs.evaluation_sets import measured_sets
 from clients.runs.population import populate
 from ledger.protocol.errors import CmflError, ConfigurationError
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from clients.experiments.cells import Cell
-    from clients.experiments.execution.store import Store
-    from clients.experiments.plan import Plan
-    from clients.experiments.rows import CellRow, Rows, TrialRow
+    from clients.experiments.execution.row_store import RowStore
+    from clients.experiments.plan import ExperimentPlan
+    from clients.experiments.rows import CellRow, ExperimentRows, TrialRow
     from clients.processes import Workers
 
 Job: TypeAlias = CellJob | Trial
@@ -37,7 +37,7 @@ class RoundEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class JobCompleted:
     """A cell or trial is over.
 
     Attributes:
@@ -48,7 +48,7 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class JobFailed:
     """A cell or trial could not be carried out.
 
     Attributes:
@@ -60,11 +60,11 @@ class Failed:
     reason: str
 
 
-Event: TypeAlias = RoundEnded | Ended | Failed
+Event: TypeAlias = RoundEnded | JobCompleted | JobFailed
 
 
 @dataclass(slots=True)
-class Progress:
+class ExperimentProgress:
     """How far an experiment is.
 
     Attributes:
@@ -79,10 +79,10 @@ class Progress:
     done: int = 0
     job: str = ""
     rows: list[CellRow | TrialRow] = field(default_factory=list)
-    failures: list[Failed] = field(default_factory=list)
+    failures: list[JobFailed] = field(default_factory=list)
 
 
-def require_data(plan: Plan, rows: Rows) -> None:
+def require_data(plan: ExperimentPlan, rows: ExperimentRows) -> None:
     """Load the data of every kind of cell that is left once, and refuse what does not fit.
 
     Args:
@@ -94,7 +94,7 @@ def require_data(plan: Plan, rows: Rows) -> None:
             to measure that they do not have.
     """
     looked_at: set[str] = set()
-    for cell in cells_left(plan, rows):
+    for cell in remaining_cells(plan, rows):
         one = cell.configuration
         parts = (one.protocol.clients, one.data, one.model, one.evaluation, one.malice)
         if repr(parts) in looked_at:
@@ -107,7 +107,7 @@ def require_data(plan: Plan, rows: Rows) -> None:
             raise ConfigurationError(f"cell {cell.name}: {error}") from error
 
 
-def cells_left(plan: Plan, rows: Rows) -> list[Cell]:
+def remaining_cells(plan: ExperimentPlan, rows: ExperimentRows) -> list[Cell]:
     """Return the cells that have no row yet, in order.
 
     Args:
@@ -118,9 +118,12 @@ def cells_left(plan: Plan, rows: Rows) -> list[Cell]:
     return [cell for cell in plan.cells if cell.name not in there]
 
 
-def run(
-    plan: Plan, store: Store, processes: Workers, on_progress: Callable[[Progress], None]
-) -> Progress:
+def run_experiment(
+    plan: ExperimentPlan,
+    store: RowStore,
+    processes: Workers,
+    on_progress: Callable[[ExperimentProgress], None],
+) -> ExperimentProgress:
     """Run what has no row yet: trials, choices of learning rates, cells.
 
     Args:
@@ -139,26 +142,26 @@ def run(
         OSError: rows cannot be written.
     """
     store.rows_of(plan)  # refused before anything is made
-    progress = Progress()
+    progress = ExperimentProgress()
     with store.writing():
         rows = store.rows_of(plan)
         tried = {row.cell for row in rows.trials}
         trials = [trial for trial in plan.trials if trial.name not in tried]
-        cells = cells_left(plan, rows)
+        cells = remaining_cells(plan, rows)
         progress.rounds = sum(one.rounds for one in trials) + sum(one.rounds for one in cells)
         keep = partial(_keep, store, progress, on_progress)
-        processes.carry_out(carry_out, trials, keep)
+        processes.carry_out(run_job, trials, keep)
         rates = _rates(plan, store)
         left = [
             CellJob(cell, rates[cell.method.name], store.folder, plan.data)
             for cell in cells
             if cell.method.name in rates
         ]
-        processes.carry_out(carry_out, left, keep)
+        processes.carry_out(run_job, left, keep)
     return progress
 
 
-def carry_out(job: Job, report: Callable[[Event], None]) -> None:
+def run_job(job: Job, report: Callable[[Event], None]) -> None:
     """Carry out a cell or a trial, and report its rounds and what it came to.
 
     Args:
@@ -172,34 +175,37 @@ def carry_out(job: Job, report: Callable[[Event], None]) -> None:
     try:
         row = play_trial(job, on_round) if isinstance(job, Trial) else play_cell(job, on_round)
     except CmflError as error:
-        report(Failed(job.name, str(error)))
+        report(JobFailed(job.name, str(error)))
     else:
-        report(Ended(row))
+        report(JobCompleted(row))
 
 
 def _keep(
-    store: Store, progress: Progress, on_progress: Callable[[Progress], None], event: Event
+    store: RowStore,
+    progress: ExperimentProgress,
+    on_progress: Callable[[ExperimentProgress], None],
+    event: Event,
 ) -> None:
     """Write down what a process reports, here in the one that holds the rows."""
     match event:
         case RoundEnded(job):
             progress.done, progress.job = progress.done + 1, job
-        case Ended(row):
+        case JobCompleted(row):
             store.add(row)
             progress.rows.append(row)
-        case Failed():
+        case JobFailed():
             progress.failures.append(event)
     on_progress(progress)
 
 
-def _rates(plan: Plan, store: Store) -> dict[str, float]:
+def _rates(plan: ExperimentPlan, store: RowStore) -> dict[str, float]:
     """Return the factor of each method that has one; what is chosen now is written down.
 
     A method whose trials failed has none: its cells cannot be run.
     """
     rows = store.rows()
     known = {row.method for row in rows.choices}
-    new = [choice for choice in chosen(plan, rows.trials) if choice.method not in known]
+    new = [choice for choice in choose_rates(plan, rows.trials) if choice.method not in known]
     for choice in new:
         store.add(choice)
     return factors(plan, (*rows.choices, *new))

@@ -7,7 +7,7 @@ from collections import defaultdict
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from clients.experiments.rows import Seconds
+from clients.experiments.rows import CellSeconds
 from clients.training.port import Engine, PendingEvaluation
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Stopwatch:
         self._opened = self._clock()
         return TimedEngine(engine, self)
 
-    def seconds(self, *, is_committee: bool) -> Seconds:
+    def seconds(self, *, is_committee: bool) -> CellSeconds:
         """Return where the seconds have gone, up to the last round.
 
         Args:
@@ -90,7 +90,7 @@ class Stopwatch:
             found[SCORING] += rest
         if not parts[TRAINING]:  # a kind that trains without an engine
             found = {}
-        return Seconds(
+        return CellSeconds(
             wall=round(self._last - self._begun, _DECIMALS),
             cpu=round(self._processor_last - self._processor_begun, _DECIMALS),
             **{part: round(spent, _DECIMALS) for part, spent in found.items()},

@@ -5,25 +5,25 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from clients.baselines.traffic import recorded_traffic
-from clients.experiments.kinds.played import Played, RoundPlayed
+from clients.experiments.baselines.traffic import recorded_traffic
+from clients.experiments.kinds.method_kind import MethodRound, MethodRun
 from clients.runs.population import populate
 from clients.runs.preparation import open_measure, with_training_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from clients.baselines.round import BaselineRound
-    from clients.baselines.traffic import RoundTraffic
     from clients.configuration import Configuration
-    from clients.experiments.kinds.played import Task
+    from clients.experiments.baselines.round import BaselineRound
+    from clients.experiments.baselines.traffic import RoundTraffic
+    from clients.experiments.kinds.method_kind import MethodTask
     from clients.runs.metrics import Measure
     from clients.runs.population import Population
     from ledger.protocol.parameters import Parameters
 
 
 @contextmanager
-def measured(task: Task, participants: int) -> Iterator[tuple[Population, Measure]]:
+def open_population(task: MethodTask, participants: int) -> Iterator[tuple[Population, Measure]]:
     """Open what a run without a ledger needs.
 
     Args:
@@ -39,19 +39,19 @@ def measured(task: Task, participants: int) -> Iterator[tuple[Population, Measur
         yield population, measure
 
 
-def sizes(configuration: Configuration) -> Parameters:
+def cmfl_parameters(configuration: Configuration) -> Parameters:
     """Return the sizes of a round of CMFL, from which those of the others follow."""
     return configuration.parameters(dimension=1)
 
 
 def without_ledger(
-    task: Task,
+    task: MethodTask,
     population: Population,
     measure: Measure,
     rows: Sequence[BaselineRound],
     traffic: Sequence[RoundTraffic],
     extra: dict[str, Any],
-) -> Played:
+) -> MethodRun:
     """Return what a run without a ledger came to.
 
     Args:
@@ -63,11 +63,11 @@ def without_ledger(
         extra: what only its kind has.
     """
     rounds = tuple(
-        RoundPlayed(quality=row.quality, trained=row.participants, served=None, aggregated=row.used)
+        MethodRound(quality=row.quality, trained=row.participants, served=None, aggregated=row.used)
         for row in rows
     )
     dimension = population.model.dimension
-    return Played(
+    return MethodRun(
         rounds=rounds,
         floor=measure.floor,
         samples=tuple(population.data.sample_counts),

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clients.baselines.decentralised.brain_torrent import BrainTorrentSettings, brain_torrent
-from clients.experiments.kinds.baseline import measured, sizes
-from clients.experiments.kinds.decentralised import played, require_options
+from clients.experiments.baselines.decentralised.brain_torrent import (
+    BrainTorrentSettings,
+    run_brain_torrent,
+)
+from clients.experiments.kinds.baseline import cmfl_parameters, open_population
+from clients.experiments.kinds.decentralised import play_decentralised, require_options
 
 if TYPE_CHECKING:
     from clients.configuration import Configuration
     from clients.experiments.definition import Method
-    from clients.experiments.kinds.played import Played, Task
+    from clients.experiments.kinds.method_kind import MethodRun, MethodTask
 
 
 def require(configuration: Configuration, method: Method) -> None:
@@ -25,11 +28,11 @@ def require(configuration: Configuration, method: Method) -> None:
         ConfigurationError: names the value and the rule.
     """
     require_options(method, frozenset())
-    parameters = sizes(configuration)
+    parameters = cmfl_parameters(configuration)
     BrainTorrentSettings(parameters.rounds, parameters.active).require(parameters.clients)
 
 
-def play(task: Task) -> Played:
+def play(task: MethodTask) -> MethodRun:
     """Play a run of BrainTorrent.
 
     Args:
@@ -38,10 +41,10 @@ def play(task: Task) -> Played:
     Raises:
         CmflError: it cannot be carried out.
     """
-    parameters = sizes(task.configuration)
-    with measured(task, parameters.active) as (population, measure):
+    parameters = cmfl_parameters(task.configuration)
+    with open_population(task, parameters.active) as (population, measure):
         settings = BrainTorrentSettings(parameters.rounds, parameters.active, population.attackers)
-        rows = brain_torrent(
+        rows = run_brain_torrent(
             population.data,
             measure.gauge,
             population.initial,
@@ -49,4 +52,4 @@ def play(task: Task) -> Played:
             task.configuration.seed,
             lambda _: task.on_round(),
         )
-    return played(task, population, measure, rows)
+    return play_decentralised(task, population, measure, rows)

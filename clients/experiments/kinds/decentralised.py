@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clients.experiments.kinds.baseline import without_ledger
-from clients.experiments.rows import measured
+from clients.experiments.rows import round_values
 from ledger.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from clients.baselines.decentralised.round import DecentralisedRound
+    from clients.experiments.baselines.decentralised.round import DecentralisedRound
     from clients.experiments.definition import Method
-    from clients.experiments.kinds.played import Played, Task
+    from clients.experiments.kinds.method_kind import MethodRun, MethodTask
     from clients.runs.metrics import Measure
     from clients.runs.population import Population
 
@@ -36,9 +36,9 @@ def require_options(method: Method, known: Collection[str]) -> None:
             raise ConfigurationError(f"options.{name} = {value!s:.80}: must be a whole number")
 
 
-def played(
-    task: Task, population: Population, measure: Measure, rows: Sequence[DecentralisedRound]
-) -> Played:
+def play_decentralised(
+    task: MethodTask, population: Population, measure: Measure, rows: Sequence[DecentralisedRound]
+) -> MethodRun:
     """Return what a run came to; what is measured beside is in its `extra`.
 
     Args:
@@ -48,8 +48,8 @@ def played(
         rows: its rounds.
     """
     extra = {
-        "beside_accuracy": list(measured(row.beside.accuracy for row in rows)),
-        "beside_loss": list(measured(row.beside.loss for row in rows)),
+        "beside_accuracy": list(round_values(row.beside.accuracy for row in rows)),
+        "beside_loss": list(round_values(row.beside.loss for row in rows)),
     }
     traffic = [row.traffic for row in rows]
     return without_ledger(task, population, measure, rows, traffic, extra)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from clients.baselines.aggregation import Aggregation
-from clients.baselines.aggregators.registry import aggregator_named
-from clients.baselines.federated import FederatedSettings, federated
-from clients.baselines.pre_aggregators.registry import pre_aggregator_named
-from clients.baselines.traffic import federated_traffic
-from clients.experiments.kinds.baseline import measured, sizes, without_ledger
+from clients.aggregators.aggregation import Aggregation
+from clients.aggregators.pre_aggregators.registry import pre_aggregator_named
+from clients.aggregators.registry import aggregator_named
+from clients.experiments.baselines.federated import FederatedSettings, run_federated
+from clients.experiments.baselines.traffic import federated_traffic
+from clients.experiments.kinds.baseline import cmfl_parameters, open_population, without_ledger
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.parameters import parts_per_million, rounded_share
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from clients.configuration import Configuration
     from clients.experiments.definition import Method
-    from clients.experiments.kinds.played import Played, Task
+    from clients.experiments.kinds.method_kind import MethodRun, MethodTask
     from ledger.protocol.parameters import Parameters
 
 SHARE = "share"
@@ -38,11 +38,11 @@ def require(configuration: Configuration, method: Method) -> None:
     Raises:
         ConfigurationError: names the rule.
     """
-    participants = participants_of(sizes(configuration), method)
+    participants = participants_of(cmfl_parameters(configuration), method)
     _aggregation(method, participants).require(participants)
 
 
-def play(task: Task) -> Played:
+def play(task: MethodTask) -> MethodRun:
     """Play a run with one server.
 
     Args:
@@ -51,10 +51,10 @@ def play(task: Task) -> Played:
     Raises:
         CmflError: it cannot be carried out.
     """
-    parameters = sizes(task.configuration)
+    parameters = cmfl_parameters(task.configuration)
     participants = participants_of(parameters, task.method)
     aggregation = _aggregation(task.method, participants)
-    with measured(task, participants) as (population, measure):
+    with open_population(task, participants) as (population, measure):
         settings = FederatedSettings(
             rounds=parameters.rounds,
             participants=participants,
@@ -63,7 +63,7 @@ def play(task: Task) -> Played:
             aggregator=aggregation.aggregator,
             pre_aggregators=aggregation.pre_aggregators,
         )
-        rows = federated(
+        rows = run_federated(
             population.data,
             measure.gauge,
             population.initial,

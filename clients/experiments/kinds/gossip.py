@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clients.adversaries.attackers import Attackers
-from clients.baselines.decentralised.gossip import GossipSettings, gossip
-from clients.experiments.kinds.baseline import measured, sizes
-from clients.experiments.kinds.decentralised import played, require_options
+from clients.experiments.baselines.decentralised.gossip import GossipSettings, run_gossip
+from clients.experiments.kinds.baseline import cmfl_parameters, open_population
+from clients.experiments.kinds.decentralised import play_decentralised, require_options
 
 if TYPE_CHECKING:
     from clients.configuration import Configuration
     from clients.experiments.definition import Method
-    from clients.experiments.kinds.played import Played, Task
+    from clients.experiments.kinds.method_kind import MethodRun, MethodTask
 
 OPTIONS = frozenset({"segments", "replicas"})
 """S and R."""
@@ -33,7 +33,7 @@ def require(configuration: Configuration, method: Method) -> None:
     settings.require(configuration.protocol.clients, max(1, settings.segments))
 
 
-def play(task: Task) -> Played:
+def play(task: MethodTask) -> MethodRun:
     """Play a run of segmented gossip.
 
     Args:
@@ -42,9 +42,9 @@ def play(task: Task) -> Played:
     Raises:
         CmflError: it cannot be carried out.
     """
-    with measured(task, sizes(task.configuration).active) as (population, measure):
+    with open_population(task, cmfl_parameters(task.configuration).active) as (population, measure):
         settings = _settings(task.configuration, task.method, population.attackers)
-        rows = gossip(
+        rows = run_gossip(
             population.data,
             measure.gauge,
             population.initial,
@@ -52,11 +52,11 @@ def play(task: Task) -> Played:
             task.configuration.seed,
             lambda _: task.on_round(),
         )
-    return played(task, population, measure, rows)
+    return play_decentralised(task, population, measure, rows)
 
 
 def _settings(configuration: Configuration, method: Method, attackers: Attackers) -> GossipSettings:
-    parameters = sizes(configuration)
+    parameters = cmfl_parameters(configuration)
     return GossipSettings(
         parameters.rounds, parameters.active, **method.options, attackers=attackers
     )

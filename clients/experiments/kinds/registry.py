@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clients.experiments.kinds import brain_torrent, committee, federated, gossip, theorem
+from benchmarks.paper.theorem import method_kind
+from clients.experiments.kinds import brain_torrent, cmfl, federated, gossip
 
 if TYPE_CHECKING:
-    from clients.experiments.kinds.played import MethodKind
-    from clients.experiments.rows import Kind
+    from clients.experiments.kinds.method_kind import MethodKind
+    from clients.experiments.rows import MethodKindName
 
-KINDS: dict[Kind, MethodKind] = {
-    "cmfl": committee,
+KINDS: dict[MethodKindName, MethodKind] = {
+    "cmfl": cmfl,
     "federated": federated,
     "brain-torrent": brain_torrent,
     "gossip": gossip,
-    "theorem": theorem,
+    "theorem": method_kind,
 }

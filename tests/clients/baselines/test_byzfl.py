@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from clients.baselines.aggregation import Aggregation
-from clients.baselines.aggregators.registry import AGGREGATORS, aggregator_named
-from clients.baselines.mixture import Mixture
-from clients.baselines.pre_aggregators.registry import PRE_AGGREGATORS, pre_aggregator_named
+from clients.aggregators.aggregation import Aggregation
+from clients.aggregators.mixture import Mixture
+from clients.aggregators.pre_aggregators.registry import PRE_AGGREGATORS, pre_aggregator_named
+from clients.aggregators.registry import AGGREGATORS, aggregator_named
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

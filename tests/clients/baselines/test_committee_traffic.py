@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from clients.baselines.committee_traffic import CommitteeTraffic
 from clients.configuration import load
+from clients.experiments.baselines.committee_traffic import CommitteeTraffic
 from clients.runs.open_run import open_memory_run
 from ledger.protocol.documents.envelope import EnvelopeKind, encode_envelope
 from ledger.storage.mailbox import MemoryMailbox
@@ -17,7 +17,7 @@ from tests.clients.played import FIVE_MEMBERS
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from clients.baselines.traffic import RoundTraffic
+    from clients.experiments.baselines.traffic import RoundTraffic
     from clients.runs.metrics import RoundMetrics
     from ledger.protocol.documents.envelope import Envelope
     from ledger.protocol.types import ClientId

@@ -10,11 +10,15 @@ import pytest
 
 from clients.adversaries.attackers import Attackers, malicious_clients
 from clients.adversaries.updates.attack import AttackParameters
-from clients.baselines.aggregators.registry import aggregator_named
-from clients.baselines.federated import FederatedSettings, Server, federated
-from clients.baselines.pre_aggregators.registry import pre_aggregator_named
-from clients.baselines.round import BaselineRound, Seconds
+from clients.aggregators.pre_aggregators.registry import pre_aggregator_named
+from clients.aggregators.registry import aggregator_named
 from clients.configuration import load
+from clients.experiments.baselines.federated import (
+    FederatedServer,
+    FederatedSettings,
+    run_federated,
+)
+from clients.experiments.baselines.round import BaselineRound, RoundSeconds
 from clients.models.evaluation import majority_rate
 from clients.random_streams import named_stream
 from clients.runs.population import populate
@@ -43,7 +47,7 @@ def run(
     with open_measure(
         with_training_path(CONFIGURATION, POPULATION), POPULATION, settings.participants
     ) as measure:
-        return federated(DATA, measure.gauge, INITIAL, settings, seed, progress)
+        return run_federated(DATA, measure.gauge, INITIAL, settings, seed, progress)
 
 
 def accuracy(row: BaselineRound) -> float:
@@ -148,7 +152,7 @@ def test_a_selecting_aggregator_tells_whom_it_used_and_withstands_what_ruins_a_m
 def test_the_server_stays_where_it_is_if_nothing_finite_comes_of_a_round() -> None:
     largest = np.finfo(np.float32).max
     start, zeros = np.full(2, largest, dtype=np.float32), np.zeros(2)
-    one = Server(FederatedSettings(1, 1), [1, 1], start, zeros)
+    one = FederatedServer(FederatedSettings(1, 1), [1, 1], start, zeros)
     rng = np.random.default_rng(0)
     for bad in (np.full(2, np.nan, dtype=np.float32), -start):
         assert one.take({ClientId(1): bad}, rng) == ()
@@ -162,17 +166,17 @@ def test_the_server_stays_where_it_is_if_nothing_finite_comes_of_a_round() -> No
 def test_a_round_tells_how_long_its_parts_took() -> None:
     ticks = iter([0.0, 2.0, 3.0, 7.0])
     with open_measure(with_training_path(CONFIGURATION, POPULATION), POPULATION, 5) as measure:
-        rows = federated(
+        rows = run_federated(
             DATA, measure.gauge, INITIAL, FederatedSettings(1, 5), 3, clock=lambda: next(ticks)
         )
-    assert rows[0].seconds == Seconds(training=2, aggregating=4)
+    assert rows[0].seconds == RoundSeconds(training=2, aggregating=4)
 
 
 def test_a_round_has_all_that_is_measured_of_its_model() -> None:
     chosen = load("smoke", settings=("evaluation.training_loss=true",))
     population = populate(chosen)
     with open_measure(with_training_path(chosen, population), population, 5) as measure:
-        rows = federated(
+        rows = run_federated(
             population.data, measure.gauge, population.initial, FederatedSettings(3, 5), 0
         )
     losses = [row.training_loss for row in rows]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from clients.baselines.traffic import (
-    Link,
-    Phase,
+from clients.experiments.baselines.traffic import (
     PhaseCounter,
     RoundTraffic,
+    TrafficLink,
+    TrafficPhase,
     federated_traffic,
     recorded_traffic,
 )
@@ -16,35 +16,41 @@ A, B, C = map(ClientId, range(3))
 
 
 def test_a_phase_waits_for_its_busiest_link_in_its_busier_direction() -> None:
-    phase = Phase("pull", {A: Link(received=5, sent=90), B: Link(received=70, sent=70)})
+    phase = TrafficPhase(
+        "pull", {A: TrafficLink(received=5, sent=90), B: TrafficLink(received=70, sent=70)}
+    )
     assert phase.busiest == 90
-    assert Phase("nothing", {}).busiest == 0
+    assert TrafficPhase("nothing", {}).busiest == 0
 
 
 def test_a_round_waits_for_each_phase_in_turn() -> None:
-    first = Phase("up", {A: Link(sent=10), B: Link(sent=30)}, requests=2)
-    second = Phase("down", {A: Link(received=20)}, requests=1)
+    first = TrafficPhase("up", {A: TrafficLink(sent=10), B: TrafficLink(sent=30)}, requests=2)
+    second = TrafficPhase("down", {A: TrafficLink(received=20)}, requests=1)
     traffic = RoundTraffic((first, second))
     assert traffic.busiest == 30 + 20
     assert traffic.requests == 3
-    assert traffic.links() == {A: Link(received=20, sent=10), B: Link(sent=30)}
-    assert traffic.total == Link(received=20, sent=40)
+    assert traffic.links() == {A: TrafficLink(received=20, sent=10), B: TrafficLink(sent=30)}
+    assert traffic.total == TrafficLink(received=20, sent=40)
 
 
 def test_a_question_and_its_answer_go_over_both_links() -> None:
     counter = PhaseCounter("ask")
     counter.ask(A, B, question=8, answer=100)
     counter.ask(A, C, question=8, answer=50)
-    assert counter.phase() == Phase(
+    assert counter.phase() == TrafficPhase(
         "ask",
-        {A: Link(received=150, sent=16), B: Link(received=8, sent=100), C: Link(8, 50)},
+        {
+            A: TrafficLink(received=150, sent=16),
+            B: TrafficLink(received=8, sent=100),
+            C: TrafficLink(8, 50),
+        },
         requests=2,
     )
 
 
 def test_a_round_of_typical_federated_learning_takes_one_model_down_and_one_update_up() -> None:
     traffic = federated_traffic((A, C), dimension=100)
-    assert traffic.links() == {A: Link(400, 408), C: Link(400, 408)}
+    assert traffic.links() == {A: TrafficLink(400, 408), C: TrafficLink(400, 408)}
     assert traffic.busiest == 400 + 408
 
 

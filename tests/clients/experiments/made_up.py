@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from clients.experiments.rows import CellRow, Evidence, Rows, Seconds, final_of
+from clients.experiments.rows import CellRow, CellSeconds, ChainEvidence, ExperimentRows, final_of
 from ledger.audit.codes import AuditOutcome
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 SEEDS = (200, 201, 202)
 
-EVIDENCE = Evidence(
+EVIDENCE = ChainEvidence(
     chain_id=31337,
     address="0x" + "ab" * 20,
     head="0x" + "cd" * 32,
@@ -63,13 +63,13 @@ def cell(method: str, seed: int, accuracy: Sequence[float | None], **more: Any) 
         samples=(10, 20, 30),
         malicious=(),
         client_accuracy=None,
-        seconds=Seconds(wall=60.0, cpu=30.0),
+        seconds=CellSeconds(wall=60.0, cpu=30.0),
     )
     return replace(row, **more)
 
 
-def rows(cells: Iterable[CellRow]) -> Rows:
-    return Rows(tuple(cells))
+def rows(cells: Iterable[CellRow]) -> ExperimentRows:
+    return ExperimentRows(tuple(cells))
 
 
 def constant(method: str, finals: Sequence[float], **more: Any) -> list[CellRow]:

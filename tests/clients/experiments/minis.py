@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clients.experiments.catalogue import definition_of
-from clients.experiments.plan import planned
-from clients.experiments.rows import CellRow, Seconds
+from clients.experiments.plan import plan_experiment
+from clients.experiments.rows import CellRow, CellSeconds
 
 if TYPE_CHECKING:
     from clients.experiments.definition import Definition
-    from clients.experiments.plan import Plan
+    from clients.experiments.plan import ExperimentPlan
 
 MINI = Path(__file__).with_name("mini.toml")
 TEXT = MINI.read_text("utf-8")
@@ -25,9 +25,9 @@ def defined(*changes: tuple[str, str], text: str = TEXT) -> Definition:
     return definition_of(text, "mini")
 
 
-def plan_of(*changes: tuple[str, str], **options: Any) -> Plan:
+def plan_of(*changes: tuple[str, str], **options: Any) -> ExperimentPlan:
     """Return the plan of the experiment with some of its text replaced."""
-    return planned("mini", defined(*changes), **options)
+    return plan_experiment("mini", defined(*changes), **options)
 
 
 def row(**values: Any) -> CellRow:
@@ -59,6 +59,6 @@ def row(**values: Any) -> CellRow:
         "samples": (3, 4, 5),
         "malicious": (1,),
         "client_accuracy": None,
-        "seconds": Seconds(wall=1.5, cpu=1.0),
+        "seconds": CellSeconds(wall=1.5, cpu=1.0),
     }
     return CellRow(**rest | values)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.paper import official_figures, targets
+from benchmarks.paper.claims import efficiency, normal, robustness, theorem
 from clients.experiments.catalogue import definition_named, names
-from clients.experiments.plan import planned
-from clients.experiments.report import HELD
-from clients.experiments.reporting import official, targets
-from clients.experiments.reporting.claims import efficiency, normal, robustness, theorem
+from clients.experiments.plan import plan_experiment
+from clients.experiments.report import TARGET_METHODS
 
 REAL = Path(__file__).parents[4] / "shared" / "data"
 QUICK_CELLS = 6
@@ -26,8 +26,8 @@ def test_every_cell_of_an_experiment_can_exist(name: str) -> None:
     definition = definition_named(name)
     if definition.files and not REAL.is_dir():
         pytest.skip("shared/data is not beside us")
-    plan = planned(name, definition, data=REAL)
-    quick = planned(name, definition, data=REAL, is_quick=True)
+    plan = plan_experiment(name, definition, data=REAL)
+    quick = plan_experiment(name, definition, data=REAL, is_quick=True)
     assert plan.cells
     assert 0 < len(quick.cells) <= QUICK_CELLS
     assert not quick.trials
@@ -47,7 +47,7 @@ def test_an_experiment_says_what_it_costs_and_is_calm_first(name: str) -> None:
 def test_claims_name_methods_that_experiments_have() -> None:
     for number, wanted in (
         (1, (normal.TYPICAL, normal.AS_MANY_AGGREGATED, normal.FIRST, normal.SECOND)),
-        (2, (robustness.FIRST, robustness.SECOND, *robustness.COMPARED, *HELD)),
+        (2, (robustness.FIRST, robustness.SECOND, *robustness.COMPARED, *TARGET_METHODS)),
         (4, (efficiency.TYPICAL, efficiency.COMMITTEE, *efficiency.DECENTRALISED)),
         (6, (theorem.FEDAVG, theorem.FIRST, theorem.SECOND)),
     ):
@@ -61,11 +61,11 @@ def test_claims_name_methods_that_experiments_have() -> None:
 
 
 def test_official_figures_stand_beside_experiments_that_there_are() -> None:
-    for anchor in official.ANCHORS:
+    for anchor in official_figures.OFFICIAL_FIGURES:
         for place in anchor.ours:
             conditions = {one.name for one in definition_named(place.experiment).conditions}
             assert place.condition in conditions
-    for _, experiment, _, _ in official.CLIENTS:
+    for _, experiment, _, _ in official_figures.CLIENTS:
         assert experiment in names()
     assert set(targets.DATA) <= set(names())
 

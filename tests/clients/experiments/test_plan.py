@@ -8,8 +8,8 @@ import pytest
 
 from clients.configuration import load
 from clients.experiments.catalogue import definition_named, names
-from clients.experiments.plan import Plan, planned
-from clients.experiments.sizes import load_that_fits, rate_of
+from clients.experiments.plan import ExperimentPlan, plan_experiment
+from clients.experiments.round_sizes import load_that_fits, rate_of
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.parameters import parts_per_million, rounded_share
 from tests.clients.experiments.minis import MINI, TEXT, defined, plan_of, row
@@ -39,7 +39,7 @@ _VALUES = ", ".join(f'{{label = "{label}"}}' for label in range(10))
 AXES = "\n".join(f'[[axes]]\nname = "a{number}"\nvalues = [{_VALUES}]' for number in range(10))
 
 
-def named(plan: Plan) -> list[str]:
+def named(plan: ExperimentPlan) -> list[str]:
     return [cell.name for cell in plan.cells]
 
 
@@ -140,10 +140,10 @@ def test_what_changes_a_result_changes_a_digest(change: tuple[str, str]) -> None
 )
 def test_names_workers_and_defaults_change_no_digest(change: tuple[str, str]) -> None:
     text = TEXT.replace('conditions = ["clean"]', "")
-    base = [cell.digest for cell in planned("mini", defined(text=text)).cells]
+    base = [cell.digest for cell in plan_experiment("mini", defined(text=text)).cells]
     if "rounds" in change[0]:
         change = (change[0], f'protocol.rounds=2", "{change[1]}')
-    changed = planned("mini", defined(change, text=text))
+    changed = plan_experiment("mini", defined(change, text=text))
     assert [cell.digest for cell in changed.cells] == base
 
 
@@ -151,8 +151,8 @@ def test_a_row_is_known_whatever_its_seed_and_the_order_of_its_axes() -> None:
     plan = plan_of(GRID)
     cell = plan.cells[0]
     known = row(method="CMFL-I", axes={"alpha": "50", "omega": "40"}, seed=777)
-    assert plan.digest_of_row(known) == cell.digest_with(777) != cell.digest
-    assert plan.digest_of_row(row(method="gone")) is None
+    assert plan.row_digest(known) == cell.digest_with(777) != cell.digest
+    assert plan.row_digest(row(method="gone")) is None
 
 
 def test_a_cell_is_found_by_its_name_and_no_other() -> None:

@@ -10,7 +10,7 @@ import pytest
 from clients.experiments.drawing.canvas import line_style
 from clients.experiments.drawing.figure_file import caption_of
 from clients.experiments.plots import draw
-from clients.experiments.rows import Rows, Seconds
+from clients.experiments.rows import CellSeconds, ExperimentRows
 from ledger.protocol.errors import ConfigurationError
 from tests.clients.experiments.made_up import EVIDENCE, cell, rows
 
@@ -25,7 +25,7 @@ TRAFFIC = {
 }
 TIMED: dict[str, Any] = {
     "number": 4,
-    "seconds": Seconds(wall=2.0, cpu=2.0, training=1.0, scoring=0.5, ledger=0.5),
+    "seconds": CellSeconds(wall=2.0, cpu=2.0, training=1.0, scoring=0.5, ledger=0.5),
     "bytes": TRAFFIC,
     "extra": {"committee": 3, "trainers": 5},
 }
@@ -41,7 +41,7 @@ THEOREM = {
         }
     }
 }
-NUMBERS: dict[str, Rows] = {
+NUMBERS: dict[str, ExperimentRows] = {
     "one": rows(
         cell(m, s, (0.2, None, 0.5), client_accuracy=(0.1, None, 0.9), ledger=EVIDENCE)
         for m in ("CMFL-I", "CMFL-II")

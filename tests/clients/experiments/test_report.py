@@ -6,24 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clients.baselines.transmission import Transmission
+from benchmarks.paper import complexity, official_figures
+from benchmarks.paper.claims import efficiency, grids, normal, robustness, theorem
+from benchmarks.paper.claims.registry import CLAIMS
+from benchmarks.paper.scenarios import Results, Side, final, jumps, side_of
+from benchmarks.paper.targets import WEIGHTS, targets_of
+from benchmarks.paper.verdict import Claim, ClaimAnswer, ClaimFinding, ClaimVerdict, verdict_of
+from clients.experiments.baselines.transmission import Transmission
 from clients.experiments.report import report
-from clients.experiments.reporting import complexity, official
-from clients.experiments.reporting.claims import (
-    efficiency,
-    grids,
-    normal,
-    robustness,
-    theorem,
-)
-from clients.experiments.reporting.claims.registry import CLAIMS
-from clients.experiments.reporting.order import in_order
-from clients.experiments.reporting.results import Results, Side, final, jumps, side_of
-from clients.experiments.reporting.tables import tables
-from clients.experiments.reporting.targets import WEIGHTS, targets_of
-from clients.experiments.reporting.verdict import Answer, Claim, Finding, Verdict, verdict_of
-from clients.experiments.rows import CellRow, ChoiceRow, Rows, Seconds
+from clients.experiments.row_order import sorted_rows
+from clients.experiments.rows import CellRow, CellSeconds, ChoiceRow, ExperimentRows
 from clients.experiments.statistics import Estimate
+from clients.experiments.tables import tables
 from tests.clients.experiments.made_up import EVIDENCE, cell, constant, rows
 
 SECOND_IS_BETTER = next(
@@ -90,20 +84,20 @@ def test_a_jump_is_a_change_between_measured_rounds_of_the_second_half() -> None
     assert jumps(cell("Krum", 1, (0.1, 0.2, None, 0.5, 0.3, 0.6))) == pytest.approx(0.25)
 
 
-def _claimed(claim: Claim, **found: Rows) -> Verdict:
+def _claimed(claim: Claim, **found: ExperimentRows) -> ClaimVerdict:
     return claim.verdict(Results(found))
 
 
 @pytest.mark.parametrize(
     ("second", "answer"),
     [
-        ((0.9, 0.91, 0.92), Answer.HOLDS),
-        ((0.7, 0.71, 0.72), Answer.FAILS),
-        ((0.8, 0.83, 0.8), Answer.OPEN),
-        ((0.9,), Answer.OPEN),
+        ((0.9, 0.91, 0.92), ClaimAnswer.HOLDS),
+        ((0.7, 0.71, 0.72), ClaimAnswer.FAILS),
+        ((0.8, 0.83, 0.8), ClaimAnswer.OPEN),
+        ((0.9,), ClaimAnswer.OPEN),
     ],
 )
-def test_a_claim_is_judged_by_its_rows(second: tuple[float, ...], answer: Answer) -> None:
+def test_a_claim_is_judged_by_its_rows(second: tuple[float, ...], answer: ClaimAnswer) -> None:
     typical = constant("FedAvg-trainers", (0.8, 0.81, 0.82))
     verdict = _claimed(SECOND_IS_BETTER, normal=rows([*typical, *constant("CMFL-II", second)]))
     assert verdict.answer is answer
@@ -120,17 +114,17 @@ def test_a_claim_that_holds_in_one_place_holds_only_there() -> None:
 
 
 def test_where_it_cannot_be_told_a_claim_is_not_said_to_hold() -> None:
-    findings = [Finding("a", True, ""), Finding("b", None, "")]
+    findings = [ClaimFinding("a", True, ""), ClaimFinding("b", None, "")]
     assert verdict_of(findings).sentence == "holds only with a (1 of 2 cannot tell)"
-    assert verdict_of([Finding("a", None, "")]).answer is Answer.OPEN
-    findings = [Finding("a", False, ""), Finding("b", None, "")]
+    assert verdict_of([ClaimFinding("a", None, "")]).answer is ClaimAnswer.OPEN
+    findings = [ClaimFinding("a", False, ""), ClaimFinding("b", None, "")]
     assert verdict_of(findings).sentence == "does not hold (0 of 2; 1 cannot tell)"
 
 
 def test_without_rows_no_claim_is_judged() -> None:
     results = Results({})
-    assert {claim.verdict(results).answer for claim in CLAIMS} == {Answer.MISSING}
-    assert all(one.verdict(results).answer is Answer.MISSING for one in targets_of("robust"))
+    assert {claim.verdict(results).answer for claim in CLAIMS} == {ClaimAnswer.MISSING}
+    assert all(one.verdict(results).answer is ClaimAnswer.MISSING for one in targets_of("robust"))
 
 
 def test_no_two_claims_are_called_the_same() -> None:
@@ -143,8 +137,8 @@ def test_the_best_has_to_be_above_every_other() -> None:
     first = constant("CMFL-I", (0.8, 0.81, 0.82), **under)
     worse = constant("Krum", (0.5, 0.51, 0.52), **under)
     better = constant("Median", (0.85, 0.86, 0.87), **under)
-    assert _claimed(best, robustness=rows([*first, *worse])).answer is Answer.HOLDS
-    assert _claimed(best, robustness=rows([*first, *worse, *better])).answer is Answer.FAILS
+    assert _claimed(best, robustness=rows([*first, *worse])).answer is ClaimAnswer.HOLDS
+    assert _claimed(best, robustness=rows([*first, *worse, *better])).answer is ClaimAnswer.FAILS
 
 
 def test_an_attack_is_compared_with_the_same_experiment_without_it() -> None:
@@ -152,9 +146,9 @@ def test_an_attack_is_compared_with_the_same_experiment_without_it() -> None:
     clean = constant("CMFL-I", (0.9, 0.9, 0.9), number=2)
     kept = constant("CMFL-I", (0.885, 0.886, 0.885), number=2, condition="same-value-10")
     lost = constant("CMFL-I", (0.85, 0.851, 0.85), number=2, condition="same-value-10")
-    assert _claimed(withstands, x=rows([*clean, *kept])).answer is Answer.HOLDS
-    assert _claimed(withstands, x=rows([*clean, *lost])).answer is Answer.FAILS
-    assert _claimed(withstands, x=rows(kept)).answer is Answer.MISSING
+    assert _claimed(withstands, x=rows([*clean, *kept])).answer is ClaimAnswer.HOLDS
+    assert _claimed(withstands, x=rows([*clean, *lost])).answer is ClaimAnswer.FAILS
+    assert _claimed(withstands, x=rows(kept)).answer is ClaimAnswer.MISSING
 
 
 def test_a_cliff_is_looked_for_along_its_axis() -> None:
@@ -175,7 +169,7 @@ def test_the_papers_own_formula_makes_cmfl_slower_than_brain_torrent() -> None:
     claim = efficiency.CLAIMS[0]
     timed = {
         "number": 4,
-        "seconds": Seconds(wall=1.0, cpu=1.0, training=1e-6, scoring=0.0, ledger=0.0),
+        "seconds": CellSeconds(wall=1.0, cpu=1.0, training=1e-6, scoring=0.0, ledger=0.0),
         "bytes": {"model": 1000, "by_round": [1000, 1000]},
         "extra": {"committee": 43, "trainers": 65},
     }
@@ -209,7 +203,7 @@ def _timed(method: str, seed: int, accuracy: tuple[float, ...], scoring: float) 
         seed,
         accuracy,
         number=4,
-        seconds=Seconds(wall=1.0, cpu=1.0, training=1e-9, scoring=scoring),
+        seconds=CellSeconds(wall=1.0, cpu=1.0, training=1e-9, scoring=scoring),
         bytes={"model": 1, "by_round": [1, 1]},
         extra={"committee": 1, "trainers": 1, "participants": 1},
     )
@@ -222,7 +216,7 @@ def test_all_systems_take_the_time_to_train_that_a_client_alone_takes() -> None:
             1,
             (0.8, 0.8),
             number=4,
-            seconds=Seconds(wall=1.0, cpu=1.0, training=training),
+            seconds=CellSeconds(wall=1.0, cpu=1.0, training=training),
             bytes={"model": 1, "by_round": [1, 1]},
             extra={"committee": 3, "trainers": 5, **extra},
         )
@@ -242,7 +236,7 @@ def test_what_never_reaches_the_goal_is_never_there() -> None:
         "CMFL-I",
         1,
         (0.1, 0.2),
-        seconds=Seconds(wall=1.0, cpu=1.0, training=1.0),
+        seconds=CellSeconds(wall=1.0, cpu=1.0, training=1.0),
         bytes={"model": 1000, "by_round": [1000, 1000]},
         extra={"committee": 3, "trainers": 5},
     )
@@ -260,7 +254,7 @@ def test_exponents_are_slopes_where_one_size_varies() -> None:
                 (0.5,),
                 number=4,
                 axes={"size": label},
-                seconds=Seconds(wall=1.0, cpu=1.0, scoring=seconds),
+                seconds=CellSeconds(wall=1.0, cpu=1.0, scoring=seconds),
                 bytes={"model": model, "phases": {"model": 4 * model}},
                 extra={"committee": 4, "trainers": trainers},
             )
@@ -296,11 +290,11 @@ def test_robust_is_held_to_its_targets() -> None:
     answers = [one.verdict(results).answer for one in targets_of("robust")]
     # -.004; -.014 with error .006; -.009; below .8; -.01.
     assert answers == [
-        Answer.HOLDS,
-        Answer.FAILS,
-        Answer.HOLDS,
-        Answer.FAILS,
-        Answer.HOLDS,
+        ClaimAnswer.HOLDS,
+        ClaimAnswer.FAILS,
+        ClaimAnswer.HOLDS,
+        ClaimAnswer.FAILS,
+        ClaimAnswer.HOLDS,
     ]
 
 
@@ -309,28 +303,28 @@ def test_one_seed_meets_no_target() -> None:
     found = rows([*constant("robust", (0.9,), **third), *constant("CMFL-I", (0.8,), **third)])
     results = Results({"robustness-digits": found})
     answers = [one.verdict(results).answer for one in targets_of("robust")]
-    assert answers == [*[Answer.MISSING] * 3, Answer.OPEN, Answer.OPEN]
+    assert answers == [*[ClaimAnswer.MISSING] * 3, ClaimAnswer.OPEN, ClaimAnswer.OPEN]
 
 
 def test_strategy_two_is_as_poor_as_typical_fl_where_it_is_no_point_better() -> None:
     claim = next(one for one in robustness.CLAIMS if one.sentence.endswith("typical FL."))
     attack = {"number": 2, "condition": "same-value-10"}
 
-    def answer(finals: tuple[float, ...]) -> Answer:
+    def answer(finals: tuple[float, ...]) -> ClaimAnswer:
         typical = constant("FedAvg-active", (0.5, 0.51, 0.52), **attack)
         second = constant("CMFL-II", finals, **attack)
         return claim.verdict(Results({"robustness": rows([*typical, *second])})).answer
 
-    assert answer((0.501, 0.512, 0.521)) is Answer.HOLDS
-    assert answer((0.6, 0.61, 0.62)) is Answer.FAILS
+    assert answer((0.501, 0.512, 0.521)) is ClaimAnswer.HOLDS
+    assert answer((0.6, 0.61, 0.62)) is ClaimAnswer.FAILS
     # As far apart as these are, it cannot be told.
-    assert answer((0.3, 0.51, 0.7)) is Answer.OPEN
+    assert answer((0.3, 0.51, 0.7)) is ClaimAnswer.OPEN
 
 
 def test_of_two_gaps_that_cannot_be_told_apart_neither_promises_less_error() -> None:
     claim = theorem.CLAIMS[-1]
 
-    def answer(gaps: tuple[float, ...]) -> Answer:
+    def answer(gaps: tuple[float, ...]) -> ClaimAnswer:
         told = [("FedAvg", seed, 0.5, 0.1 + seed / 100) for seed in range(3)]
         told += [("CMFL-I", seed, gap, 0.3) for seed, gap in enumerate(gaps)]
         found = rows(
@@ -351,9 +345,9 @@ def test_of_two_gaps_that_cannot_be_told_apart_neither_promises_less_error() -> 
         )
         return claim.verdict(Results({"theorem": found})).answer
 
-    assert answer((0.1, 0.11, 0.12)) is Answer.HOLDS
-    assert answer((0.8, 0.81, 0.82)) is Answer.FAILS
-    assert answer((0.1, 0.51, 0.8)) is Answer.OPEN
+    assert answer((0.1, 0.11, 0.12)) is ClaimAnswer.HOLDS
+    assert answer((0.8, 0.81, 0.82)) is ClaimAnswer.FAILS
+    assert answer((0.1, 0.51, 0.8)) is ClaimAnswer.OPEN
 
 
 def test_the_authors_fedavg_stands_beside_ours_of_as_many_clients() -> None:
@@ -362,7 +356,7 @@ def test_the_authors_fedavg_stands_beside_ours_of_as_many_clients() -> None:
             *constant("FedAvg-active", (0.7,), condition=condition),
             *constant("FedAvg-aggregated", (0.6,), condition=condition),
         ]
-        table = official.accuracy_table(Results({experiment: rows(cells)}))
+        table = official_figures.accuracy_table(Results({experiment: rows(cells)}))
         return next(line for line in table if "ours: " in line)
 
     assert "clean, FedAvg-aggregated | 0.600 |" in whose("clean", "normal-sent140")
@@ -404,7 +398,10 @@ def test_a_report_tells_all_and_is_the_same_each_time() -> None:
         seeds=(100, 101),
         digest="0x00",
     )
-    found = {"normal-sent140": Rows(tuple(cells), (), (choice,)), "empty": Rows()}
+    found = {
+        "normal-sent140": ExperimentRows(tuple(cells), (), (choice,)),
+        "empty": ExperimentRows(),
+    }
     text = report(found, ["f/normal-sent140-curves.svg", "f/normal-curves.svg"])
     assert text == report(found, ["f/normal-sent140-curves.svg", "f/normal-curves.svg"])
     assert "## 1. Normal training: `normal-sent140`" in text
@@ -425,7 +422,7 @@ def test_rows_are_told_in_the_order_of_their_definition() -> None:
         cell("unheard-of", 200, (0.6,)),
         cell("CMFL-I", 200, (0.8,)),
     ]
-    ordered = in_order({"normal": rows(ended), "none": Rows()})
+    ordered = sorted_rows({"normal": rows(ended), "none": ExperimentRows()})
     assert [(one.method, one.seed) for one in ordered["normal"].cells] == [
         ("FedAvg-trainers", 201),
         ("CMFL-I", 200),
@@ -437,9 +434,9 @@ def test_rows_are_told_in_the_order_of_their_definition() -> None:
 
 @given(st.lists(st.sampled_from([True, False, None])))
 def test_a_verdict_never_says_more_than_its_findings(held: list[bool | None]) -> None:
-    found = [Finding(f"place {number}", one, "") for number, one in enumerate(held)]
+    found = [ClaimFinding(f"place {number}", one, "") for number, one in enumerate(held)]
     answer = verdict_of(found).answer
-    assert (answer is Answer.MISSING) == (not held)
-    assert (answer is Answer.HOLDS) == (bool(held) and all(held))
-    assert (answer in {Answer.HOLDS, Answer.PARTLY}) == (True in held)
-    assert answer is not Answer.FAILS or False in held
+    assert (answer is ClaimAnswer.MISSING) == (not held)
+    assert (answer is ClaimAnswer.HOLDS) == (bool(held) and all(held))
+    assert (answer in {ClaimAnswer.HOLDS, ClaimAnswer.PARTLY}) == (True in held)
+    assert answer is not ClaimAnswer.FAILS or False in held

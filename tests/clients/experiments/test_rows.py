@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 
 from clients.experiments import rows as module
 from clients.experiments.rows import (
+    CellSeconds,
+    ChainEvidence,
     ChoiceRow,
-    Evidence,
-    Rows,
-    Seconds,
+    ExperimentRows,
     TrialRow,
     append_row,
     cut_torn_line,
+    encode_row,
     final_of,
-    line_of,
-    measured,
     read_rows,
+    round_values,
 )
 from ledger.audit.codes import AuditOutcome
 from ledger.protocol.errors import ConfigurationError
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 CELL = row(
     axes={"omega": "40", "alpha": "10"},
     bytes={"model": 2600, "by_round": [1, 2]},
-    ledger=Evidence(
+    ledger=ChainEvidence(
         chain_id=7,
         address="0xa",
         head="0xb",
@@ -54,7 +54,7 @@ TRIAL = TrialRow(
     factor=0.5,
     learning_rate=0.25,
     final=0.4,
-    seconds=Seconds(wall=1.0, cpu=0.5),
+    seconds=CellSeconds(wall=1.0, cpu=0.5),
 )
 CHOICE = ChoiceRow(
     experiment="mini",
@@ -74,22 +74,22 @@ def path(tmp_path: Path) -> Path:
 def test_every_kind_of_row_is_read_as_it_was_written(path: Path) -> None:
     for one in (TRIAL, CHOICE, CELL):
         append_row(path, one)
-    assert read_rows(path) == Rows((CELL,), (TRIAL,), (CHOICE,))
+    assert read_rows(path) == ExperimentRows((CELL,), (TRIAL,), (CHOICE,))
 
 
 def test_there_are_no_rows_where_there_is_no_file(path: Path) -> None:
-    assert read_rows(path) == Rows()
+    assert read_rows(path) == ExperimentRows()
     assert not cut_torn_line(path)
 
 
-@given(cut=st.integers(1, len(line_of(CELL)) - 1))
+@given(cut=st.integers(1, len(encode_row(CELL)) - 1))
 def test_a_line_that_a_killed_process_left_half_is_no_row_and_is_cut_off(
     tmp_path_factory: pytest.TempPathFactory, cut: int
 ) -> None:
     path = tmp_path_factory.mktemp("rows") / "mini.jsonl"
-    whole = line_of(TRIAL)
-    path.write_bytes(whole + line_of(CELL)[:cut])
-    assert read_rows(path) == Rows(trials=(TRIAL,))
+    whole = encode_row(TRIAL)
+    path.write_bytes(whole + encode_row(CELL)[:cut])
+    assert read_rows(path) == ExperimentRows(trials=(TRIAL,))
     assert cut_torn_line(path)
     assert path.read_bytes() == whole
     assert not cut_torn_line(path)
@@ -101,29 +101,35 @@ def test_a_line_that_a_killed_process_left_half_is_no_row_and_is_cut_off(
         (b"{}", "line 2: is no row: : Unable to extract tag using discriminator 'row'"),
         (b'{"row": "cell"}', "line 2: is no row: cell.cell: Field required"),
         (b"nonsense", "line 2: is no row: : Invalid JSON"),
-        (line_of(CELL).replace(b"0.375", b"NaN").strip(), "line 2: is no row: "),
-        (line_of(CELL).replace(b'"seed": 0', b'"seed": "0"').strip(), "cell.seed: Input should"),
-        (line_of(CELL).replace(b'"seed": 0', b'"seed": 0, "new": 1').strip(), "cell.new: Unexp"),
+        (encode_row(CELL).replace(b"0.375", b"NaN").strip(), "line 2: is no row: "),
+        (encode_row(CELL).replace(b'"seed": 0', b'"seed": "0"').strip(), "cell.seed: Input should"),
+        (encode_row(CELL).replace(b'"seed": 0', b'"seed": 0, "new": 1').strip(), "cell.new: Unexp"),
         (
-            line_of(CELL).replace(b'"passed"', b'"fine"').strip(),
+            encode_row(CELL).replace(b'"passed"', b'"fine"').strip(),
             "cell.ledger.verdict: Input should",
         ),
-        (line_of(CELL).replace(b'"committee": 4', b'"theorem": [1]').strip(), "theorem: Input sh"),
-        (line_of(CELL).replace(b'"model": 2600', b'"phases": [1]').strip(), "phases: Input should"),
-        (line_of(CELL).replace(b'"rounds": 2', b'"rounds": 0').strip(), "rounds: Input should"),
         (
-            line_of(CELL).replace(b'"rounds": 2', b'"rounds": 3').strip(),
+            encode_row(CELL).replace(b'"committee": 4', b'"theorem": [1]').strip(),
+            "theorem: Input sh",
+        ),
+        (
+            encode_row(CELL).replace(b'"model": 2600', b'"phases": [1]').strip(),
+            "phases: Input should",
+        ),
+        (encode_row(CELL).replace(b'"rounds": 2', b'"rounds": 0').strip(), "rounds: Input should"),
+        (
+            encode_row(CELL).replace(b'"rounds": 2', b'"rounds": 3').strip(),
             "line 2: is no row: accuracy has 2 numbers for 3 rounds",
         ),
-        (line_of(CELL).replace(b'"mini"', b'"grids"').strip(), "is a row of experiment 'grids'"),
-        (line_of(TRIAL).strip(), "line 2: is of the same as line 1: take one away"),
-        (line_of(TRIAL).replace(b'"tuning"', b'"again"', 1).strip(), "the same as line 1"),
+        (encode_row(CELL).replace(b'"mini"', b'"grids"').strip(), "is a row of experiment 'grids'"),
+        (encode_row(TRIAL).strip(), "line 2: is of the same as line 1: take one away"),
+        (encode_row(TRIAL).replace(b'"tuning"', b'"again"', 1).strip(), "the same as line 1"),
     ],
 )
 def test_a_whole_line_that_is_no_row_is_refused_by_its_number(
     path: Path, line: bytes, said: str
 ) -> None:
-    path.write_bytes(line_of(TRIAL) + line + b"\n")
+    path.write_bytes(encode_row(TRIAL) + line + b"\n")
     with pytest.raises(ConfigurationError) as refused:
         read_rows(path)
     assert said in str(refused.value)
@@ -132,7 +138,7 @@ def test_a_whole_line_that_is_no_row_is_refused_by_its_number(
 def test_a_file_that_is_too_large_is_neither_read_nor_cut(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data = line_of(TRIAL) + b"half"
+    data = encode_row(TRIAL) + b"half"
     path.write_bytes(data)
     monkeypatch.setattr(module, "MAX_ROWS_BYTES", 10)
     for act in (read_rows, cut_torn_line):
@@ -150,7 +156,7 @@ def test_the_final_accuracy_is_the_mean_of_the_last_five_measured_rounds() -> No
 
 @given(st.lists(st.none() | st.floats(-1e9, 1e9) | st.sampled_from([nan, inf, -inf])))
 def test_what_is_kept_of_numbers_is_finite_and_as_long(values: list[float | None]) -> None:
-    kept = measured(values)
+    kept = round_values(values)
     assert len(kept) == len(values)
     for one, value in zip(kept, values, strict=True):
         is_number = value is not None and abs(value) < inf

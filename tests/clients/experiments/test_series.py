@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clients.experiments.drawing.series import (
-    Line,
+    PlotLine,
     over_rounds,
     share_at_most,
     times_by_accuracy,
@@ -64,20 +64,20 @@ def test_clients_are_parted_by_their_samples() -> None:
 
 
 def test_a_long_line_is_thinned_and_keeps_its_end() -> None:
-    line = Line("A", tuple(map(float, range(1, 8))), (0.0,) * 7, (None,) * 7)
+    line = PlotLine("A", tuple(map(float, range(1, 8))), (0.0,) * 7, (None,) * 7)
     assert line.thinned(3).x == (1.0, 4.0, 7.0)
     assert line.thinned(2).x == (3.0, 7.0)
     assert line.thinned(7) is line
 
 
 def test_a_line_is_cut_after_x() -> None:
-    line = Line("A", (1.0, 2.0, 3.0), (0.1, 0.2, 0.3), (None,) * 3)
+    line = PlotLine("A", (1.0, 2.0, 3.0), (0.1, 0.2, 0.3), (None,) * 3)
     assert line.after(1.0).mean == (0.2, 0.3)
 
 
 @given(st.integers(1, 80), st.integers(1, 30))
 def test_a_thinned_line_has_few_points_and_the_last(count: int, most: int) -> None:
-    line = Line("A", tuple(map(float, range(count))), (0.0,) * count, (None,) * count)
+    line = PlotLine("A", tuple(map(float, range(count))), (0.0,) * count, (None,) * count)
     thin = line.thinned(most)
     assert len(thin.x) <= most
     assert thin.x[-1] == count - 1

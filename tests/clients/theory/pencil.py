@@ -6,8 +6,8 @@ from math import log
 
 import numpy as np
 
+from benchmarks.paper.theorem.objective import Objective
 from clients.datasets.federated_data import DataForm, FederatedData, Samples
-from clients.theory.objective import Objective
 
 MU = 1 / log(3)
 """For one sample at x = 1 the minimum has scores ln(3)/2 and -ln(3)/2 then: odds of 3 to 1."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clients.theory.bound import Constants, bound_after
+from benchmarks.paper.theorem.bound import Constants, bound_after
 
 NONE = Constants(
     smoothness=1.0,

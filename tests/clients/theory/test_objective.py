@@ -11,10 +11,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.paper.theorem.objective import (
+    Objective,
+    objective_of,
+    vector_of_weights,
+    weights_of,
+)
 from clients.datasets.federated_data import DataForm, Samples, as_stored
 from clients.models.model import load_vector
 from clients.models.registry import model_named
-from clients.theory.objective import Objective, objective_of, vector_of_weights, weights_of
 from tests.clients.theory.pencil import MU, ONE_SAMPLE, one_sample
 
 

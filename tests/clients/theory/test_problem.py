@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clients.theory.objective import Objective
-from clients.theory.optimum import GRADIENT_NORM, minimum
-from clients.theory.problem import problem_of
+from benchmarks.paper.theorem.objective import Objective
+from benchmarks.paper.theorem.optimum import GRADIENT_NORM, minimum
+from benchmarks.paper.theorem.problem import problem_of
 from ledger.protocol.errors import ConfigurationError
 from tests.clients.theory.pencil import MU, ONE_SAMPLE, OPPOSED, divided, one_sample
 

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from clients.adversaries.attackers import Attackers
-from clients.baselines.decentralised.brain_torrent import (
-    BrainTorrentSettings,
-    Versions,
-    brain_torrent,
-    brain_torrent_traffic,
-)
-from clients.baselines.traffic import Link
 from clients.configuration import load
+from clients.experiments.baselines.decentralised.brain_torrent import (
+    BrainTorrentSettings,
+    ModelVersions,
+    brain_torrent_traffic,
+    run_brain_torrent,
+)
+from clients.experiments.baselines.traffic import TrafficLink
 from clients.runs.metrics import Quality
 from clients.runs.population import populate
 from clients.runs.preparation import open_measure, with_training_path
@@ -28,7 +28,7 @@ from tests.clients.baselines.decentralised.steps import (
 )
 
 if TYPE_CHECKING:
-    from clients.baselines.decentralised.round import DecentralisedRound
+    from clients.experiments.baselines.decentralised.round import DecentralisedRound
 
 STEPS = {0: [1, 0], 1: [2, 1], 2: [3, 2]}
 ZEROS = np.zeros(2, np.float32)
@@ -37,7 +37,7 @@ ZEROS = np.zeros(2, np.float32)
 def test_a_round_by_pencil() -> None:
     engine = StepEngine(STEPS)
     settings = BrainTorrentSettings(rounds=1, participants=3)
-    (row,) = brain_torrent(data_of(1, 2, 1), gauge_of(engine, 3), ZEROS, settings, seed=2)
+    (row,) = run_brain_torrent(data_of(1, 2, 1), gauge_of(engine, 3), ZEROS, settings, seed=2)
     # All merge to (1 + 2 * 2 + 3) / 4 = 2 and (0 + 2 * 1 + 2) / 4 = 1; then the initiator trains.
     assert row.initiator is not None
     ends = {0: (3, 1), 1: (4, 2), 2: (5, 3)}[row.initiator]
@@ -53,7 +53,7 @@ def test_a_round_by_pencil() -> None:
 def test_an_attacker_s_model_comes_in_reversed() -> None:
     attackers = Attackers(frozenset(ids(0, 1, 2)), "back-gradient")
     settings = BrainTorrentSettings(rounds=1, participants=3, attackers=attackers)
-    (row,) = brain_torrent(
+    (row,) = run_brain_torrent(
         data_of(1, 1, 1), gauge_of(StepEngine({i: [4, 4] for i in range(3)}), 3), ZEROS, settings, 0
     )
     # The initiator's own 4 and twice -4, then 4 once more.
@@ -63,7 +63,7 @@ def test_an_attacker_s_model_comes_in_reversed() -> None:
 
 def test_only_those_have_news_who_trained_since_they_were_last_asked() -> None:
     a, b, c = ids(0, 1, 2)
-    versions = Versions((a, b, c))
+    versions = ModelVersions((a, b, c))
     assert versions.take_news(a) == ()
     versions.advance([b, c])
     assert versions.take_news(a) == (b, c)
@@ -75,7 +75,7 @@ def test_only_those_have_news_who_trained_since_they_were_last_asked() -> None:
 
 def test_everybody_has_news_in_every_round_since_everybody_trains() -> None:
     settings = BrainTorrentSettings(rounds=4, participants=3)
-    rows = brain_torrent(data_of(1, 1, 1), gauge_of(StepEngine(STEPS), 3), ZEROS, settings, 5)
+    rows = run_brain_torrent(data_of(1, 1, 1), gauge_of(StepEngine(STEPS), 3), ZEROS, settings, 5)
     assert [len(row.used) for row in rows] == [2, 2, 2, 2]
     assert len({row.initiator for row in rows}) > 1, "drawn anew in every round"
 
@@ -84,10 +84,10 @@ def test_the_initiator_s_link_takes_all_models() -> None:
     a, b, c, d = ids(0, 1, 2, 3)
     traffic = brain_torrent_traffic((a, b, c, d), b, (a, d), dimension=10)
     assert traffic.links() == {
-        0: Link(received=8, sent=8 + 48),
-        1: Link(received=3 * 8 + 2 * 48, sent=3 * 8),
-        2: Link(received=8, sent=8),
-        3: Link(received=8, sent=8 + 48),
+        0: TrafficLink(received=8, sent=8 + 48),
+        1: TrafficLink(received=3 * 8 + 2 * 48, sent=3 * 8),
+        2: TrafficLink(received=8, sent=8),
+        3: TrafficLink(received=8, sent=8 + 48),
     }
     assert (traffic.busiest, traffic.requests) == (24 + 96, 3)
 
@@ -95,7 +95,7 @@ def test_the_initiator_s_link_takes_all_models() -> None:
 def test_only_rounds_that_are_due_are_measured() -> None:
     settings = BrainTorrentSettings(rounds=3, participants=2)
     gauge = gauge_of(StepEngine(STEPS), 3, rounds=3, every=2)
-    rows = brain_torrent(data_of(1, 1, 1), gauge, ZEROS, settings, seed=0)
+    rows = run_brain_torrent(data_of(1, 1, 1), gauge, ZEROS, settings, seed=0)
     assert [row.quality == Quality() for row in rows] == [True, False, False]
     assert [row.beside == Quality() for row in rows] == [True, False, False]
 
@@ -107,9 +107,9 @@ def test_a_run_learns_and_repeats_itself_and_tells_each_round() -> None:
     seen: list[DecentralisedRound] = []
     with open_measure(with_training_path(configuration, population), population, rows=8) as measure:
         arguments = (population.data, measure.gauge, population.initial, settings)
-        rows = brain_torrent(*arguments, 3, seen.append)
-        assert rows == tuple(seen) == brain_torrent(*arguments, 3)
-        assert rows != brain_torrent(*arguments, 4)
+        rows = run_brain_torrent(*arguments, 3, seen.append)
+        assert rows == tuple(seen) == run_brain_torrent(*arguments, 3)
+        assert rows != run_brain_torrent(*arguments, 4)
     first, last = rows[0], rows[-1]
     assert first.loss is not None
     assert last.loss is not None
@@ -122,4 +122,4 @@ def test_a_run_learns_and_repeats_itself_and_tells_each_round() -> None:
 def test_participants_that_there_are_not_are_refused(participants: int) -> None:
     settings = BrainTorrentSettings(rounds=1, participants=participants)
     with pytest.raises(ConfigurationError, match=f"participants = {participants}"):
-        brain_torrent(data_of(1, 1, 1), gauge_of(StepEngine(STEPS), 3), ZEROS, settings, seed=0)
+        run_brain_torrent(data_of(1, 1, 1), gauge_of(StepEngine(STEPS), 3), ZEROS, settings, seed=0)

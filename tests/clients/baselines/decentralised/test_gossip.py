@@ -8,17 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clients.adversaries.attackers import Attackers
-from clients.baselines.decentralised.gossip import (
+from clients.configuration import load
+from clients.experiments.baselines.decentralised.gossip import (
     GossipSettings,
-    drawn_sources,
-    gossip,
+    draw_sources,
     gossip_traffic,
     merge_segments,
+    run_gossip,
     segments_of,
 )
-from clients.baselines.decentralised.sites import Sites, weighted_mean
-from clients.baselines.traffic import Link
-from clients.configuration import load
+from clients.experiments.baselines.decentralised.sites import Sites, weighted_mean
+from clients.experiments.baselines.traffic import TrafficLink
 from clients.random_streams import named_stream
 from clients.runs.metrics import Quality
 from clients.runs.population import populate
@@ -73,7 +73,7 @@ def test_draws_are_r_different_others_and_others_for_each_segment_if_possible(
 ) -> None:
     replicas = data.draw(st.integers(1, participants - 1))
     clients = ids(*range(participants))
-    draws = drawn_sources(clients, segments, replicas, named_stream(0, "draws"))
+    draws = draw_sources(clients, segments, replicas, named_stream(0, "draws"))
     for client, of in draws.items():
         assert len(of) == segments
         assert all(len(set(sources)) == replicas and client not in sources for sources in of)
@@ -94,7 +94,7 @@ def test_with_everybody_drawn_all_have_the_weighted_mean_to_the_bit(
     samples = data.draw(st.lists(st.integers(1, 50), min_size=participants, max_size=participants))
     them = sites_with(*models)
     mean = weighted_mean(them.models, samples)
-    draws = drawn_sources(them.participants, segments, participants - 1, named_stream(1, "draws"))
+    draws = draw_sources(them.participants, segments, participants - 1, named_stream(1, "draws"))
     merge_segments(them, segments_of(5, segments), draws, samples)
     assert {model.tobytes() for model in them.models.values()} == {mean.tobytes()}
 
@@ -103,7 +103,7 @@ def test_a_round_by_pencil() -> None:
     engine = StepEngine({0: [1, 0], 1: [2, 1], 2: [6, 5]})
     exchange = GossipSettings(rounds=1, participants=3, segments=2, replicas=2)
     zeros = np.zeros(2, np.float32)
-    (row,) = gossip(data_of(1, 1, 1), gauge_of(engine, 3), zeros, exchange, seed=0)
+    (row,) = run_gossip(data_of(1, 1, 1), gauge_of(engine, 3), zeros, exchange, seed=0)
     assert (row.quality.accuracy, row.quality.loss) == (3 / 8, 2)
     assert row.beside == row.quality, "all have the same model"
     assert row.used == row.participants == ids(0, 1, 2)
@@ -115,7 +115,7 @@ def test_an_attacker_gives_a_forged_model_and_merges_its_own() -> None:
     attackers = Attackers(frozenset(ids(1)), "back-gradient")
     exchange = GossipSettings(1, 3, segments=1, replicas=2, attackers=attackers)
     zeros = np.zeros(2, np.float32)
-    (row,) = gossip(data_of(1, 1, 1), gauge_of(engine, 3), zeros, exchange, seed=0)
+    (row,) = run_gossip(data_of(1, 1, 1), gauge_of(engine, 3), zeros, exchange, seed=0)
     # The honest come to (3 - 6 + 3) / 3, the attacker to (3 + 6 + 3) / 3.
     assert row.quality.loss == (0 + 4 + 0) / 3
     assert (row.malicious, row.malicious_used) == (1, 1)
@@ -123,12 +123,12 @@ def test_an_attacker_gives_a_forged_model_and_merges_its_own() -> None:
 
 def test_every_link_takes_r_models_in_s_r_pieces() -> None:
     clients = ids(*range(7))
-    draws = drawn_sources(clients, 3, 2, named_stream(0, "draws"))
+    draws = draw_sources(clients, 3, 2, named_stream(0, "draws"))
     traffic = gossip_traffic(draws, segments_of(30, 3))
     # 2 * 4 * 30 bytes of numbers, six sample counts, and six questions.
     asked = [source for of in draws.values() for sources in of for source in sources]
     assert {asked.count(client) for client in clients} == {6}, "dealt out evenly: S R = A - 1"
-    assert traffic.links() == dict.fromkeys(clients, Link(240 + 48 + 48, 240 + 48 + 48))
+    assert traffic.links() == dict.fromkeys(clients, TrafficLink(240 + 48 + 48, 240 + 48 + 48))
     assert traffic.requests == 7 * 6
 
 
@@ -136,7 +136,7 @@ def test_only_rounds_that_are_due_are_measured() -> None:
     engine = StepEngine({0: [1, 0], 1: [2, 1], 2: [6, 5]})
     gauge = gauge_of(engine, 3, rounds=3, every=2)
     exchange = GossipSettings(rounds=3, participants=2, segments=1, replicas=1)
-    rows = gossip(data_of(1, 1, 1), gauge, np.zeros(2, np.float32), exchange, seed=0)
+    rows = run_gossip(data_of(1, 1, 1), gauge, np.zeros(2, np.float32), exchange, seed=0)
     assert [row.quality == Quality() for row in rows] == [True, False, False]
     assert [row.beside == Quality() for row in rows] == [True, False, False]
 
@@ -147,8 +147,8 @@ def test_a_run_learns_and_repeats_itself() -> None:
     some = GossipSettings(rounds=6, participants=8)
     with open_measure(with_training_path(configuration, population), population, rows=8) as measure:
         arguments = (population.data, measure.gauge, population.initial, some)
-        rows = gossip(*arguments, 3)
-        assert rows == gossip(*arguments, 3) != gossip(*arguments, 4)
+        rows = run_gossip(*arguments, 3)
+        assert rows == run_gossip(*arguments, 3) != run_gossip(*arguments, 4)
     first, last = rows[0], rows[-1]
     assert first.accuracy is not None
     assert last.accuracy is not None
@@ -172,5 +172,5 @@ def test_segments_and_replicas_that_cannot_be_are_refused(
     wrong = GossipSettings(1, 3, segments, replicas)
     gauge, zeros = gauge_of(StepEngine({}), 3), np.zeros(2, np.float32)
     with pytest.raises(ConfigurationError, match=sentence):
-        gossip(data_of(1, 1, 1), gauge, zeros, wrong, seed=0)
+        run_gossip(data_of(1, 1, 1), gauge, zeros, wrong, seed=0)
     GossipSettings(1, 3, segments=2, replicas=2).require(3, 2)

@@ -8,9 +8,9 @@ import pytest
 from clients.adversaries.attackers import Attackers
 from clients.adversaries.registry import ATTACKS
 from clients.adversaries.updates.attack import AttackInput, Update, UpdateAttack
-from clients.baselines.decentralised.sites import (
+from clients.experiments.baselines.decentralised.sites import (
     Sites,
-    drawn_sites,
+    draw_sites,
     require_sites,
     weighted_mean,
 )
@@ -79,11 +79,11 @@ def test_the_mean_is_the_same_in_every_part_of_a_long_vector() -> None:
 
 
 def test_sites_are_drawn_once_from_the_seed_without_repetition() -> None:
-    drawn = drawn_sites(50, 20, seed=3)
-    assert drawn == drawn_sites(50, 20, seed=3) != drawn_sites(50, 20, seed=4)
+    drawn = draw_sites(50, 20, seed=3)
+    assert drawn == draw_sites(50, 20, seed=3) != draw_sites(50, 20, seed=4)
     assert list(drawn) == sorted(set(drawn))
     assert len(drawn) == 20
-    assert drawn_sites(5, 5, seed=3) == ids(0, 1, 2, 3, 4)
+    assert draw_sites(5, 5, seed=3) == ids(0, 1, 2, 3, 4)
 
 
 @pytest.mark.parametrize(

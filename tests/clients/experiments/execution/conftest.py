@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from clients.experiments.execution.runner import Progress, run
-from clients.experiments.execution.store import Store
+from clients.experiments.execution.row_store import RowStore
+from clients.experiments.execution.runner import ExperimentProgress, run_experiment
 from clients.processes import workers
 from tests.clients.experiments.minis import plan_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from clients.experiments.plan import Plan
+    from clients.experiments.plan import ExperimentPlan
 
 
 @dataclass(frozen=True)
@@ -28,20 +28,22 @@ class Finished:
         progress: how it went.
     """
 
-    plan: Plan
-    store: Store
-    progress: Progress
+    plan: ExperimentPlan
+    store: RowStore
+    progress: ExperimentProgress
 
 
 def run_here(
-    plan: Plan, store: Store, on_progress: Callable[[Progress], None] = lambda _: None
-) -> Progress:
+    plan: ExperimentPlan,
+    store: RowStore,
+    on_progress: Callable[[ExperimentProgress], None] = lambda _: None,
+) -> ExperimentProgress:
     """Run what is left of an experiment, in this process."""
     with workers(1) as here:
-        return run(plan, store, here, on_progress)
+        return run_experiment(plan, store, here, on_progress)
 
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
-    plan, store = plan_of(), Store(tmp_path_factory.mktemp("experiments"), "mini")
+    plan, store = plan_of(), RowStore(tmp_path_factory.mktemp("experiments"), "mini")
     return Finished(plan, store, run_here(plan, store))

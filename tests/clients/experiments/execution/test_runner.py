@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from clients.experiments.execution.play import CellJob, play_cell
+from clients.experiments.execution.cell_run import CellJob, play_cell
+from clients.experiments.execution.row_store import RowStore
 from clients.experiments.execution.runner import require_data
-from clients.experiments.execution.store import Store
-from clients.experiments.rows import CellRow, Rows, Seconds, read_rows
+from clients.experiments.rows import CellRow, CellSeconds, ExperimentRows, read_rows
 from ledger.protocol.errors import ConfigurationError
 from tests.clients.experiments.execution.conftest import run_here
 from tests.clients.experiments.minis import plan_of
@@ -21,12 +21,12 @@ from tests.clients.experiments.minis import plan_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from clients.experiments.execution.runner import Progress
+    from clients.experiments.execution.runner import ExperimentProgress
     from tests.clients.experiments.execution.conftest import Finished
 
 pytestmark = pytest.mark.xdist_group("experiments")
 
-NO_TIME = Seconds(wall=0.0, cpu=0.0)
+NO_TIME = CellSeconds(wall=0.0, cpu=0.0)
 
 
 def timeless(rows: tuple[CellRow, ...]) -> dict[str, CellRow]:
@@ -34,10 +34,10 @@ def timeless(rows: tuple[CellRow, ...]) -> dict[str, CellRow]:
     return {row.cell: replace(row, seconds=NO_TIME) for row in rows}
 
 
-def copied(finished: Finished, folder: Path) -> Store:
+def copied(finished: Finished, folder: Path) -> RowStore:
     """Return a copy of the rows, and of what runs left."""
     shutil.copytree(finished.store.out, folder, dirs_exist_ok=True)
-    return Store(folder, "mini")
+    return RowStore(folder, "mini")
 
 
 def test_every_cell_has_one_row_and_one_rate_is_chosen(finished: Finished) -> None:
@@ -82,7 +82,7 @@ def test_a_run_on_the_chain_has_the_numbers_of_one_in_memory(finished: Finished)
 
 def test_what_has_its_row_is_not_run_again(finished: Finished) -> None:
     data = finished.store.path.read_bytes()
-    seen: list[Progress] = []
+    seen: list[ExperimentProgress] = []
     progress = run_here(finished.plan, finished.store, seen.append)
     assert (progress.rounds, progress.done, progress.rows, seen) == (0, 0, [], [])
     assert finished.store.path.read_bytes() == data
@@ -99,9 +99,9 @@ def test_more_seeds_add_rows_and_change_none(finished: Finished, tmp_path: Path)
 
 def test_a_killed_process_loses_the_cells_in_flight_alone(tmp_path: Path) -> None:
     plan = plan_of(('conditions = ["clean"]', ""), is_quick=True)
-    store = Store(tmp_path, "mini")
+    store = RowStore(tmp_path, "mini")
 
-    def kill(progress: Progress) -> None:
+    def kill(progress: ExperimentProgress) -> None:
         if progress.done == 3:  # after the only round of a cell on a chain, before its audit
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -156,7 +156,7 @@ def test_an_experiment_that_has_changed_is_refused_and_nothing_is_lost(
 def test_a_choice_that_follows_from_other_trials_is_refused(
     finished: Finished, tmp_path: Path
 ) -> None:
-    store = Store(tmp_path, "mini")
+    store = RowStore(tmp_path, "mini")
     store.add(replace(finished.store.rows().choices[0], digest="0x00"))
     with pytest.raises(ConfigurationError, match="the learning rate of CMFL-I; put its TOML"):
         run_here(finished.plan, store)
@@ -165,7 +165,7 @@ def test_a_choice_that_follows_from_other_trials_is_refused(
 def test_a_choice_that_is_not_what_its_trials_say_is_refused(
     finished: Finished, tmp_path: Path
 ) -> None:
-    store, rows = Store(tmp_path, "mini"), finished.store.rows()
+    store, rows = RowStore(tmp_path, "mini"), finished.store.rows()
     for trial in rows.trials:
         store.add(trial)
     store.add(replace(rows.choices[0], factor=9.0))
@@ -174,7 +174,7 @@ def test_a_choice_that_is_not_what_its_trials_say_is_refused(
 
 
 def test_two_processes_do_not_add_to_the_same_rows(finished: Finished, tmp_path: Path) -> None:
-    first, second = Store(tmp_path, "mini"), Store(tmp_path, "mini")
+    first, second = RowStore(tmp_path, "mini"), RowStore(tmp_path, "mini")
     with first.writing(), pytest.raises(ConfigurationError, match="another process runs exp"):
         run_here(finished.plan, second)
     with second.writing():
@@ -186,7 +186,7 @@ def test_a_cell_that_cannot_be_carried_out_stops_no_other(tmp_path: Path) -> Non
     plan = plan_of(
         ('kind = "federated"', 'kind = "gossip"\noptions = {segments = 1000000}'), is_quick=True
     )
-    store = Store(tmp_path, "mini")
+    store = RowStore(tmp_path, "mini")
     progress = run_here(plan, store)
     assert [row.cell for row in store.rows().cells] == ["CMFL-I__clean__seed200"]
     (failure,) = progress.failures
@@ -198,6 +198,6 @@ def test_a_cell_that_cannot_be_carried_out_stops_no_other(tmp_path: Path) -> Non
 def test_data_that_do_not_fit_are_refused_before_the_first_run(finished: Finished) -> None:
     plan = plan_of(("protocol.rounds=2", "evaluation.samples=100000"))
     with pytest.raises(ConfigurationError, match=r"clean__seed200: evaluation\.samples"):
-        require_data(plan, Rows())
-    require_data(plan_of(), Rows())
+        require_data(plan, ExperimentRows())
+    require_data(plan_of(), ExperimentRows())
     require_data(finished.plan, finished.store.rows())

@@ -1,0 +1,89 @@
+"""What the paper claims of attackers on the committee (section V-F)."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from benchmarks.paper.scenarios import Results, Scenario, final, mean_of
+from benchmarks.paper.verdict import Claim, ClaimFinding, compare_with_margin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from benchmarks.paper.scenarios import Measure
+    from clients.experiments.rows import CellRow
+
+SOURCE = "V-F, committee members"
+METHOD = "CMFL-I"
+AXIS = "epsilon"
+
+SHARPLY = -0.1
+"""What we take a sharp drop to be: ten points of accuracy."""
+
+
+def trained(cell: CellRow) -> float | None:
+    """Return N1: attackers among the training clients, mean over rounds."""
+    return mean_of(cell.malicious_trained)
+
+
+def on_committee(cell: CellRow) -> float | None:
+    """Return N2: attackers on the committee, mean over rounds."""
+    return mean_of(cell.malicious_members)
+
+
+def _between(
+    ends: tuple[str, str], measure: Measure, margin: float = 0.0, *, above: bool = True
+) -> Callable[[Results], list[ClaimFinding]]:
+    """Return the test of how a number changes from one epsilon to another."""
+
+    def findings(results: Results) -> list[ClaimFinding]:
+        found = []
+        for place in results.places(5):
+            if dict(place.axes).get(AXIS) != ends[1]:
+                continue
+            start = Scenario(place.experiment, place.condition, ((AXIS, ends[0]),))
+            difference = results.difference((place, METHOD), (start, METHOD), measure)
+            said = f"{place.experiment}: epsilon {ends[0]} to {ends[1]}"
+            found += compare_with_margin(said, difference, margin, above=above)
+        return found
+
+    return findings
+
+
+def _each_step(measure: Measure) -> Callable[[Results], list[ClaimFinding]]:
+    steps = ("10", "20", "30", "40", "50")
+
+    def findings(results: Results) -> list[ClaimFinding]:
+        pairs = pairwise(steps)
+        return [one for ends in pairs for one in _between(ends, measure)(results)]
+
+    return findings
+
+
+CLAIMS = (
+    Claim(
+        SOURCE,
+        "With epsilon the number of malicious training clients grows (N1).",
+        "mean N1 at each epsilon above that at the one before",
+        _each_step(trained),
+    ),
+    Claim(
+        SOURCE,
+        "With epsilon malicious clients are inevitably mixed into the committee (N2).",
+        "mean N2 at each epsilon above that at the one before",
+        _each_step(on_committee),
+    ),
+    Claim(
+        SOURCE,
+        "A few malicious members do not harm: they improve the model.",
+        "final accuracy at epsilon = 10 above that at epsilon = 0",
+        _between(("0", "10"), final),
+    ),
+    Claim(
+        SOURCE,
+        "With too many malicious members the model drops sharply.",
+        f"final accuracy at epsilon = 50 less that at epsilon = 10 below {SHARPLY}",
+        _between(("10", "50"), final, SHARPLY, above=False),
+    ),
+)

@@ -1,0 +1,97 @@
+"""What the authors' code makes of "better": whoever trains longer moves further from the others.
+
+No claim of the paper's own, but the other reading of two of them: with one epoch of local work a
+client's distance follows its number of steps, so that strategy I prefers small clients and II large
+ones. If that is why II is better, it is no longer so when everybody takes the same steps.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from benchmarks.paper.scenarios import Results, final
+from benchmarks.paper.verdict import Claim, ClaimFinding, compare_with_margin, is_above
+from clients.experiments.drawing.confound import correlation
+from clients.experiments.statistics import Estimate, mean_and_error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from benchmarks.paper.scenarios import Scenario
+
+SOURCE = "the authors' code"
+EPOCH, STEPS = "epoch", "steps"
+STRONG = 0.3
+"""Size from which we call a rank correlation one."""
+
+
+def _correlates(
+    method: str, condition: str, margin: float, *, above: bool
+) -> Callable[[Results], list[ClaimFinding]]:
+    """Return the test of a method's mean rank correlation of times aggregated and samples."""
+
+    def findings(results: Results) -> list[ClaimFinding]:
+        found = []
+        for place in results.places(7):
+            estimate = _estimate(results, place, method) if place.condition == condition else None
+            found += compare_with_margin(str(place), estimate, margin, above=above)
+        return found
+
+    return findings
+
+
+def _estimate(results: Results, place: Scenario, method: str) -> Estimate | None:
+    values = list(results.values(place, method, correlation).values())
+    return mean_and_error(values) if values else None
+
+
+def _second_is_better(condition: str) -> Callable[[Results], list[ClaimFinding]]:
+    def findings(results: Results) -> list[ClaimFinding]:
+        return [
+            finding
+            for place in results.places(7)
+            if place.condition == condition
+            for finding in is_above(results, place, "CMFL-II", ("FedAvg-trainers",), final)
+        ]
+
+    return findings
+
+
+CLAIMS = (
+    Claim(
+        SOURCE,
+        "With one epoch strategy I prefers clients with few samples.",
+        f"Spearman of times aggregated and n_k below -{STRONG}",
+        _correlates("CMFL-I", EPOCH, -STRONG, above=False),
+    ),
+    Claim(
+        SOURCE,
+        "With one epoch strategy II prefers clients with many samples.",
+        f"Spearman of times aggregated and n_k above {STRONG}",
+        _correlates("CMFL-II", EPOCH, STRONG, above=True),
+    ),
+    Claim(
+        SOURCE,
+        "With the same steps for all strategy I prefers clients with few samples, too.",
+        f"Spearman of times aggregated and n_k below -{STRONG}",
+        _correlates("CMFL-I", STEPS, -STRONG, above=False),
+    ),
+    Claim(
+        SOURCE,
+        "With the same steps for all strategy II prefers clients with many samples, too.",
+        f"Spearman of times aggregated and n_k above {STRONG}",
+        _correlates("CMFL-II", STEPS, STRONG, above=True),
+    ),
+    Claim(
+        SOURCE,
+        "With one epoch strategy II is more accurate than typical FL.",
+        "final accuracy of II above that of FedAvg over n",
+        _second_is_better(EPOCH),
+    ),
+    Claim(
+        SOURCE,
+        "With the same steps for all strategy II is more accurate than typical FL, too.",
+        "final accuracy of II above that of FedAvg over n",
+        _second_is_better(STEPS),
+    ),
+)

@@ -1,0 +1,105 @@
+"""What the paper claims of alpha, omega and epsilon (section V-D)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from benchmarks.paper.scenarios import Results, Scenario, final
+from benchmarks.paper.verdict import Claim, ClaimFinding, compare_with_margin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+SOURCE = "V-D, hyper-parameters"
+METHOD = "CMFL-I"
+
+CLIFF = -0.1
+"""What we take a cliff to be: ten points of accuracy from one value to the last one."""
+
+Labels = dict[str, str]
+
+
+def _moved(
+    axis: str,
+    ends: tuple[str, str],
+    where: Mapping[str, tuple[str, ...]],
+    margin: float,
+    *,
+    above: bool,
+) -> Callable[[Results], list[ClaimFinding]]:
+    """Return the test of what moving along one axis does, at fixed labels of the other one.
+
+    Args:
+        axis: along which.
+        ends: its labels: from the first to the second.
+        where: of the other axis, by its name, the labels at which it is tested.
+        margin: with which the change of final accuracy is compared.
+        above: whether a change above or below it is claimed.
+    """
+
+    def findings(results: Results) -> list[ClaimFinding]:
+        found = []
+        for place in results.places(3):
+            labels = dict(place.axes)
+            other = next((name for name in labels if name != axis), "")
+            if labels.get(axis) != ends[1] or labels[other] not in where.get(other, ()):
+                continue
+            start = Scenario(
+                place.experiment,
+                place.condition,
+                tuple((name, ends[0] if name == axis else label) for name, label in place.axes),
+            )
+            difference = results.difference((place, METHOD), (start, METHOD), final)
+            said = f"{place.experiment}: {axis} {ends[0]} to {ends[1]}, {other} = {labels[other]}"
+            found += compare_with_margin(said, difference, margin, above=above)
+        return found
+
+    return findings
+
+
+def _cliff(axis: str, start: str) -> Claim:
+    """Return the claim that too much of one of the three is disastrous."""
+    others = {"alpha", "omega", "epsilon"} - {axis}
+    return Claim(
+        SOURCE,
+        f"Excessive {axis} leads to a cliff-like decline.",
+        f"final accuracy at {axis} = 50 less that at {axis} = {start} below {CLIFF}",
+        _moved(
+            axis,
+            (start, "50"),
+            dict.fromkeys(others, ("10", "20", "30", "40", "50")),
+            CLIFF,
+            above=False,
+        ),
+    )
+
+
+CLAIMS = (
+    Claim(
+        SOURCE,
+        "Within a suitable range (omega up to 30, epsilon up to 30) more members are better.",
+        "final accuracy at omega = 30 above that at omega = 10",
+        _moved(
+            "omega",
+            ("10", "30"),
+            {"epsilon": ("10", "20", "30"), "alpha": ("10", "20", "30", "40")},
+            0.0,
+            above=True,
+        ),
+    ),
+    Claim(
+        SOURCE,
+        "Within a suitable range more aggregated clients are better.",
+        "final accuracy at alpha = 30 above that at alpha = 10",
+        _moved(
+            "alpha",
+            ("10", "30"),
+            {"epsilon": ("10", "20"), "omega": ("10", "20", "30", "40")},
+            0.0,
+            above=True,
+        ),
+    ),
+    _cliff("epsilon", "10"),
+    _cliff("omega", "30"),
+    _cliff("alpha", "30"),
+)

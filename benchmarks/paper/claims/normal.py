@@ -1,0 +1,130 @@
+"""What the paper claims of training that nobody attacks (section V-B)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from benchmarks.paper.scenarios import (
+    Results,
+    final,
+    negated,
+    never_aggregated,
+    speed,
+)
+from benchmarks.paper.verdict import Claim, ClaimFinding, compare_with_margin, in_every_scenario
+from clients.experiments.statistics import spearman
+
+if TYPE_CHECKING:
+    from clients.experiments.rows import CellRow
+
+SOURCE = "V-B, normal training"
+TYPICAL, AS_MANY_AGGREGATED = "FedAvg-trainers", "FedAvg-aggregated"
+FIRST, SECOND = "CMFL-I", "CMFL-II"
+
+SLIGHTLY = 0.02
+"""What we take "slightly weaker" to mean: two points of accuracy."""
+
+LOW, HIGH = 0.4, 0.8
+"""Accuracies of the model on a client below which we call it low, and from which high."""
+
+
+def low_share(cell: CellRow) -> float | None:
+    """Return the share of the clients on which the model's accuracy is low."""
+    found = [value for value in cell.client_accuracy or () if value is not None]
+    return sum(value < LOW for value in found) / len(found) if found else None
+
+
+def high_share(cell: CellRow) -> float | None:
+    """Return the share of the clients on which the model's accuracy is high."""
+    found = [value for value in cell.client_accuracy or () if value is not None]
+    return sum(value >= HIGH for value in found) / len(found) if found else None
+
+
+def favours_accurate(cell: CellRow) -> float | None:
+    """Return Spearman's correlation of times aggregated and accuracy on a client's own tests."""
+    pairs = [
+        (times, accuracy)
+        for times, accuracy in zip(cell.times_aggregated, cell.client_accuracy or (), strict=False)
+        if accuracy is not None
+    ]
+    return spearman([times for times, _ in pairs], [accuracy for _, accuracy in pairs])
+
+
+def _slightly_weaker(results: Results) -> list[ClaimFinding]:
+    return [
+        finding
+        for place in results.places(1)
+        for finding in compare_with_margin(
+            str(place), results.difference((place, FIRST), (place, TYPICAL), final), -SLIGHTLY
+        )
+    ]
+
+
+CLAIMS = (
+    Claim(
+        SOURCE,
+        "Strategy II is more accurate than typical FL.",
+        "final accuracy of II above that of FedAvg over n",
+        in_every_scenario(1, SECOND, (TYPICAL,), final),
+    ),
+    Claim(
+        SOURCE,
+        "Strategy II is more accurate than FL that aggregates as many (the authors' 4 %).",
+        "final accuracy of II above that of FedAvg over m",
+        in_every_scenario(1, SECOND, (AS_MANY_AGGREGATED,), final),
+    ),
+    Claim(
+        "abstract; V-B",
+        "CMFL (strategy II) converges faster than typical FL.",
+        "mean accuracy over all rounds of II above that of FedAvg over n",
+        in_every_scenario(1, SECOND, (TYPICAL,), speed),
+    ),
+    Claim(
+        SOURCE,
+        "Strategy I has the worst accuracy of the three.",
+        "final accuracy of I below those of FedAvg over n and of II",
+        in_every_scenario(1, FIRST, (TYPICAL, SECOND), negated(final)),
+    ),
+    Claim(
+        SOURCE,
+        "Strategy I converges most slowly of the three.",
+        "mean accuracy over all rounds of I below those of FedAvg over n and of II",
+        in_every_scenario(1, FIRST, (TYPICAL, SECOND), negated(speed)),
+    ),
+    Claim(
+        SOURCE,
+        "Without an attack strategy I is only slightly weaker than typical FL.",
+        f"final accuracy of I less that of FedAvg over n above -{SLIGHTLY}",
+        _slightly_weaker,
+    ),
+    Claim(
+        SOURCE,
+        "Under strategy I a high share of the clients is never aggregated.",
+        "share of clients that are never aggregated under I above that of FedAvg over m",
+        in_every_scenario(1, FIRST, (AS_MANY_AGGREGATED,), never_aggregated),
+    ),
+    Claim(
+        SOURCE,
+        "Strategy II significantly reduces the number of clients that are never aggregated.",
+        "that share under II below that under I",
+        in_every_scenario(1, SECOND, (FIRST,), negated(never_aggregated)),
+    ),
+    Claim(
+        SOURCE,
+        "Strategy II leaves the fewest clients with low accuracy.",
+        f"share of clients below {LOW} of II below those of FedAvg over n and of I",
+        in_every_scenario(1, SECOND, (TYPICAL, FIRST), negated(low_share)),
+    ),
+    Claim(
+        SOURCE,
+        "Strategy II has the most clients with high accuracy.",
+        f"share of clients from {HIGH} of II above those of FedAvg over n and of I",
+        in_every_scenario(1, SECOND, (TYPICAL, FIRST), high_share),
+    ),
+    Claim(
+        SOURCE,
+        "Under strategy II clients of low accuracy are aggregated more often than elsewhere.",
+        "Spearman of times aggregated and client accuracy of II below those of FedAvg over n and I",
+        in_every_scenario(1, SECOND, (TYPICAL, FIRST), negated(favours_accurate)),
+    ),
+)

@@ -1,0 +1,200 @@
+"""What the paper claims of attacked training (section V-C)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from benchmarks.paper.scenarios import (
+    Results,
+    Scenario,
+    final,
+    jumps,
+    negated,
+    scenarios_named,
+    speed,
+)
+from benchmarks.paper.verdict import Claim, ClaimFinding, compare_with_margin, is_above
+from clients.experiments.statistics import mean_and_error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from benchmarks.paper.scenarios import Measure
+
+SOURCE = "V-C, robustness"
+FIRST, SECOND = "CMFL-I", "CMFL-II"
+FEDAVG = ("FedAvg-active", "FedAvg-trainers")
+COMPARED = (*FEDAVG, "Median", "TrMean", "Krum", "MultiKrum")
+"""The algorithms that the paper compares with; FedAvg as far as an experiment has it."""
+
+ATTACKS = ("gradient-scaling", "same-value", "back-gradient")
+CLEAN = "clean"
+
+POINT = 0.01
+"""By how much more accurate than typical FL we call it no longer as poor: one point."""
+
+KEPT, LOST = 0.98, 0.9
+"""Shares of the clean accuracy: what resists keeps the first, what fails loses the second."""
+
+
+def attacked(results: Results) -> list[Scenario]:
+    """Return where one of the paper's three attacks goes on.
+
+    Args:
+        results: the rows.
+    """
+    return scenarios_named(results.places(2), *ATTACKS)
+
+
+def against_clean(
+    results: Results, place: Scenario, method: str, share: float
+) -> list[ClaimFinding]:
+    """Return whether a method keeps a share of its clean accuracy, seed by seed.
+
+    Args:
+        results: the rows.
+        place: under an attack.
+        method: name.
+        share: of the mean of the clean accuracies of the same experiment.
+    """
+    calm = Scenario(place.experiment, CLEAN, place.axes)
+    clean = results.values(calm, method, final)
+    if not clean:
+        return []
+    # A share of the clean mean: what is tested is attacked - clean + (1 - share) clean > 0.
+    margin = -(1 - share) * mean_and_error(list(clean.values())).mean
+    difference = results.difference((place, method), (calm, method), final)
+    return compare_with_margin(str(place), difference, margin)
+
+
+def _best(
+    method: str,
+    others: Sequence[str],
+    measure: Measure,
+    words: tuple[str, ...] = ATTACKS,
+) -> Callable[[Results], list[ClaimFinding]]:
+    """Return the test of one method's number over those of others, wherever an attack goes on."""
+
+    def findings(results: Results) -> list[ClaimFinding]:
+        return [
+            finding
+            for place in scenarios_named(attacked(results), *words)
+            for finding in is_above(results, place, method, others, measure)
+        ]
+
+    return findings
+
+
+def _keeps(
+    method: str, share: float, words: tuple[str, ...], *, on_weights: bool | None = None
+) -> Callable[[Results], list[ClaimFinding]]:
+    """Return the test of whether a method keeps a share of its clean accuracy."""
+
+    def findings(results: Results) -> list[ClaimFinding]:
+        return [
+            finding
+            for place in scenarios_named(attacked(results), *words)
+            if on_weights is None or on_weights == ("weights" in place.condition)
+            for finding in against_clean(results, place, method, share)
+        ]
+
+    return findings
+
+
+def _breaks(method: str, words: tuple[str, ...]) -> Callable[[Results], list[ClaimFinding]]:
+    """Return the test of whether a method loses a tenth of its clean accuracy."""
+
+    def findings(results: Results) -> list[ClaimFinding]:
+        kept = _keeps(method, LOST, words)(results)
+        return [
+            ClaimFinding(one.where, None if one.holds is None else not one.holds, one.numbers)
+            for one in kept
+        ]
+
+    return findings
+
+
+def _no_better(results: Results) -> list[ClaimFinding]:
+    """Return whether strategy II is nowhere a point above FedAvg."""
+    found = []
+    for place in attacked(results):
+        for other in FEDAVG:
+            difference = results.difference((place, SECOND), (place, other), final)
+            found += compare_with_margin(f"{place}, {other}", difference, POINT, above=False)
+    return found
+
+
+CLAIMS = (
+    Claim(
+        SOURCE,
+        "Strategy I reaches the highest accuracy of all that are compared, under each attack.",
+        "final accuracy of I above those of FedAvg, Median, TrMean, Krum and MultiKrum",
+        _best(FIRST, COMPARED, final),
+    ),
+    Claim(
+        SOURCE,
+        "Strategy I converges fastest of all that are compared, under each attack.",
+        "mean accuracy over all rounds of I above those of the others",
+        _best(FIRST, COMPARED, speed),
+    ),
+    Claim(
+        "III; V-C",
+        "Under attacks on weights strategy I loses nothing.",
+        f"final accuracy above {KEPT} of the clean one",
+        _keeps(FIRST, KEPT, ATTACKS, on_weights=True),
+    ),
+    Claim(
+        "III; V-C",
+        "Under attacks on updates, which is what the paper's text has, strategy I loses nothing.",
+        f"final accuracy above {KEPT} of the clean one",
+        _keeps(FIRST, KEPT, ATTACKS, on_weights=False),
+    ),
+    Claim(
+        SOURCE,
+        "Strategy I withstands the same-value attack.",
+        f"final accuracy above {KEPT} of the clean one",
+        _keeps(FIRST, KEPT, ("same-value",)),
+    ),
+    Claim(
+        SOURCE,
+        "Strategy II does as poorly as typical FL.",
+        f"final accuracy of II less that of FedAvg below {POINT}",
+        _no_better,
+    ),
+    Claim(
+        SOURCE,
+        "Median effectively resists the attacks.",
+        f"final accuracy of Median above {KEPT} of its clean one",
+        _keeps("Median", KEPT, ATTACKS),
+    ),
+    Claim(
+        SOURCE,
+        "Trimmed Mean does well under gradient scaling.",
+        f"final accuracy of TrMean above {KEPT} of its clean one",
+        _keeps("TrMean", KEPT, ("gradient-scaling",)),
+    ),
+    Claim(
+        SOURCE,
+        "Trimmed Mean does extremely badly under same-value and back-gradient.",
+        f"final accuracy of TrMean below {LOST} of its clean one",
+        _breaks("TrMean", ("same-value", "back-gradient")),
+    ),
+    Claim(
+        SOURCE,
+        "Krum does poorly under all three attacks.",
+        "final accuracy of Krum below those of Median and MultiKrum",
+        _best("Krum", ("Median", "MultiKrum"), negated(final)),
+    ),
+    Claim(
+        SOURCE,
+        "Krum fluctuates sharply, and Multi-Krum removes that.",
+        "mean jump of accuracy in the second half of the rounds of Krum above that of MultiKrum",
+        _best("Krum", ("MultiKrum",), jumps),
+    ),
+    Claim(
+        SOURCE,
+        "Multi-Krum is the second best.",
+        "final accuracy of MultiKrum above those of FedAvg, Median, TrMean and Krum",
+        _best("MultiKrum", tuple(name for name in COMPARED if name != "MultiKrum"), final),
+    ),
+)

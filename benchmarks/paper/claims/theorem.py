@@ -1,0 +1,142 @@
+"""What the paper claims of convergence (section IV-A, Theorem 1)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.paper.scenarios import Results, Scenario, Side, negated, side_of
+from benchmarks.paper.verdict import (
+    Claim,
+    ClaimFinding,
+    compare_with_margin,
+    format_difference,
+    in_every_scenario,
+)
+
+if TYPE_CHECKING:
+    from benchmarks.paper.scenarios import Measure
+    from clients.experiments.rows import CellRow
+
+SOURCE = "IV-A, Theorem 1"
+FEDAVG, FIRST, SECOND = "FedAvg", "CMFL-I", "CMFL-II"
+STEP_SIZES = ("theorem", "rate")
+"""The theorem's own step sizes, and the constant learning rate, of which it says nothing."""
+
+
+def path_of(cell: CellRow, step_sizes: str) -> dict[str, Any]:
+    """Return what a cell says of the run with some step sizes; empty if it says nothing.
+
+    Args:
+        cell: of kind theorem.
+        step_sizes: one of `STEP_SIZES`.
+    """
+    theorem = cell.extra.get("theorem", {})
+    found: dict[str, Any] = theorem.get("step_sizes", {}).get(step_sizes, {})
+    return found
+
+
+def last_error(step_sizes: str) -> Measure:
+    """Return the measure of F(w) - F* after the last round.
+
+    Args:
+        step_sizes: one of `STEP_SIZES`.
+    """
+
+    def measure(cell: CellRow) -> float | None:
+        errors = path_of(cell, step_sizes).get("error") or [None]
+        value: float | None = errors[-1]
+        return value
+
+    return measure
+
+
+def constant(name: str, step_sizes: str = "theorem") -> Measure:
+    """Return the measure of a constant of the bound, as one run has shown it.
+
+    Args:
+        name: a field of `benchmarks.paper.theorem.bound.Constants`.
+        step_sizes: one of `STEP_SIZES`.
+    """
+
+    def measure(cell: CellRow) -> float | None:
+        value: float | None = (path_of(cell, step_sizes).get("constants") or {}).get(name)
+        return value
+
+    return measure
+
+
+def _bound_holds(results: Results) -> list[ClaimFinding]:
+    """Return whether the error stays at or below the bound in every round."""
+    found = []
+    for place in results.places(6):
+        for method in results.methods(place):
+            for seed, cell in results.cells(place, method).items():
+                path = path_of(cell, "theorem")
+                pairs = [
+                    (error, bound)
+                    for error, bound in zip(
+                        path.get("error", ()), path.get("bound", ()), strict=False
+                    )
+                    if bound is not None
+                ]
+                if pairs:
+                    error, bound = pairs[-1]
+                    holds = all(one <= most for one, most in pairs)
+                    numbers = f"error {error:.3g}, bound {bound:.3g} after the last round"
+                    found.append(ClaimFinding(f"{method}, seed {seed}", holds, numbers))
+    return found
+
+
+def _faster_with_larger_gap(results: Results) -> list[ClaimFinding]:
+    """Return, for pairs of strategies, whether the one with the larger phi_min has less error."""
+    found: list[ClaimFinding] = []
+    for place in results.places(6):
+        found += _pair(results, place, (FEDAVG, FIRST))
+        found += _pair(results, place, (FEDAVG, SECOND))
+        found += _pair(results, place, (FIRST, SECOND))
+    return found
+
+
+def _pair(results: Results, place: Scenario, pair: tuple[str, str]) -> list[ClaimFinding]:
+    sides = ((place, pair[0]), (place, pair[1]))
+    gap = results.difference(*sides, constant("least_gap"))
+    error = results.difference(*sides, last_error("theorem"))
+    if gap is None or error is None:
+        return []
+    where, side = f"{pair[0]} beside {pair[1]}", side_of(gap)
+    if side not in {Side.ABOVE, Side.BELOW}:
+        # Whose phi_min is larger is not known, and so not whose error is claimed to be smaller.
+        return [
+            ClaimFinding(
+                where, None, f"{format_difference(error)}; phi_min {format_difference(gap)}"
+            )
+        ]
+    return compare_with_margin(where, error, 0.0, above=side is Side.BELOW)
+
+
+CLAIMS = (
+    Claim(
+        SOURCE,
+        "The error stays below the bound.",
+        "F(w) - F* at most the bound, in every round at the theorem's step sizes",
+        _bound_holds,
+    ),
+    Claim(
+        SOURCE,
+        "Strategy I lowers phi_min.",
+        "phi_min of I below that of FedAvg over n",
+        in_every_scenario(6, FIRST, (FEDAVG,), negated(constant("least_gap"))),
+    ),
+    Claim(
+        SOURCE,
+        "Strategy II raises phi_min.",
+        "phi_min of II above that of FedAvg over n",
+        in_every_scenario(6, SECOND, (FEDAVG,), constant("least_gap")),
+    ),
+    Claim(
+        SOURCE,
+        "A higher phi_min means faster convergence.",
+        "of two methods, the one with the larger phi_min has less error after the last round",
+        _faster_with_larger_gap,
+    ),
+)

@@ -1,0 +1,219 @@
+"""How time and bytes grow with n, C and |w|, beside the paper's complexity section (IV-B).
+
+The exponent of each is the slope of a straight line through logarithms, over cells in which only
+that one size varies. A member scores the other members too, so that scoring is C (n + C - 1) |w|:
+measured over a few sizes, that is a little less than 1 in n and a little more in C.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import log
+from statistics import median
+from typing import TYPE_CHECKING
+
+from benchmarks.paper.verdict import Claim, ClaimFinding
+from clients.experiments.statistics import mean_and_error
+from clients.experiments.tables import DASH
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from benchmarks.paper.scenarios import Measure, Results
+    from clients.experiments.rows import CellRow
+
+SOURCE = "IV-B, complexity"
+NUMBER, AXIS, BASE = 4, "size", "base"
+"""Which experiments vary sizes, along which axis, and the label of what they start from."""
+
+NEAR = 0.25
+"""How far from an exponent a measured one may be to be called the same."""
+
+NEGLIGIBLE = 0.05
+"""Share of a round's bytes that we call negligible."""
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """Something that grows.
+
+    Attributes:
+        name: in the table.
+        of: the number, of a whole cell.
+        paper: its exponents of n, C and |w| in the paper.
+        ours: those that our own way of doing it leads to expect.
+    """
+
+    name: str
+    of: Measure
+    paper: tuple[int, int, int]
+    ours: tuple[int, int, int]
+
+
+def _scoring(cell: CellRow) -> float | None:
+    return cell.seconds.scoring
+
+
+def _phase(name: str) -> Measure:
+    """Return the measure of the bytes on the busiest link in one phase of all rounds."""
+
+    def measure(cell: CellRow) -> float | None:
+        value = cell.bytes.get("phases", {}).get(name)
+        return None if value is None else float(value)
+
+    return measure
+
+
+GROWTHS = (
+    Growth("scoring, seconds of all members", _scoring, (1, 1, 2), (1, 1, 1)),
+    Growth("upload of a trainer, bytes", _phase("updates"), (0, 1, 1), (0, 0, 1)),
+    Growth("download of the model, bytes", _phase("model"), (1, 0, 1), (0, 0, 1)),
+    Growth("reading of a member, bytes", _phase("reading"), (1, 0, 1), (1, 0, 1)),
+)
+
+
+def sizes_of(cell: CellRow) -> tuple[float, float, float] | None:
+    """Return n, C and the bytes of a model.
+
+    Args:
+        cell: any; None comes back where its row has no sizes.
+    """
+    found = (cell.extra.get("trainers"), cell.extra.get("committee"), cell.bytes.get("model"))
+    return None if None in found else (float(found[0]), float(found[1]), float(found[2]))  # type: ignore[arg-type]
+
+
+def exponents(results: Results, of: Measure) -> tuple[float | None, float | None, float | None]:
+    """Return the measured exponents of n, C and |w|.
+
+    Args:
+        results: the rows.
+        of: what grows.
+
+    Returns:
+        None for a size that does not vary alone.
+    """
+    cells = [
+        cell
+        for rows in results.rows.values()
+        for cell in rows.cells
+        if cell.number == NUMBER and cell.kind == "cmfl" and AXIS in cell.axes
+    ]
+    start = next((sizes_of(cell) for cell in cells if cell.axes[AXIS] == BASE), None)
+    if start is None:
+        return (None, None, None)
+    points: list[dict[float, list[float]]] = [{}, {}, {}]
+    for cell in cells:
+        sizes, value = sizes_of(cell), of(cell)
+        if sizes is None or not value:
+            continue
+        for place in range(3):
+            others = [other for other in range(3) if other != place]
+            if all(sizes[other] == start[other] for other in others):
+                points[place].setdefault(sizes[place], []).append(value)
+    return (_slope(points[0]), _slope(points[1]), _slope(points[2]))
+
+
+def _slope(points: dict[float, list[float]]) -> float | None:
+    """Return the slope of the least-squares line through logarithms of medians over seeds."""
+    if len(points) < 2:
+        return None
+    pairs = [(log(x), log(median(values))) for x, values in sorted(points.items())]
+    centre = mean_and_error([x for x, _ in pairs]).mean
+    level = mean_and_error([y for _, y in pairs]).mean
+    spread = sum((x - centre) ** 2 for x, _ in pairs)
+    return sum((x - centre) * (y - level) for x, y in pairs) / spread
+
+
+def table(results: Results) -> list[str]:
+    """Return the table of exponents as lines of Markdown; no line without rows.
+
+    Args:
+        results: the rows.
+    """
+    found = [(growth, exponents(results, growth.of)) for growth in GROWTHS]
+    if all(value is None for _, values in found for value in values):
+        return []
+    lines = [
+        "| what | paper: n, C, \\|w\\| | ours, expected | ours, measured |",
+        "| --- | --- | --- | --- |",
+    ]
+    for growth, values in found:
+        measured = ", ".join(DASH if value is None else f"{value:.2f}" for value in values)
+        paper, ours = ", ".join(map(str, growth.paper)), ", ".join(map(str, growth.ours))
+        lines.append(f"| {growth.name} | {paper} | {ours} | {measured} |")
+    return lines
+
+
+def _as_the_paper(name: str) -> Callable[[Results], list[ClaimFinding]]:
+    """Return the test of whether the measured exponents of all three sizes are the paper's."""
+    growth = next(one for one in GROWTHS if one.name == name)
+
+    def findings(results: Results) -> list[ClaimFinding]:
+        found = exponents(results, growth.of)
+        if all(value is None for value in found):
+            return []
+        told = [(value, paper) for value, paper in zip(found, growth.paper, strict=True)]
+        numbers = ", ".join(
+            f"in {size} {DASH if value is None else f'{value:.2f}'} (paper: {paper})"
+            for size, (value, paper) in zip(("n", "C", "|w|"), told, strict=True)
+        )
+        holds: bool | None = None
+        if any(value is not None and abs(value - paper) > NEAR for value, paper in told):
+            holds = False
+        elif None not in found:
+            holds = True
+        return [ClaimFinding("measured exponents", holds, numbers)]
+
+    return findings
+
+
+def _consensus_share(cells: Sequence[CellRow]) -> float | None:
+    shares = []
+    for cell in cells:
+        phases = cell.bytes.get("phases", {})
+        whole = sum(phases.values())
+        if whole:
+            shares.append((phases.get("votes", 0) + phases.get("decision", 0)) / whole)
+    return mean_and_error(shares).mean if shares else None
+
+
+def _consensus_is_negligible(results: Results) -> list[ClaimFinding]:
+    found = []
+    for place in results.places(NUMBER):
+        for method in results.methods(place):
+            cells = list(results.cells(place, method).values())
+            share = _consensus_share(cells) if cells[0].kind == "cmfl" else None
+            if share is not None:
+                where = f"{place}, {method}"
+                found.append(
+                    ClaimFinding(where, share < NEGLIGIBLE, f"{100 * share:.1f} % of the bytes")
+                )
+    return found
+
+
+CLAIMS = (
+    Claim(
+        SOURCE,
+        "Scoring takes O(n C |w|^2).",
+        f"measured exponents within {NEAR} of the paper's",
+        _as_the_paper(GROWTHS[0].name),
+    ),
+    Claim(
+        SOURCE,
+        "An upload takes O(C |w|).",
+        f"measured exponents within {NEAR} of the paper's; ours is sent once, by its digest",
+        _as_the_paper(GROWTHS[1].name),
+    ),
+    Claim(
+        SOURCE,
+        "A download takes O(n |w|).",
+        f"measured exponents within {NEAR} of the paper's; ours is read side by side",
+        _as_the_paper(GROWTHS[2].name),
+    ),
+    Claim(
+        SOURCE,
+        "What the consensus protocol sends can be ignored.",
+        f"votes and decision are below {NEGLIGIBLE} of the bytes that a round waits for",
+        _consensus_is_negligible,
+    ),
+)

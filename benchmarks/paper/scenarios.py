@@ -1,0 +1,202 @@
+"""Cells of all experiments by what they are of, and methods compared seed by seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from itertools import pairwise
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from clients.experiments.rows import CellRow
+from clients.experiments.statistics import paired
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from clients.experiments.rows import ExperimentRows
+    from clients.experiments.statistics import Estimate
+
+Measure = Callable[[CellRow], float | None]
+"""One number of a cell; None where the cell has none."""
+
+STUDENT_T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+"""Student's t for two sides and 5 percent, by degrees of freedom from 1."""
+
+NORMAL_QUANTILE = 1.959964
+"""The same of the normal distribution, which Student's comes to with many degrees of freedom."""
+
+
+class Side(Enum):
+    """What a paired t-test at 5 percent says of a difference."""
+
+    ABOVE = "above"
+    BELOW = "below"
+    EVEN = "not told apart"
+    ALONE = "one seed only"
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """Where methods are compared with one another.
+
+    Attributes:
+        experiment: name.
+        condition: name.
+        axes: label of each axis, in the experiment's order.
+    """
+
+    experiment: str
+    condition: str
+    axes: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        """Name it in a sentence."""
+        labels = [f"{axis} = {label}" for axis, label in self.axes]
+        return ", ".join([f"{self.experiment}: {self.condition}", *labels])
+
+
+class Results:
+    """The cells of all experiments.
+
+    Args:
+        rows: of each experiment, by its name.
+    """
+
+    def __init__(self, rows: Mapping[str, ExperimentRows]) -> None:
+        self.rows = rows
+        self._cells: dict[tuple[Scenario, str], dict[int, CellRow]] = {}
+        for name, found in rows.items():
+            for cell in found.cells:
+                place = Scenario(name, cell.condition, tuple(cell.axes.items()))
+                self._cells.setdefault((place, cell.method), {})[cell.seed] = cell
+
+    def places(self, number: int) -> list[Scenario]:
+        """Return where the experiments of a number compare, in the order of their rows.
+
+        Args:
+            number: of the experiments.
+        """
+        found = (
+            place
+            for (place, _), cells in self._cells.items()
+            if next(iter(cells.values())).number == number
+        )
+        return list(dict.fromkeys(found))
+
+    def cells(self, place: Scenario, method: str) -> Mapping[int, CellRow]:
+        """Return a method's cells by seed; empty where there are none.
+
+        Args:
+            place: where.
+            method: name.
+        """
+        return self._cells.get((place, method), {})
+
+    def methods(self, place: Scenario) -> list[str]:
+        """Return the methods that have cells at a place."""
+        return [method for where, method in self._cells if where == place]
+
+    def values(self, place: Scenario, method: str, measure: Measure) -> dict[int, float]:
+        """Return a number of a method's cells by seed, without those that have none."""
+        found = {seed: measure(cell) for seed, cell in self.cells(place, method).items()}
+        return {seed: value for seed, value in found.items() if value is not None}
+
+    def difference(
+        self, first: tuple[Scenario, str], second: tuple[Scenario, str], measure: Measure
+    ) -> Estimate | None:
+        """Return a number of one method less that of another, paired by seed.
+
+        Args:
+            first: place and method.
+            second: place and method.
+            measure: the number.
+
+        Returns:
+            Over the seeds that both have; None if there is none.
+        """
+        mine, theirs = self.values(*first, measure), self.values(*second, measure)
+        seeds = sorted(mine.keys() & theirs.keys())
+        if not seeds:
+            return None
+        return paired([mine[seed] for seed in seeds], [theirs[seed] for seed in seeds])
+
+
+def side_of(difference: Estimate, margin: float = 0.0) -> Side:
+    """Return on which side of a margin a difference lies, by a t-test at 5 percent.
+
+    Args:
+        difference: paired, over seeds.
+        margin: that it is compared with.
+    """
+    if difference.error is None:
+        return Side.ALONE
+    critical = _critical(difference.count - 1)
+    distance = difference.mean - margin
+    if abs(distance) <= critical * difference.error or distance == 0:
+        return Side.EVEN
+    return Side.ABOVE if distance > 0 else Side.BELOW
+
+
+def _critical(freedom: int) -> float:
+    """Return Student's t: beyond the table by Fisher's expansion, within .003 of it."""
+    if freedom <= len(STUDENT_T):
+        return STUDENT_T[freedom - 1]
+    z = NORMAL_QUANTILE
+    first = (z**3 + z) / (4 * freedom)
+    return z + first + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
+
+
+def final(cell: CellRow) -> float | None:
+    """Return the mean accuracy of the last measured rounds."""
+    return cell.final
+
+
+def speed(cell: CellRow) -> float | None:
+    """Return the mean accuracy of all measured rounds: who learns sooner has more."""
+    found = [value for value in cell.accuracy if value is not None]
+    return fmean(found) if found else None
+
+
+def jumps(cell: CellRow) -> float | None:
+    """Return the mean change of accuracy from one measured round to the next, second half."""
+    found = [value for value in cell.accuracy if value is not None]
+    late = found[len(found) // 2 :]
+    changes = [abs(after - before) for before, after in pairwise(late)]
+    return fmean(changes) if changes else None
+
+
+def never_aggregated(cell: CellRow) -> float | None:
+    """Return the share of the clients whose update never entered the model."""
+    times = cell.times_aggregated
+    return sum(one == 0 for one in times) / len(times) if times else None
+
+
+def mean_of(counts: Sequence[int] | None) -> float | None:
+    """Return the mean of a count over rounds; None without rounds."""
+    return fmean(counts) if counts else None
+
+
+def scenarios_named(places: Iterable[Scenario], *words: str) -> list[Scenario]:
+    """Return the places whose condition holds one of some words.
+
+    Args:
+        places: to choose from.
+        words: parts of a condition's name.
+    """
+    return [place for place in places if any(word in place.condition for word in words)]
+
+
+def negated(measure: Measure) -> Measure:
+    """Return a measure by which less is more.
+
+    Args:
+        measure: of which less is meant.
+    """
+
+    def less(cell: CellRow) -> float | None:
+        value = measure(cell)
+        return None if value is None else -value
+
+    return less

@@ -1,0 +1,208 @@
+"""What the preset `robust` is held to, on seeds that none of its rules was chosen on.
+
+These are no tests of a difference but limits on means, as they were set before the runs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from benchmarks.paper.scenarios import Results, Scenario, final
+from benchmarks.paper.verdict import Claim, ClaimFinding, format_difference
+from clients.experiments.statistics import mean_and_error
+from clients.experiments.tables import format_estimate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from clients.experiments.statistics import Estimate
+
+CLEAN = "clean"
+HALF_A_POINT, ONE_POINT = 0.005, 0.01
+LEAST = 0.8
+"""Accuracy that three tenths of attackers have to leave."""
+RETAINED_SHARE = 0.98
+"""Share of its clean accuracy that strategy I is to keep under attacks on weights."""
+
+SLACK = 1e-9
+"""What a mean may miss a limit by: rows have six decimals, and a sum of them some rounding."""
+
+DATA = ("robustness-digits", "robustness-attacks", "robustness-rates", "normal")
+"""The experiments on `digits` and `digits-by-writer` with softmax."""
+
+
+def targets_of(method: str) -> tuple[Claim, ...]:
+    """Return what a method is held to.
+
+    Args:
+        method: a name in the experiments of `DATA`.
+    """
+    return (
+        Claim(
+            method,
+            "Clean: within half a point of FedAvg with equal training (C + n).",
+            f"mean paired difference at least -{HALF_A_POINT}",
+            _clean(method, "FedAvg-active", lambda _: -HALF_A_POINT),
+        ),
+        Claim(
+            method,
+            "Clean: no worse than FedAvg over n.",
+            "mean paired difference at least minus one standard error",
+            _clean(method, "FedAvg-trainers", lambda one: -(one.error or 0.0)),
+        ),
+        Claim(
+            method,
+            "A tenth of attackers, every attack: within one point of the clean figure.",
+            f"mean paired difference to the clean cells at least -{ONE_POINT}",
+            _beside_clean(method),
+        ),
+        Claim(
+            method,
+            "Three tenths of attackers, every attack: a usable model.",
+            f"mean final accuracy at least {LEAST}",
+            _usable(method),
+        ),
+        Claim(
+            method,
+            "Three tenths of attackers, every attack: not below strategy I.",
+            f"mean paired difference to I at least -{ONE_POINT}, or minus two standard errors",
+            _not_below_first(method),
+        ),
+    )
+
+
+def weights_target(results: Results) -> list[ClaimFinding]:
+    """Return whether strategy I keeps 98 % under each attack on weights by a tenth.
+
+    Args:
+        results: the rows.
+    """
+    found = []
+    for place in results.places(2):
+        if place.condition.endswith("-weights-10"):
+            kept = _kept(results, place, "CMFL-I")
+            beside = Scenario(place.experiment, place.condition.replace("-weights", ""), place.axes)
+            on_updates = _kept(results, beside, "CMFL-I")
+            if kept is not None:
+                said = "" if on_updates is None else f"; on updates {100 * on_updates:.1f} %"
+                calm = Scenario(place.experiment, CLEAN, place.axes)
+                lost = results.difference((calm, "CMFL-I"), (place, "CMFL-I"), final)
+                holds = (
+                    kept >= RETAINED_SHARE - SLACK if lost is not None and lost.count > 1 else None
+                )
+                found.append(ClaimFinding(str(place), holds, f"keeps {100 * kept:.1f} %{said}"))
+    return found
+
+
+WEIGHTS = Claim(
+    "CMFL-I",
+    "A tenth attack weights: strategy I keeps 98 % of its clean accuracy.",
+    f"mean final accuracy at least {RETAINED_SHARE} of the clean one; beside it the same on updates",
+    weights_target,
+)
+
+
+def accepted_none(results: Results) -> list[ClaimFinding]:
+    """Return whether strategy I aggregates no attacker in the authors' settings.
+
+    Args:
+        results: the rows.
+    """
+    found = []
+    for place in results.places(2):
+        shares = list(
+            results.values(place, "CMFL-I", lambda cell: cell.malicious_accepted).values()
+        )
+        if place.experiment.startswith("authors-") and shares:
+            numbers = f"{100 * max(shares):.2f} % of the aggregated"
+            found.append(ClaimFinding(str(place), max(shares) == 0, numbers))
+    return found
+
+
+AUTHORS = Claim(
+    "CMFL-I",
+    "In the authors' settings no attacker is aggregated, as in their logs.",
+    "no update of an attacker is accepted in any round",
+    accepted_none,
+)
+
+
+def _clean(
+    method: str, other: str, limit: Callable[[Estimate], float]
+) -> Callable[[Results], list[ClaimFinding]]:
+    def findings(results: Results) -> list[ClaimFinding]:
+        found = []
+        for place in _places(results, CLEAN):
+            one = results.difference((place, method), (place, other), final)
+            if one is not None:
+                found.append(_limited(place, one, limit(one)))
+        return found
+
+    return findings
+
+
+def _beside_clean(method: str) -> Callable[[Results], list[ClaimFinding]]:
+    def findings(results: Results) -> list[ClaimFinding]:
+        found = []
+        for place in _places(results, "-10"):
+            calm = Scenario(place.experiment, CLEAN, place.axes)
+            one = results.difference((place, method), (calm, method), final)
+            if one is not None:
+                found.append(_limited(place, one, -ONE_POINT))
+        return found
+
+    return findings
+
+
+def _usable(method: str) -> Callable[[Results], list[ClaimFinding]]:
+    def findings(results: Results) -> list[ClaimFinding]:
+        found = []
+        for place in _places(results, "-30"):
+            finals = list(results.values(place, method, final).values())
+            if finals:
+                found.append(
+                    _limited(place, mean_and_error(finals), LEAST, format_estimate(finals, 4))
+                )
+        return found
+
+    return findings
+
+
+def _not_below_first(method: str) -> Callable[[Results], list[ClaimFinding]]:
+    def findings(results: Results) -> list[ClaimFinding]:
+        found = []
+        for place in _places(results, "-30"):
+            one = results.difference((place, method), (place, "CMFL-I"), final)
+            if one is not None:
+                limit = -max(ONE_POINT, 2 * (one.error or 0.0))
+                found.append(_limited(place, one, limit))
+        return found
+
+    return findings
+
+
+def _limited(
+    place: Scenario, one: Estimate, limit: float, numbers: str | None = None
+) -> ClaimFinding:
+    """Return whether a mean is at least a limit; one seed has none, and cannot tell."""
+    holds = None if one.error is None else one.mean >= limit - SLACK
+    return ClaimFinding(str(place), holds, format_difference(one) if numbers is None else numbers)
+
+
+def _places(results: Results, ending: str) -> list[Scenario]:
+    return [
+        place
+        for number in (1, 2)
+        for place in results.places(number)
+        if place.experiment in DATA and place.condition.endswith(ending)
+    ]
+
+
+def _kept(results: Results, place: Scenario, method: str) -> float | None:
+    """Return the share of its mean clean accuracy that a method keeps; None without rows."""
+    calm = Scenario(place.experiment, CLEAN, place.axes)
+    attacked, clean = results.values(place, method, final), results.values(calm, method, final)
+    # Only seeds that both have: those of a run that was interrupted may differ.
+    seeds = sorted(attacked.keys() & clean.keys())
+    whole = sum(clean[seed] for seed in seeds)
+    return sum(attacked[seed] for seed in seeds) / whole if whole else None

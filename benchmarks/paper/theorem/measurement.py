@@ -1,0 +1,203 @@
+"""Theorem 1 for one configuration: the error of a run, and the bound that the paper prints for it.
+
+The run is softmax regression with an L2 term on the configuration's own division of its data, in
+float64 and without a ledger; once with the theorem's own step sizes, η_t = 1 / (mu (t + γ)), and
+once with the configuration's learning rate, for which the theorem says nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from math import isfinite
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field
+
+from benchmarks.paper.theorem.bound import bound_after
+from benchmarks.paper.theorem.objective import objective_of, weights_of
+from benchmarks.paper.theorem.problem import problem_of
+from benchmarks.paper.theorem.selection_rules import AveragingSelection, CommitteeSelection
+from benchmarks.paper.theorem.training_path import PathSettings, follow_path
+from clients.datasets.registry import load_dataset
+from clients.datasets.settings_table import SettingsTable, parse_settings
+from clients.models.evaluation import majority_rate
+from clients.models.registry import model_named
+from clients.random_streams import named_stream
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from benchmarks.paper.theorem.bound import Constants
+    from benchmarks.paper.theorem.objective import Objective
+    from benchmarks.paper.theorem.problem import ConvexProblem
+    from benchmarks.paper.theorem.selection_rules import SelectionRule
+    from benchmarks.paper.theorem.training_path import StepSize, TrainingPath
+    from clients.configuration import Configuration
+    from clients.experiments.definition import Method
+
+MODEL = "softmax"
+"""The one built-in model whose objective is strongly convex once there is an L2 term."""
+
+
+class TheoremOptions(SettingsTable):
+    """What a method of kind `theorem` can choose.
+
+    Attributes:
+        mu: weight of the L2 term. Below 1e-6 F* would not be known to the decimals of a row (see
+            `benchmarks.paper.theorem.optimum.GRADIENT_NORM`), above 1e6 nothing but the term is left.
+        averaging: FedAvg over n clients instead of a committee.
+    """
+
+    mu: Annotated[float, Field(ge=1e-6, le=1e6, allow_inf_nan=False)] = 0.01
+    averaging: bool = False
+
+
+def theorem_row(configuration: Configuration, method: Method, seed: int) -> dict[str, Any]:
+    """Return what Theorem 1 comes to for a method, under the names of an experiment's row.
+
+    Args:
+        configuration: of the run: data, sizes, rules, rounds, tau, batch size and learning rate.
+        method: with `TheoremOptions` as its options.
+        seed: of the run.
+
+    Returns:
+        `accuracy`, `loss` and `training_loss` after each round with the learning rate, the losses
+        without the L2 term; `floor`, `times_aggregated`, `samples`; and `extra.theorem`: the
+        constants of the data (`mu`, `smoothness` L, `gamma`, `optimal_value` F*, `heterogeneity`
+        Gamma, `best_committee` S_c*, `optimal_accuracy` of w*), and under `step_sizes` for each of
+        `theorem` and `rate` the `constants` seen on the path, `error` F(w) - F* after each round,
+        the `bound` after each round from the constants of the whole path, and the `terms` of the
+        last one. Bound and terms are None where phi_min is not above 0. The largest and least of
+        one path stand for those of all that could have happened: the bound is a lower estimate.
+
+    Raises:
+        ConfigurationError: another model, epochs instead of steps, FedProx, attackers, a server
+            rate other than 1, a learning rate too large for mu, a wrong option, or data that
+            cannot be had.
+    """
+    options = parse_settings(TheoremOptions, method.options, "options")
+    configuration = configuration.model_copy(update={"seed": seed})
+    require_theorem(configuration, options.mu)
+    clients = configuration.protocol.clients
+    data = load_dataset(configuration.data.choice(), clients, named_stream(seed, "data"))
+    model = model_named(MODEL, data.form, configuration.model.options)
+    parameters = configuration.parameters(model.dimension)
+    problem = problem_of(data, options.mu)
+    start = weights_of(model.initial(named_stream(seed, "model")), data.form.classes)
+    training = configuration.training
+
+    def path(step_size: StepSize) -> TrainingPath:
+        choosing: SelectionRule = (
+            AveragingSelection(clients, parameters.trainers)
+            if options.averaging
+            else CommitteeSelection(parameters, model.layout)
+        )
+        settings = PathSettings(
+            rounds=parameters.rounds,
+            local_steps=training.local_steps or 0,
+            batch_size=training.batch_size,
+            step_size=step_size,
+            members=parameters.members,
+            seed=seed,
+        )
+        return follow_path(problem, choosing, start, settings)
+
+    paths = {
+        "theorem": path(lambda step: 1 / (problem.mu * (step + problem.gamma))),
+        "rate": path(lambda _: training.learning_rate),
+    }
+    test = objective_of(data.test, data.collate, data.form.classes, mu=0.0)
+    return _measured(problem, test, paths["rate"]) | {
+        "floor": majority_rate(data.test.y),
+        "extra": {
+            "theorem": {
+                "mu": problem.mu,
+                "smoothness": problem.smoothness,
+                "gamma": problem.gamma,
+                "optimal_value": problem.optimum.value,
+                "optimal_accuracy": test.accuracy(problem.optimum.weights),
+                "heterogeneity": problem.heterogeneity,
+                "best_committee": list(problem.best_committee(parameters.members)),
+                "local_steps": training.local_steps,
+                "step_sizes": {name: _told(one) for name, one in paths.items()},
+            }
+        },
+    }
+
+
+def require_theorem(configuration: Configuration, mu: float) -> None:
+    """Refuse what the theorem is not about.
+
+    Args:
+        configuration: of the run.
+        mu: weight of the L2 term.
+
+    Raises:
+        ConfigurationError: names the setting and the rule.
+    """
+    training, malice = configuration.training, configuration.malice
+    if configuration.model.name != MODEL:
+        raise ConfigurationError(
+            f"model.name = {configuration.model.name}: Theorem 1 needs a strongly convex "
+            f"objective, and so model.name = {MODEL}"
+        )
+    if training.local_steps is None:
+        raise ConfigurationError(
+            f"training.local_epochs = {training.local_epochs}: Theorem 1 is about tau steps, the "
+            "same for all clients: training.local_steps"
+        )
+    if training.proximal is not None:
+        raise ConfigurationError(
+            f"training.proximal = {training.proximal}: Theorem 1 is about plain SGD"
+        )
+    if malice.malicious_rate or malice.members or malice.trainers:
+        raise ConfigurationError("malice is set: Theorem 1 is about honest clients")
+    if configuration.protocol.server_rate != 1:
+        raise ConfigurationError(
+            f"protocol.server_rate = {configuration.protocol.server_rate}: Theorem 1 is about 1"
+        )
+    if training.learning_rate * mu >= 2:
+        raise ConfigurationError(
+            f"training.learning_rate = {training.learning_rate}: must be below 2 / mu = {2 / mu:g}"
+        )
+
+
+def _measured(problem: ConvexProblem, test: Objective, path: TrainingPath) -> dict[str, Any]:
+    """Return the usual lists of a row."""
+    together, mu = problem.together, problem.mu
+    aggregated = [0] * len(problem.clients)
+    for one in path.rounds:
+        for client in one.accepted:
+            aggregated[client] += 1
+    return {
+        "accuracy": [test.accuracy(one.weights) for one in path.rounds],
+        "loss": [test.value(one.weights) for one in path.rounds],
+        "training_loss": [
+            together.value(one.weights) - mu / 2 * float((one.weights**2).sum())
+            for one in path.rounds
+        ],
+        "times_aggregated": aggregated,
+        "samples": problem.samples.tolist(),
+    }
+
+
+def _told(path: TrainingPath) -> dict[str, Any]:
+    """Return error and bound of a path, and what the bound is made of."""
+    bounds = [
+        _bound(number * path.local_steps, path.constants)
+        for number in range(1, len(path.rounds) + 1)
+    ]
+    last = bounds[-1]
+    return {
+        "constants": None if path.constants is None else asdict(path.constants),
+        "error": [one.error for one in path.rounds],
+        "bound": [None if one is None else one["total"] for one in bounds],
+        "terms": last,
+    }
+
+
+def _bound(steps: int, constants: Constants | None) -> dict[str, float] | None:
+    """Return the bound and its terms; None where there is none that is finite."""
+    found = None if constants is None else bound_after(steps, constants)
+    if found is None or not isfinite(found.total):
+        return None
+    return asdict(found) | {"total": found.total}

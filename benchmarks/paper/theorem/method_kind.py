@@ -1,0 +1,58 @@
+"""Theorem 1: the error of a run beside the bound that the paper prints for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from benchmarks.paper.theorem.measurement import TheoremOptions, require_theorem, theorem_row
+from clients.datasets.settings_table import parse_settings
+from clients.experiments.kinds.method_kind import MethodRound, MethodRun
+from clients.runs.metrics import Quality
+
+if TYPE_CHECKING:
+    from clients.configuration import Configuration
+    from clients.experiments.definition import Method
+    from clients.experiments.kinds.method_kind import MethodTask
+
+
+def require(configuration: Configuration, method: Method) -> None:
+    """Refuse what the theorem is not about.
+
+    Args:
+        configuration: of the run.
+        method: its options.
+
+    Raises:
+        ConfigurationError: names the value and the rule.
+    """
+    require_theorem(configuration, parse_settings(TheoremOptions, method.options, "options").mu)
+
+
+def play(task: MethodTask) -> MethodRun:
+    """Follow the paths of a run; a round counts as played when all of them are.
+
+    Args:
+        task: what is to be played.
+
+    Raises:
+        CmflError: it cannot be carried out.
+    """
+    found = theorem_row(task.configuration, task.method, task.configuration.seed)
+    qualities = zip(found["accuracy"], found["loss"], found["training_loss"], strict=True)
+    for _ in found["accuracy"]:
+        task.on_round()
+    return MethodRun(
+        rounds=tuple(
+            MethodRound(
+                quality=Quality(accuracy, loss, training_loss),
+                trained=(),
+                served=None,
+                aggregated=(),
+            )
+            for accuracy, loss, training_loss in qualities
+        ),
+        floor=found["floor"],
+        samples=tuple(found["samples"]),
+        times_aggregated=tuple(found["times_aggregated"]),
+        extra=found["extra"],
+    )

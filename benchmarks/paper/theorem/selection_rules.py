@@ -1,0 +1,129 @@
+"""Whose updates enter the model: those of all who train, or those that a committee accepts.
+
+The committee is that of the protocol, played without a ledger: the same draws, the same rules, the
+same election. Its rules see updates as they would be sent, in float32.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from ledger.protocol.documents.vector import ScoreVector
+from ledger.protocol.encoding import sha256
+from ledger.protocol.judgement import rank_trainers
+from ledger.protocol.rules.distance.context import DistanceContext, ServerDirection
+from ledger.protocol.rules.distance.rule import plain_distances
+from ledger.protocol.rules.reference.travel import displacement
+from ledger.protocol.rules.registry import DISTANCES
+from ledger.protocol.sampling import drawn_committee, sample_trainers
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from clients.models.model import ParameterVector
+    from ledger.protocol.parameters import Parameters
+    from ledger.protocol.rules.distance.rule import Layout
+    from ledger.protocol.types import ClientId, Digest
+
+
+class SelectionRule(Protocol):
+    """Chooses S_a in each round, rounds in their order."""
+
+    def active(self, seed: Digest) -> tuple[ClientId, ...]:
+        """Return who trains in the round of a seed, ascending."""
+
+    def accepted(
+        self, model: ParameterVector, updates: Mapping[ClientId, ParameterVector]
+    ) -> tuple[ClientId, ...]:
+        """Return S_a, given w_t and the update of everybody who trained."""
+
+
+@dataclass(frozen=True, slots=True)
+class AveragingSelection(SelectionRule):
+    """FedAvg: n clients train, and all of them are averaged.
+
+    Attributes:
+        clients: K.
+        trainers: n.
+    """
+
+    clients: int
+    trainers: int
+
+    def active(self, seed: Digest) -> tuple[ClientId, ...]:
+        """Return the n clients that the round's seed draws."""
+        return sample_trainers(seed, self.clients, (), self.trainers)
+
+    def accepted(
+        self,
+        model: ParameterVector,  # noqa: ARG002 - a committee needs it
+        updates: Mapping[ClientId, ParameterVector],
+    ) -> tuple[ClientId, ...]:
+        """Return all of them."""
+        return tuple(sorted(updates))
+
+
+@dataclass(slots=True)
+class CommitteeSelection(SelectionRule):
+    """CMFL: C members rank the n trainers, and their strategy accepts some of these.
+
+    Attributes:
+        parameters: rules and sizes.
+        layout: of the model.
+    """
+
+    parameters: Parameters
+    layout: Layout
+    _members: tuple[ClientId, ...] = field(default=(), init=False)
+    _trainers: tuple[ClientId, ...] = field(default=(), init=False)
+    _models: list[ParameterVector] = field(default_factory=list, init=False)
+
+    def active(self, seed: Digest) -> tuple[ClientId, ...]:
+        """Return committee and trainers; the first committee is drawn, later ones are elected."""
+        rules = self.parameters
+        if not self._members:
+            self._members = drawn_committee(seed, rules.clients, rules.members, ())
+        self._trainers = sample_trainers(seed, rules.clients, self._members, rules.trainers)
+        return tuple(sorted(self._members + self._trainers))
+
+    def accepted(
+        self, model: ParameterVector, updates: Mapping[ClientId, ParameterVector]
+    ) -> tuple[ClientId, ...]:
+        """Return S_a in ranking order, and elect the next committee."""
+        self._models.append(model)
+        members = tuple(sorted(self._members))
+        rule = DISTANCES[self.parameters.distance]
+        table = plain_distances(rule, self._ground(members), updates, members)
+        place = {client: column for column, client in enumerate(sorted(updates))}
+        vectors = []
+        for member, row in zip(members, table, strict=True):
+            others = tuple(other for other in members if other != member)
+            vectors.append(
+                ScoreVector(
+                    round=len(self._models),
+                    member=member,
+                    base=_NO_BASE,
+                    trainers=self._trainers,
+                    distances=row[[place[client] for client in self._trainers]],
+                    members=others,
+                    member_distances=row[[place[client] for client in others]],
+                )
+            )
+        ranking = rank_trainers(self.parameters, vectors)
+        self._members = ranking.next_committee
+        return ranking.accepted
+
+    def _ground(self, members: tuple[ClientId, ...]) -> DistanceContext:
+        """Return what distances stand on: the layout, and the travel where the rules have one."""
+        travel, number = self.parameters.travel, len(self._models)
+        if travel is None or number == 1:
+            return DistanceContext(self.layout)
+        before = self._models[travel.window_start(number) - 1]
+        return DistanceContext(
+            self.layout, ServerDirection(displacement(before, self._models[-1]), members, travel)
+        )
+
+
+_NO_BASE = sha256(b"")
+"""There are no commitments here, and no rule looks at what they come to."""

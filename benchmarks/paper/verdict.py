@@ -1,0 +1,208 @@
+"""What becomes of a claim when it is tested in several places: holds, does not, or only with ...
+
+Nobody writes a verdict by hand: a claim is a test on rows, and its verdict is what the test says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from benchmarks.paper.scenarios import Results, Side, side_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from benchmarks.paper.scenarios import Measure, Scenario
+    from clients.experiments.statistics import Estimate
+
+MAX_LISTED = 12
+"""Findings that a verdict lists; the others are counted."""
+
+
+class ClaimAnswer(StrEnum):
+    """What is said of a claim."""
+
+    HOLDS = "holds"
+    FAILS = "does not hold"
+    PARTLY = "holds only with"
+    OPEN = "not decided"
+    MISSING = "no rows"
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimFinding:
+    """What the test of a claim says in one place.
+
+    Attributes:
+        where: the place, or what else was tested.
+        holds: None if the test cannot tell.
+        numbers: behind it, in words.
+    """
+
+    where: str
+    holds: bool | None
+    numbers: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimVerdict:
+    """What is said of a claim, and on what grounds.
+
+    Attributes:
+        answer: in a word.
+        findings: of every place.
+    """
+
+    answer: ClaimAnswer
+    findings: tuple[ClaimFinding, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """The answer, in how many places, and where it holds if it does not everywhere."""
+        where = [finding.where for finding in self.findings if finding.holds]
+        untold = sum(finding.holds is None for finding in self.findings)
+        if self.answer is ClaimAnswer.MISSING:
+            return self.answer
+        if self.answer is not ClaimAnswer.PARTLY:
+            beside = (
+                f"; {untold} cannot tell" if untold and self.answer is ClaimAnswer.FAILS else ""
+            )
+            return f"{self.answer} ({len(where)} of {len(self.findings)}{beside})"
+        more = f" and {len(where) - MAX_LISTED} more" if len(where) > MAX_LISTED else ""
+        beside = f" ({untold} of {len(self.findings)} cannot tell)" if untold else ""
+        return f"{self.answer} {'; '.join(where[:MAX_LISTED])}{more}{beside}"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A claim and its test.
+
+    Attributes:
+        source: section of the paper, or who else says it.
+        sentence: what is claimed.
+        test: what is computed, in words.
+        findings: computes it.
+    """
+
+    source: str
+    sentence: str
+    test: str
+    findings: Callable[[Results], list[ClaimFinding]]
+
+    def verdict(self, results: Results) -> ClaimVerdict:
+        """Return what rows say of it.
+
+        Args:
+            results: the rows of all experiments.
+        """
+        return verdict_of(self.findings(results))
+
+
+def verdict_of(findings: Sequence[ClaimFinding]) -> ClaimVerdict:
+    """Return what follows from the findings of all places.
+
+    Args:
+        findings: of each.
+
+    Returns:
+        It holds if it does wherever the test can tell; it does not if it nowhere does; else only
+        where it does. Places where the test cannot tell decide nothing, except that a claim that
+        holds nowhere else than in some of them is not decided.
+    """
+    told = [finding for finding in findings if finding.holds is not None]
+    if not findings:
+        return ClaimVerdict(ClaimAnswer.MISSING)
+    if not told:
+        return ClaimVerdict(ClaimAnswer.OPEN, tuple(findings))
+    if all(finding.holds for finding in told):
+        answer = ClaimAnswer.HOLDS if len(told) == len(findings) else ClaimAnswer.PARTLY
+    elif any(finding.holds for finding in told):
+        answer = ClaimAnswer.PARTLY
+    else:
+        answer = ClaimAnswer.FAILS
+    return ClaimVerdict(answer, tuple(findings))
+
+
+def is_above(
+    results: Results,
+    place: Scenario,
+    method: str,
+    others: Sequence[str],
+    measure: Measure,
+) -> list[ClaimFinding]:
+    """Return whether a method's number is larger than that of every one of some others.
+
+    Args:
+        results: the rows.
+        place: where.
+        method: of which it is claimed.
+        others: with which it is compared, as far as they have rows there.
+        measure: the number.
+
+    Returns:
+        One finding, or none where nothing can be compared.
+    """
+    sides: dict[str, tuple[Side, Estimate]] = {}
+    for other in others:
+        difference = results.difference((place, method), (place, other), measure)
+        if difference is not None:
+            sides[other] = (side_of(difference), difference)
+    if not sides:
+        return []
+    found = {side for side, _ in sides.values()}
+    holds: bool | None = None
+    if Side.BELOW in found:
+        holds = False
+    elif found == {Side.ABOVE}:
+        holds = True
+    numbers = ", ".join(f"{format_difference(one)} to {other}" for other, (_, one) in sides.items())
+    return [ClaimFinding(str(place), holds, f"{method}: {numbers}")]
+
+
+def in_every_scenario(
+    number: int, method: str, others: tuple[str, ...], measure: Measure
+) -> Callable[[Results], list[ClaimFinding]]:
+    """Return the test of one method's number over that of others, wherever they are compared.
+
+    Args:
+        number: of the experiments.
+        method: whose number should be above.
+        others: those of all of these.
+        measure: the number.
+    """
+
+    def findings(results: Results) -> list[ClaimFinding]:
+        return [
+            finding
+            for place in results.places(number)
+            for finding in is_above(results, place, method, others, measure)
+        ]
+
+    return findings
+
+
+def compare_with_margin(
+    where: str, difference: Estimate | None, margin: float, *, above: bool = True
+) -> list[ClaimFinding]:
+    """Return whether a difference lies above a margin, or below it.
+
+    Args:
+        where: what was compared.
+        difference: paired over seeds; no finding if there is none.
+        margin: in the measure's unit.
+        above: which of the two is claimed.
+    """
+    if difference is None:
+        return []
+    side = side_of(difference, margin)
+    wanted = Side.ABOVE if above else Side.BELOW
+    holds = None if side in {Side.EVEN, Side.ALONE} else side is wanted
+    return [ClaimFinding(where, holds, format_difference(difference))]
+
+
+def format_difference(difference: Estimate) -> str:
+    """Return a difference in words."""
+    error = "one seed" if difference.error is None else f"± {difference.error:.4f}"
+    return f"{difference.mean:+.4f} {error}"

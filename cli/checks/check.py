@@ -1,0 +1,45 @@
+"""One row of what `cmfl doctor` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from ledger.protocol.errors import CmflError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+LONGEST = 2_000
+
+Check: TypeAlias = tuple[str, Callable[[], str]]
+"""What is checked, and what says in a sentence what it found, or raises what is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """What one check has found.
+
+    Attributes:
+        check: what was checked.
+        ok: whether nothing is wrong.
+        found: a sentence; where something is wrong, it says what to do.
+    """
+
+    check: str
+    ok: bool
+    found: str
+
+
+def run_checks(checks: Iterable[Check]) -> Iterator[CheckResult]:
+    """Yield what each check has found."""
+    for name, check in checks:
+        try:
+            yield CheckResult(name, ok=True, found=check())
+        except CmflError as error:
+            yield CheckResult(name, ok=False, found=str(error)[:LONGEST])
+        except OSError as error:
+            yield CheckResult(
+                name, ok=False, found=f"{error.filename or ''}: {error.strerror or error}"
+            )

@@ -1,0 +1,62 @@
+"""What an aggregator is: many vectors in, one out, and which of them it is made of."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+from pydantic import Field
+
+from clients.aggregators.stage import AggregationStage
+
+if TYPE_CHECKING:
+    from clients.aggregators.mixture import Mixture, Vector
+
+Iterations = Annotated[int, Field(ge=1, le=1000)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AggregatorSelection:
+    """What an aggregator comes to.
+
+    Attributes:
+        vector: the aggregated update, shape (d,).
+        used: places of the vectors that it is made of, ascending.
+    """
+
+    vector: Vector
+    used: tuple[int, ...]
+
+
+class Aggregator(AggregationStage):
+    """An aggregator with its options."""
+
+    @abstractmethod
+    def aggregate(self, mixture: Mixture, weights: Vector, last: Vector) -> AggregatorSelection:
+        """Return one vector of many.
+
+        Args:
+            mixture: the vectors, at least `least` of them.
+            weights: of each, above 0: the samples behind an update, 1 behind a mean of updates.
+            last: what was aggregated in the round before, zeros in the first, shape (d,).
+        """
+
+
+def everybody(mixture: Mixture) -> tuple[int, ...]:
+    """Return the places of all vectors.
+
+    Args:
+        mixture: the vectors.
+    """
+    return tuple(range(len(mixture)))
+
+
+def shares(weights: Vector) -> Vector:
+    """Return weights as parts of their sum.
+
+    Args:
+        weights: above 0.
+    """
+    return np.asarray(weights / weights.sum())

@@ -1,0 +1,37 @@
+"""`Median`, coordinate by coordinate (Yin et al. 2018, arXiv 1803.01498, Definition 1)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from clients.aggregators.aggregator import Aggregator, AggregatorSelection, everybody
+
+if TYPE_CHECKING:
+    from clients.aggregators.mixture import Mixture, Vector
+
+
+class Median(Aggregator):
+    """In each coordinate the middle one, or half the sum of the two in the middle.
+
+    Unweighted, as in the paper and in the authors' code. Fewer than half of the updates cannot
+    move a coordinate beyond what the honest have there.
+    """
+
+    name: ClassVar[str] = "Median"
+
+    def aggregate(
+        self,
+        mixture: Mixture,
+        weights: Vector,  # noqa: ARG002 - one signature for all
+        last: Vector,  # noqa: ARG002
+    ) -> AggregatorSelection:
+        """Return the median of each coordinate."""
+        result = np.empty(mixture.dimension)
+        half = len(mixture) // 2
+        for part, rows in mixture.blocks():
+            ordered = np.sort(rows, axis=0)
+            odd = len(mixture) % 2
+            result[part] = ordered[half] if odd else (ordered[half - 1] + ordered[half]) / 2
+        return AggregatorSelection(result, everybody(mixture))

@@ -1,0 +1,51 @@
+"""`MultiKrum`: the mean of the densest updates (Blanchard et al. 2017, as Krum)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from clients.aggregators.aggregator import Aggregator, AggregatorSelection, shares
+from clients.aggregators.krum import krum_scores
+from clients.aggregators.stage import Faulty, Whole  # noqa: TC001 - pydantic reads it
+
+if TYPE_CHECKING:
+    from clients.aggregators.mixture import Mixture, Vector
+
+
+class MultiKrum(Aggregator):
+    """The mean of the updates with the smallest scores of Krum.
+
+    Attributes:
+        f: how many updates may be anything.
+        m: how many are averaged, n - f where it is not given; at most n - f. The authors of CMFL
+            take as many as CMFL aggregates.
+        weighted: whether by samples, as the authors of CMFL have it; Krum's paper has no weights.
+    """
+
+    name: ClassVar[str] = "MultiKrum"
+    rule: ClassVar[str] = "2f + 2 < n and m <= n - f"
+
+    f: Faulty
+    m: Whole | None = None
+    weighted: bool = False
+
+    @property
+    def least(self) -> int:
+        """Return the fewest vectors that it takes."""
+        return max(2 * self.f + 3, self.f + (self.m or 1))
+
+    def aggregate(
+        self,
+        mixture: Mixture,
+        weights: Vector,
+        last: Vector,  # noqa: ARG002 - one signature for all
+    ) -> AggregatorSelection:
+        """Return the mean of the chosen updates; equal scores are chosen in their order."""
+        scores = krum_scores(mixture.squared_distances(), self.f)
+        wanted = self.m or len(mixture) - self.f
+        chosen = np.sort(np.argsort(scores, kind="stable")[:wanted])
+        part = np.zeros(len(mixture))
+        part[chosen] = shares(weights[chosen] if self.weighted else np.ones(wanted))
+        return AggregatorSelection(mixture.combined(part), tuple(chosen.tolist()))

@@ -1,0 +1,35 @@
+"""What a pre-aggregator is: many vectors in, means of some of them out."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING
+
+from clients.aggregators.stage import AggregationStage
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from clients.aggregators.mixture import Mixture
+
+
+class PreAggregator(AggregationStage):
+    """A pre-aggregator with its options."""
+
+    def count(self, vectors: int) -> int:
+        """Return how many vectors it makes of so many.
+
+        Args:
+            vectors: n.
+        """
+        return vectors
+
+    @abstractmethod
+    def coefficients(self, mixture: Mixture, rng: np.random.Generator) -> NDArray[np.float64]:
+        """Return what each new vector is made of, shape (new vectors, vectors).
+
+        Args:
+            mixture: the vectors, at least `least` of them.
+            rng: its own stream of the round.
+        """

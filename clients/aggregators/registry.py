@@ -1,0 +1,37 @@
+"""The aggregators by name: a new one takes its file and one line here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from clients.aggregators.centered_clipping import CenteredClipping
+from clients.aggregators.fed_avg import FedAvg
+from clients.aggregators.geometric_median import GeometricMedian
+from clients.aggregators.krum import Krum
+from clients.aggregators.median import Median
+from clients.aggregators.multi_krum import MultiKrum
+from clients.aggregators.stage import stage_named
+from clients.aggregators.trimmed_mean import TrMean
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from clients.aggregators.aggregator import Aggregator
+
+AGGREGATORS: dict[str, type[Aggregator]] = {
+    one.name: one
+    for one in (FedAvg, Median, TrMean, Krum, MultiKrum, GeometricMedian, CenteredClipping)
+}
+
+
+def aggregator_named(name: str, options: Mapping[str, object]) -> Aggregator:
+    """Return an aggregator.
+
+    Args:
+        name: a key of `AGGREGATORS`.
+        options: its own, as in TOML.
+
+    Raises:
+        ConfigurationError: unknown name, or an option that is unknown, missing or out of range.
+    """
+    return stage_named("aggregator", AGGREGATORS, name, options)

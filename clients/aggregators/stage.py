@@ -1,0 +1,74 @@
+"""What pre-aggregators and aggregators have in common: a name, options, and a least n."""
+
+from __future__ import annotations
+
+from abc import ABC
+from typing import TYPE_CHECKING, Annotated, ClassVar, TypeVar
+
+from pydantic import Field
+
+from clients.datasets.settings_table import SettingsTable, parse_settings
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Whole = Annotated[int, Field(ge=1, le=2**31 - 1)]
+Faulty = Annotated[
+    int, Field(ge=0, le=2**31 - 1, description="how many updates of a round may be anything")
+]
+
+
+class AggregationStage(SettingsTable, ABC):
+    """One stage of an aggregation, with its options: a table of the TOML file.
+
+    Attributes:
+        name: as in TOML: ByzFL's.
+        rule: what has to hold of n, the number of updates.
+    """
+
+    name: ClassVar[str]
+    rule: ClassVar[str] = "1 <= n"
+
+    @property
+    def least(self) -> int:
+        """Return the fewest updates that it takes."""
+        return 1
+
+    def require(self, updates: int) -> None:
+        """Refuse a number of updates that it cannot take.
+
+        Args:
+            updates: n.
+
+        Raises:
+            ConfigurationError: names the options, n and the rule.
+        """
+        if updates < self.least:
+            options = ", ".join(f"{key} = {value}" for key, value in self if value is not None)
+            raise ConfigurationError(
+                f"{self.name} with {options or 'no options'} of n = {updates} updates: "
+                f"{self.rule} must hold, and so n be at least {self.least}"
+            )
+
+
+S = TypeVar("S", bound=AggregationStage)
+
+
+def stage_named(
+    kind: str, known: Mapping[str, type[S]], name: str, options: Mapping[str, object]
+) -> S:
+    """Return a stage.
+
+    Args:
+        kind: of stage, in errors.
+        known: the stages that there are, by name.
+        name: a key of them.
+        options: its own, as in TOML.
+
+    Raises:
+        ConfigurationError: unknown name, or an option that is unknown, missing or out of range.
+    """
+    if name not in known:
+        raise ConfigurationError(f"unknown {kind} {name[:80]!r}; known are {', '.join(known)}")
+    return parse_settings(known[name], options, f"{kind} {name}")

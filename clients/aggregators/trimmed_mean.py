@@ -1,0 +1,45 @@
+"""`TrMean`, coordinate by coordinate (Yin et al. 2018, arXiv 1803.01498, Definition 2)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from clients.aggregators.aggregator import Aggregator, AggregatorSelection, everybody
+from clients.aggregators.stage import Faulty  # noqa: TC001 - pydantic reads it
+
+if TYPE_CHECKING:
+    from clients.aggregators.mixture import Mixture, Vector
+
+
+class TrMean(Aggregator):
+    """In each coordinate the mean without the f smallest and the f largest.
+
+    Attributes:
+        f: how many are cut off at each end; the paper has a share beta, f = beta n.
+    """
+
+    name: ClassVar[str] = "TrMean"
+    rule: ClassVar[str] = "2f < n"
+
+    f: Faulty
+
+    @property
+    def least(self) -> int:
+        """Return the fewest vectors that it takes."""
+        return 2 * self.f + 1
+
+    def aggregate(
+        self,
+        mixture: Mixture,
+        weights: Vector,  # noqa: ARG002 - one signature for all
+        last: Vector,  # noqa: ARG002
+    ) -> AggregatorSelection:
+        """Return the trimmed mean of each coordinate, unweighted as in the paper."""
+        result = np.empty(mixture.dimension)
+        kept = len(mixture) - 2 * self.f
+        for part, rows in mixture.blocks():
+            ordered = np.sort(rows, axis=0)[self.f : self.f + kept]
+            result[part] = ordered.sum(axis=0) / kept
+        return AggregatorSelection(result, everybody(mixture))

@@ -1,0 +1,168 @@
+"""A cell's run on a chain of its own, audited where it was played, and what is kept of it.
+
+The chain's id follows from the cell, its clock stands still, and whoever plays the cell again gets
+the same blocks, the same head and the same report: so chain and blobs need not be kept. What is
+kept is the configuration and the report.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from clients.experiments.definition import DATA
+from clients.experiments.kinds.cmfl import RUN, play_run
+from clients.experiments.rows import ChainEvidence
+from clients.runs.open_run import open_run
+from ledger.audit.engine import audit
+from ledger.chain.contract.deployment import connect
+from ledger.chain.embedded.embedded_chain import EmbeddedChain
+from ledger.chain.embedded.identity import SALT_BITS, fresh_chain_id
+from ledger.io.home import DISK, Disk, Home
+from ledger.storage.blobs import FolderBlobs
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from pathlib import Path
+
+    from clients.configuration import Configuration
+    from clients.experiments.cells import Cell
+    from clients.experiments.kinds.method_kind import MethodRun, MethodTask
+    from ledger.audit.report import AuditReport
+
+CONFIGURATION = "config.toml"
+REPORT = "report.json"
+
+_HOME = "home"
+
+
+@dataclass(frozen=True, slots=True)
+class ChainRun:
+    """A cell's run that was played on a chain.
+
+    Attributes:
+        configuration: as it was played.
+        played: what it came to.
+        address: of the contract.
+        report: of its audit.
+    """
+
+    configuration: Configuration
+    played: MethodRun
+    address: str
+    report: AuditReport
+
+
+class HastyDisk(Disk):
+    """A disk that is never waited for: a cell that a power cut ends is begun anew."""
+
+    def sync_files(self, paths: Collection[Path]) -> None:
+        """Return at once."""
+
+    def sync_folder(self, folder: Path) -> None:
+        """Return at once."""
+
+
+def play_and_save(
+    cell: Cell, task: MethodTask, folder: Path, data: Path | None
+) -> tuple[MethodRun, ChainEvidence]:
+    """Play a cell on a chain, audit it, and keep what tells of it; chain and blobs are removed.
+
+    Args:
+        cell: which.
+        task: how it is played.
+        folder: in which it has a folder of its name.
+        data: the folder of the data, which is named nowhere.
+
+    Returns:
+        What it came to, and where it was.
+
+    Raises:
+        CmflError: it cannot be played.
+        OSError: the folder cannot be written.
+    """
+    own = folder / cell.name
+    home = own / _HOME
+    shutil.rmtree(home, ignore_errors=True)  # of a cell that was in flight when it was killed
+    try:
+        found = play_on_chain(cell, task, home)
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+    report = f"{json.dumps(found.report.as_dict(), indent=1)}\n"
+    DISK.write_whole(own / REPORT, report.encode())
+    DISK.write_whole(own / CONFIGURATION, portable(found.configuration, data).encode())
+    return found.played, evidence_of(cell, found, folder)
+
+
+def play_on_chain(cell: Cell, task: MethodTask, home: Path) -> ChainRun:
+    """Play a cell on a chain of its own and audit it from chain and blobs alone.
+
+    Args:
+        cell: which.
+        task: how it is played.
+        home: of chain, blobs and the run; it is made.
+
+    Raises:
+        CmflError: it cannot be played, or there is a chain already.
+        OSError: the home cannot be written.
+    """
+    machine = task.configuration.machine.model_copy(update={"ledger": "chain"})
+    configuration = task.configuration.model_copy(update={"machine": machine})
+    paths, disk = Home(home), HastyDisk()
+    blobs = FolderBlobs(paths.blobs, disk=disk)
+    home.mkdir(parents=True, exist_ok=True)
+    with (
+        paths.writing(),
+        EmbeddedChain.create(
+            paths.chain, chain_id=chain_id_of(cell), clock=lambda: 0.0, synchronous="NORMAL"
+        ) as chain,
+    ):
+        with open_run(
+            home, RUN, configuration, chain, blobs, disk=disk, watched=task.stopwatch.watched
+        ) as run:
+            played = play_run(run, task)
+            assert run.manifest is not None, "a run on a chain has a manifest"
+            manifest, played_with = run.manifest, run.configuration
+        report = audit(connect(chain, manifest), blobs)
+    return ChainRun(played_with, played, manifest.address, report)
+
+
+def evidence_of(cell: Cell, found: ChainRun, folder: Path) -> ChainEvidence:
+    """Return what a row says of a run that was played on a chain.
+
+    Args:
+        cell: whose run.
+        found: what it came to.
+        folder: of the experiment, beside its rows.
+    """
+    return ChainEvidence(
+        chain_id=chain_id_of(cell),
+        address=found.address,
+        head=str(found.played.head),
+        verdict=found.report.outcome,
+        report=f"{folder.name}/{cell.name}/{REPORT}",
+        configuration=f"{folder.name}/{cell.name}/{CONFIGURATION}",
+    )
+
+
+def chain_id_of(cell: Cell) -> int:
+    """Return the id of the chain of a cell's run: another for each cell, the same each time.
+
+    Args:
+        cell: which.
+    """
+    digest = int(cell.digest.removeprefix("0x"), 16)
+    return fresh_chain_id(digest % (1 << SALT_BITS))
+
+
+def portable(configuration: Configuration, data: Path | None) -> str:
+    """Return a configuration as TOML that names no folder of this machine.
+
+    Args:
+        configuration: of a run.
+        data: the folder of its data, in place of which `{data}` stands.
+    """
+    text = configuration.to_toml()
+    return text if data is None else text.replace(f'"{data}/', f'"{DATA}/')

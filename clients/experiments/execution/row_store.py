@@ -1,0 +1,142 @@
+"""Where an experiment's rows are, `NAME.jsonl`, and beside them a folder with what its runs left.
+
+Rows are only ever added, whole, by one process at a time; what is there must be of the plan that is
+run, or nothing is added.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from clients.experiments.execution.learning_rates import choose_rates, digest_of_trials
+from clients.experiments.rows import CellRow, append_row, cut_torn_line, read_rows
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from clients.experiments.plan import ExperimentPlan
+    from clients.experiments.rows import ChoiceRow, ExperimentRows, Row, TrialRow
+
+
+@dataclass(frozen=True, slots=True)
+class RowStore:
+    """The rows of an experiment on disk.
+
+    Attributes:
+        out: folder of all experiments' rows.
+        experiment: name of the experiment.
+    """
+
+    out: Path
+    experiment: str
+
+    @property
+    def path(self) -> Path:
+        """The file of the rows."""
+        return self.out / f"{self.experiment}.jsonl"
+
+    @property
+    def folder(self) -> Path:
+        """The folder with a folder of each cell that was on a chain."""
+        return self.out / self.experiment
+
+    def rows(self) -> ExperimentRows:
+        """Return what is there; nothing where there is no file.
+
+        Raises:
+            ConfigurationError: a line is no row.
+            OSError: it cannot be read.
+        """
+        return read_rows(self.path)
+
+    def rows_of(self, plan: ExperimentPlan) -> ExperimentRows:
+        """Return what is there, all of it of this plan.
+
+        Args:
+            plan: what is to be run.
+
+        Raises:
+            ConfigurationError: a line is no row, or is one of another version of the experiment.
+            OSError: it cannot be read.
+        """
+        rows = self.rows()
+        found: tuple[CellRow | TrialRow, ...] = (*rows.cells, *rows.trials)
+        for row in found:
+            self._require_same(plan, row)
+        due = {choice.method: choice for choice in choose_rates(plan, rows.trials)}
+        for choice in rows.choices:
+            self._require_same_trials(plan, choice)
+            if due.get(choice.method, choice) != choice:
+                self._refuse(f"the learning rate of {choice.method} is not what its trials say")
+        return rows
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Be the only one who adds rows; a half line of a killed process is cut off first.
+
+        Yields:
+            Nothing.
+
+        Raises:
+            ConfigurationError: somebody else adds rows.
+            OSError: the folders cannot be made.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        # The folder, not the rows: nothing is left behind to tell a lock by.
+        descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self._lock(descriptor)
+            cut_torn_line(self.path)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def add(self, row: Row) -> None:
+        """Add a row; it survives a power cut.
+
+        Args:
+            row: of a cell, a trial or a choice.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        append_row(self.path, row)
+
+    def _lock(self, descriptor: int) -> None:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ConfigurationError(
+                f"another process runs experiment {self.experiment} in {self.out}: wait for it, or "
+                f"name another folder with --out"
+            ) from error
+
+    def _require_same(self, plan: ExperimentPlan, row: CellRow | TrialRow) -> None:
+        if isinstance(row, CellRow):
+            expected = plan.row_digest(row)
+        else:
+            expected = next((t.digest for t in plan.trials if t.name == row.cell), None)
+        if expected != row.digest:
+            self._refuse(f"{row.cell} ({row.digest[:10]}, and now {(expected or 'gone')[:10]})")
+
+    def _require_same_trials(self, plan: ExperimentPlan, row: ChoiceRow) -> None:
+        trials = [one for one in plan.trials if one.cell.method.name == row.method]
+        if not trials or digest_of_trials(trials) != row.digest:
+            self._refuse(f"the learning rate of {row.method}")
+
+    def _refuse(self, what: str) -> None:
+        """Refuse to add to rows of another experiment.
+
+        Raises:
+            ConfigurationError: always.
+        """
+        raise ConfigurationError(
+            f"experiment {self.experiment} has changed since {self.path} was begun: {what}; put "
+            f"its TOML, preset or data back, take that row away, or name another folder with --out"
+        )

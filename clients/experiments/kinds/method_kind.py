@@ -1,0 +1,95 @@
+"""What a run of any kind came to, and what a kind of method has to be able to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from clients.configuration import Configuration
+    from clients.experiments.definition import Method
+    from clients.experiments.execution.stopwatch import Stopwatch
+    from clients.runs.metrics import Quality
+    from ledger.protocol.types import ClientId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MethodRound:
+    """One round of a run.
+
+    Attributes:
+        quality: of the model after it.
+        trained: clients that trained and are no members.
+        served: clients on the committee; None where there is none.
+        aggregated: clients whose updates entered the model, or another's model.
+    """
+
+    quality: Quality
+    trained: tuple[ClientId, ...]
+    served: tuple[ClientId, ...] | None
+    aggregated: tuple[ClientId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MethodRun:
+    """One whole run.
+
+    Attributes:
+        rounds: in order; empty for a kind that has none.
+        floor: accuracy of always answering the commonest class; None where nothing is classified.
+        samples: n_k of each client.
+        malicious: clients that attack.
+        times_aggregated: rounds in which each client's update entered the model; None where the
+            rounds say it.
+        head: of the ledger after the last round, 0x-hex; None without a ledger.
+        bytes: what was sent, where it was counted.
+        extra: what only this kind has.
+    """
+
+    rounds: tuple[MethodRound, ...]
+    floor: float | None
+    samples: tuple[int, ...]
+    malicious: frozenset[ClientId] = frozenset()
+    times_aggregated: tuple[int, ...] | None = None
+    head: str | None = None
+    bytes: dict[str, Any] = field(default_factory=dict)
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class MethodTask:
+    """What is to be played.
+
+    Attributes:
+        configuration: of the run, its learning rate chosen.
+        method: its options.
+        counts_bytes: whether what is sent is counted.
+        stopwatch: takes the times of its parts.
+        on_round: called after each round.
+    """
+
+    configuration: Configuration
+    method: Method
+    counts_bytes: bool
+    stopwatch: Stopwatch
+    on_round: Callable[[], None]
+
+
+class MethodKind(Protocol):
+    """A kind of method."""
+
+    def require(self, configuration: Configuration, method: Method) -> None:
+        """Refuse what could not be played, before any data are loaded.
+
+        Raises:
+            ConfigurationError: names the value and the rule.
+        """
+
+    def play(self, task: MethodTask) -> MethodRun:
+        """Play a run to its end.
+
+        Raises:
+            CmflError: it cannot be carried out.
+        """

@@ -1,0 +1,111 @@
+"""Tables of one experiment: what every cell came to, as mean ± standard error over seeds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from clients.experiments.drawing.series import by_method, grouped
+from clients.experiments.statistics import mean_and_error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from benchmarks.paper.scenarios import Measure
+    from clients.experiments.rows import CellRow
+
+DASH = "–"  # noqa: RUF001 - a dash
+"""What stands where there is no cell."""
+
+MEASURES: tuple[tuple[str, Measure], ...] = (
+    ("final accuracy", lambda cell: cell.final),
+    ("share of the aggregated updates that attackers sent", lambda cell: cell.malicious_accepted),
+    ("share of the honest trainers that were aggregated", lambda cell: cell.accepted_honest),
+    ("success of the backdoor at the end", lambda cell: last_of(cell.backdoor_success)),
+)
+"""What there is a table of, where cells have it and it is not always the same."""
+
+
+def last_of(values: Sequence[float | None]) -> float | None:
+    """Return the last number that was measured; None if none was."""
+    return next((value for value in reversed(values) if value is not None), None)
+
+
+def tables(cells: Sequence[CellRow]) -> list[str]:
+    """Return the tables of one experiment as lines of Markdown.
+
+    Args:
+        cells: of it.
+
+    Returns:
+        A table for each measure that tells cells apart, lines by condition and axes, columns by
+        method. A cell without any seed is a dash; one with fewer seeds than others says so.
+    """
+    lines: list[str] = []
+    for title, measure in MEASURES:
+        found = {value for cell in cells if (value := measure(cell)) is not None}
+        if len(found) > 1 or (found and title == MEASURES[0][0]):
+            lines += [f"{title[0].upper()}{title[1:]}:", "", *_table(cells, measure), ""]
+    return lines
+
+
+def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return a table as lines of Markdown.
+
+    Args:
+        head: of the columns.
+        rows: texts, as many as columns.
+    """
+    escaped = [[text.replace("|", "\\|") for text in row] for row in (head, *rows)]
+    lines = [f"| {' | '.join(row)} |" for row in escaped]
+    return [lines[0], f"| {' | '.join('---' for _ in head)} |", *lines[1:]]
+
+
+def _table(cells: Sequence[CellRow], measure: Measure) -> list[str]:
+    methods = list(by_method(cells))
+    seeds = max(len(own) for own in _by_line_and_method(cells).values())
+    rows = []
+    for line, own in grouped(cells, row_label).items():
+        by_name = by_method(own)
+        rows.append([line, *(_entry(by_name.get(name, ()), measure, seeds) for name in methods)])
+    return markdown(["", *methods], rows)
+
+
+def _by_line_and_method(cells: Sequence[CellRow]) -> dict[str, list[CellRow]]:
+    return grouped(cells, lambda cell: f"{row_label(cell)}\n{cell.method}")
+
+
+def _entry(cells: Sequence[CellRow], measure: Measure, seeds: int) -> str:
+    values = [value for cell in cells if (value := measure(cell)) is not None]
+    if not values:
+        return DASH
+    fewer = f" ({len(values)} of {seeds} seeds)" if len(values) < seeds else ""
+    return f"{format_estimate(values)}{fewer}"
+
+
+def format_estimate(values: Sequence[float], places: int = 3) -> str:
+    """Return mean ± standard error, or the one value there is.
+
+    Args:
+        values: one of each seed.
+        places: after the point.
+    """
+    found = mean_and_error(values)
+    error = "" if found.error is None else f" ± {found.error:.{places}f}"
+    return f"{found.mean:.{places}f}{error}"
+
+
+def row_label(cell: CellRow) -> str:
+    """Return what a cell's line in a table is called: its condition and labels."""
+    return ", ".join([cell.condition, *(f"{axis} = {x}" for axis, x in cell.axes.items())])
+
+
+def format_range(values: Iterable[float], shown: Callable[[float], str]) -> str:
+    """Return one value, or the least and the largest.
+
+    Args:
+        values: at least one.
+        shown: makes a text of one.
+    """
+    ordered = sorted(values)
+    ends = dict.fromkeys((shown(ordered[0]), shown(ordered[-1])))
+    return " to ".join(ends)

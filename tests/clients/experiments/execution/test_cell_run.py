@@ -1,0 +1,116 @@
+"""A row counts what a run came to, and what it took."""
+
+from __future__ import annotations
+
+import pickle
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from clients.experiments.execution.cell_run import CellJob, play_cell, row_of
+from clients.experiments.execution.stopwatch import SCORING, TRAINING, Stopwatch
+from clients.experiments.kinds.method_kind import MethodRound, MethodRun
+from clients.experiments.rows import CellSeconds, append_row, read_rows
+from clients.runs.metrics import Quality
+from ledger.protocol.types import ClientId
+from tests.clients.experiments.minis import plan_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+SECONDS = CellSeconds(wall=1.0, cpu=1.0)
+KINDS = (
+    'kind = "federated"\naggregator = "TrMean"\noptions = {f = {share = 0.2}}\n'
+    'pre = [{name = "NNM", f = 1}]',
+    'kind = "brain-torrent"',
+    'kind = "gossip"\noptions = {segments = 3, replicas = 2}',
+)
+
+
+def ids(*clients: int) -> tuple[ClientId, ...]:
+    return tuple(map(ClientId, clients))
+
+
+def test_attackers_and_times_are_counted_by_hand() -> None:
+    # Clients 0 and 3 attack. Round 1: 0 trains and is taken; round 2: 3 serves, 0 is left out.
+    rounds = (
+        MethodRound(
+            quality=Quality(accuracy=0.5, loss=float("inf"), client_accuracy=(0.5, None)),
+            trained=ids(0, 1, 2),
+            served=ids(4, 5),
+            aggregated=ids(0, 1),
+        ),
+        MethodRound(
+            quality=Quality(accuracy=0.7, loss=1.0, client_accuracy=(1 / 3, None)),
+            trained=ids(0, 1, 4),
+            served=ids(3, 5),
+            aggregated=ids(1, 4),
+        ),
+    )
+    played = MethodRun(
+        rounds=rounds, floor=0.125, samples=(9, 8, 7, 6, 5, 4), malicious=frozenset(ids(3, 0))
+    )
+    row = row_of(plan_of().cells[0], played, SECONDS, None)
+    assert row.malicious_trained == (1, 1)
+    assert row.malicious_members == (0, 1)
+    assert row.malicious_aggregated == (1, 0)
+    assert row.malicious_accepted == 0.25
+    assert row.accepted_honest == 0.75  # 1 and 2, of whom 1; 1 and 4, who both
+    assert row.times_aggregated == (1, 2, 0, 0, 1, 0)
+    assert (row.accuracy, row.loss, row.final) == ((0.5, 0.7), (None, 1.0), 0.6)
+    assert row.client_accuracy == (0.333333, None)
+    assert row.malicious == (0, 3)
+    assert row.extra == {"committee": 4, "trainers": 6}
+
+
+def test_a_run_without_rounds_or_committee_has_no_such_numbers() -> None:
+    row = row_of(
+        plan_of().cells[1], MethodRun(rounds=(), floor=None, samples=(1, 2)), SECONDS, None
+    )
+    assert row.accuracy == row.malicious_trained == ()
+    assert (row.final, row.floor, row.malicious_accepted, row.accepted_honest) == (None,) * 4
+    assert (row.malicious_members, row.client_accuracy) == (None, None)
+    assert row.times_aggregated == (0, 0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_baselines_are_played_and_what_they_send_is_counted(kind: str, tmp_path: Path) -> None:
+    plan = plan_of(
+        ('kind = "federated"', kind), ("seeds = [200, 201]", "seeds = [200]\ncounts_bytes = true")
+    )
+    rounds: list[None] = []
+    job = CellJob(plan.cells[3], 1.0, Path("nowhere"), None)
+    row = play_cell(job, lambda: rounds.append(None))
+    assert len(rounds) == len(row.accuracy) == len(row.bytes["by_round"]) == 2
+    assert min(row.bytes["by_round"]) > row.bytes["model"] == 2600
+    assert sum(row.times_aggregated) > 0
+    assert (row.seconds.ledger, row.ledger, row.malicious_members) == (None, None, None)
+    assert row.condition == "back-gradient"
+    assert len(row.malicious) == 1
+    append_row(tmp_path / "mini.jsonl", row)
+    assert read_rows(tmp_path / "mini.jsonl").cells == (row,)
+
+
+def test_jobs_go_to_other_processes_and_rows_come_back() -> None:
+    plan = plan_of()
+    jobs = [CellJob(plan.cells[0], 0.5, Path("out"), None), plan.trials[0]]
+    assert pickle.loads(pickle.dumps(jobs)) == jobs
+    assert plan.cells[0].at_rate(0.5).configuration.training.learning_rate == 0.25
+
+
+def test_the_parts_of_a_run_are_told_apart_by_the_clock() -> None:
+    ticks: Iterable[float] = count(0.0, 1.0)
+    stopwatch = Stopwatch(iter(ticks).__next__, iter(count(0.0, 0.5)).__next__)
+    with stopwatch.timing(TRAINING):  # 1 to 2
+        pass
+    with stopwatch.timing(SCORING):  # 3 to 4
+        pass
+    stopwatch.lap()  # 5
+    found = stopwatch.seconds(is_committee=True)
+    assert (found.wall, found.cpu) == (5.0, 0.5)
+    assert (found.training, found.scoring, found.evaluation, found.ledger) == (1.0, 1.0, 0.0, 3.0)
+    # Without a committee, making models of updates is all the rest.
+    server = stopwatch.seconds(is_committee=False)
+    assert (server.scoring, server.ledger) == (4.0, None)

@@ -1,0 +1,296 @@
+"""The aggregators and pre-aggregators: by pencil, against plain transcriptions, and refused."""
+
+from __future__ import annotations
+
+from statistics import fmean, median
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clients.aggregators.krum import krum_scores
+from clients.aggregators.mixture import Mixture
+from clients.aggregators.pre_aggregators.registry import PRE_AGGREGATORS, pre_aggregator_named
+from clients.aggregators.registry import AGGREGATORS, aggregator_named
+from ledger.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from clients.aggregators.aggregator import AggregatorSelection
+
+Points = list[list[int]]
+
+NEIGHBOURS = (0.25, 1, 2, 3.5, 3.75)
+"""The densest place is another one for two neighbours (1) than for three (2)."""
+
+
+def mixture_of(points: Sequence[Sequence[float]]) -> Mixture:
+    return Mixture([np.array(point, dtype=np.float32) for point in points])
+
+
+def line(*values: float) -> Mixture:
+    return mixture_of([[value] for value in values])
+
+
+def found(
+    name: str,
+    mixture: Mixture,
+    options: Mapping[str, object] | None = None,
+    weights: Sequence[float] | None = None,
+    last: float = 0.0,
+) -> AggregatorSelection:
+    heavy = np.ones(len(mixture)) if weights is None else np.array(weights, dtype=np.float64)
+    start = np.full(mixture.dimension, last)
+    return aggregator_named(name, options or {}).aggregate(mixture, heavy, start)
+
+
+def mixed(name: str, mixture: Mixture, options: Mapping[str, object]) -> list[list[float]]:
+    rule = pre_aggregator_named(name, options)
+    after = mixture.mixed(rule.coefficients(mixture, np.random.default_rng(0)))
+    rows: list[list[float]] = np.concatenate([rows for _, rows in after.blocks()], axis=1).tolist()
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "values", "expected", "used"),
+    [
+        ("FedAvg", {}, (1, 2, 6), 3, (0, 1, 2)),
+        ("Median", {}, (1, 7, 2), 2, (0, 1, 2)),
+        ("Median", {}, (1, 7, 2, 4), 3, (0, 1, 2, 3)),
+        ("TrMean", {"f": 1}, (9, -90, 1, 2, 900), 4, (0, 1, 2, 3, 4)),
+        ("Krum", {"f": 1}, NEIGHBOURS, 1, (1,)),
+        ("MultiKrum", {"f": 1}, (0, 100, 1, 3, 4), 2, (0, 2, 3, 4)),
+        ("MultiKrum", {"f": 1, "m": 2}, (0, 100, 1, 3, 4), 2, (2, 3)),
+        # From 0: (1/2 + 1/2) / (1/6 + 1/8).
+        ("GeometricMedian", {"T": 1}, (3, 4), 24 / 7, (0, 1)),
+        # 1/2, 1 and -1 of the three, and then 1/3, 1 and -1.
+        ("CenteredClipping", {"tau": 1.0}, (0.5, 4, -2), 1 / 6, (0, 1, 2)),
+        ("CenteredClipping", {"tau": 1.0, "L": 2}, (0.5, 4, -2), 5 / 18, (0, 1, 2)),
+    ],
+)
+def test_an_aggregate_by_pencil(
+    name: str,
+    options: dict[str, Any],
+    values: tuple[float, ...],
+    expected: float,
+    used: tuple[int, ...],
+) -> None:
+    selected = found(name, line(*values), options)
+    assert selected.vector.tolist() == pytest.approx([expected], abs=1e-12)
+    assert selected.used == used
+
+
+@pytest.mark.parametrize(("as_byzfl", "densest"), [(False, 1), (True, 2)])
+def test_the_densest_of_the_paper_is_not_that_of_byzfl(as_byzfl: bool, densest: int) -> None:
+    # n = 5 and f = 1: the paper counts n - f - 2 = 2 others, ByzFL 0.0.11 counts n - f - 1 = 3.
+    squared = line(*NEIGHBOURS).squared_distances()
+    assert int(np.argmin(krum_scores(squared, 0 if as_byzfl else 1))) == densest
+
+
+def test_only_what_says_so_is_weighted() -> None:
+    heavy = [1, 1, 1, 1, 6]
+    values = line(0, 1, 2, 3, 4)
+    assert found("FedAvg", values, weights=heavy).vector.tolist() == pytest.approx([3])
+    for name, options in (
+        ("Median", {}),
+        ("TrMean", {"f": 1}),
+        ("Krum", {"f": 1}),
+        ("MultiKrum", {"f": 1}),
+        ("GeometricMedian", {}),
+        ("CenteredClipping", {"tau": 1.0}),
+    ):
+        plain = found(name, values, options).vector
+        assert found(name, values, options, heavy).vector.tolist() == plain.tolist()
+    one = {"f": 1, "m": 2, "weighted": True}
+    assert found("MultiKrum", line(0, 100, 1, 3, 4), one, [1, 1, 1, 3, 1]).vector.tolist() == [2.5]
+    # From 0, with α = 1/4 and 3/4: (1/4 + 3/4) / (1/12 + 3/16).
+    two = {"T": 1, "weighted": True}
+    assert found("GeometricMedian", line(3, 4), two, [1, 3]).vector.tolist() == pytest.approx(
+        [48 / 13]
+    )
+
+
+def test_the_smallest_distance_that_weiszfeld_divides_by_is_nu() -> None:
+    # From 0 the first lies at 0, so that it weighs 1 / nu = 10 and the other 1 / 2.
+    values = found("GeometricMedian", line(0, 2), {"nu": 0.1, "T": 1}).vector
+    assert values.tolist() == pytest.approx([1 / 10.5])
+
+
+def test_clipping_begins_where_the_round_before_ended() -> None:
+    # From 3: -1, 1 and nothing; none of them is farther than tau from 2.
+    assert found("CenteredClipping", line(0, 9, 3), {"tau": 1.0}, last=3).vector.tolist() == [3]
+    near = found("CenteredClipping", line(1, 2, 3), {"tau": 5.0}, last=2).vector
+    assert near.tolist() == pytest.approx([2])
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "expected"),
+    [
+        ("NNM", {"f": 1}, [[0.5], [0.5], [5.5]]),
+        ("NNM", {"f": 0}, [[11 / 3]] * 3),
+        ("Bucketing", {"s": 3}, [[11 / 3]]),
+    ],
+)
+def test_a_mixture_by_pencil(name: str, options: dict[str, Any], expected: Points) -> None:
+    assert np.allclose(mixed(name, line(0, 1, 10), options), expected)
+
+
+def test_the_last_bucket_may_have_fewer_and_every_vector_is_in_one() -> None:
+    values = [1, 2, 4, 8, 16]
+    buckets = mixed("Bucketing", line(*values), {"s": 2})
+    assert len(buckets) == 3
+    assert sum(2 * bucket[0] for bucket in buckets[:2]) + buckets[2][0] == sum(values)
+    assert buckets[2][0] in values
+    assert mixed("Bucketing", line(*values), {"s": 1}) != [[value] for value in values]
+
+
+def test_the_order_of_the_buckets_follows_from_the_stream() -> None:
+    rule, many = pre_aggregator_named("Bucketing", {"s": 2}), line(*range(9))
+    one, again, other = (
+        rule.coefficients(many, np.random.default_rng(seed)).tolist() for seed in (0, 0, 1)
+    )
+    assert one == again != other
+
+
+def squared(one: list[int], other: list[int]) -> int:
+    return sum((a - b) ** 2 for a, b in zip(one, other, strict=True))
+
+
+def densest_first(points: Points, f: int) -> list[int]:
+    """Return places by Krum's score, then by place: the paper's words, in whole numbers."""
+    scores = [
+        sum(sorted(squared(one, other) for j, other in enumerate(points) if j != i)[: -f - 1])
+        for i, one in enumerate(points)
+    ]
+    return sorted(range(len(points)), key=lambda i: (scores[i], i))
+
+
+def mean_of(points: Points, places: Sequence[int]) -> list[float]:
+    return [fmean(points[i][axis] for i in places) for axis in range(len(points[0]))]
+
+
+CROWDED = st.lists(st.lists(st.integers(-2, 2), min_size=2, max_size=2), min_size=7, max_size=10)
+"""Few places for many points, so that most distances are tied."""
+
+
+@settings(max_examples=60, deadline=None)
+@given(CROWDED, st.integers(0, 2))
+def test_tied_vectors_come_to_what_the_papers_say_with_the_first_before_the_others(
+    points: Points, f: int
+) -> None:
+    many, n = mixture_of(points), len(points)
+    order = densest_first(points, f)
+    assert found("Krum", many, {"f": f}).used == (order[0],)
+    assert found("Krum", many, {"f": f}).vector.tolist() == points[order[0]]
+    kept = found("MultiKrum", many, {"f": f})
+    assert kept.used == tuple(sorted(order[: n - f]))
+    assert kept.vector.tolist() == pytest.approx(mean_of(points, order[: n - f]))
+    columns = list(zip(*points, strict=True))
+    assert found("Median", many).vector.tolist() == [median(column) for column in columns]
+    trimmed = [fmean(sorted(column)[f : n - f]) for column in columns]
+    assert found("TrMean", many, {"f": f}).vector.tolist() == pytest.approx(trimmed)
+    near = [
+        sorted(range(n), key=lambda j, one=one: (squared(one, points[j]), j))[: n - f]  # type: ignore[misc]
+        for one in points
+    ]
+    assert np.allclose(mixed("NNM", many, {"f": f}), [mean_of(points, places) for places in near])
+
+
+ROBUST: dict[str, dict[str, Any]] = {
+    "Median": {},
+    "TrMean": {"f": 3},
+    "Krum": {"f": 3},
+    "MultiKrum": {"f": 3},
+    "GeometricMedian": {"T": 50, "nu": 1e-6},
+    "CenteredClipping": {"tau": 1.0},
+}
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 1000), st.sampled_from([-1e30, -1e4, 1e4, 1e30]))
+def test_three_of_ten_move_no_robust_aggregate_far_and_the_mean_anywhere(
+    seed: int, value: float
+) -> None:
+    honest = np.random.default_rng(seed).standard_normal((7, 5))
+    many = mixture_of([*honest.tolist(), *[[value] * 5] * 3])
+    for name, options in ROBUST.items():
+        assert np.linalg.norm(found(name, many, options).vector) < 6, name
+    assert np.linalg.norm(found("FedAvg", many).vector) > 1000
+
+
+@pytest.mark.parametrize("name", AGGREGATORS)
+def test_equal_updates_come_to_themselves(name: str) -> None:
+    options = ROBUST.get(name, {}) | ({"tau": 10.0} if name == "CenteredClipping" else {})
+    many = mixture_of([[1.5, -2.25]] * 9)
+    assert found(name, many, options).vector.tolist() == pytest.approx([1.5, -2.25])
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "enough", "sentence"),
+    [
+        ("TrMean", {"f": 3}, 7, r"TrMean with f = 3 of n = 6 updates: 2f < n must hold"),
+        ("Krum", {"f": 2}, 7, r"Krum with f = 2 of n = 6 updates: 2f \+ 2 < n must hold"),
+        ("Krum", {"f": 0}, 3, "n be at least 3"),
+        ("MultiKrum", {"f": 2}, 7, r"2f \+ 2 < n and m <= n - f must hold"),
+        ("MultiKrum", {"f": 2, "m": 9}, 11, "n be at least 11"),
+        ("FedAvg", {}, 1, "FedAvg with no options of n = 0 updates: 1 <= n must hold"),
+    ],
+)
+def test_too_few_updates_are_refused_and_just_enough_are_taken(
+    name: str, options: dict[str, Any], enough: int, sentence: str
+) -> None:
+    aggregator = aggregator_named(name, options)
+    aggregator.require(enough)
+    with pytest.raises(ConfigurationError, match=sentence):
+        aggregator.require(enough - 1)
+
+
+def test_a_pre_aggregator_refuses_too_few_and_says_how_many_it_leaves() -> None:
+    mixing, dealing = (
+        pre_aggregator_named("NNM", {"f": 2}),
+        pre_aggregator_named("Bucketing", {"s": 2}),
+    )
+    mixing.require(5)
+    with pytest.raises(ConfigurationError, match="NNM with f = 2 of n = 4 updates: 2f < n must"):
+        mixing.require(4)
+    assert mixing.count(5) == 5
+    assert [dealing.count(n) for n in (1, 2, 5)] == [1, 1, 3]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "sentence"),
+    [
+        ("Krum", {}, r"aggregator Krum\.f: must be given: how many updates of a round may be"),
+        ("TrMean", {"f": -1}, r"TrMean\.f: .*greater than or equal to 0 \(given: -1\)"),
+        ("TrMean", {"f": 1.0}, r"TrMean\.f: .*\(given: 1\.0\)"),
+        ("TrMean", {"f": 1, "beta": 0.1}, r"TrMean\.beta: there is no such setting"),
+        ("MultiKrum", {"f": 1, "m": 0}, r"MultiKrum\.m: "),
+        ("GeometricMedian", {"nu": 0.0}, r"GeometricMedian\.nu: "),
+        ("GeometricMedian", {"T": 100_000}, r"GeometricMedian\.T: "),
+        ("CenteredClipping", {}, r"CenteredClipping\.tau: must be given: how far one update"),
+        ("CenteredClipping", {"tau": float("inf")}, r"CenteredClipping\.tau: .*finite"),
+        ("NNM", {}, "unknown aggregator 'NNM'; known are FedAvg, Median, TrMean, Krum"),
+    ],
+)
+def test_options_that_are_missing_unknown_or_out_of_range_are_refused_by_name(
+    name: str, options: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=sentence):
+        aggregator_named(name, options)
+
+
+def test_the_same_holds_of_pre_aggregators() -> None:
+    for name, options, sentence in (
+        ("Bucketing", {}, r"pre-aggregator Bucketing\.s: must be given: how many"),
+        ("Bucketing", {"s": 0}, r"Bucketing\.s: .*\(given: 0\)"),
+        ("Krum", {"f": 1}, "unknown pre-aggregator 'Krum'; known are NNM, Bucketing"),
+    ):
+        with pytest.raises(ConfigurationError, match=sentence):
+            pre_aggregator_named(name, options)
+
+
+def test_names_are_those_of_byzfl() -> None:
+    assert all(name == rule.name for name, rule in (AGGREGATORS | PRE_AGGREGATORS).items())
