@@ -142,7 +142,7 @@ def require_round(round_number: int, newest: int) -> None:
 
 def histories_of(request: Request) -> HistoryService:
     """Return what all requests of an app share."""
-    return cast("Histories", request.app.state.histories)
+    return cast("HistoryService", request.app.state.histories)
 
 
 async def _reading(request: Request) -> RequestView:

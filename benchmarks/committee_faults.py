@@ -29,7 +29,7 @@ from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.protocol.consensus import primary_seat
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.inputs import participants_of
-from ledger.protocol.state import RoundDecided
+from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.types import Phase
 from ledger.storage.blobs import MemoryBlobs
 from ledger.storage.mailbox import MemoryMailbox
@@ -265,7 +265,7 @@ def cast(population: Population, context: ActorContext, misdeed: Misdeed) -> Pop
 
     Args:
         population: honest clients.
-        around: of a run whose first round is open.
+        context: of a run whose first round is open.
         misdeed: how many members have which fault: the first primary, then by places.
     """
     opening, registry = context.ledger.opening(1), context.ledger.registry()

@@ -21,14 +21,14 @@ from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.contract.event_logs import encode_log
 from ledger.chain.offline import OfflineChain, matches_topics
 from ledger.chain.ports import Block, Log, NotServedError
-from ledger.protocol import encoding, state
+from ledger.protocol import encoding, ledger_state
 from ledger.protocol.consensus import majority
 from ledger.protocol.documents.record import RoundRecord, UsableUpdate, encode_record
 from ledger.protocol.judgement import sets_of
+from ledger.protocol.ledger_state import domain_of
 from ledger.protocol.ranking import rank
 from ledger.protocol.rounds import deployed
 from ledger.protocol.sampling import sample_trainers
-from ledger.protocol.state import domain_of
 from ledger.protocol.types import (
     NO_DIGEST,
     AcceptanceForm,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ledger.chain.ports import Receipt, TopicFilter, Transaction
-    from ledger.protocol.state import Event, LedgerState
+    from ledger.protocol.ledger_state import Event, LedgerState
     from ledger.storage.blobs import BlobStore
 
 ADDRESS = "0x00000000000000000000000000000000000000C1"
@@ -97,9 +97,9 @@ class GeneratedChain(OfflineChain):
             RegisteredClient(Address((i + 1).to_bytes(20)), 10 + i) for i in range(sizes.clients)
         ]
         self._words = tuple(encoding.registry_word(client) for client in registry)
-        fixed = state.Deployment(
+        fixed = ledger_state.Deployment(
             config=config or _digest("configuration", seed),
-            registry=state.registry_batches(self._words)[0],
+            registry=ledger_state.registry_batches(self._words)[0],
             clients=sizes.clients,
             trainers=sizes.trainers,
             members=sizes.members,
@@ -152,8 +152,8 @@ class GeneratedChain(OfflineChain):
 
     def register(self) -> None:
         """Register all clients, which opens round 1."""
-        registered = state.ClientsRegistered(ClientId(0), self._words)
-        opened = state.LedgerOpened(NO_DIGEST, NO_DIGEST, (), NO_DIGEST)
+        registered = ledger_state.ClientsRegistered(ClientId(0), self._words)
+        opened = ledger_state.LedgerOpened(NO_DIGEST, NO_DIGEST, (), NO_DIGEST)
         self.mine(registered, opened)
 
     def commit(self, share: float = 1.0) -> None:
@@ -162,7 +162,7 @@ class GeneratedChain(OfflineChain):
         waiting = [client for client in active if client not in self.state.committed]
         if waiting:
             words = tuple(self._new_digest() for _ in waiting)
-            self.mine(state.UpdatesCommitted(self.state.round, tuple(waiting), words))
+            self.mine(ledger_state.UpdatesCommitted(self.state.round, tuple(waiting), words))
 
     def decide(self) -> None:
         """End the round with a decision."""
@@ -170,7 +170,7 @@ class GeneratedChain(OfflineChain):
 
     def abandon(self) -> None:
         """End the round without one."""
-        self.mine(state.RoundAbandoned(self.state.round, (), NO_DIGEST, NO_DIGEST))
+        self.mine(ledger_state.RoundAbandoned(self.state.round, (), NO_DIGEST, NO_DIGEST))
 
     def ban(self) -> None:
         """Ban a client that is not banned yet, as long as enough are left."""
@@ -178,7 +178,7 @@ class GeneratedChain(OfflineChain):
         fixed = self.state.deployment
         if len(able) > fixed.members + fixed.trainers:
             client = ClientId(able[int(self._rng.integers(len(able)))])
-            self.mine(state.ClientBanned(self.state.round, client, NO_DIGEST))
+            self.mine(ledger_state.ClientBanned(self.state.round, client, NO_DIGEST))
 
     def play(self, rounds: int, *, abandoned: float = 0.02) -> None:
         """Record so many rounds, of which a share is abandoned.
@@ -198,7 +198,7 @@ class GeneratedChain(OfflineChain):
         """Make one block with these events, whose fields that follow from others are filled in."""
         parent = self._blocks[-1]
         number, state = parent.block.number + 1, parent.state
-        context = state.BlockContext(number, Digest(parent.block.hash))
+        context = ledger_state.BlockContext(number, Digest(parent.block.hash))
         whole: list[Event] = []
         for event in events:
             true: dict[str, Any] = {m.name: m.true for m in mismatches(state, event, context)}
@@ -223,7 +223,7 @@ class GeneratedChain(OfflineChain):
         trainers = sample_trainers(state.seed, fixed.clients, excluded, fixed.trainers)
         return tuple(sorted({*trainers, *state.committee} - banned))
 
-    def _decision(self) -> state.RoundDecided:
+    def _decision(self) -> ledger_state.RoundDecided:
         state, fixed = self.state, self.state.deployment
         trainers = [client for client in self._active() if client not in state.committee]
         ranking = rank((client, float(self._rng.random())) for client in trainers)
@@ -232,7 +232,7 @@ class GeneratedChain(OfflineChain):
         if self.published is not None:
             digests[5] = self._published_record(self.published, trainers, digests[0])
         places = (1 << fixed.members) - 1
-        return state.RoundDecided(
+        return ledger_state.RoundDecided(
             state.round,
             ranking,
             accepted,

@@ -39,7 +39,7 @@ from benchmarks.recorded_rounds import RecordedRounds
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.memory.memory_ledger import MemoryLedger
 from ledger.protocol import encoding, sampling
-from ledger.protocol.state import registry_batches
+from ledger.protocol.ledger_state import registry_batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable

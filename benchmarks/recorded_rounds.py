@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.contract.deployment import DEPLOYMENT_GAS, creation_data
-from ledger.protocol import encoding, rounds, state
+from ledger.protocol import encoding, ledger_state, rounds
 from ledger.protocol.consensus import majority, primary_seat
 from ledger.protocol.judgement import sets_of
 from ledger.protocol.ranking import rank
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     from ledger.chain.embedded.embedded_chain import EmbeddedChain
     from ledger.chain.ports import Receipt
 
-Votes = tuple[state.SubmittedCertificate, state.SubmittedCertificate]
+Votes = tuple[ledger_state.SubmittedCertificate, ledger_state.SubmittedCertificate]
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
     """A decision with both certificates, ready to send."""
 
-    decision: state.SubmittedDecision
+    decision: ledger_state.SubmittedDecision
     certificates: Votes
 
 
@@ -63,8 +63,8 @@ class RecordedRounds:
         self._keys = sorted(map(KeySigner, keys), key=lambda signer: signer.address)
         registry = [RegisteredClient(key.address, 10 + i) for i, key in enumerate(self._keys)]
         words = [encoding.registry_word(client) for client in registry]
-        digest, batches = state.registry_batches(words)
-        deployment = state.Deployment(
+        digest, batches = ledger_state.registry_batches(words)
+        deployment = ledger_state.Deployment(
             config=_digest("configuration", 0),
             registry=digest,
             clients=clients,
@@ -158,10 +158,10 @@ class RecordedRounds:
             lambda: self.ledger.register_clients(words, rest),
         )
 
-    def _decision(self) -> state.SubmittedDecision:
+    def _decision(self) -> ledger_state.SubmittedDecision:
         number = self.state.round
         order = sorted(self.trainers, key=lambda client: _digest("place", client))
-        return state.SubmittedDecision(
+        return ledger_state.SubmittedDecision(
             committee=self.state.committee,
             ranking=rank((client, 1.0 + place / 7) for place, client in enumerate(order)),
             base=self.state.commitments,
@@ -176,11 +176,11 @@ class RecordedRounds:
 
     def _certificate(
         self,
-        decision: state.SubmittedDecision,
+        decision: ledger_state.SubmittedDecision,
         phase: Phase,
         primary: int,
         candidates: Sequence[int],
-    ) -> state.SubmittedCertificate:
+    ) -> ledger_state.SubmittedCertificate:
         state = self.state
         able = [place for place in candidates if place != primary]
         places = sorted(able[: state.deployment.replies])
@@ -190,7 +190,7 @@ class RecordedRounds:
         vote = Vote(VoteKind.REQUEST, state.round, phase, 0, decision.base, chosen, result)
         reply = replace(vote, kind=VoteKind.REPLY)
         keys = [self._keys[member] for member in state.committee]
-        return state.SubmittedCertificate(
+        return ledger_state.SubmittedCertificate(
             view=0,
             set_digest=chosen,
             request=sign(keys[primary], state.domain, vote),
@@ -200,12 +200,12 @@ class RecordedRounds:
 
     def _sent(
         self,
-        specified: Callable[[state.BlockContext], state.Step],
+        specified: Callable[[ledger_state.BlockContext], ledger_state.Step],
         send: Callable[[], Receipt],
     ) -> Receipt:
         head = self.chain.head()
         receipt = send()
-        block = state.BlockContext(head.number + 1, Digest(head.hash))
+        block = ledger_state.BlockContext(head.number + 1, Digest(head.hash))
         self.state, _ = specified(block)
         return receipt
 

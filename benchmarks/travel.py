@@ -26,9 +26,9 @@ from clients.configuration import load
 from clients.processes import in_processes
 from clients.runs.open_run import open_memory_run
 from ledger.protocol.encoding import word_client
+from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.rules.reference.rule import DirectionWeight, ReferenceRule
 from ledger.protocol.rules.registry import REFERENCES
-from ledger.protocol.state import RoundDecided
 
 if TYPE_CHECKING:
     from collections.abc import Callable

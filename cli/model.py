@@ -159,7 +159,7 @@ def _named(ledger: CommitteeLedger, round_number: int | None) -> tuple[int, Dige
     Raises:
         ConfigurationError: the round was not decided.
     """
-    from ledger.protocol.state import RoundAbandoned, RoundDecided
+    from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
 
     if round_number is None:
         state = ledger.state()

@@ -88,12 +88,12 @@ class Simulation:
         """Take a run up where it stands.
 
         Args:
-            around: what actors act on.
+            context: what actors act on.
             cast: who acts.
             keep: which blobs stay in the store.
             on_model: called with the round and the model that it is about to be decided with, once
                 a committee has certified it and before the decision is sent.
-            spared: blobs that other runs name in the same store: these stay whatever is removed.
+            pinned: blobs that other runs name in the same store: these stay whatever is removed.
         """
         self._context = context
         self._cast = cast

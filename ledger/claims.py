@@ -131,7 +131,7 @@ def claimed_rounds(paths: RunPaths, max_bytes: int | None = None) -> Iterator[Cl
 
     Args:
         paths: of the run.
-        most_bytes: that the file may have; None for any number.
+        max_bytes: that the file may have; None for any number.
 
     Yields:
         Each row; a last line without an end is one that a run is writing, and is left out.

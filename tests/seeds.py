@@ -14,7 +14,7 @@ from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.protocol.documents.incidents import decode_incidents
 from ledger.protocol.documents.record import decode_record
-from ledger.protocol.state import RoundDecided
+from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.types import NO_DIGEST
 from ledger.storage.blobs import FolderBlobs
 

@@ -143,7 +143,7 @@ class Connection:
         Args:
             path: below the URL.
             media_type: that they must have.
-            most_bytes: how many there may be.
+            max_bytes: how many there may be.
             query: parameters; those that are None are left out.
 
         Raises:
@@ -170,7 +170,7 @@ class Connection:
         Args:
             path: below the URL.
             media_type: that they must have.
-            most_bytes: how many there may be.
+            max_bytes: how many there may be.
             file: opened for writing; worth nothing if this raises.
             query: parameters; those that are None are left out.
 

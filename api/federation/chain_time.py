@@ -2,7 +2,8 @@
 
 By a wall clock a federation whose chain falls behind would seem late altogether, and so would one
 that is looked at from a machine whose clock is ahead. A worker has to keep up with the others
-(`clients/worker/chain_clock.py`); who looks on may be a block behind, and calls nobody late too soon.
+(`clients/worker/chain_clock.py`); who looks on may be a block behind, and calls nobody late too
+soon.
 Like a worker it forgets what a block has told that the chain does not have any more.
 """
 

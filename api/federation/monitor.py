@@ -14,7 +14,7 @@ from api.http.problems import BLOB_NOT_FOUND, BUSY, FEDERATION_NOT_WATCHED, Prob
 from ledger.actors.view import ChainView
 from ledger.history.documents import read_run
 from ledger.history.facts.deployments import stage_name
-from ledger.protocol.state import LedgerStage
+from ledger.protocol.ledger_state import LedgerStage
 from ledger.storage.locations import parse_locations
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from ledger.history.facts.words import Facts
     from ledger.history.round import Round
     from ledger.protocol.documents.run import RunDocument
+    from ledger.protocol.ledger_state import Deployment
     from ledger.protocol.parameters import Parameters
-    from ledger.protocol.state import Deployment
 
 KEPT_SECONDS = 1.0
 """How long a look is good for while no block comes."""

@@ -99,4 +99,4 @@ async def events(request: Request, reading: Now, address: Address) -> EventSourc
 
 def federations_of(request: Request) -> FederationMonitor:
     """Return the federations that a service watches."""
-    return cast("Federations", request.app.state.federations)
+    return cast("FederationMonitor", request.app.state.federations)

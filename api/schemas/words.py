@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from pydantic.fields import FieldInfo
 
 from ledger.protocol import digest_patterns
-from ledger.protocol.state import StatementKind
+from ledger.protocol.ledger_state import StatementKind
 from ledger.protocol.types import AcceptanceForm, DropoutReason, IncidentKind, RefusalReason
 
 if TYPE_CHECKING:

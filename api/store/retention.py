@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ledger.actors.payload_removal import PayloadRemover
 from ledger.actors.round_blobs import BlobUse, blobs_of_round
 from ledger.chain.contract.complete_log import CompleteLog
-from ledger.protocol.state import LedgerStage
+from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.types import Digest
 from ledger.storage.mailboxes.folder import FolderMailbox
 

@@ -97,7 +97,8 @@ def weights_target(results: Results) -> list[ClaimFinding]:
 WEIGHTS = Claim(
     "CMFL-I",
     "A tenth attack weights: strategy I keeps 98 % of its clean accuracy.",
-    f"mean final accuracy at least {RETAINED_SHARE} of the clean one; beside it the same on updates",
+    f"mean final accuracy at least {RETAINED_SHARE} of the clean one; beside it the same on "
+    "updates",
     weights_target,
 )
 

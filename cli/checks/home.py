@@ -107,7 +107,7 @@ def _run(where: Target, run: RunPaths) -> str:
         require_unplayed,
         was_in_memory,
     )
-    from ledger.protocol.state import LedgerStage
+    from ledger.protocol.ledger_state import LedgerStage
 
     if not RUN_NAME.fullmatch(run.path.name):
         raise CmflError("the folder's name is not that of a run: rename it, or take it away")

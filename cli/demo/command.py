@@ -88,8 +88,8 @@ def _introduce(home: Path, seeds: int, rounds: int) -> None:
     )
     print_prose(
         f"{steps[DemoStep.RECORDED]} rounds are recorded and audited; to compare with, "
-        f"{steps[DemoStep.AVERAGED]} of FedAvg are played beside them, which has no committee and so "
-        "nothing to record."
+        f"{steps[DemoStep.AVERAGED]} of FedAvg are played beside them, which has no committee and "
+        "so nothing to record."
     )
 
 

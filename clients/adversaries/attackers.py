@@ -68,7 +68,7 @@ class Attackers:
         Args:
             updates: of the round's honest training, by client, each of shape (d,); the
                 attackers among them are those that collude.
-            around: the round; it has a start for each of the attackers.
+            context: the round; it has a start for each of the attackers.
 
         Returns:
             What each client sends, in the order of `updates`, which are left alone: an honest

@@ -8,8 +8,8 @@ from clients.actors import HonestTrainer
 from clients.adversaries.faults import TrainerFault, faulty_payload
 from ledger.actors.actions import SendReport
 from ledger.protocol.encoding import commitment_of, sha256
+from ledger.protocol.ledger_state import EquivocationReport, SignedStatement
 from ledger.protocol.signing import sign
-from ledger.protocol.state import EquivocationReport, SignedStatement
 from ledger.protocol.types import (
     NO_DIGEST,
     Phase,

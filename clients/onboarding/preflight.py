@@ -30,8 +30,8 @@ from ledger.chain.rpc.rpc_reader import RpcSettings
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.encoding import vector_from_bytes
 from ledger.protocol.errors import CmflError, ConfigurationError
+from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.registration import data_salt
-from ledger.protocol.state import LedgerStage
 from ledger.storage.locations import parse_locations
 from ledger.storage.opening import store_at
 from ledger.storage.uploads import UploadSigner

@@ -15,7 +15,7 @@ from ledger.chain.round_ledger import ends_after
 from ledger.io.json import parse_json
 from ledger.protocol.encoding import vector_from_bytes
 from ledger.protocol.errors import BlobError, EncodingError
-from ledger.protocol.state import RoundAbandoned, RoundDecided
+from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

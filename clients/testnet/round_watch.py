@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ledger.history.chain_history import ChainHistory
 from ledger.history.documents import read_documents
 from ledger.protocol.errors import ChainError
-from ledger.protocol.state import LedgerStage
+from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.types import DropoutReason
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from ledger.actors.published_blobs import PublishedBlobs
 from ledger.chain.finality.ancestry import AncestryCheck
 from ledger.protocol.encoding import u64
 from ledger.protocol.errors import JournalError
-from ledger.protocol.state import LedgerStage
+from ledger.protocol.ledger_state import LedgerStage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -91,7 +91,7 @@ class Worker:
         """Take up where chain, mailbox, journal and disk stand.
 
         Args:
-            around: what its clients act on; the mailbox is shared.
+            context: what its clients act on; the mailbox is shared.
             hosting: its clients.
             troubles: what goes wrong is told to.
             on_round: called with the number of a round before anything is said in it.

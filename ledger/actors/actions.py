@@ -9,12 +9,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ledger.protocol.documents.envelope import Envelope
-    from ledger.protocol.payload import Payload
-    from ledger.protocol.state import (
+    from ledger.protocol.ledger_state import (
         EquivocationReport,
         SubmittedCertificate,
         SubmittedDecision,
     )
+    from ledger.protocol.payload import Payload
     from ledger.protocol.types import ClientId, Digest, SignedCommitment
 
 

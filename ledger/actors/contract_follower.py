@@ -21,7 +21,7 @@ from ledger.chain.contract.committee_ledger import RoundStart
 from ledger.chain.contract.folded_state import FoldedState
 from ledger.chain.ports import NotServedError
 from ledger.protocol.closing import MinedCommitment
-from ledger.protocol.state import ClientBanned, LedgerStage, UpdatesCommitted
+from ledger.protocol.ledger_state import ClientBanned, LedgerStage, UpdatesCommitted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

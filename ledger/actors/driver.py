@@ -23,7 +23,7 @@ from ledger.protocol.errors import (
     WrongRoundError,
 )
 from ledger.protocol.judgement import sets_of
-from ledger.protocol.state import LedgerStage
+from ledger.protocol.ledger_state import LedgerStage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -76,7 +76,7 @@ class Driver:
         """Take up what actors act on.
 
         Args:
-            around: chain, blobs, mailbox and journal of the run.
+            context: chain, blobs, mailbox and journal of the run.
             published: takes what is stored, for an observer of the same process.
             keep: which blobs are written.
             mines: whether blocks come only with transactions. Where they come by themselves, the

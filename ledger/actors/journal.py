@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ledger.protocol import canonical
 from ledger.protocol.errors import JournalError
-from ledger.protocol.state import LedgerStage
+from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.types import NO_DIGEST, ClientId
 
 if TYPE_CHECKING:

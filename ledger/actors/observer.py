@@ -13,8 +13,8 @@ from ledger.chain.finality.ancestry import AncestryCheck
 from ledger.protocol.documents.envelope import EnvelopeKind
 from ledger.protocol.errors import BlobError, BlobUnreachableError
 from ledger.protocol.inputs import registry_with_bans
+from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.payload import Payload
-from ledger.protocol.state import LedgerStage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,7 +60,7 @@ class Observer:
         """Look at what actors act on.
 
         Args:
-            around: chain, blobs and mailbox of the run.
+            context: chain, blobs and mailbox of the run.
             published: what a driver of the same process has stored, which is not read again.
             lineage: of the chain's blocks, where others ask it too.
             remembers: hold the models that later rounds need, where nothing is stored.

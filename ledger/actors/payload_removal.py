@@ -14,7 +14,7 @@ from ledger.chain.round_ledger import ends_after
 from ledger.protocol.documents.incidents import decode_incidents
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.errors import BlobError, EncodingError
-from ledger.protocol.state import LedgerStage, RoundDecided
+from ledger.protocol.ledger_state import LedgerStage, RoundDecided
 from ledger.protocol.types import NO_DIGEST
 
 if TYPE_CHECKING:
@@ -47,9 +47,9 @@ class PayloadRemover:
         """Look at a run; its chain is read when the first round ends.
 
         Args:
-            around: chain and blobs of the run.
+            context: chain and blobs of the run.
             rounds: how many of the newest rounds keep their payloads, at least 1.
-            spared: what else must stay: the blobs that other runs name in the same store.
+            pinned: what else must stay: the blobs that other runs name in the same store.
         """
         self._context = context
         self._rounds = rounds
@@ -105,7 +105,7 @@ def removable_payloads(
         ledger: the run's contract.
         blobs: where its records are.
         rounds: how many of the newest ended rounds keep their payloads, at least 1.
-        spared: what else must stay.
+        pinned: what else must stay.
     """
     deployment, state = ledger.deployment(), ledger.state()
     newest = state.round - 1 if state.stage is LedgerStage.OPEN else state.round

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.errors import BlobError, EncodingError
-from ledger.protocol.state import RoundDecided
+from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.types import NO_DIGEST
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from ledger.chain.round_ledger import ends_after
 from ledger.protocol.encoding import vector_from_bytes
+from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.rules.reference.travel import displacement
-from ledger.protocol.state import RoundDecided
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +40,7 @@ class RunModels:
         """Look at a run.
 
         Args:
-            around: chain and blobs of the run.
+            context: chain and blobs of the run.
             published: what a driver of the same process has stored, which is not read again.
             state: returns what the contract kept after a block; None to ask the chain each time.
             remembers: hold a window's models, where nothing is stored that could be read again.

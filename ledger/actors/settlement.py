@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING
 from ledger.actors.judgement_cache import is_certain
 from ledger.protocol.documents.incidents import Incident, Incidents, encode_incidents
 from ledger.protocol.encoding import sha256
-from ledger.protocol.state import SubmittedCertificate, SubmittedDecision, submitted_certificate
+from ledger.protocol.ledger_state import (
+    SubmittedCertificate,
+    SubmittedDecision,
+    submitted_certificate,
+)
 from ledger.protocol.types import NO_DIGEST, IncidentKind, Phase
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from ledger.protocol.documents.vector import MAX_VECTOR_BYTES
 from ledger.protocol.encoding import aggregation_result, commitment_of, sha256
 from ledger.protocol.inputs import Evidence, Inputs, Participants, distance_context, participants_of
 from ledger.protocol.judgement import usable_clients
+from ledger.protocol.ledger_state import EquivocationReport, SignedStatement
 from ledger.protocol.signing import is_signed_by
-from ledger.protocol.state import EquivocationReport, SignedStatement
 from ledger.protocol.types import Phase, SignedVote, VoteKind
 
 if TYPE_CHECKING:

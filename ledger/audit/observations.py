@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ledger.protocol.documents.run import RunDocument
     from ledger.protocol.errors import Refusal
     from ledger.protocol.inputs import Participants
-    from ledger.protocol.state import Deployment, Event, LedgerState
+    from ledger.protocol.ledger_state import Deployment, Event, LedgerState
     from ledger.protocol.types import ClientId, Digest, Domain
 
 

@@ -25,7 +25,7 @@ from ledger.audit.codes import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ledger.protocol.state import StatementKind
+    from ledger.protocol.ledger_state import StatementKind
     from ledger.protocol.types import ClientId, DropoutReason, Phase, RefusalReason
 
 REPORT_VERSION = 3

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ledger.audit.codes import Step
     from ledger.audit.report import StepResult
     from ledger.protocol.inputs import Inputs
-    from ledger.protocol.state import RoundDecided
+    from ledger.protocol.ledger_state import RoundDecided
     from ledger.protocol.types import ClientId, Digest
 
 

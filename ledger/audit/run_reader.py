@@ -32,7 +32,7 @@ from ledger.chain.ports import (
 )
 from ledger.protocol import rounds
 from ledger.protocol.errors import ChainError, Refusal
-from ledger.protocol.state import ClientBanned, LedgerStage, RoundAbandoned, RoundDecided
+from ledger.protocol.ledger_state import ClientBanned, LedgerStage, RoundAbandoned, RoundDecided
 from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ledger.audit.codes import BlobKind, Fact, FindingKind, Need
 from ledger.protocol.descriptions import DROPOUTS, PHASES, REFUSALS
-from ledger.protocol.state import StatementKind
+from ledger.protocol.ledger_state import StatementKind
 from ledger.protocol.types import DropoutReason, RefusalReason
 
 if TYPE_CHECKING:

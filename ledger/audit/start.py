@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ledger.audit.evidence.model_chain import ModelChain
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.protocol.documents.run import RunDocument
-    from ledger.protocol.state import Deployment
+    from ledger.protocol.ledger_state import Deployment
 
 
 def read_start(

@@ -27,7 +27,7 @@ from ledger.audit.observations import (
     WatchedRound,
 )
 from ledger.audit.report import Contradiction, Finding, MissingInput
-from ledger.protocol.state import RoundAbandoned
+from ledger.protocol.ledger_state import RoundAbandoned
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from ledger.chain.ports import IncompleteLogsError
-from ledger.protocol.state import LedgerStage, RoundAbandoned, RoundDecided
+from ledger.protocol.ledger_state import LedgerStage, RoundAbandoned, RoundDecided
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.chain.ports import Block
     from ledger.protocol.closing import MinedCommitment
-    from ledger.protocol.state import (
+    from ledger.protocol.ledger_state import (
         ClientBanned,
         Deployment,
         EquivocationReport,

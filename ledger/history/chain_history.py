@@ -22,7 +22,7 @@ from ledger.history.participation import Tally, lacks_record, participation_of
 from ledger.history.paths import ChainPath, DeploymentPath
 from ledger.history.source import TooLongError
 from ledger.protocol.inputs import registry_with_bans
-from ledger.protocol.state import ClientsRegistered, LedgerOpened
+from ledger.protocol.ledger_state import ClientsRegistered, LedgerOpened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ledger.history.pages import RoundPage, Walk
     from ledger.history.participation import Participation
     from ledger.history.round import Round
-    from ledger.protocol.state import ClientBanned, Deployment, EquivocationReport
+    from ledger.protocol.ledger_state import ClientBanned, Deployment, EquivocationReport
     from ledger.protocol.types import ClientId, Digest, RegisteredClient
     from ledger.storage.blobs import BlobReader
 

@@ -20,7 +20,7 @@ from ledger.chain.ports import ChainDamagedError, ChainUnreachableError
 from ledger.history.chain_history import ChainHistory, DeploymentCache
 from ledger.io.home import RUN_NAME, RunPaths
 from ledger.protocol.errors import CmflError
-from ledger.protocol.state import LedgerStage
+from ledger.protocol.ledger_state import LedgerStage
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ledger.chain.contract.manifest import Manifest
     from ledger.chain.ports import Block, ChainReader
     from ledger.history.locations import HistoryLocations
-    from ledger.protocol.state import Deployment
+    from ledger.protocol.ledger_state import Deployment
     from ledger.storage.blobs import BlobReader
 
 MAX_MANIFESTS = 1_024

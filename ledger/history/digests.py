@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from ledger.protocol.state import ClientBanned, UpdatesCommitted
+from ledger.protocol.ledger_state import ClientBanned, UpdatesCommitted
 from ledger.protocol.types import NO_DIGEST
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.history.documents import Documents
     from ledger.history.round import Round
-    from ledger.protocol.state import Deployment, RoundDecided
+    from ledger.protocol.ledger_state import Deployment, RoundDecided
 
 NO_CLIENT = -1
 """What stands for the client of a digest that is nobody's own."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ledger.protocol.documents.incidents import Incident, Incidents
     from ledger.protocol.documents.record import RoundRecord
     from ledger.protocol.documents.run import RunDocument
-    from ledger.protocol.state import RoundDecided
+    from ledger.protocol.ledger_state import RoundDecided
     from ledger.protocol.types import ClientId, Digest
     from ledger.storage.blobs import BlobReader
 

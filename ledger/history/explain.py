@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ledger.history.round import Round
     from ledger.protocol.documents.record import RefusedScores, RoundRecord
     from ledger.protocol.documents.run import RunDocument
-    from ledger.protocol.state import RoundDecided
+    from ledger.protocol.ledger_state import RoundDecided
     from ledger.protocol.types import ClientId
 
 

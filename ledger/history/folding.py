@@ -14,7 +14,7 @@ from ledger.chain.ports import IncompleteLogsError
 from ledger.history.round import Round, RoundActivity
 from ledger.protocol.closing import MinedCommitment
 from ledger.protocol.inputs import registry_with_bans
-from ledger.protocol.state import (
+from ledger.protocol.ledger_state import (
     ClientBanned,
     RoundAbandoned,
     RoundDecided,

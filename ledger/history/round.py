@@ -10,7 +10,7 @@ from ledger.history.status import RoundStatus
 from ledger.protocol.closing import closing_block
 from ledger.protocol.encoding import word_client
 from ledger.protocol.inputs import ParticipantCounts, Participants, participants_of
-from ledger.protocol.state import ClientBanned, RoundAbandoned, RoundDecided
+from ledger.protocol.ledger_state import ClientBanned, RoundAbandoned, RoundDecided
 
 if TYPE_CHECKING:
     from ledger.chain.contract.committee_ledger import RoundStart

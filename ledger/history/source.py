@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ledger.history.participation import Participation, Tally
     from ledger.history.paths import DeploymentPath
     from ledger.history.round import Round
-    from ledger.protocol.state import Deployment, EquivocationReport
+    from ledger.protocol.ledger_state import Deployment, EquivocationReport
     from ledger.protocol.types import ClientId, Digest, RegisteredClient
     from ledger.storage.blobs import BlobReader
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ledger.protocol.state import ClientBanned, ClientsRegistered, LedgerOpened
+from ledger.protocol.ledger_state import ClientBanned, ClientsRegistered, LedgerOpened
 
 if TYPE_CHECKING:
     from ledger.chain.contract.event_logs import RecordedEvent

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ledger.history.round import Round
     from ledger.index.remembered import Remembered
     from ledger.index.standing import Events
-    from ledger.protocol.state import Deployment, EquivocationReport
+    from ledger.protocol.ledger_state import Deployment, EquivocationReport
     from ledger.protocol.types import ClientId, Digest, RegisteredClient
     from ledger.storage.blobs import BlobReader
 

@@ -17,7 +17,7 @@ from ledger.index.writing import Writer
 if TYPE_CHECKING:
     from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.index.database import Database
-    from ledger.protocol.state import Deployment
+    from ledger.protocol.ledger_state import Deployment
     from ledger.storage.blobs import BlobReader
 
 RETRIED = 64

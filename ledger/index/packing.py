@@ -17,7 +17,7 @@ from ledger.chain.contract.committee_ledger import RoundStart
 from ledger.chain.contract.event_logs import RecordedEvent
 from ledger.index.errors import IndexDamagedError
 from ledger.protocol.errors import EncodingError
-from ledger.protocol.state import (
+from ledger.protocol.ledger_state import (
     ClientBanned,
     Deployment,
     RoundAbandoned,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from ledger.protocol.state import Deployment
+    from ledger.protocol.ledger_state import Deployment
     from ledger.protocol.types import RegisteredClient
 
 _Registry: TypeAlias = "tuple[tuple[int, ...], tuple[RegisteredClient, ...]]"

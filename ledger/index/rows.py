@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ledger.history.digests import Entry
     from ledger.history.documents import Documents
     from ledger.index.standing import Events
-    from ledger.protocol.state import Deployment
+    from ledger.protocol.ledger_state import Deployment
     from ledger.protocol.types import RegisteredClient
     from ledger.storage.blobs import BlobReader
 

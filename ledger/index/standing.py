@@ -18,7 +18,7 @@ from ledger.history.folding import folded
 from ledger.history.round import Round
 from ledger.protocol import encoding
 from ledger.protocol.inputs import Participants
-from ledger.protocol.state import (
+from ledger.protocol.ledger_state import (
     ClientBanned,
     ClientsRegistered,
     LedgerDeployed,
@@ -31,7 +31,7 @@ from ledger.protocol.types import NO_DIGEST, ClientId
 
 if TYPE_CHECKING:
     from ledger.chain.contract.event_logs import RecordedEvent
-    from ledger.protocol.state import Deployment
+    from ledger.protocol.ledger_state import Deployment
     from ledger.protocol.types import Digest, RegisteredClient
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ledger.history.digests import Entry
     from ledger.history.participation import ParticipationCounts
     from ledger.index.rows import RoundRows
-    from ledger.protocol.state import Deployment
+    from ledger.protocol.ledger_state import Deployment
     from ledger.protocol.types import Digest, RegisteredClient
 
 Row = dict[str, Any]

@@ -108,7 +108,7 @@ class HttpServer:
 
         Args:
             path: below the URL's own, beginning with a slash.
-            most_bytes: how large the body may be.
+            max_bytes: how large the body may be.
 
         Raises:
             ResponseTooLargeError: it is larger.
@@ -121,7 +121,7 @@ class HttpServer:
 
         Args:
             path: below the URL's own, beginning with a slash.
-            most_bytes: how large the body may be.
+            max_bytes: how large the body may be.
             file: opened for writing; what comes of an answer that breaks off stays in it.
 
         Returns:
@@ -152,7 +152,7 @@ class HttpServer:
             path: below the URL's own, beginning with a slash.
             body: what is sent, whole.
             headers: what is said of it.
-            most_bytes: how large the answer's body may be.
+            max_bytes: how large the answer's body may be.
 
         Raises:
             ResponseTooLargeError: it is larger.
@@ -166,7 +166,7 @@ class HttpServer:
 
         Args:
             body: the JSON.
-            most_bytes: how large the answer's body may be.
+            max_bytes: how large the answer's body may be.
 
         Raises:
             ResponseTooLargeError: it is larger.
@@ -180,7 +180,7 @@ class HttpServer:
         Args:
             path: below the URL's own, beginning with a slash.
             body: the JSON.
-            most_bytes: how large the answer's body may be.
+            max_bytes: how large the answer's body may be.
 
         Raises:
             ResponseTooLargeError: it is larger.
@@ -193,7 +193,7 @@ class HttpServer:
 
         Args:
             path: below the URL's own, beginning with a slash.
-            most_bytes: how large the answer's body may be.
+            max_bytes: how large the answer's body may be.
 
         Raises:
             ResponseTooLargeError: it is larger.

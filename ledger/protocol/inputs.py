@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ledger.protocol.closing import RoundClosing
+    from ledger.protocol.ledger_state import ClientBanned
     from ledger.protocol.parameters import Parameters
     from ledger.protocol.payload import Payload
     from ledger.protocol.rules.distance.rule import Layout
-    from ledger.protocol.state import ClientBanned
     from ledger.protocol.types import Digest, Domain, RegisteredClient
 
 

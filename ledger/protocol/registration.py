@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ledger.protocol.encoding import keccak256, registry_word, words
+from ledger.protocol.ledger_state import registry_batches
 from ledger.protocol.signing import NAME, VERSION, recover
-from ledger.protocol.state import registry_batches
 from ledger.protocol.types import NO_DIGEST
 
 if TYPE_CHECKING:

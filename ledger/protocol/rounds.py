@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING
 from ledger.protocol import encoding, errors
 from ledger.protocol.consensus import primary_seat
 from ledger.protocol.judgement import sets_of
-from ledger.protocol.sampling import drawn_committee
-from ledger.protocol.signing import GROUP_ORDER, is_signed_by
-from ledger.protocol.state import (
+from ledger.protocol.ledger_state import (
     BlockContext,
     ClientBanned,
     ClientsRegistered,
@@ -32,6 +30,8 @@ from ledger.protocol.state import (
     SubmittedDecision,
     UpdatesCommitted,
 )
+from ledger.protocol.sampling import drawn_committee
+from ledger.protocol.signing import GROUP_ORDER, is_signed_by
 from ledger.protocol.types import (
     NO_DIGEST,
     AcceptanceForm,

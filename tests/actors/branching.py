@@ -12,8 +12,8 @@ from ledger.chain.contract.deployment import deployment_for
 from ledger.chain.memory.memory_ledger import MemoryLedger
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import commitment_of, keccak256, sha256, u64
+from ledger.protocol.ledger_state import EquivocationReport, SignedStatement
 from ledger.protocol.signing import sign
-from ledger.protocol.state import EquivocationReport, SignedStatement
 from ledger.protocol.types import (
     NO_DIGEST,
     ClientId,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ledger.chain.contract.committee_ledger import LedgerSnapshot
     from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.chain.ports import Block
-    from ledger.protocol.state import Deployment
+    from ledger.protocol.ledger_state import Deployment
     from ledger.protocol.types import Digest
 
 SHORT = replace(PARAMETERS, deadline_blocks=8, rounds=40)

@@ -24,7 +24,7 @@ from ledger.protocol.documents.envelope import (
     Reply,
 )
 from ledger.protocol.encoding import sha256, vector_bytes
-from ledger.protocol.state import (
+from ledger.protocol.ledger_state import (
     ClientBanned,
     RoundDecided,
 )

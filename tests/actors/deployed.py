@@ -19,9 +19,9 @@ from ledger.chain.contract.deployment import deploy
 from ledger.io.home import RunPaths
 from ledger.protocol.documents.run import RunDocument, encode_run
 from ledger.protocol.encoding import sha256, vector_bytes
+from ledger.protocol.ledger_state import EquivocationReport, RoundDecided, SignedStatement
 from ledger.protocol.payload import Payload
 from ledger.protocol.signing import sign
-from ledger.protocol.state import EquivocationReport, RoundDecided, SignedStatement
 from ledger.protocol.types import NO_DIGEST, ClientId, Phase, Vote, VoteKind
 from ledger.storage.blobs import MemoryBlobs
 from ledger.storage.mailbox import MemoryMailbox

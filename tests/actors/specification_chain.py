@@ -10,7 +10,7 @@ from ledger.actors.view import ChainView
 from ledger.protocol import rounds
 from ledger.protocol.closing import MinedCommitment
 from ledger.protocol.errors import Refusal
-from ledger.protocol.state import (
+from ledger.protocol.ledger_state import (
     BlockContext,
     Event,
     LedgerStage,
@@ -23,9 +23,9 @@ from ledger.protocol.types import NO_DIGEST
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ledger.protocol.ledger_state import LedgerState, Step
     from ledger.protocol.parameters import Parameters
     from ledger.protocol.rules.distance.rule import Layout
-    from ledger.protocol.state import LedgerState, Step
     from ledger.protocol.types import Digest, Domain, RegisteredClient
 
 

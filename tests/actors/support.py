@@ -40,10 +40,10 @@ from ledger.protocol.encoding import keccak256, sha256, vector_bytes, vector_fro
 from ledger.protocol.errors import JournalError
 from ledger.protocol.inputs import Evidence
 from ledger.protocol.judgement import judge
+from ledger.protocol.ledger_state import EquivocationReport, SignedStatement
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.payload import Payload
 from ledger.protocol.signing import KeySigner, sign
-from ledger.protocol.state import EquivocationReport, SignedStatement
 from ledger.protocol.types import (
     NO_DIGEST,
     Address,
@@ -73,8 +73,8 @@ if TYPE_CHECKING:
     from ledger.protocol.documents.envelope import Envelope
     from ledger.protocol.documents.record import RoundRecord
     from ledger.protocol.inputs import Inputs
+    from ledger.protocol.ledger_state import LedgerState, RoundDecided
     from ledger.protocol.rules.distance.rule import Layout
-    from ledger.protocol.state import LedgerState, RoundDecided
     from ledger.protocol.types import Scores, Slot
     from tests.actors.specification_chain import SpecificationBlock
 

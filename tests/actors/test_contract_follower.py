@@ -13,7 +13,7 @@ from ledger.actors.contract_follower import ContractFollower, FollowedContract
 from ledger.chain.finality.ancestry import AncestryCheck
 from ledger.chain.ports import IncompleteLogsError, NotServedError
 from ledger.protocol.errors import Refusal
-from ledger.protocol.state import LedgerStage
+from ledger.protocol.ledger_state import LedgerStage
 from tests.actors.branching import SHORT, BranchingLedger, Node
 from tests.faults import times
 

@@ -14,8 +14,8 @@ from ledger.actors.settlement import decision_of, settlement_of
 from ledger.protocol.documents.envelope import Envelope, EnvelopeKind, PublishedPayload
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, DeadlineNotReachedError, JournalError
+from ledger.protocol.ledger_state import LedgerStage, RoundAbandoned
 from ledger.protocol.payload import Payload
-from ledger.protocol.state import LedgerStage, RoundAbandoned
 from ledger.protocol.types import NO_DIGEST, ClientId, SignedCommitment
 from ledger.storage.blobs import MemoryBlobs
 from tests.actors.support import PARAMETERS, signed_commitment

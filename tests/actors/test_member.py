@@ -23,8 +23,8 @@ from ledger.protocol.documents.incidents import decode_incidents
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.documents.vector import encode_vector
 from ledger.protocol.encoding import sha256
+from ledger.protocol.ledger_state import ClientBanned
 from ledger.protocol.scores import parse_vector
-from ledger.protocol.state import ClientBanned
 from ledger.protocol.types import (
     NO_DIGEST,
     ClientId,

@@ -19,7 +19,7 @@ from ledger.chain.rpc.server.methods import RpcMethods
 from ledger.protocol.documents.envelope import Envelope, EnvelopeKind, PublishedPayload
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, BlobUnreachableError, EncodingError
-from ledger.protocol.state import ClientsRegistered, LedgerOpened
+from ledger.protocol.ledger_state import ClientsRegistered, LedgerOpened
 from ledger.protocol.types import ClientId, Digest
 from tests.actors.support import initial_model
 

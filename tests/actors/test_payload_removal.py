@@ -14,7 +14,7 @@ from ledger.protocol.types import Phase
 from tests.actors.support import initial_model
 
 if TYPE_CHECKING:
-    from ledger.protocol.state import RoundDecided
+    from ledger.protocol.ledger_state import RoundDecided
     from ledger.protocol.types import ClientId, Digest
     from tests.actors.deployed import Deployed
 

@@ -26,7 +26,7 @@ from tests.actors.deployed import Deployed
 from tests.actors.support import initial_model
 
 if TYPE_CHECKING:
-    from ledger.protocol.state import RoundDecided
+    from ledger.protocol.ledger_state import RoundDecided
     from ledger.protocol.types import Digest
 
 

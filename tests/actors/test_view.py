@@ -23,11 +23,11 @@ from ledger.protocol.documents.envelope import (
 )
 from ledger.protocol.documents.vector import MAX_VECTOR_BYTES, encode_vector
 from ledger.protocol.encoding import aggregation_result, commitment_of, set_digest, sha256
+from ledger.protocol.ledger_state import StatementKind
 from ledger.protocol.parameters import MAX_MEMBERS
 from ledger.protocol.payload import Payload
 from ledger.protocol.scores import parse_vector
 from ledger.protocol.signing import is_signed_by
-from ledger.protocol.state import StatementKind
 from ledger.protocol.types import (
     NO_DIGEST,
     ClientId,

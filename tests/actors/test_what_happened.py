@@ -17,7 +17,7 @@ from ledger.protocol.documents.incidents import decode_incidents
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.encoding import sha256, vector_bytes
 from ledger.protocol.errors import Refusal, RequestNotSignedError
-from ledger.protocol.state import ClientBanned
+from ledger.protocol.ledger_state import ClientBanned
 from ledger.protocol.types import (
     NO_DIGEST,
     ClientId,
@@ -40,7 +40,7 @@ from tests.actors.support import (
 
 if TYPE_CHECKING:
     from ledger.protocol.documents.incidents import Incident
-    from ledger.protocol.state import LedgerState, RoundDecided
+    from ledger.protocol.ledger_state import LedgerState, RoundDecided
     from tests.actors.deployed import Deployed
 
 AGGREGATION = Phase.AGGREGATION

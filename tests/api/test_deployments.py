@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from ledger.protocol.state import Deployment
+    from ledger.protocol.ledger_state import Deployment
 
 ROBUST = (
     "protocol.rounds=1",

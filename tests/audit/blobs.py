@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ledger.audit.codes import BlobKind
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.errors import BlobMissingError
-from ledger.protocol.state import RoundDecided
+from ledger.protocol.ledger_state import RoundDecided
 from ledger.storage.blobs import MAX_BLOB_BYTES
 
 if TYPE_CHECKING:

@@ -42,16 +42,16 @@ from ledger.protocol.judgement import (
     score_updates,
     usable_clients,
 )
-from ledger.protocol.parameters import Parameters
-from ledger.protocol.payload import Payload
-from ledger.protocol.signing import KeySigner, sign
-from ledger.protocol.state import (
+from ledger.protocol.ledger_state import (
     EquivocationReport,
     RoundDecided,
     SignedStatement,
     SubmittedDecision,
     submitted_certificate,
 )
+from ledger.protocol.parameters import Parameters
+from ledger.protocol.payload import Payload
+from ledger.protocol.signing import KeySigner, sign
 from ledger.protocol.types import (
     NO_DIGEST,
     ClientId,

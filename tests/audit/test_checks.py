@@ -17,7 +17,7 @@ from ledger.audit.observations import (
     Unavailable,
 )
 from ledger.audit.report import Contradiction, MissingInput
-from ledger.protocol import errors, state
+from ledger.protocol import errors, ledger_state
 from ledger.protocol.errors import REFUSALS
 
 
@@ -71,7 +71,7 @@ def test_answers_that_disagree_fail_exactly_one_step(fact: Fact) -> None:
 
 
 def test_every_field_of_every_event_has_its_step() -> None:
-    kinds = state.Event.__args__
+    kinds = ledger_state.Event.__args__
     for kind in kinds:
         for name in kind.__dataclass_fields__:
             seen = EventFieldMismatch(3, 1, kind, name, 1, 2, is_made=True)

@@ -15,8 +15,8 @@ from ledger.chain.contract.deployment import creation_data, deployment_for
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.protocol.documents.run import encode_run
 from ledger.protocol.encoding import keccak256, sha256, vector_bytes
+from ledger.protocol.ledger_state import deployment_of
 from ledger.protocol.signing import KeySigner
-from ledger.protocol.state import deployment_of
 from ledger.protocol.types import AcceptanceForm, Beacon, Digest, RegisteredClient
 from ledger.storage.blobs import MemoryBlobs
 from tests.audit.forged_chain import forged
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ledger.chain.ports import Transaction
-    from ledger.protocol.state import Deployment
+    from ledger.protocol.ledger_state import Deployment
 
 
 def created(chain: EmbeddedChain, deployment: Deployment) -> LedgerWriter:

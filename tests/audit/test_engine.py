@@ -18,7 +18,7 @@ from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.errors import NotSentByAccountError, RequestNotSignedError
-from ledger.protocol.state import StatementKind
+from ledger.protocol.ledger_state import StatementKind
 from ledger.protocol.types import Beacon, DropoutReason, Quorum, RefusalReason
 from tests.audit import deviations as dev
 from tests.audit.blobs import ChangedBlobs

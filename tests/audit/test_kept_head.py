@@ -16,7 +16,7 @@ from ledger.audit.report_text import readable
 from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.ports import ChainDamagedError
-from ledger.protocol.state import ClientBanned, RoundAbandoned, RoundDecided
+from ledger.protocol.ledger_state import ClientBanned, RoundAbandoned, RoundDecided
 from ledger.protocol.types import Digest
 from tests.audit.forged_chain import ForgedChain, forged
 from tests.audit.runs import Run

@@ -25,7 +25,7 @@ from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.errors import ChainError
-from ledger.protocol.state import RoundDecided
+from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.types import DropoutReason
 from ledger.storage.blobs import MemoryBlobs
 from tests.audit.blobs import ChangedBlobs, kinds

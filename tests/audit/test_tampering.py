@@ -24,7 +24,7 @@ from ledger.chain.ports import ChainDamagedError
 from ledger.protocol.documents.record import decode_record, encode_record
 from ledger.protocol.encoding import keccak256
 from ledger.protocol.errors import ChainError
-from ledger.protocol.state import LedgerStage, RoundDecided
+from ledger.protocol.ledger_state import LedgerStage, RoundDecided
 from ledger.protocol.types import AcceptanceForm, ClientId, Digest
 from ledger.storage.blobs import MemoryBlobs
 from tests.audit.blobs import ChangedBlobs

@@ -21,7 +21,7 @@ from ledger.audit.codes import AuditOutcome, BlobKind, FindingKind, Step
 from ledger.audit.engine import audit
 from ledger.audit.report_text import readable
 from ledger.io.processes import WorkerEndedError
-from ledger.protocol.state import RoundDecided
+from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.types import DropoutReason
 from ledger.storage.blobs import FolderBlobs
 from tests.audit.blobs import ChangedBlobs, kinds

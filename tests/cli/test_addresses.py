@@ -16,7 +16,7 @@ from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.io.home import Home
-from ledger.protocol.state import RoundDecided
+from ledger.protocol.ledger_state import RoundDecided
 from tests.api.conftest import serving
 from tests.cli.conftest import SHARED, cmfl, first_decided, refusal, succeeds
 

@@ -13,7 +13,7 @@ from clients.runs.preparation import prepare
 from ledger.chain.contract.committee_ledger import CommitteeLedger, LedgerWriter
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
-from ledger.protocol.state import LedgerStage
+from ledger.protocol.ledger_state import LedgerStage
 from ledger.storage.blobs import FolderBlobs
 from tests.cli.conftest import refusal, settings_of, succeeds
 from tests.clients.played import Cut, CuttingChain

@@ -29,7 +29,7 @@ from ledger.chain.ports import TransactionRefusedError
 from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.protocol.keccak import keccak
-from ledger.protocol.state import LedgerStage
+from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.types import Digest
 from tests.api.store.conftest import served
 from tests.cli.conftest import cmfl, refusal, settings_of, succeeds

@@ -50,7 +50,7 @@ class Nobody:
 
 
 def line(ended: WatchedRound, minder: object) -> str:
-    return round_line(ended, cast("Minder", minder))
+    return round_line(ended, cast("NetworkSupervisor", minder))
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from ledger.protocol.documents.incidents import Incident, decode_incidents
 from ledger.protocol.documents.record import RoundRecord, decode_record
 from ledger.protocol.documents.vector import decode_vector
 from ledger.protocol.inputs import Participants, participants_of, registry_with_bans
-from ledger.protocol.state import RoundAbandoned, RoundDecided
+from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
 from ledger.protocol.types import NO_DIGEST
 from ledger.storage.blobs import MemoryBlobs
 

@@ -15,7 +15,7 @@ from ledger.audit.codes import AuditOutcome
 from ledger.audit.engine import audit
 from ledger.chain.contract.deployment import connect
 from ledger.protocol.errors import BlobMissingError
-from ledger.protocol.state import RoundDecided
+from ledger.protocol.ledger_state import RoundDecided
 from ledger.storage.blobs import MemoryBlobs
 from tests.clients.played import configured
 

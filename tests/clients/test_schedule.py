@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from clients.runs.open_run import open_run
-from ledger.protocol import state
+from ledger.protocol import ledger_state
 from tests.clients.played import FIVE_MEMBERS, configured
 from tests.clients.schedule import ScheduledRounds
 
@@ -40,7 +40,7 @@ def test_the_schedule_and_the_actors_come_to_the_same_head(
     settings = ("protocol.rounds=3", *settings)
     # The head binds views, signers, both sets, every digest and every signature of the scores.
     played = player.play(*settings)
-    assert played.ledger.state().stage is state.LedgerStage.FINISHED
+    assert played.ledger.state().stage is ledger_state.LedgerStage.FINISHED
     assert scheduled_head(other, *settings) == played.head
 
 
@@ -52,7 +52,7 @@ def test_equivocators_bring_both_to_the_same_certificates(player: Player, other:
     for number in (1, 2):
         told = [player.ledger().round_events(number), other.ledger().round_events(number)]
         first, second = (
-            next(r.event for r in events if isinstance(r.event, state.RoundDecided))
+            next(r.event for r in events if isinstance(r.event, ledger_state.RoundDecided))
             for events in told
         )
         assert (first.views, first.ranking) == (second.views, second.ranking)

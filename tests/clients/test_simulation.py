@@ -15,7 +15,7 @@ from clients.models.evaluation import evaluate
 from clients.runs.existing_run import manifest_of
 from clients.runs.population import populate
 from ledger.audit.engine import audit
-from ledger.protocol import state
+from ledger.protocol import ledger_state
 from ledger.protocol.consensus import majority, primary_seat
 from ledger.protocol.encoding import commitment_of, sha256, word_client, word_distance
 from ledger.protocol.errors import ChainError, ClientBannedError
@@ -144,7 +144,7 @@ def test_every_certificate_carries_the_primary_and_a_quorum(player: Player) -> N
     played = player.play(*FIVE_MEMBERS, "protocol.rounds=3")
     for recorded in played.ledger.outcomes(10):
         event = recorded.event
-        assert isinstance(event, state.RoundDecided)
+        assert isinstance(event, ledger_state.RoundDecided)
         opening = played.opening(event.round)
         certificates = played.ledger.decide_call(recorded.transaction_hash).certificates
         for phase, certificate in zip(Phase, certificates, strict=True):
@@ -293,7 +293,7 @@ def test_equivocation_of_the_last_round_is_reported_too(player: Player) -> None:
         address = played.population.signers[incident.member].address
         assert is_signed_by(address, played.domain, first.vote, first.signature)
         assert is_signed_by(address, played.domain, second.vote, second.signature)
-    assert played.ledger.state().stage is state.LedgerStage.FINISHED
+    assert played.ledger.state().stage is ledger_state.LedgerStage.FINISHED
     assert {ban.client for ban in played.ledger.bans()} == {i.member for i in incidents}
 
 
@@ -353,7 +353,7 @@ def test_all_faults_at_once_do_not_stop_a_run(player: Player) -> None:
         *ALL_FAULTS, "protocol.rounds=8", "malice.attack=same-value", "malice.malicious_rate=0.2"
     )
     assert [row.round for row in played.rows] == list(range(1, 9))
-    assert played.ledger.state().stage is state.LedgerStage.FINISHED
+    assert played.ledger.state().stage is ledger_state.LedgerStage.FINISHED
     assert audit(played.ledger, played.blobs).outcome == "passed"
 
 
@@ -368,10 +368,10 @@ def told(played: Played) -> list[object]:
     events = [recorded.event for recorded in played.ledger.outcomes(1000, descending=False)]
     return [
         (e.ranking, e.accepted, e.model, e.threshold_bits, e.views, e.signers, e.next_seed)
-        if isinstance(e, state.RoundDecided)
+        if isinstance(e, ledger_state.RoundDecided)
         else (e.round, e.next_committee, e.next_seed)
         for e in events
-        if isinstance(e, state.RoundDecided | state.RoundAbandoned)
+        if isinstance(e, ledger_state.RoundDecided | ledger_state.RoundAbandoned)
     ]
 
 
@@ -492,7 +492,7 @@ def block_of_end(played: Played, number: int) -> int:
     ended = [
         recorded.block_number
         for recorded in played.ledger.round_events(number)
-        if isinstance(recorded.event, state.RoundDecided | state.RoundAbandoned)
+        if isinstance(recorded.event, ledger_state.RoundDecided | ledger_state.RoundAbandoned)
     ]
     return ended[0]
 
@@ -504,6 +504,6 @@ def block_of_opening(played: Played, number: int) -> int:
     opened = [
         recorded.block_number
         for recorded in played.ledger.events(0, head)
-        if isinstance(recorded.event, state.LedgerOpened)
+        if isinstance(recorded.event, ledger_state.LedgerOpened)
     ]
     return opened[0]

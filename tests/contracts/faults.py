@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from ledger.protocol import encoding, errors
 from ledger.protocol.consensus import primary_seat
+from ledger.protocol.ledger_state import EquivocationReport, StatementKind
 from ledger.protocol.signing import sign
-from ledger.protocol.state import EquivocationReport, StatementKind
 from ledger.protocol.types import NO_DIGEST, AcceptanceForm, ClientId, Phase
 from tests.contracts import support
 from tests.contracts.twins import digest_of
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ledger.protocol.errors import Refusal
-    from ledger.protocol.state import SignedStatement
+    from ledger.protocol.ledger_state import SignedStatement
     from ledger.protocol.types import SignedCommitment
     from tests.contracts.twins import Outcome, Proposal, Twins
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ledger.protocol import encoding, state
+from ledger.protocol import encoding, ledger_state
 from ledger.protocol.consensus import primary_seat
 from ledger.protocol.judgement import sets_of
+from ledger.protocol.ledger_state import EquivocationReport, SignedStatement, StatementKind
 from ledger.protocol.ranking import rank
 from ledger.protocol.sampling import sample_trainers
 from ledger.protocol.signing import GROUP_ORDER, sign
-from ledger.protocol.state import EquivocationReport, SignedStatement, StatementKind
 from ledger.protocol.types import (
     NO_DIGEST,
     AcceptanceForm,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tests.contracts.twins import Outcome, Twins
 
 
-def trainers_of(state: state.LedgerState) -> tuple[ClientId, ...]:
+def trainers_of(state: ledger_state.LedgerState) -> tuple[ClientId, ...]:
     """Return S_b of the open round, ascending."""
     deployment = state.deployment
     banned = [i for i, c in enumerate(state.registry) if c.is_banned_in(state.round)]
@@ -40,7 +40,7 @@ def trainers_of(state: state.LedgerState) -> tuple[ClientId, ...]:
     return sample_trainers(state.seed, deployment.clients, excluded, deployment.trainers)
 
 
-def active_of(state: state.LedgerState) -> tuple[ClientId, ...]:
+def active_of(state: ledger_state.LedgerState) -> tuple[ClientId, ...]:
     """Return trainers and members of the open round who may commit, ascending."""
     able = (c for c in state.committee if not state.registry[c].is_banned_in(state.round))
     return tuple(sorted({*trainers_of(state), *able}))
@@ -90,13 +90,13 @@ def ranking_of(clients: Iterable[ClientId], distances: Iterable[float] = ()) -> 
 
 def decision_of(
     twins: Twins, ranking: tuple[int, ...], threshold_bits: int | None = None
-) -> state.SubmittedDecision:
+) -> ledger_state.SubmittedDecision:
     """Return what a committee decides from a ranking; strategy III has the threshold 2.0."""
     state = twins.state
     if threshold_bits is None:
         certified = state.deployment.form is AcceptanceForm.WITHIN_THRESHOLD
         threshold_bits = encoding.float_bits(2.0) if certified else 0
-    return state.SubmittedDecision(
+    return ledger_state.SubmittedDecision(
         committee=state.committee,
         ranking=ranking,
         base=state.commitments,
@@ -110,7 +110,9 @@ def decision_of(
     )
 
 
-def request(twins: Twins, decision: state.SubmittedDecision, phase: Phase, view: int) -> Vote:
+def request(
+    twins: Twins, decision: ledger_state.SubmittedDecision, phase: Phase, view: int
+) -> Vote:
     """Return the request of the open round that an honest primary signs for a decision."""
     deployment, ranking = twins.state.deployment, decision.ranking
     chosen = NO_DIGEST
@@ -127,7 +129,7 @@ def certificate(
     vote: Vote,
     *,
     repliers: Sequence[int] | None = None,
-) -> state.SubmittedCertificate:
+) -> ledger_state.SubmittedCertificate:
     """Return a certificate: the primary's request and the replies of members at these places.
 
     Args:
@@ -143,7 +145,7 @@ def certificate(
         able = [other for other in others if can_vote(state, other)]
         repliers = able[: state.deployment.replies]
     reply = replace(vote, kind=VoteKind.REPLY)
-    return state.SubmittedCertificate(
+    return ledger_state.SubmittedCertificate(
         view=vote.view,
         set_digest=vote.set_digest,
         request=sign(twins.keys[committee[place]], state.domain, vote),
@@ -154,7 +156,7 @@ def certificate(
     )
 
 
-def can_vote(state: state.LedgerState, place: int) -> bool:
+def can_vote(state: ledger_state.LedgerState, place: int) -> bool:
     """Say whether the member at this place was not banned when the round opened."""
     return not state.registry[state.committee[place]].is_banned_in(state.round)
 
@@ -174,7 +176,7 @@ def proposal(twins: Twins, ranking: tuple[int, ...], threshold_bits: int | None 
     return certified(twins, decision_of(twins, ranking, threshold_bits))
 
 
-def certified(twins: Twins, decision: state.SubmittedDecision) -> Proposal:
+def certified(twins: Twins, decision: ledger_state.SubmittedDecision) -> Proposal:
     """Return a decision with both certificates, as honest members sign them."""
     first, second = (
         certificate(twins, request(twins, decision, phase, able_view(twins, phase)))

@@ -9,8 +9,8 @@ import pytest
 
 from ledger.chain.contract import abi, calls
 from ledger.chain.contract.calls import CommitCall
-from ledger.protocol import encoding, errors, state
-from ledger.protocol.state import LedgerStage, StatementKind
+from ledger.protocol import encoding, errors, ledger_state
+from ledger.protocol.ledger_state import LedgerStage, StatementKind
 from ledger.protocol.types import ClientId, Commitment
 from tests.contracts import faults, support
 from tests.contracts.twins import Outcome, Shape, Twins
@@ -25,7 +25,7 @@ SHAPE = Shape(commit_blocks=12, deadline_blocks=60)
 def taken(outcome: Outcome) -> tuple[ClientId, ...]:
     assert isinstance(outcome, tuple)
     (event,) = outcome
-    assert isinstance(event, state.UpdatesCommitted)
+    assert isinstance(event, ledger_state.UpdatesCommitted)
     return event.clients
 
 
@@ -121,7 +121,7 @@ def test_of_two_commitments_in_one_batch_the_first_is_taken(chain: ChainWriter) 
     first = support.commitment(twins, client)
     other = support.signed_commitment(twins, Commitment(1, client, support.payload_of(1, client)))
     word = first.commitment.commitment
-    event = state.UpdatesCommitted(1, (client,), (word,))
+    event = ledger_state.UpdatesCommitted(1, (client,), (word,))
     assert twins.commit(1, [first, other]) == (event,)
 
 
@@ -208,7 +208,7 @@ def test_votes_with_one_set_and_two_results_are_proof(chain: ChainWriter) -> Non
         support.statement(twins, client, StatementKind.REQUEST, 1, result=result)
         for result in (support.payload_of(1, client), support.payload_of(2, client))
     )
-    report = state.EquivocationReport(client, first, second)
+    report = ledger_state.EquivocationReport(client, first, second)
     assert isinstance(twins.report(report), tuple)
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from ledger.protocol import encoding, errors
 from ledger.protocol.consensus import primary_seat
+from ledger.protocol.ledger_state import LedgerStage, registry_batches
 from ledger.protocol.parameters import MAX_CLIENTS
 from ledger.protocol.sampling import MAX_DRAWS
 from ledger.protocol.signing import GROUP_ORDER, KeySigner
-from ledger.protocol.state import LedgerStage, registry_batches
 from ledger.protocol.types import (
     NO_DIGEST,
     AcceptanceForm,

@@ -9,8 +9,8 @@ from eth_abi.abi import decode, encode
 
 from ledger.chain.contract import abi
 from ledger.protocol import encoding, errors
+from ledger.protocol.ledger_state import registry_batches
 from ledger.protocol.signing import NAME, VERSION
-from ledger.protocol.state import registry_batches
 from ledger.protocol.types import NO_DIGEST, Beacon, ClientId
 from tests.contracts import support
 from tests.contracts.revm_chain import RevmChain

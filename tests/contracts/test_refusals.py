@@ -12,7 +12,7 @@ from contracts.build import HERE, SOURCES
 from ledger.chain.contract import abi, calls, reverts
 from ledger.chain.ports import TransactionRevertedError
 from ledger.protocol import encoding, errors
-from ledger.protocol.state import EquivocationReport, StatementKind, registry_batches
+from ledger.protocol.ledger_state import EquivocationReport, StatementKind, registry_batches
 from ledger.protocol.types import NO_DIGEST, AcceptanceForm, ClientId, Digest, Phase
 from tests.contracts import faults, support, test_deployment_guards, wrong_decisions
 from tests.contracts.twins import Outcome, Shape, Twins, digest_of, registry_of, signers

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledger.chain.contract import abi
-from ledger.protocol import encoding, errors, state
+from ledger.protocol import encoding, errors, ledger_state
 from ledger.protocol.consensus import primary_seat
+from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.ranking import rank
 from ledger.protocol.sampling import drawn_committee
-from ledger.protocol.state import LedgerStage
 from ledger.protocol.types import (
     NO_DIGEST,
     AcceptanceForm,
@@ -34,10 +34,10 @@ def ids(*clients: int) -> tuple[ClientId, ...]:
     return tuple(map(ClientId, clients))
 
 
-def decided(outcome: Outcome) -> state.RoundDecided:
+def decided(outcome: Outcome) -> ledger_state.RoundDecided:
     assert isinstance(outcome, tuple)
     (event,) = outcome
-    assert isinstance(event, state.RoundDecided)
+    assert isinstance(event, ledger_state.RoundDecided)
     return event
 
 
@@ -99,7 +99,7 @@ def test_runs_from_the_first_round_to_the_last(chain: ChainWriter, beacon: Beaco
 def test_equal_runs_have_equal_heads_and_a_block_beacon_makes_other_seeds(
     chain: ChainWriter,
 ) -> None:
-    def run(beacon: Beacon) -> state.LedgerState:
+    def run(beacon: Beacon) -> ledger_state.LedgerState:
         twins = Twins.opened(chain, Shape(beacon=beacon))
         support.commit_all(twins, support.trainers_of(twins.state))
         twins.decide(faults.honest(twins))

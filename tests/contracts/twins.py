@@ -18,11 +18,11 @@ from ledger.chain.addresses import to_canonical
 from ledger.chain.contract.committee_ledger import LedgerWriter
 from ledger.chain.contract.deployment import creation_data
 from ledger.chain.contract.event_logs import encode_log
-from ledger.protocol import encoding, errors, rounds, state
+from ledger.protocol import encoding, errors, ledger_state, rounds
 from ledger.protocol.consensus import majority
 from ledger.protocol.errors import Refusal
+from ledger.protocol.ledger_state import Deployment, LedgerDeployed, domain_of, registry_batches
 from ledger.protocol.signing import KeySigner
-from ledger.protocol.state import Deployment, LedgerDeployed, domain_of, registry_batches
 from ledger.protocol.types import (
     NO_DIGEST,
     AcceptanceForm,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from ledger.chain.ports import ChainWriter, Log, Receipt
 
-Outcome = tuple[state.Event, ...] | type[Refusal]
+Outcome = tuple[ledger_state.Event, ...] | type[Refusal]
 """What a step came to: its events, or the refusal."""
 
 DEPLOYMENT_GAS = 8_000_000
@@ -177,7 +177,7 @@ class Twins:
             lambda: self.sender.abandon_round(round_number),
         )
 
-    def report(self, report: state.EquivocationReport) -> Outcome:
+    def report(self, report: ledger_state.EquivocationReport) -> Outcome:
         return self._step(
             lambda block: rounds.report_equivocation(self.state, report, block),
             lambda: self.sender.report_equivocation(report),
@@ -202,7 +202,7 @@ class Twins:
     def compare(self) -> None:
         """Assert that the contract answers what the specification's state says."""
         state, found = self.state, self.ledger.state()
-        registering = state.stage is state.LedgerStage.REGISTERING
+        registering = state.stage is ledger_state.LedgerStage.REGISTERING
         assert found.stage is state.stage
         assert found.round == state.round
         assert found.opened_block == state.opened_block
@@ -233,13 +233,13 @@ class Twins:
 
     def _step(
         self,
-        specified: Callable[[state.BlockContext], state.Step],
+        specified: Callable[[ledger_state.BlockContext], ledger_state.Step],
         send: Callable[[], Receipt],
     ) -> Outcome:
         head, direct = self.chain.head(), self.sender is self.ledger
-        block = state.BlockContext(head.number + 1, Digest(head.hash), direct)
+        block = ledger_state.BlockContext(head.number + 1, Digest(head.hash), direct)
         refused: type[Refusal] | None = None
-        events: tuple[state.Event, ...] = ()
+        events: tuple[ledger_state.Event, ...] = ()
         try:
             state, events = specified(block)
         except Refusal as refusal:
@@ -260,7 +260,7 @@ class Twins:
         self.outcomes[came[-1].__name__] += 1
         return events if refused is None else refused
 
-    def _compare_logs(self, logs: Sequence[Log], events: Sequence[state.Event]) -> None:
+    def _compare_logs(self, logs: Sequence[Log], events: Sequence[ledger_state.Event]) -> None:
         # Byte for byte, so that no decoder passes over what it does not ask for.
         assert [(log.topics, log.data) for log in logs] == list(map(encode_log, events))
         assert {log.address for log in logs} <= {self.ledger.address}
@@ -271,5 +271,5 @@ class Proposal:
     """The arguments of one `decide` transaction."""
 
     round: int
-    decision: state.SubmittedDecision
-    certificates: tuple[state.SubmittedCertificate, state.SubmittedCertificate]
+    decision: ledger_state.SubmittedDecision
+    certificates: tuple[ledger_state.SubmittedCertificate, ledger_state.SubmittedCertificate]

@@ -15,7 +15,7 @@ from tests.contracts.twins import digest_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ledger.protocol.state import SubmittedCertificate
+    from ledger.protocol.ledger_state import SubmittedCertificate
     from tests.contracts.twins import Outcome, Proposal, Twins
 
 INFINITE_WORD = encoding.INFINITY_BITS << 32

@@ -18,7 +18,7 @@ from eth_hash.auto import keccak
 from eth_keys.datatypes import PrivateKey, Signature
 
 from ledger.audit.checks.belonging import step_of_field
-from ledger.protocol import canonical, consensus, parameters, sampling, signing, state
+from ledger.protocol import canonical, consensus, ledger_state, parameters, sampling, signing
 from ledger.protocol.documents import envelope, vector
 from ledger.protocol.documents.envelope import EnvelopeKind, decode_envelope
 from ledger.protocol.documents.incidents import decode_incidents
@@ -397,7 +397,7 @@ def test_the_state_lists_types_and_names_of_its_fields_in_order() -> None:
 
 def test_the_step_that_an_altered_field_fails_is_the_audits() -> None:
     rows = re.findall(r"^\| (.*) \| ([\d; ]+) \|$", section("Which step fails"), re.MULTILINE)
-    kinds = {kind.__name__: kind for kind in get_args(state.Event)}
+    kinds = {kind.__name__: kind for kind in get_args(ledger_state.Event)}
     names = [text for text, _ in rows]
     first = next(place for place, text in enumerate(names) if "a field of a log" in text)
     last = next(place for place, text in enumerate(names) if "any other field" in text)

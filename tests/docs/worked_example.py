@@ -37,11 +37,11 @@ from ledger.protocol.judgement import (
     score_updates,
     update_leaves,
 )
+from ledger.protocol.ledger_state import deployment_of, domain_of, registry_batches
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.payload import Payload
 from ledger.protocol.sampling import drawn_committee
 from ledger.protocol.signing import KeySigner, domain_separator, sign, typed_digest
-from ledger.protocol.state import deployment_of, domain_of, registry_batches
 from ledger.protocol.types import (
     NO_DIGEST,
     ClientId,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ledger.chain.contract.deployment import connect
 from ledger.chain.contract.manifest import read_manifest
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
-from ledger.protocol.state import RoundAbandoned, RoundDecided
+from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
 from tests.processes import PATIENCE_SECONDS
 
 if TYPE_CHECKING:

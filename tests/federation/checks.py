@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ledger.audit.codes import AuditOutcome, FindingKind
 from ledger.audit.earlier_report import EarlierAudit, read_report, report_bytes
-from ledger.protocol.state import RoundAbandoned, RoundDecided
+from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided
 from tests.federation.cells import BANS, Fault
 from tests.federation.effects import NAMED_BY
 

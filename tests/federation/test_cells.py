@@ -64,7 +64,7 @@ class Place:
 
 def seats(*hosted: tuple[int, ...]) -> list[WorkerSlot]:
     places = [Place(number, tuple(map(ClientId, them))) for number, them in enumerate(hosted)]
-    return cast("list[Seat]", places)
+    return cast("list[WorkerSlot]", places)
 
 
 def test_workers_host_the_clients_in_turn() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from clients.testnet.round_watch import WatchedRound
 from ledger.chain.contract.event_logs import RecordedEvent
-from ledger.protocol.state import RoundAbandoned
+from ledger.protocol.ledger_state import RoundAbandoned
 from ledger.protocol.types import Digest
 from tests.federation.cells import Fault
 from tests.federation.checks import Checks, Violation, Wrong
@@ -48,7 +48,7 @@ class Told:
     """Checks that are told rounds, and the contract that they ask."""
 
     def __init__(self) -> None:
-        self.checks = Checks(cast("Federation", None))
+        self.checks = Checks(cast("LocalNetwork", None))
         self.contract = Outcomes()
 
     def ends(self, letter: str) -> None:

@@ -40,7 +40,7 @@ from ledger.protocol.documents.envelope import (
 )
 from ledger.protocol.documents.record import decode_record
 from ledger.protocol.encoding import sha256
-from ledger.protocol.state import (
+from ledger.protocol.ledger_state import (
     EquivocationReport,
     RoundDecided,
     SignedStatement,

@@ -16,7 +16,7 @@ from ledger.protocol.documents.incidents import Incident, Incidents
 from ledger.protocol.documents.record import Dropout, RefusedScores, RoundRecord, UsableUpdate
 from ledger.protocol.encoding import float_bits, keccak256, ranking_word, sha256
 from ledger.protocol.inputs import Participants
-from ledger.protocol.state import ClientBanned, RoundAbandoned, RoundDecided, deployment_of
+from ledger.protocol.ledger_state import ClientBanned, RoundAbandoned, RoundDecided, deployment_of
 from ledger.protocol.types import (
     Address,
     ClientId,

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ledger.history.round import Round
-    from ledger.protocol.state import ClientBanned
+    from ledger.protocol.ledger_state import ClientBanned
 
 
 def history_of(run: Run) -> ChainHistory:

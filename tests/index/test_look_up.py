@@ -15,7 +15,7 @@ from ledger.history.source import TooLongError
 from ledger.index.index import Index
 from ledger.index.tables import DIGEST
 from ledger.protocol.encoding import first_seed, sha256
-from ledger.protocol.state import UpdatesCommitted
+from ledger.protocol.ledger_state import UpdatesCommitted
 from ledger.protocol.types import NO_DIGEST, Digest
 from tests.index.conftest import NOBODYS_BLOBS, indexed
 

@@ -15,9 +15,9 @@ from ledger.protocol.inputs import (
     participants_of,
     registry_with_bans,
 )
+from ledger.protocol.ledger_state import ClientBanned
 from ledger.protocol.payload import Payload
 from ledger.protocol.rules.distance.context import DistanceContext, ServerDirection
-from ledger.protocol.state import ClientBanned
 from ledger.protocol.types import ClientId
 from tests.protocol.support import PENCIL, SEED, f32, ids, registry_of
 

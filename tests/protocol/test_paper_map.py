@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import ledger.protocol
-from ledger.protocol import rounds, state
+from ledger.protocol import ledger_state, rounds
 from ledger.protocol.paper_map import PAPER_MAP, PaperMapRow
 
 PAPER = Path(__file__).parents[3] / "shared" / "paper" / "cmfl.tex"
@@ -64,7 +64,7 @@ def test_the_map_names_every_transaction_and_every_event_of_the_contract() -> No
 
 def test_the_specification_has_the_transactions_and_events_of_the_contract() -> None:
     assert all(callable(getattr(rounds, name)) for name in TRANSACTIONS)
-    assert {event.__name__ for event in state.Event.__args__} == EVENTS
+    assert {event.__name__ for event in ledger_state.Event.__args__} == EVENTS
 
 
 def test_what_is_recorded_is_enforced_in_some_transaction() -> None:

@@ -10,12 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ledger.protocol import encoding, errors, rounds, state
+from ledger.protocol import encoding, errors, ledger_state, rounds
 from ledger.protocol.consensus import primary_seat
-from ledger.protocol.ranking import rank
-from ledger.protocol.sampling import drawn_committee
-from ledger.protocol.signing import sign
-from ledger.protocol.state import (
+from ledger.protocol.ledger_state import (
     BlockContext,
     EquivocationReport,
     LedgerStage,
@@ -24,6 +21,9 @@ from ledger.protocol.state import (
     SubmittedCertificate,
     SubmittedDecision,
 )
+from ledger.protocol.ranking import rank
+from ledger.protocol.sampling import drawn_committee
+from ledger.protocol.signing import sign
 from ledger.protocol.types import (
     NO_DIGEST,
     Beacon,
@@ -78,7 +78,7 @@ DECISION = SubmittedDecision(
 
 def fresh(parameters: Parameters = PENCIL) -> LedgerState:
     """Return the ledger after its constructor."""
-    deployment, _ = state.deployment_of(parameters, CONFIG, REGISTRY, MODEL)
+    deployment, _ = ledger_state.deployment_of(parameters, CONFIG, REGISTRY, MODEL)
     return rounds.deployed(deployment, DOMAIN)
 
 
@@ -155,7 +155,7 @@ def decided(
     decision: SubmittedDecision = DECISION,
     pair: Pair | None = None,
     block: BlockContext = IN_TIME,
-) -> state.Step:
+) -> ledger_state.Step:
     pair = pair or certificates(state, decision)
     return rounds.decide(state, state.round, decision, pair, block)
 
@@ -164,12 +164,12 @@ def test_the_last_batch_opens_round_one_with_a_drawn_committee() -> None:
     rest = encoding.registry_digest(WORDS[4:], NO_DIGEST)
     state = replace(fresh(), registry_rest=encoding.registry_digest(WORDS[:4], rest))
     state, events = rounds.register_clients(state, WORDS[:4], rest, OPENED)
-    assert events == (state.ClientsRegistered(ClientId(0), tuple(WORDS[:4])),)
+    assert events == (ledger_state.ClientsRegistered(ClientId(0), tuple(WORDS[:4])),)
     assert (state.stage, state.round) == (LedgerStage.REGISTERING, 0)
     state, events = rounds.register_clients(state, WORDS[4:], NO_DIGEST, OPENED)
     assert events == (
-        state.ClientsRegistered(ClientId(4), tuple(WORDS[4:])),
-        state.LedgerOpened(CONFIG, SEED_1, COMMITTEE, MODEL),
+        ledger_state.ClientsRegistered(ClientId(4), tuple(WORDS[4:])),
+        ledger_state.LedgerOpened(CONFIG, SEED_1, COMMITTEE, MODEL),
     )
     assert (state.stage, state.round, state.opened_block) == (LedgerStage.OPEN, 1, 7)
     assert (state.registry, state.committee) == (REGISTRY, COMMITTEE)
@@ -186,7 +186,7 @@ def test_a_first_committee_that_cannot_be_drawn_finishes_the_ledger() -> None:
     state, (_, event) = rounds.register_clients(
         replace(start, deployment=lone, registry_rest=lone.registry), words, NO_DIGEST, OPENED
     )
-    assert isinstance(event, state.LedgerOpened)
+    assert isinstance(event, ledger_state.LedgerOpened)
     assert event.committee == ids(0)
     assert (state.stage, state.round) == (LedgerStage.FINISHED, 1)
     with pytest.raises(errors.NoRoundOpenError):
@@ -197,7 +197,7 @@ def test_a_beacon_of_the_block_flows_into_every_seed() -> None:
     state = opened(replace(PENCIL, beacon=Beacon.BLOCK))
     assert state.seed == encoding.first_seed(CONFIG, OPENED.parent_hash)
     _, (event,) = rounds.abandon_round(state, 1, DEADLINE)
-    assert isinstance(event, state.RoundAbandoned)
+    assert isinstance(event, ledger_state.RoundAbandoned)
     assert event.next_seed == encoding.seed_after_abandoned(state.seed, DEADLINE.parent_hash)
 
 
@@ -247,7 +247,7 @@ def test_commitments_are_taken_in_order() -> None:
     entries = [signed(5), signed(3)]
     state, events = rounds.commit_updates(opened(), 1, entries, IN_TIME)
     words = tuple(entry.commitment.commitment for entry in entries)
-    assert events == (state.UpdatesCommitted(1, ids(5, 3), words),)
+    assert events == (ledger_state.UpdatesCommitted(1, ids(5, 3), words),)
     assert state.committed == {5, 3}
     assert state.commitments == encoding.commitments_chain(zip(ids(5, 3), words, strict=True))
     more, _ = rounds.commit_updates(state, 1, [signed(4)], IN_TIME)
@@ -265,7 +265,7 @@ def test_one_that_is_taken_already_does_not_spoil_a_batch() -> None:
     # Its signature is not even looked at: anybody could have sent it ahead, or spoiled it.
     again = replace(signed(3), signature=bytes(65))
     state, (event,) = rounds.commit_updates(once, 1, [again, signed(4), signed(4)], IN_TIME)
-    assert isinstance(event, state.UpdatesCommitted)
+    assert isinstance(event, ledger_state.UpdatesCommitted)
     assert event.clients == ids(4)
     assert state.commitments == encoding.commitments_digest(
         once.commitments, ClientId(4), signed(4).commitment.commitment
@@ -333,7 +333,7 @@ def test_a_decision_is_recorded_and_the_elected_committee_takes_over() -> None:
     )
     seed = encoding.next_seed(SEED_1, DECISION.reveal, NO_DIGEST)
     places = [primary_seat(SEED_1, phase, 0, 3) for phase in Phase]
-    assert event == state.RoundDecided(
+    assert event == ledger_state.RoundDecided(
         round=1,
         ranking=RANKING,
         accepted=ACCEPTED,
@@ -402,7 +402,7 @@ def test_after_the_last_round_nothing_is_taken_but_proofs() -> None:
     with pytest.raises(errors.NoRoundOpenError):
         decided(state)
     after, (event,) = rounds.report_equivocation(state, report(3), DEADLINE)
-    assert event == state.ClientBanned(1, ClientId(3), after.head)
+    assert event == ledger_state.ClientBanned(1, ClientId(3), after.head)
     assert after.head == encoding.head_after_ban(state.head, 1, ClientId(3))
 
 
@@ -417,7 +417,7 @@ def test_the_accepted_set_is_derived_by_form(
     state = committed(parameters=replace(PENCIL, **rule))  # type: ignore[arg-type]
     decision = replace(DECISION, threshold_bits=encoding.float_bits(threshold))
     _, (event,) = decided(state, decision, certificates(state, decision, accepted))
-    assert isinstance(event, state.RoundDecided)
+    assert isinstance(event, ledger_state.RoundDecided)
     assert event.accepted == accepted
 
 
@@ -563,7 +563,7 @@ def test_with_a_byzantine_quorum_one_reply_of_three_is_enough() -> None:
 
 def test_fewer_signers_than_signatures_do_not_pass_for_a_quorum() -> None:
     five = replace(PENCIL, clients=11, committee_ppm=450_000)
-    deployment, ((words, rest),) = state.deployment_of(five, CONFIG, registry_of(11), MODEL)
+    deployment, ((words, rest),) = ledger_state.deployment_of(five, CONFIG, registry_of(11), MODEL)
     state, _ = rounds.register_clients(rounds.deployed(deployment, DOMAIN), words, rest, OPENED)
     trainers = [client for client in range(11) if client not in state.committee]
     state, _ = rounds.commit_updates(state, 1, [signed(client) for client in trainers], IN_TIME)
@@ -595,7 +595,7 @@ def test_a_round_is_abandoned_at_its_deadline_and_not_before() -> None:
     with pytest.raises(errors.WrongRoundError):
         rounds.abandon_round(state, 2, DEADLINE)
     after, (event,) = rounds.abandon_round(state, 1, DEADLINE)
-    assert isinstance(event, state.RoundAbandoned)
+    assert isinstance(event, ledger_state.RoundAbandoned)
     seed = encoding.seed_after_abandoned(SEED_1, NO_DIGEST)
     assert event.next_committee == after.committee == drawn_committee(seed, 9, 3, ())
     assert event.next_seed == after.seed == seed
@@ -619,7 +619,7 @@ def test_a_draw_passes_over_everybody_with_any_ban() -> None:
 def test_without_enough_clients_left_the_ledger_ends() -> None:
     state = banned(opened(), *range(2, 9), banned_in=1)
     after, (event,) = rounds.abandon_round(state, 1, DEADLINE)
-    assert isinstance(event, state.RoundAbandoned)
+    assert isinstance(event, ledger_state.RoundAbandoned)
     assert set(event.next_committee) == {0, 1}
     assert after.stage is LedgerStage.FINISHED
 
@@ -659,7 +659,7 @@ def test_two_different_statements_ban_their_signer(kind: VoteKind | str) -> None
     before = committed()
     state, (event,) = rounds.report_equivocation(before, accusation, IN_TIME)
     head = encoding.head_after_ban(CONFIG, 1, ClientId(3))
-    assert event == state.ClientBanned(1, ClientId(3), head)
+    assert event == ledger_state.ClientBanned(1, ClientId(3), head)
     assert state.head == head
     assert [client.banned_in for client in state.registry] == [int(i == 3) for i in range(9)]
     with pytest.raises(errors.ClientBannedError):
@@ -669,7 +669,7 @@ def test_two_different_statements_ban_their_signer(kind: VoteKind | str) -> None
 def test_a_trainer_that_bans_itself_voids_nothing() -> None:
     state, _ = rounds.report_equivocation(committed(), report(TRAINERS[0]), IN_TIME)
     after, (event,) = decided(state)
-    assert isinstance(event, state.RoundDecided)
+    assert isinstance(event, ledger_state.RoundDecided)
     assert TRAINERS[0] in event.accepted
     assert after.registry[TRAINERS[0]].is_banned_in(after.round)
 

@@ -20,6 +20,7 @@ from ledger.protocol.closing import MinedCommitment, round_closing
 from ledger.protocol.consensus import primary_seat, replies_needed
 from ledger.protocol.election import elect
 from ledger.protocol.errors import ParametersError
+from ledger.protocol.ledger_state import registry_batches
 from ledger.protocol.parameters import Parameters, parts_per_million
 from ledger.protocol.ranking import rank
 from ledger.protocol.rules.aggregation import aggregate
@@ -28,7 +29,6 @@ from ledger.protocol.rules.distance.direction import DirectionMeasure
 from ledger.protocol.rules.distance.rule import Distances, plain_distances
 from ledger.protocol.rules.reference.travel import displacement
 from ledger.protocol.rules.registry import DISTANCES, REFERENCES, SCORINGS, SELECTIONS, THRESHOLDS
-from ledger.protocol.state import registry_batches
 from ledger.protocol.types import (
     NO_DIGEST,
     Address,

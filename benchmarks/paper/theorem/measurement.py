@@ -43,7 +43,8 @@ class TheoremOptions(SettingsTable):
 
     Attributes:
         mu: weight of the L2 term. Below 1e-6 F* would not be known to the decimals of a row (see
-            `benchmarks.paper.theorem.optimum.GRADIENT_NORM`), above 1e6 nothing but the term is left.
+            `benchmarks.paper.theorem.optimum.GRADIENT_NORM`), above 1e6 nothing but the term is
+            left.
         averaging: FedAvg over n clients instead of a committee.
     """
 

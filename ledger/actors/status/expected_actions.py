@@ -29,7 +29,7 @@ def expected_actions_of(
     Args:
         view: what one can see of the round.
         course: where its votes are.
-        sighted: what is known by this look.
+        first_seen: what is known by this look.
     """
     found: defaultdict[ClientId, list[ExpectedAction]] = defaultdict(list)
     if course.certified[0] is None and course.stage is not RoundStage.EXHAUSTED:

@@ -69,9 +69,9 @@ def status_after_closing(
     Args:
         chain: the round.
         view: what was published of it so far.
-        sighted: what is known by this look.
+        first_seen: what is known by this look.
         now: the time, in the chain's seconds.
-        is_heard: whether the mailbox could be read; nobody is late or silent by what could not be.
+        mailbox_is_readable: False if it could not be read; then nobody is late or silent.
     """
     course = voting_progress_of(view, first_seen, now)
     primary = None

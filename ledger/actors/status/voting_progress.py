@@ -69,7 +69,7 @@ def voting_progress_of(view: RoundView, first_seen: FirstSeen, now: float) -> Vo
 
     Args:
         view: what one can see of the round.
-        sighted: what is known by this look.
+        first_seen: what is known by this look.
         now: the time, in the chain's seconds.
     """
     certified = (_certified(view, Phase.AGGREGATION), _certified(view, Phase.ELECTION))

@@ -15,7 +15,7 @@ from ledger.audit.proofs.proof_maker import make_basis, path_between
 from ledger.audit.proofs.trust import read_trusted_contract
 from ledger.chain.contract.event_logs import decode_log
 from ledger.protocol.errors import BlobMissingError, ChainError, ConfigurationError
-from ledger.protocol.state import (
+from ledger.protocol.ledger_state import (
     ClientBanned,
     RoundAbandoned,
     RoundDecided,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ledger.audit.bundles.bundle_verification import RoundVerification
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.chain.ports import Log
-    from ledger.protocol.state import Event
+    from ledger.protocol.ledger_state import Event
     from ledger.storage.blobs import BlobReader
 
 _LACKING = {Need.BLOB, Need.BLOB_UNREADABLE, Need.MODEL_BEFORE, Need.TRAVEL}

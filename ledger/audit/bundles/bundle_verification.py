@@ -41,7 +41,7 @@ from ledger.audit.round_tasks import RoundTask
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.distances.fast import fast_distances, usable_cores
 from ledger.protocol.encoding import aggregation_result
-from ledger.protocol.state import LedgerStage, LedgerState
+from ledger.protocol.ledger_state import LedgerStage, LedgerState
 from ledger.protocol.types import NO_DIGEST
 
 if TYPE_CHECKING:

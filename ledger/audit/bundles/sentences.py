@@ -7,7 +7,8 @@ from ledger.audit.codes import AuditOutcome
 _OUTCOMES: dict[AuditOutcome, str] = {
     AuditOutcome.PASSED: "PASSED: round {} was checked whole, and is true",
     AuditOutcome.FAILED: "FAILED: round {} contradicts itself, the truth, or what is trusted",
-    AuditOutcome.INCOMPLETE: "INCOMPLETE: nothing contradicts, but not all of round {} could be checked",
+    AuditOutcome.INCOMPLETE: "INCOMPLETE: nothing contradicts, but not all of round {} could be "
+    "checked",
 }
 
 

@@ -19,14 +19,14 @@ from ledger.audit.observations import (
 )
 from ledger.audit.report import Contradiction, MissingInput
 from ledger.audit.sentences import hexed, text_of
-from ledger.protocol import errors, state
+from ledger.protocol import errors, ledger_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ledger.audit.observations import Observation
     from ledger.protocol.errors import Refusal
-    from ledger.protocol.state import Event
+    from ledger.protocol.ledger_state import Event
 
 _REFUSED: dict[Step, tuple[type[Refusal], ...]] = {
     Step.DEPLOYMENT: (
@@ -63,9 +63,9 @@ _REFUSED: dict[Step, tuple[type[Refusal], ...]] = {
 _REFUSED_IN = {leaf: step for step, leaves in _REFUSED.items() for leaf in leaves}
 
 _REGISTRATION: tuple[type[Event], ...] = (
-    state.LedgerDeployed,
-    state.ClientsRegistered,
-    state.LedgerOpened,
+    ledger_state.LedgerDeployed,
+    ledger_state.ClientsRegistered,
+    ledger_state.LedgerOpened,
 )
 _FIELDS = {
     "head": Step.HEAD,
@@ -139,7 +139,7 @@ def step_of_event(kind: type[Event] | None) -> Step:
 
 def step_of_field(kind: type[Event], name: str) -> Step:
     """Return the step that fails where a field of an event is wrong."""
-    if (kind, name) == (state.RoundAbandoned, "next_committee"):
+    if (kind, name) == (ledger_state.RoundAbandoned, "next_committee"):
         return Step.SAMPLING  # without a ranking the seed draws it
     return _FIELDS.get(name, step_of_event(kind))
 

@@ -15,8 +15,8 @@ from ledger.audit.observations import ClosedRound, DecidedRound, ReplayedEvent
 from ledger.audit.report import Contradiction, CountIncrement, Finding, VoteSlot
 from ledger.audit.sentences import hexed
 from ledger.chain.contract.calls import ReportCall
+from ledger.protocol.ledger_state import ClientBanned, RoundDecided
 from ledger.protocol.signing import typed_digest
-from ledger.protocol.state import ClientBanned, RoundDecided
 from ledger.protocol.types import IncidentKind, Vote
 
 if TYPE_CHECKING:

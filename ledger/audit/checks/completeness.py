@@ -16,7 +16,7 @@ from ledger.audit.observations import (
 )
 from ledger.audit.report import Contradiction, CountIncrement, Finding
 from ledger.audit.sentences import hexed
-from ledger.protocol.state import UpdatesCommitted
+from ledger.protocol.ledger_state import UpdatesCommitted
 from ledger.protocol.types import DropoutReason
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from ledger.audit.codes import Fact, FindingKind, Step
 from ledger.audit.observations import RunStart, StateComparison
 from ledger.audit.report import Contradiction, Finding
 from ledger.audit.sentences import hexed, text_of
-from ledger.protocol.state import Deployment, LedgerStage
+from ledger.protocol.ledger_state import Deployment, LedgerStage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ from ledger.audit.observations import ChainRollback, KeptHeadPosition, StateComp
 from ledger.audit.report import Contradiction
 from ledger.audit.sentences import hexed, text_of
 from ledger.protocol.encoding import set_digest
-from ledger.protocol.state import LedgerStage
+from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.types import NO_DIGEST
 
 if TYPE_CHECKING:

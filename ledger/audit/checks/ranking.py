@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ledger.audit.observations import Observation
     from ledger.audit.report import StepResult
     from ledger.protocol.documents.record import RoundRecord
-    from ledger.protocol.state import Deployment, RoundDecided
+    from ledger.protocol.ledger_state import Deployment, RoundDecided
 
 NUMBER = Step.RANKING
 TITLE = "ranking, accepted set and election"

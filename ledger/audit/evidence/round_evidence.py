@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ledger.protocol.documents.record import RoundRecord
     from ledger.protocol.inputs import Inputs, Participants
     from ledger.protocol.judgement import Ranking
-    from ledger.protocol.state import RoundDecided
+    from ledger.protocol.ledger_state import RoundDecided
     from ledger.protocol.types import ClientId, Digest
 
 _UNRANKABLE = {ViolationCode.TOO_FEW_SCORES, ViolationCode.TOO_FEW_TRAINERS}

@@ -15,8 +15,8 @@ from ledger.audit.proofs.comparisons import (
 )
 from ledger.audit.proofs.trust import TrustedContract, TrustedHead
 from ledger.protocol import encoding
+from ledger.protocol.ledger_state import Deployment
 from ledger.protocol.sampling import drawn_committee
-from ledger.protocol.state import Deployment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 from ledger.protocol import encoding
-from ledger.protocol.state import (
+from ledger.protocol.ledger_state import (
     ClientBanned,
     RoundAbandoned,
     RoundDecided,
@@ -22,7 +22,7 @@ from ledger.protocol.types import NO_DIGEST
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ledger.protocol.state import Event
+    from ledger.protocol.ledger_state import Event
     from ledger.protocol.types import ClientId, Digest
 
 

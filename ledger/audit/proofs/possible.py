@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ledger.audit.proofs.proof import ClientProof, CommittedDecision, RoundBasis
-    from ledger.protocol.state import Deployment
+    from ledger.protocol.ledger_state import Deployment
 
 
 def require_possible(proof: ClientProof) -> None:

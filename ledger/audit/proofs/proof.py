@@ -11,7 +11,7 @@ from ledger.protocol.documents.record import decode_record
 from ledger.protocol.documents.run import RunDocument, decode_run
 from ledger.protocol.inputs import participants_of, registry_with_bans
 from ledger.protocol.judgement import sets_of
-from ledger.protocol.state import ClientBanned, deployment_of, domain_of
+from ledger.protocol.ledger_state import ClientBanned, deployment_of, domain_of
 from ledger.protocol.types import NO_DIGEST
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ledger.audit.proofs.statement import ClientStatement
     from ledger.protocol.documents.record import RoundRecord
     from ledger.protocol.inputs import Participants
-    from ledger.protocol.state import Deployment
+    from ledger.protocol.ledger_state import Deployment
     from ledger.protocol.types import Address, ClientId, Digest, Domain, RegisteredClient
 
 MAX_PROOF_BYTES = 64 << 20

@@ -25,7 +25,7 @@ from ledger.protocol.errors import (
     EncodingError,
 )
 from ledger.protocol.judgement import update_leaves
-from ledger.protocol.state import RoundAbandoned, RoundDecided, UpdatesCommitted
+from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided, UpdatesCommitted
 from ledger.protocol.types import Address
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ledger.audit.proofs.proof import EventLocation
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.chain.contract.event_logs import RecordedEvent
-    from ledger.protocol.state import Event
+    from ledger.protocol.ledger_state import Event
     from ledger.protocol.types import ClientId, Digest
     from ledger.storage.blobs import BlobReader
 

@@ -71,7 +71,8 @@ CAVEATS: dict[Caveat, str] = {
 _OUTCOMES: dict[AuditOutcome, str] = {
     AuditOutcome.PASSED: "PROVEN: {}",
     AuditOutcome.FAILED: "CONTRADICTED: the proof does not hold, which says: {}",
-    AuditOutcome.INCOMPLETE: "NOT PROVEN: nothing contradicts, but not everything could be checked: {}",
+    AuditOutcome.INCOMPLETE: "NOT PROVEN: nothing contradicts, but not everything could be "
+    "checked: {}",
 }
 
 _ROLES: dict[ProvenRole, str] = {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ledger.audit.proofs.proof import EventLocation, RecordedBan, RecordedCommitment
 from ledger.chain.contract.code import code_violation
-from ledger.protocol.state import RoundAbandoned, RoundDecided, UpdatesCommitted
+from ledger.protocol.ledger_state import RoundAbandoned, RoundDecided, UpdatesCommitted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ledger.chain.contract.committee_ledger import CommitteeLedger, RoundStart
     from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.chain.ports import Log
-    from ledger.protocol.state import Deployment
+    from ledger.protocol.ledger_state import Deployment
     from ledger.protocol.types import ClientId, Digest, Domain
 
 

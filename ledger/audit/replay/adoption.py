@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ledger.protocol import encoding, state
+from ledger.protocol import encoding, ledger_state
 from ledger.protocol.consensus import primary_seat
 from ledger.protocol.sampling import drawn_committee
 from ledger.protocol.types import (
@@ -26,7 +26,7 @@ from ledger.protocol.types import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ledger.protocol.state import BlockContext, Event, LedgerState
+    from ledger.protocol.ledger_state import BlockContext, Event, LedgerState
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,20 +60,22 @@ def adopted(state: LedgerState, event: Event, block_number: int) -> Adopted:
         block_number: the block that holds it.
     """
     match event:
-        case state.LedgerDeployed():
+        case ledger_state.LedgerDeployed():
             return Adopted(state)
-        case state.ClientsRegistered(_, words):
+        case ledger_state.ClientsRegistered(_, words):
             left = state.deployment.clients - len(state.registry)
             joined = tuple(encoding.registered_client(word) for word in words[:left])
             return Adopted(replace(state, registry=state.registry + joined))
-        case state.LedgerOpened(_, seed, committee, model):
-            state = replace(state, stage=state.LedgerStage.OPEN, round=1, seed=seed, model=model)
+        case ledger_state.LedgerOpened(_, seed, committee, model):
+            state = replace(
+                state, stage=ledger_state.LedgerStage.OPEN, round=1, seed=seed, model=model
+            )
             state = replace(_padded(state), committee=_known(state, committee))
             return Adopted(replace(state, opened_block=block_number, registry_rest=NO_DIGEST))
-        case state.UpdatesCommitted(number, clients, commitments):
+        case ledger_state.UpdatesCommitted(number, clients, commitments):
             taken = zip(clients, commitments, strict=True)
             return Adopted(_committed(state, taken), number == state.round)
-        case state.ClientBanned(number, client, head):
+        case ledger_state.ClientBanned(number, client, head):
             return Adopted(_banned(state, client, head), number == state.round)
         case _:
             return Adopted(_opened(state, event, block_number), event.round == state.round)
@@ -94,9 +96,9 @@ def mismatches(state: LedgerState, event: Event, block: BlockContext) -> Iterato
         recorded = getattr(event, name)
         if recorded != true:
             yield Mismatch(name, recorded, true)
-    if isinstance(event, state.LedgerOpened):
+    if isinstance(event, ledger_state.LedgerOpened):
         words = [encoding.registry_word(client) for client in state.registry]
-        registered, _ = state.registry_batches(words)
+        registered, _ = ledger_state.registry_batches(words)
         if registered != state.deployment.registry:
             yield Mismatch("registry", registered, state.deployment.registry)
 
@@ -106,20 +108,20 @@ def _expected(
 ) -> Iterator[tuple[str, object]]:
     """Yield name and value of the fields of an event that follow from the rest."""
     match event:
-        case state.ClientsRegistered():
+        case ledger_state.ClientsRegistered():
             yield "first", len(state.registry)
             left = state.deployment.clients - len(state.registry)
             yield "words", event.words[:left]
-        case state.LedgerOpened():
+        case ledger_state.LedgerOpened():
             yield from _expected_opening(state, block)
-        case state.UpdatesCommitted():
+        case ledger_state.UpdatesCommitted():
             yield "round", state.round
-        case state.ClientBanned():
+        case ledger_state.ClientBanned():
             client = ClientId(min(event.client, state.deployment.clients - 1))
             yield "round", state.round
             yield "client", client
             yield "head", encoding.head_after_ban(state.head, state.round, client)
-        case state.RoundDecided():
+        case ledger_state.RoundDecided():
             yield from _expected_decision(state, event, block)
         case _:
             yield from _expected_abandonment(state, block)
@@ -136,7 +138,7 @@ def _expected_opening(state: LedgerState, block: BlockContext) -> Iterator[tuple
 
 
 def _expected_decision(
-    state: LedgerState, event: state.RoundDecided, block: BlockContext
+    state: LedgerState, event: ledger_state.RoundDecided, block: BlockContext
 ) -> Iterator[tuple[str, object]]:
     yield "round", state.round
     beacon = _beacon(state, block)
@@ -204,21 +206,23 @@ def _banned(state: LedgerState, client: ClientId, head: Digest) -> LedgerState:
 
 def _opened(
     state: LedgerState,
-    event: state.RoundDecided | state.RoundAbandoned,
+    event: ledger_state.RoundDecided | ledger_state.RoundAbandoned,
     block_number: int,
 ) -> LedgerState:
     deployment = state.deployment
     is_last = event.round >= deployment.rounds
-    ended = isinstance(event, state.RoundAbandoned)
+    ended = isinstance(event, ledger_state.RoundAbandoned)
     is_short = ended and len(event.next_committee) < deployment.members
     return replace(
         _padded(state),
-        stage=state.LedgerStage.FINISHED if is_last or is_short else state.LedgerStage.OPEN,
+        stage=ledger_state.LedgerStage.FINISHED
+        if is_last or is_short
+        else ledger_state.LedgerStage.OPEN,
         round=event.round if is_last else event.round + 1,
         opened_block=block_number,
         seed=event.next_seed,
         committee=_known(state, event.next_committee),
-        model=event.model if isinstance(event, state.RoundDecided) else state.model,
+        model=event.model if isinstance(event, ledger_state.RoundDecided) else state.model,
         head=event.head,
         committed=frozenset(),
         commitments=NO_DIGEST,

@@ -8,7 +8,7 @@ from ledger.chain.contract.calls import AbandonCall, Call, CommitCall, DecideCal
 from ledger.protocol import rounds
 
 if TYPE_CHECKING:
-    from ledger.protocol.state import BlockContext, LedgerState, Step
+    from ledger.protocol.ledger_state import BlockContext, LedgerState, Step
 
 
 def apply(state: LedgerState, call: Call, block: BlockContext) -> Step:

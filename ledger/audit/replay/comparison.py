@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ledger.audit.observations import Observation
     from ledger.audit.replay.transactions import RecordedTransaction
     from ledger.chain.ports import Log
-    from ledger.protocol.state import Event
+    from ledger.protocol.ledger_state import Event
 
 
 def compare_events(

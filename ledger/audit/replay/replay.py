@@ -36,7 +36,7 @@ from ledger.chain.contract.plausibility import require_possible_event
 from ledger.chain.ports import ChainUnreachableError, IncompleteLogsError
 from ledger.protocol.closing import MinedCommitment
 from ledger.protocol.errors import ChainError, Refusal
-from ledger.protocol.state import (
+from ledger.protocol.ledger_state import (
     ClientBanned,
     ClientsRegistered,
     LedgerDeployed,
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from ledger.audit.replay.transactions import RecordedTransaction
     from ledger.chain.contract.calls import Call
     from ledger.chain.contract.committee_ledger import CommitteeLedger
-    from ledger.protocol.state import Event, LedgerState
+    from ledger.protocol.ledger_state import Event, LedgerState
     from ledger.protocol.types import Digest
 
 _ONLY_IN_CALL_DATA = (UpdatesCommitted, ClientBanned, RoundDecided, RoundAbandoned)

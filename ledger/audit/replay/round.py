@@ -10,7 +10,7 @@ from ledger.protocol.encoding import INFINITY_BITS, word_client
 
 if TYPE_CHECKING:
     from ledger.protocol.closing import MinedCommitment
-    from ledger.protocol.state import LedgerState, RoundDecided
+    from ledger.protocol.ledger_state import LedgerState, RoundDecided
 
 
 @dataclass(frozen=True, slots=True)

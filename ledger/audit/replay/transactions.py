@@ -17,7 +17,7 @@ from ledger.audit.sentences import hexed
 from ledger.chain.contract.calls import decode_call
 from ledger.chain.ports import ChainDamagedError, ChainUnreachableError
 from ledger.protocol.errors import ChainError
-from ledger.protocol.state import BlockContext
+from ledger.protocol.ledger_state import BlockContext
 from ledger.protocol.types import Digest
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from ledger.chain.contract import abi
 from ledger.protocol.errors import ChainError, SignatureError
-from ledger.protocol.state import (
+from ledger.protocol.ledger_state import (
     EquivocationReport,
     SignedStatement,
     StatementKind,

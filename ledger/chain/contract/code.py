@@ -11,7 +11,7 @@ from ledger.protocol.signing import domain_separator
 from ledger.protocol.types import Beacon
 
 if TYPE_CHECKING:
-    from ledger.protocol.state import Deployment
+    from ledger.protocol.ledger_state import Deployment
     from ledger.protocol.types import Domain
 
 

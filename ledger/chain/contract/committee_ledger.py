@@ -13,7 +13,7 @@ from ledger.chain.contract.plausibility import require_possible_event
 from ledger.chain.contract.reverts import refusal
 from ledger.chain.finality.rule import final_number
 from ledger.chain.ports import IncompleteLogsError, NotServedError, TransactionRevertedError
-from ledger.protocol import encoding, state
+from ledger.protocol import encoding, ledger_state
 from ledger.protocol.closing import MinedCommitment
 from ledger.protocol.errors import ChainError
 from ledger.protocol.types import (
@@ -43,7 +43,7 @@ DRAW_GAS = 11_500_000
 class LedgerSnapshot:
     """The contract's storage at one block; `committee` is only its digest."""
 
-    stage: state.LedgerStage
+    stage: ledger_state.LedgerStage
     round: int
     opened_block: int
     seed: Digest
@@ -55,13 +55,13 @@ class LedgerSnapshot:
     commitments: Digest
 
     @staticmethod
-    def of(state: state.LedgerState) -> LedgerSnapshot:
+    def of(state: ledger_state.LedgerState) -> LedgerSnapshot:
         """Return a state of the executable specification as the contract shows it.
 
         Args:
             state: with the committee itself.
         """
-        registering = state.stage is state.LedgerStage.REGISTERING
+        registering = state.stage is ledger_state.LedgerStage.REGISTERING
         return LedgerSnapshot(
             stage=state.stage,
             round=state.round,
@@ -101,9 +101,9 @@ class RoundStart:
         """
         block = recorded.block_number
         match recorded.event:
-            case state.LedgerOpened(_, seed, committee, _):
+            case ledger_state.LedgerOpened(_, seed, committee, _):
                 return RoundStart(1, committee, seed, block)
-            case state.RoundDecided() | state.RoundAbandoned() as event:
+            case ledger_state.RoundDecided() | ledger_state.RoundAbandoned() as event:
                 return RoundStart(event.round + 1, event.next_committee, event.next_seed, block)
             case _:
                 return None
@@ -121,7 +121,7 @@ class LedgerStorage:
         self.chain = chain
         self.address = eip55(address)
 
-    def deployment(self) -> state.Deployment:
+    def deployment(self) -> ledger_state.Deployment:
         """Return what was fixed at deployment.
 
         Raises:
@@ -135,7 +135,7 @@ class LedgerStorage:
             raise NotServedError(
                 f"deployment() is said to answer strategy {found['strategy']}: there is no such"
             )
-        return state.Deployment(
+        return ledger_state.Deployment(
             config=Digest(found["config"]),
             registry=Digest(found["registry"]),
             clients=found["clients"],
@@ -163,11 +163,11 @@ class LedgerStorage:
         """
         (values,) = self._call("state", block_number=block_number)
         stage, number, opened, *rest = values
-        if stage not in set(state.LedgerStage):
+        if stage not in set(ledger_state.LedgerStage):
             raise NotServedError(f"state() is said to answer stage {stage}: there is no such")
         seed, committee, model, head, registered, registry_rest, commitments = rest
         return LedgerSnapshot(
-            stage=state.LedgerStage(stage),
+            stage=ledger_state.LedgerStage(stage),
             round=number,
             opened_block=opened,
             seed=Digest(seed),
@@ -229,7 +229,7 @@ class CommitteeLedger(LedgerStorage):
         chain: ChainReader,
         address: str,
         from_block: int = 0,
-        fixed: state.Deployment | None = None,
+        fixed: ledger_state.Deployment | None = None,
     ) -> None:
         """Take note of a contract; nothing is asked yet.
 
@@ -248,7 +248,7 @@ class CommitteeLedger(LedgerStorage):
         """The address of the node that is asked, without credentials; None where none is."""
         return self.chain.node
 
-    def deployment(self) -> state.Deployment:
+    def deployment(self) -> ledger_state.Deployment:
         """Return what was fixed at deployment: what was known of it, or what the contract says."""
         return super().deployment() if self._known is None else self._known
 
@@ -259,7 +259,7 @@ class CommitteeLedger(LedgerStorage):
             NotServedError: see `deployed_after`.
         """
         contract = Address(to_canonical(self.address))
-        return state.domain_of(
+        return ledger_state.domain_of(
             self._fixed, self.chain.chain_id, contract, self.deployment_parent_hash()
         )
 
@@ -293,7 +293,7 @@ class CommitteeLedger(LedgerStorage):
         """
         words: list[int] = []
         for recorded in self._logs(["ClientsRegistered"]):
-            if isinstance(recorded.event, state.ClientsRegistered):
+            if isinstance(recorded.event, ledger_state.ClientsRegistered):
                 if recorded.event.first != len(words):
                     raise IncompleteLogsError(
                         self.chain.node,
@@ -318,14 +318,14 @@ class CommitteeLedger(LedgerStorage):
             )
         return found
 
-    def bans(self, to_block: int | None = None) -> tuple[state.ClientBanned, ...]:
+    def bans(self, to_block: int | None = None) -> tuple[ledger_state.ClientBanned, ...]:
         """Return every ban, in the chain's order.
 
         Args:
             to_block: last block, included; None for the head.
         """
         events = [recorded.event for recorded in self._logs(["ClientBanned"], to_block=to_block)]
-        return tuple(event for event in events if isinstance(event, state.ClientBanned))
+        return tuple(event for event in events if isinstance(event, ledger_state.ClientBanned))
 
     def opening(self, round_number: int, to_block: int | None = None) -> RoundStart | None:
         """Return how a round began, None if it has not opened.
@@ -354,7 +354,7 @@ class CommitteeLedger(LedgerStorage):
         """
         found: list[MinedCommitment] = []
         for recorded in self._logs(["UpdatesCommitted"], round_number, to_block):
-            if isinstance(recorded.event, state.UpdatesCommitted):
+            if isinstance(recorded.event, ledger_state.UpdatesCommitted):
                 taken = zip(recorded.event.clients, recorded.event.commitments, strict=True)
                 found += [MinedCommitment(recorded.block_number, *one) for one in taken]
         return tuple(found)
@@ -463,7 +463,7 @@ class CommitteeLedger(LedgerStorage):
         return found
 
     @cached_property
-    def _fixed(self) -> state.Deployment:
+    def _fixed(self) -> ledger_state.Deployment:
         return self.deployment()
 
     def _last(self, to_block: int | None) -> int:
@@ -521,8 +521,8 @@ class LedgerWriter(CommitteeLedger):
     def decide(
         self,
         round_number: int,
-        decision: state.SubmittedDecision,
-        certificates: tuple[state.SubmittedCertificate, state.SubmittedCertificate],
+        decision: ledger_state.SubmittedDecision,
+        certificates: tuple[ledger_state.SubmittedCertificate, ledger_state.SubmittedCertificate],
     ) -> Receipt:
         """Record a round; see `rounds.decide`."""
         call = calls.DecideCall(round_number, decision, certificates)
@@ -533,7 +533,7 @@ class LedgerWriter(CommitteeLedger):
         """End a round after its deadline; see `rounds.abandon_round`."""
         return self._send(calls.AbandonCall(round_number), DRAW_GAS)
 
-    def report_equivocation(self, report: state.EquivocationReport) -> Receipt:
+    def report_equivocation(self, report: ledger_state.EquivocationReport) -> Receipt:
         """Ban a client with two of its statements; see `rounds.report_equivocation`."""
         return self._send(calls.ReportCall(report), 300_000)
 

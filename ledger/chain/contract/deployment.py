@@ -27,7 +27,7 @@ from ledger.chain.contract.manifest import (
 )
 from ledger.chain.ports import NotServedError
 from ledger.io.home import DISK, Disk, RunPaths
-from ledger.protocol import state
+from ledger.protocol import ledger_state
 from ledger.protocol.documents.run import RunDocument, decode_run, encode_run
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ChainError, ConfigurationError
@@ -42,16 +42,16 @@ DEPLOYMENT_GAS = 6_500_000
 
 def deployment_for(
     document: RunDocument,
-) -> tuple[state.Deployment, tuple[RegisterCall, ...]]:
+) -> tuple[ledger_state.Deployment, tuple[RegisterCall, ...]]:
     """Return the constructor's arguments and registrations for a run's configuration."""
     config = sha256(encode_run(document))
-    deployment, batches = state.deployment_of(
+    deployment, batches = ledger_state.deployment_of(
         document.parameters, config, document.registry, document.initial_model
     )
     return deployment, tuple(RegisterCall(words, rest) for words, rest in batches)
 
 
-def deployed_document(data: bytes, found: state.Deployment) -> RunDocument:
+def deployed_document(data: bytes, found: ledger_state.Deployment) -> RunDocument:
     """Return the run document that a contract was deployed with.
 
     Args:
@@ -70,7 +70,7 @@ def deployed_document(data: bytes, found: state.Deployment) -> RunDocument:
     return document
 
 
-def creation_data(deployment: state.Deployment) -> bytes:
+def creation_data(deployment: ledger_state.Deployment) -> bytes:
     """Return the contract's creation code with a deployment's arguments."""
     d = deployment
     sizes = (d.config, d.registry, d.clients, d.trainers, d.members, d.aggregation_ppm)
@@ -122,7 +122,7 @@ def deploy(
 
 
 def _manifest_of(
-    chain: ChainWriter, receipt: Receipt, deployment: state.Deployment, paths: RunPaths
+    chain: ChainWriter, receipt: Receipt, deployment: ledger_state.Deployment, paths: RunPaths
 ) -> Manifest:
     if receipt.contract_address is None:
         raise ChainError("the chain gave no address for the new contract")
@@ -314,7 +314,7 @@ def remaining_registrations(
     return tuple(batch for batch, end in zip(batches, ends, strict=True) if end > done)
 
 
-def _readable(deployment: state.Deployment) -> dict[str, Any]:
+def _readable(deployment: ledger_state.Deployment) -> dict[str, Any]:
     found = asdict(deployment)
     hexed = {name: f"0x{v.hex()}" for name, v in found.items() if isinstance(v, bytes)}
     return found | hexed | {"form": int(deployment.form), "beacon": str(deployment.beacon)}

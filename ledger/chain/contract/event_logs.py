@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from eth_abi.abi import encode
 
 from ledger.chain.contract import abi
-from ledger.protocol import state
+from ledger.protocol import ledger_state
 from ledger.protocol.encoding import word_client
 from ledger.protocol.errors import ChainError
 from ledger.protocol.types import ClientId, Digest
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class RecordedEvent:
     """An event and where the chain holds it."""
 
-    event: state.Event
+    event: ledger_state.Event
     block_number: int
     block_hash: bytes
     transaction_hash: bytes
@@ -52,7 +52,7 @@ def decode_log(log: Log) -> RecordedEvent:
     )
 
 
-def encode_log(event: state.Event) -> tuple[tuple[bytes, ...], bytes]:
+def encode_log(event: ledger_state.Event) -> tuple[tuple[bytes, ...], bytes]:
     """Return topics and data of the log that the contract makes of an event."""
     name = type(event).__name__
     indexed, plain, types = abi.event_layout(name)
@@ -66,12 +66,12 @@ def _names() -> dict[bytes, str]:
     return {abi.topic(name): name for name in _BUILD}
 
 
-def _logged(event: state.Event, name: str) -> object:
+def _logged(event: ledger_state.Event, name: str) -> object:
     """Return a field as the contract logs it: pairs of client and word, places of a ranking."""
     match event:
-        case state.UpdatesCommitted(_, clients, commitments):
+        case ledger_state.UpdatesCommitted(_, clients, commitments):
             return list(zip(clients, commitments, strict=True))
-        case state.RoundDecided() if name in {"accepted", "next_committee"}:
+        case ledger_state.RoundDecided() if name in {"accepted", "next_committee"}:
             clients = getattr(event, name)
             ranked = [word_client(word) for word in event.ranking]
             return ranked.index(clients[0]), len(clients)
@@ -79,28 +79,28 @@ def _logged(event: state.Event, name: str) -> object:
             return getattr(event, name)
 
 
-def _ledger_deployed(f: dict[str, Any]) -> state.LedgerDeployed:
-    return state.LedgerDeployed(Digest(f["salt"]))
+def _ledger_deployed(f: dict[str, Any]) -> ledger_state.LedgerDeployed:
+    return ledger_state.LedgerDeployed(Digest(f["salt"]))
 
 
-def _clients_registered(f: dict[str, Any]) -> state.ClientsRegistered:
-    return state.ClientsRegistered(ClientId(f["first"]), f["words"])
+def _clients_registered(f: dict[str, Any]) -> ledger_state.ClientsRegistered:
+    return ledger_state.ClientsRegistered(ClientId(f["first"]), f["words"])
 
 
-def _ledger_opened(f: dict[str, Any]) -> state.LedgerOpened:
-    return state.LedgerOpened(
+def _ledger_opened(f: dict[str, Any]) -> ledger_state.LedgerOpened:
+    return ledger_state.LedgerOpened(
         Digest(f["config"]), Digest(f["seed"]), _ids(f["committee"]), Digest(f["model"])
     )
 
 
-def _updates_committed(f: dict[str, Any]) -> state.UpdatesCommitted:
+def _updates_committed(f: dict[str, Any]) -> ledger_state.UpdatesCommitted:
     clients = tuple(ClientId(client) for client, _ in f["commitments"])
     commitments = tuple(Digest(commitment) for _, commitment in f["commitments"])
-    return state.UpdatesCommitted(f["round"], clients, commitments)
+    return ledger_state.UpdatesCommitted(f["round"], clients, commitments)
 
 
-def _round_decided(f: dict[str, Any]) -> state.RoundDecided:
-    return state.RoundDecided(
+def _round_decided(f: dict[str, Any]) -> ledger_state.RoundDecided:
+    return ledger_state.RoundDecided(
         round=f["round"],
         ranking=f["ranking"],
         accepted=_ranked(f["ranking"], *f["accepted"]),
@@ -121,14 +121,14 @@ def _round_decided(f: dict[str, Any]) -> state.RoundDecided:
     )
 
 
-def _round_abandoned(f: dict[str, Any]) -> state.RoundAbandoned:
-    return state.RoundAbandoned(
+def _round_abandoned(f: dict[str, Any]) -> ledger_state.RoundAbandoned:
+    return ledger_state.RoundAbandoned(
         f["round"], _ids(f["next_committee"]), Digest(f["next_seed"]), Digest(f["head"])
     )
 
 
-def _client_banned(f: dict[str, Any]) -> state.ClientBanned:
-    return state.ClientBanned(f["round"], ClientId(f["client"]), Digest(f["head"]))
+def _client_banned(f: dict[str, Any]) -> ledger_state.ClientBanned:
+    return ledger_state.ClientBanned(f["round"], ClientId(f["client"]), Digest(f["head"]))
 
 
 def _ranked(ranking: tuple[int, ...], first: int, size: int) -> tuple[ClientId, ...]:
@@ -140,7 +140,7 @@ def _ids(values: tuple[int, ...]) -> tuple[ClientId, ...]:
     return tuple(ClientId(value) for value in values)
 
 
-_BUILD: dict[str, Callable[[dict[str, Any]], state.Event]] = {
+_BUILD: dict[str, Callable[[dict[str, Any]], ledger_state.Event]] = {
     "LedgerDeployed": _ledger_deployed,
     "ClientsRegistered": _clients_registered,
     "LedgerOpened": _ledger_opened,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self
 from ledger.chain.contract.committee_ledger import LedgerSnapshot, RoundStart
 from ledger.chain.ports import IncompleteLogsError
 from ledger.protocol import encoding
-from ledger.protocol.state import (
+from ledger.protocol.ledger_state import (
     ClientBanned,
     ClientsRegistered,
     LedgerDeployed,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ledger.chain.contract.event_logs import RecordedEvent
-    from ledger.protocol.state import Deployment
+    from ledger.protocol.ledger_state import Deployment
     from ledger.protocol.types import Digest, RegisteredClient
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ledger.chain.ports import NotServedError
-from ledger.protocol import state
+from ledger.protocol import ledger_state
 from ledger.protocol.encoding import INFINITY_BITS, registered_client, word_client
 from ledger.protocol.parameters import (
     MAX_BLOCKS,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from ledger.chain.contract.event_logs import RecordedEvent
-    from ledger.protocol.state import Deployment
+    from ledger.protocol.ledger_state import Deployment
 
 
 def require_possible_sizes(fixed: Deployment) -> None:
@@ -74,22 +74,22 @@ def require_possible_event(recorded: RecordedEvent, fixed: Deployment) -> None:
         )
 
 
-def _impossible(event: state.Event, fixed: Deployment) -> str | None:
+def _impossible(event: ledger_state.Event, fixed: Deployment) -> str | None:
     """Return what is impossible about an event; None if nothing is."""
     match event:
-        case state.LedgerDeployed():
+        case ledger_state.LedgerDeployed():
             return None
-        case state.ClientsRegistered(first, words):
+        case ledger_state.ClientsRegistered(first, words):
             return _wrong_registration(first, words, fixed)
-        case state.LedgerOpened(_, _, committee, _):
+        case ledger_state.LedgerOpened(_, _, committee, _):
             return _wrong_clients(committee, fixed, fixed.members)
-        case state.UpdatesCommitted(number, clients, _):
+        case ledger_state.UpdatesCommitted(number, clients, _):
             return _wrong_round(number, fixed) or _wrong_clients(clients, fixed, fixed.clients)
-        case state.RoundDecided():
+        case ledger_state.RoundDecided():
             return _wrong_round(event.round, fixed) or _wrong_decision(event, fixed)
-        case state.RoundAbandoned(number, committee, _, _):
+        case ledger_state.RoundAbandoned(number, committee, _, _):
             return _wrong_round(number, fixed) or _wrong_clients(committee, fixed, fixed.members)
-        case state.ClientBanned(number, client, _):
+        case ledger_state.ClientBanned(number, client, _):
             return _wrong_round(number, fixed) or _wrong_clients([client], fixed, 1)
 
 
@@ -102,7 +102,7 @@ def _wrong_registration(first: int, words: Sequence[int], fixed: Deployment) -> 
     return None
 
 
-def _wrong_decision(event: state.RoundDecided, fixed: Deployment) -> str | None:
+def _wrong_decision(event: ledger_state.RoundDecided, fixed: Deployment) -> str | None:
     if any(word >> 32 >= INFINITY_BITS for word in event.ranking):
         return "with a distance that is not finite"
     if event.threshold_bits >= INFINITY_BITS:

@@ -13,7 +13,7 @@ from ledger.chain.ports import Block
 from ledger.protocol import encoding
 from ledger.protocol.closing import MinedCommitment
 from ledger.protocol.errors import ChainError
-from ledger.protocol.state import (
+from ledger.protocol.ledger_state import (
     ClientBanned,
     ClientsRegistered,
     LedgerDeployed,
@@ -27,7 +27,7 @@ from ledger.protocol.types import NO_DIGEST
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ledger.protocol.state import Deployment, Event, LedgerState
+    from ledger.protocol.ledger_state import Deployment, Event, LedgerState
     from ledger.protocol.types import Digest, Domain, RegisteredClient
 
 DEPLOYMENT_BLOCK = 1

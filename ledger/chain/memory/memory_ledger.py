@@ -17,14 +17,14 @@ from ledger.chain.embedded.machine.accounts import TEST_KEYS, address_of
 from ledger.chain.memory.memory_history import MemoryHistory
 from ledger.protocol import rounds
 from ledger.protocol.errors import ConfigurationError, Refusal
-from ledger.protocol.state import BlockContext, domain_of
+from ledger.protocol.ledger_state import BlockContext, domain_of
 from ledger.protocol.types import NO_DIGEST, Address, Beacon
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from ledger.protocol.documents.run import RunDocument
-    from ledger.protocol.state import (
+    from ledger.protocol.ledger_state import (
         Deployment,
         EquivocationReport,
         Event,

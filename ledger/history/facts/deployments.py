@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from ledger.history.documents import read_run
 from ledger.history.facts.words import coded, hexed
 from ledger.history.paths import DeploymentPath
+from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.parameters import accepted_size
-from ledger.protocol.state import LedgerStage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ledger.history.deployments import ServedDeployment
     from ledger.history.facts.words import Facts
     from ledger.history.pinned_chain import PinnedChain
-    from ledger.protocol.state import Deployment
+    from ledger.protocol.ledger_state import Deployment
     from ledger.protocol.types import Digest
     from ledger.storage.blobs import BlobReader
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ledger.history.facts.words import Facts
     from ledger.history.pages import RoundPage
     from ledger.history.source import HistorySource
-    from ledger.protocol.state import EquivocationReport, SignedStatement
+    from ledger.protocol.ledger_state import EquivocationReport, SignedStatement
     from ledger.protocol.types import ClientId
 
 

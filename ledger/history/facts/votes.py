@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ledger.history.facts.words import Facts, Told
     from ledger.protocol import encoding
     from ledger.protocol.documents.incidents import Incident
-    from ledger.protocol.state import RoundDecided, SubmittedCertificate
+    from ledger.protocol.ledger_state import RoundDecided, SubmittedCertificate
     from ledger.protocol.types import ClientId, SignedVote
 
 MAX_INCIDENTS = 320

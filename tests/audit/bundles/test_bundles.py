@@ -26,7 +26,7 @@ from ledger.chain.contract import abi
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.ports import NotServedError
 from ledger.protocol.errors import BlobMissingError, ChainError, ConfigurationError, EncodingError
-from ledger.protocol.state import RoundDecided
+from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.types import ClientId, Digest
 from ledger.storage.blobs import MemoryBlobs
 from tests.audit.passed_on import PassedOn

@@ -16,8 +16,8 @@ from ledger.audit.proofs.proof_document import proof_bytes, read_proof
 from ledger.audit.proofs.proof_maker import make_proof
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.protocol.encoding import keccak256, word_client
+from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.merkle import UPDATE_LEAF
-from ledger.protocol.state import RoundDecided
 
 if TYPE_CHECKING:
     from ledger.audit.proofs.proof import ClientProof

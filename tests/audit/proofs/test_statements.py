@@ -20,7 +20,7 @@ from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.protocol.documents.record import encode_record
 from ledger.protocol.encoding import commitments_chain, word_client
 from ledger.protocol.errors import BlobMissingError, ConfigurationError
-from ledger.protocol.state import RoundDecided
+from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.types import AcceptanceForm, ClientId, Digest, DropoutReason, RefusalReason
 from ledger.storage.blobs import MemoryBlobs
 from tests.audit.runs import CLIENTS, PARAMETERS, Deviation, Run

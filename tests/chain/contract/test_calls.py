@@ -9,7 +9,7 @@ import pytest
 from ledger.chain.contract import abi, calls
 from ledger.chain.contract.event_logs import decode_log, encode_log
 from ledger.chain.ports import Log
-from ledger.protocol import state
+from ledger.protocol import ledger_state
 from ledger.protocol.errors import ChainError, SignatureError
 from ledger.protocol.types import (
     ClientId,
@@ -38,14 +38,18 @@ def ids(*clients: int) -> tuple[ClientId, ...]:
     return tuple(map(ClientId, clients))
 
 
-def certificate(number: int) -> state.SubmittedCertificate:
+def certificate(number: int) -> ledger_state.SubmittedCertificate:
     replies = (signature(number + 1), signature(number + 2))
-    return state.SubmittedCertificate(number, digest(number), signature(number), 0b101, replies)
+    return ledger_state.SubmittedCertificate(
+        number, digest(number), signature(number), 0b101, replies
+    )
 
 
-def report(first: Vote | Scores, second: Vote | Scores) -> state.EquivocationReport:
-    signed = [state.SignedStatement(one, signature(n)) for n, one in enumerate((first, second))]
-    return state.EquivocationReport(ClientId(9), signed[0], signed[1])
+def report(first: Vote | Scores, second: Vote | Scores) -> ledger_state.EquivocationReport:
+    signed = [
+        ledger_state.SignedStatement(one, signature(n)) for n, one in enumerate((first, second))
+    ]
+    return ledger_state.EquivocationReport(ClientId(9), signed[0], signed[1])
 
 
 def vote(kind: VoteKind, number: int, phase: int = 2) -> Vote:
@@ -57,7 +61,7 @@ def scores(number: int) -> Scores:
     return Scores(5, ClientId(9), digest(1), digest(2), digest(number))
 
 
-DECISION = state.SubmittedDecision(
+DECISION = ledger_state.SubmittedDecision(
     committee=ids(4, 2, 7),
     ranking=(3, 5, 8),
     base=digest(1),
@@ -84,11 +88,11 @@ CALLS: tuple[Call, ...] = (
     calls.ReportCall(report(vote(VoteKind.REPLY, 1, 77), vote(VoteKind.REPLY, 2, 77))),
     calls.ReportCall(report(scores(1), scores(2))),
 )
-EVENTS: tuple[state.Event, ...] = (
-    state.ClientsRegistered(ClientId(3), (1, 2)),
-    state.LedgerOpened(digest(1), digest(2), ids(3, 1, 2), digest(3)),
-    state.UpdatesCommitted(2, ids(7, 5), (digest(7), digest(5))),
-    state.RoundDecided(
+EVENTS: tuple[ledger_state.Event, ...] = (
+    ledger_state.ClientsRegistered(ClientId(3), (1, 2)),
+    ledger_state.LedgerOpened(digest(1), digest(2), ids(3, 1, 2), digest(3)),
+    ledger_state.UpdatesCommitted(2, ids(7, 5), (digest(7), digest(5))),
+    ledger_state.RoundDecided(
         round=4,
         ranking=(1 << 32 | 8, 2 << 32 | 6, 3 << 32 | 7),
         accepted=ids(6, 7),
@@ -107,8 +111,8 @@ EVENTS: tuple[state.Event, ...] = (
         next_seed=digest(8),
         head=digest(9),
     ),
-    state.RoundAbandoned(4, ids(3, 1), digest(1), digest(2)),
-    state.ClientBanned(4, ClientId(9), digest(1)),
+    ledger_state.RoundAbandoned(4, ids(3, 1), digest(1), digest(2)),
+    ledger_state.ClientBanned(4, ClientId(9), digest(1)),
 )
 
 
@@ -118,7 +122,7 @@ def test_a_call_is_read_from_its_call_data_as_it_was_made(call: Call) -> None:
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
-def test_an_event_is_read_from_its_log_as_it_was_made(event: state.Event) -> None:
+def test_an_event_is_read_from_its_log_as_it_was_made(event: ledger_state.Event) -> None:
     topics, data = encode_log(event)
     log = Log("0x", topics, data, 3, digest(1), digest(2), 0)
     assert decode_log(log).event == event

@@ -13,7 +13,7 @@ from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.protocol.closing import MinedCommitment
 from ledger.protocol.consensus import Certificate
 from ledger.protocol.errors import ChainError
-from ledger.protocol.state import submitted_certificate
+from ledger.protocol.ledger_state import submitted_certificate
 from ledger.protocol.types import ClientId, Phase, SignedVote, VoteKind
 from tests.contracts import faults, support
 from tests.contracts.twins import Shape, Twins
@@ -21,7 +21,7 @@ from tests.contracts.twins import Shape, Twins
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ledger.protocol import state
+    from ledger.protocol import ledger_state
 
 SHAPE = Shape(commit_blocks=12, deadline_blocks=40)
 
@@ -73,7 +73,7 @@ def test_commitments_are_listed_in_the_order_of_the_chain_with_their_blocks(
 def test_bans_are_listed_in_the_order_of_the_chain(chain: EmbeddedChain) -> None:
     twins = Twins.opened(chain, SHAPE)
     assert twins.ledger.bans() == ()
-    found: list[state.Event] = []
+    found: list[ledger_state.Event] = []
     for client in map(ClientId, (7, 2)):
         outcome = twins.report(support.equivocation(twins, client))
         assert isinstance(outcome, tuple)

@@ -16,7 +16,7 @@ from ledger.chain.memory.memory_ledger import MemoryLedger
 from ledger.chain.ports import ChainMovedError, IncompleteLogsError, NotServedError
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import sha256
-from ledger.protocol.state import LedgerStage
+from ledger.protocol.ledger_state import LedgerStage
 from tests.actors.branching import SHORT, BranchingLedger
 from tests.actors.support import DOMAIN, LAYOUT, registry_of
 from tests.audit.forged_chain import ForgedChain, forged

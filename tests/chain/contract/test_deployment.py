@@ -21,8 +21,8 @@ from ledger.io.home import Home, RunPaths
 from ledger.protocol.documents.run import RunDocument, encode_run
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ChainError
+from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.parameters import Parameters
-from ledger.protocol.state import LedgerStage
 from ledger.protocol.types import AcceptanceForm, Beacon, Quorum
 from tests.contracts.twins import digest_of, registry_of
 

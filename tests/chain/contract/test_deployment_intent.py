@@ -21,7 +21,7 @@ from ledger.chain.rpc.server.http_server import RpcServer
 from ledger.io.home import Disk, Home
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ChainError
-from ledger.protocol.state import LedgerStage
+from ledger.protocol.ledger_state import LedgerStage
 from tests.chain.contract.test_deployment import SMALL
 from tests.chain.rpc.forking_node import ForkingNode
 from tests.chain.rpc.pool_node import PoolNode

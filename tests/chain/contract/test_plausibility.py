@@ -13,7 +13,7 @@ from ledger.chain.contract.event_logs import RecordedEvent, encode_log
 from ledger.chain.contract.plausibility import require_possible_event, require_possible_sizes
 from ledger.chain.ports import Block, Log, NotServedError
 from ledger.protocol import encoding
-from ledger.protocol.state import (
+from ledger.protocol.ledger_state import (
     ClientBanned,
     ClientsRegistered,
     Deployment,

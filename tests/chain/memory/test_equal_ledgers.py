@@ -21,7 +21,7 @@ from ledger.protocol.errors import (
     Refusal,
     WrongRoundError,
 )
-from ledger.protocol.state import LedgerStage, RoundAbandoned, RoundDecided
+from ledger.protocol.ledger_state import LedgerStage, RoundAbandoned, RoundDecided
 from ledger.storage.blobs import MemoryBlobs
 from ledger.storage.mailbox import MemoryMailbox
 from tests.actors.deployed import Deployed, deployed_on

@@ -20,8 +20,8 @@ from ledger.protocol.errors import (
     RegistryMismatchError,
     SignatureError,
 )
+from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.signing import sign
-from ledger.protocol.state import LedgerStage
 from ledger.protocol.types import (
     NO_DIGEST,
     Beacon,

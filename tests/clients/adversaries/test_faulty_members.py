@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ledger.protocol.documents.vector import ScoreVector
-    from ledger.protocol.state import RoundDecided
+    from ledger.protocol.ledger_state import RoundDecided
     from ledger.protocol.types import ClientId
 
 UNCHECKED = replace(PARAMETERS, scores_checked=False)

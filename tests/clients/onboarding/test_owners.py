@@ -16,8 +16,8 @@ from clients.runs.population import populate, run_document
 from clients.runs.preparation import with_training_path
 from ledger.protocol.bound_inputs import data_root
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.ledger_state import deployment_of
 from ledger.protocol.registration import data_salt, registry_digest_of
-from ledger.protocol.state import deployment_of
 from ledger.protocol.types import NO_DIGEST, ClientId, Digest, RegisteredClient
 from tests.clients.onboarding.owners import (
     RUN,

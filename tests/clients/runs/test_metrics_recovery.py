@@ -27,7 +27,7 @@ from ledger.protocol.errors import (
     ConfigurationError,
     JournalError,
 )
-from ledger.protocol.state import RoundDecided
+from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.types import NO_DIGEST
 from ledger.storage.blobs import FolderBlobs
 

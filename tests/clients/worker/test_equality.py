@@ -21,7 +21,7 @@ from ledger.actors.actor_context import ActorContext
 from ledger.actors.journal import FileJournal
 from ledger.chain.memory.memory_ledger import memory_ledger
 from ledger.protocol.encoding import vector_bytes
-from ledger.protocol.state import LedgerStage, RoundDecided
+from ledger.protocol.ledger_state import LedgerStage, RoundDecided
 from ledger.protocol.types import ClientId
 from ledger.storage.blobs import FolderBlobs
 from ledger.storage.mailboxes.folder import FolderMailbox

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ledger.protocol.documents.envelope import EnvelopeKind
-from ledger.protocol.state import LedgerStage, RoundDecided
+from ledger.protocol.ledger_state import LedgerStage, RoundDecided
 from tests.clients.worker.together import ROOMY, Together, hosted_by
 from tests.faults import times
 

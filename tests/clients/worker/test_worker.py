@@ -21,7 +21,7 @@ from ledger.protocol.documents.envelope import EnvelopeKind
 from ledger.protocol.encoding import u64
 from ledger.protocol.errors import ChainError
 from ledger.protocol.inputs import participants_of
-from ledger.protocol.state import LedgerStage, RoundAbandoned
+from ledger.protocol.ledger_state import LedgerStage, RoundAbandoned
 from ledger.protocol.types import Address, Domain, Phase
 from tests.clients.worker.together import ROOMY, Together, hosted_by
 from tests.faults import times
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from clients.training.port import TrainedUpdate, TrainingJob
-    from ledger.protocol.state import ClientBanned
+    from ledger.protocol.ledger_state import ClientBanned
 
 ALL_FAULTS = (*MemberFault, *TrainerFault)
 SOME_FAULTS = (

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ledger.protocol import encoding
-from ledger.protocol.state import (
+from ledger.protocol.ledger_state import (
     EquivocationReport,
     SignedStatement,
     StatementKind,

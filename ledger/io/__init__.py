@@ -1,0 +1,1 @@
+"""Files, processes and messages: bounded reads, durable writes, retries."""
