@@ -19,7 +19,7 @@ Selection III (ours)      rules.selection.within_threshold.within_threshold  dec
 Election                  election.elect                                     decide               RoundDecided
 CCP 1, broadcast          algorithms.VotingMember.publish_scores             -                    -
 CCP 1, total scores       judgement.rank_trainers                            decide               RoundDecided
-CCP 2, primary            consensus.primary_place                            decide               RoundDecided
+CCP 2, primary            consensus.primary_seat                             decide               RoundDecided
 CCP 3, own set            judgement.judge                                    -                    -
 CCP 4, request            algorithms.VotingMember.request                    decide               -
 CCP 5, replies            algorithms.VotingMember.reply                      decide               -
@@ -34,7 +34,7 @@ Algorithm 3, committee    sampling.drawn_committee                           reg
 Algorithm 3, updates      rounds.commit_updates                              commit_updates       UpdatesCommitted
 Algorithm 3, sampling     sampling.sample_trainers                           -                    -
 Domain (ours)             ledger_state.domain_of                             -                    LedgerDeployed
-Closing block (ours)      closing.closing_of                                 commit_updates       -
+Closing block (ours)      closing.round_closing                              commit_updates       -
 No consensus (ours)       rounds.abandon_round                               abandon_round        RoundAbandoned
 Two statements (ours)     rounds.report_equivocation                         report_equivocation  ClientBanned
 ========================  =================================================  ===================  =================

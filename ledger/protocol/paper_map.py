@@ -56,7 +56,7 @@ PAPER_MAP = (
     PaperMapRow(
         "CCP 1, total scores", "CommitteeConsensus", f"{_P}judgement.rank_trainers", *_DECIDE
     ),
-    PaperMapRow("CCP 2, primary", "CommitteeConsensus", f"{_P}consensus.primary_place", *_DECIDE),
+    PaperMapRow("CCP 2, primary", "CommitteeConsensus", f"{_P}consensus.primary_seat", *_DECIDE),
     PaperMapRow("CCP 3, own set", "CommitteeConsensus", f"{_P}judgement.judge"),
     PaperMapRow(
         "CCP 4, request", "CommitteeConsensus", f"{_P}algorithms.VotingMember.request", "decide"
@@ -93,7 +93,7 @@ PAPER_MAP = (
     ),
     PaperMapRow("Algorithm 3, sampling", "algorithm_CMFL", f"{_P}sampling.sample_trainers"),
     PaperMapRow("Domain (ours)", "", f"{_P}ledger_state.domain_of", "", "LedgerDeployed"),
-    PaperMapRow("Closing block (ours)", "", f"{_P}closing.closing_of", "commit_updates"),
+    PaperMapRow("Closing block (ours)", "", f"{_P}closing.round_closing", "commit_updates"),
     PaperMapRow(
         "No consensus (ours)", "", f"{_P}rounds.abandon_round", "abandon_round", "RoundAbandoned"
     ),

@@ -463,7 +463,7 @@ def test_without_the_updates_reason_6_is_unfounded_where_scores_are_not_checked(
 
 def test_every_objection_before_a_model_is_raised_in_a_test_here() -> None:
     # The last two are the judge's own: see test_judgement.
-    raised = re.findall(r"raises\(\s*Objection\.(\w+)", Path(__file__).read_text("utf-8"))
+    raised = re.findall(r"raises\(\s*ViolationCode\.(\w+)", Path(__file__).read_text("utf-8"))
     assert {each.name for each in ViolationCode} - set(raised) == {
         "MODEL_UNKNOWN",
         "MODEL_NOT_FINITE",
