@@ -23,7 +23,7 @@ from rich.table import Table
 
 from benchmarks.generated_rounds import GeneratedChain
 from benchmarks.served_rounds import served_rows
-from ledger.history.pages import Span, Walk
+from ledger.history.queries import RoundQuery, Span
 from ledger.history.status import AskedRole
 from ledger.index.catching_up import catch_up
 from ledger.index.database import Database
@@ -128,7 +128,7 @@ def _look_ups(index: Index, chain: GeneratedChain, recorded: int) -> Row:
         own = _history(reading, chain)
         heads = [own.rounds(number, number)[0].end for number in numbers]
 
-    def page(walk: Walk) -> Callable[[int], object]:
+    def page(walk: RoundQuery) -> Callable[[int], object]:
         def asked(_: int) -> object:
             with index.reading() as reading:
                 return search_page(_history(reading, chain), walk, PAGE, None)
@@ -143,7 +143,7 @@ def _look_ups(index: Index, chain: GeneratedChain, recorded: int) -> Row:
         client = ClientId(clients[place])
         with index.reading() as reading:
             own = _history(reading, chain)
-            found = search_page(own, Walk("rounds", client=client), PAGE, None)
+            found = search_page(own, RoundQuery("rounds", client=client), PAGE, None)
             return own.parts(client, found.rounds)
 
     def of_digest(place: int) -> object:
@@ -155,15 +155,15 @@ def _look_ups(index: Index, chain: GeneratedChain, recorded: int) -> Row:
         with index.reading() as reading:
             return _history(reading, chain).tally()
 
-    first = Walk("rounds", blocks=Span(1, 500))
+    first = RoundQuery("rounds", blocks=Span(1, 500))
     asked: dict[str, Callable[[int], object]] = {
         "a round": one_round,
-        f"a page of {PAGE} rounds": page(Walk("rounds")),
+        f"a page of {PAGE} rounds": page(RoundQuery("rounds")),
         f"{PAGE} rounds of a client": of_client,
         f"{PAGE} rounds that a client dropped out of": page(
-            Walk("rounds", client=ClientId(1), role=AskedRole.DROPPED_OUT)
+            RoundQuery("rounds", client=ClientId(1), role=AskedRole.DROPPED_OUT)
         ),
-        f"{PAGE} rounds of a later view": page(Walk("rounds", view_min=1)),
+        f"{PAGE} rounds of a later view": page(RoundQuery("rounds", view_min=1)),
         "rounds of 500 old blocks": page(first),
         "a digest": of_digest,
         "all counts": counts,

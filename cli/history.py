@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cli.target import Target
     from ledger.history.chain_history import ChainHistory
     from ledger.history.facts.words import Facts, Told
-    from ledger.history.pages import Walk
+    from ledger.history.queries import RoundQuery
 
 
 class History(Protocol):
@@ -33,7 +33,7 @@ class History(Protocol):
     def address(self) -> str:
         """Of the contract."""
 
-    def rounds(self, walk: Walk, limit: int, cursor: str | None, *, full: bool) -> Facts:
+    def rounds(self, walk: RoundQuery, limit: int, cursor: str | None, *, full: bool) -> Facts:
         """Return a page of rounds."""
 
     def round(self, number: int) -> Facts:
@@ -122,7 +122,7 @@ class HomeHistory:
         """Of the contract."""
         return self._history.ledger.address
 
-    def rounds(self, walk: Walk, limit: int, cursor: str | None, *, full: bool) -> Facts:
+    def rounds(self, walk: RoundQuery, limit: int, cursor: str | None, *, full: bool) -> Facts:
         """Return a page of rounds.
 
         Raises:
@@ -173,10 +173,11 @@ class HomeHistory:
     def client_rounds(self, client: int, order: Order, limit: int, cursor: str | None) -> Facts:
         """Return a page of a client's rounds."""
         from ledger.history.facts.clients import client_rounds_facts
-        from ledger.history.pages import Walk, read_page
+        from ledger.history.pages import read_page
+        from ledger.history.queries import RoundQuery
 
         who = self._registered(client)
-        walk = Walk("client rounds", order, client=who)
+        walk = RoundQuery("client rounds", order, client=who)
         page = read_page(self._history, walk, limit, cursor)
         return client_rounds_facts(self._history, who, page)
 
@@ -219,7 +220,7 @@ class ServiceHistory:
         """Of the contract."""
         return self._deployment.address
 
-    def rounds(self, walk: Walk, limit: int, cursor: str | None, *, full: bool) -> Facts:
+    def rounds(self, walk: RoundQuery, limit: int, cursor: str | None, *, full: bool) -> Facts:
         """Return a page of rounds."""
         only = _filter(walk)
 
@@ -262,7 +263,7 @@ def _facts(answer: Answer) -> Facts:
     return answer.model_dump(mode="json", exclude={"as_of"})
 
 
-def _filter(walk: Walk) -> RoundFilter:
+def _filter(walk: RoundQuery) -> RoundFilter:
     from api.client.queries import RoundFilter
 
     return RoundFilter(

@@ -83,14 +83,14 @@ def list_rounds(
     csv: AsCsv = False,
 ) -> None:
     """List rounds, newest first."""
-    from ledger.history.pages import Span, Walk
+    from ledger.history.queries import RoundQuery, Span
 
     if role is not None and client is None:
         raise ConfigurationError("--role needs --client")
     order = Order.OLDEST if oldest else Order.NEWEST
     who = None if client is None else ClientId(client)
     spans = Span(since_block, until_block), Span(since, until)
-    walk = Walk("rounds", order, status, who, role or AskedRole.ANY, view_min, *spans)
+    walk = RoundQuery("rounds", order, status, who, role or AskedRole.ANY, view_min, *spans)
     where = Target(
         home, run, address, rpc_url, chain_id, remote=RemoteService.of(api, api_token_file)
     )

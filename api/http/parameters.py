@@ -19,8 +19,8 @@ from api.http.problems import REQUEST_INVALID, ProblemError
 from api.request_view import RequestView, histories_of
 from api.schemas.problems import FieldError
 from ledger.history.cursors import MAX_CURSOR
-from ledger.history.pages import Span
 from ledger.history.paths import CHAIN_NAME
+from ledger.history.queries import Span
 from ledger.history.status import AskedRole, Order
 from ledger.protocol.types import ClientId
 

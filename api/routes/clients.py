@@ -22,7 +22,7 @@ from api.request_view import require_client
 from api.schemas.clients import ClientAnswer, ClientRoundsAnswer, ClientsAnswer
 from ledger.history.facts.clients import client_facts, client_rounds_facts, clients_facts
 from ledger.history.facts.tables import CLIENT_ROUNDS, CLIENTS
-from ledger.history.pages import Walk
+from ledger.history.queries import RoundQuery
 from ledger.history.status import Order
 from ledger.protocol.types import ClientId
 
@@ -105,7 +105,7 @@ def client_rounds(
     pages, with a cursor, until all rounds are looked at.
     """
     served, client = reading.deployment(address), ClientId(number)
-    walk = Walk("client rounds", order, client=client)
+    walk = RoundQuery("client rounds", order, client=client)
 
     def read(limit: int, cursor: str | None) -> Facts:
         def told(history: HistorySource) -> Facts:

@@ -20,7 +20,7 @@ from api.http.problems import CLIENT_NOT_FOUND
 from api.request_view import require_client
 from api.schemas.evidence import EvidenceAnswer
 from ledger.history.facts.evidence import evidence_facts
-from ledger.history.pages import Walk
+from ledger.history.queries import RoundQuery
 from ledger.history.status import Order
 from ledger.protocol.types import ClientId
 
@@ -61,7 +61,7 @@ def evidence(
     if client is not None:
         require_client(client, served.fixed.clients)
     against = None if client is None else ClientId(client)
-    walk = Walk("evidence", order)
+    walk = RoundQuery("evidence", order)
 
     def read(history: HistorySource) -> Facts:
         found = history.page(walk, page.limit, page.cursor)

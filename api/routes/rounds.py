@@ -50,7 +50,7 @@ from ledger.history.facts.tables import ROUNDS
 from ledger.history.facts.updates import updates_facts
 from ledger.history.facts.votes import votes_facts
 from ledger.history.facts.words import Told
-from ledger.history.pages import Walk
+from ledger.history.queries import RoundQuery
 from ledger.history.status import Order, RoundStatus
 
 if TYPE_CHECKING:
@@ -82,13 +82,13 @@ async def _walk(
         ),
         BeforeValidator(whole_number),
     ] = 0,
-) -> Walk:
+) -> RoundQuery:
     """Return which rounds are asked for."""
     blocks, times = within
-    return Walk("rounds", order, status, *asked, view_min, blocks, times)
+    return RoundQuery("rounds", order, status, *asked, view_min, blocks, times)
 
 
-Walked = Annotated[Walk, Depends(_walk)]
+Walked = Annotated[RoundQuery, Depends(_walk)]
 
 
 class View:

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from ledger.chain.contract.committee_ledger import CommitteeLedger
     from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.history.digests import Entry, Occurrence
-    from ledger.history.pages import RoundPage, Walk
     from ledger.history.participation import Participation
+    from ledger.history.queries import RoundPage, RoundQuery
     from ledger.history.round import Round
     from ledger.protocol.ledger_state import ClientBanned, Deployment, EquivocationReport
     from ledger.protocol.types import ClientId, Digest, RegisteredClient
@@ -123,7 +123,7 @@ class ChainHistory:
         """Return some rounds by their openings and ends, ascending."""
         return [one for number in numbers for one in self.rounds(number, number)]
 
-    def page(self, walk: Walk, limit: int, cursor: str | None) -> RoundPage:
+    def page(self, walk: RoundQuery, limit: int, cursor: str | None) -> RoundPage:
         """Return one page of rounds."""
         return read_page(self, walk, limit, cursor)
 

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from ledger.chain.ports import Block
     from ledger.history.digests import Occurrence
     from ledger.history.documents import Documents
-    from ledger.history.pages import RoundPage, Walk
     from ledger.history.participation import Participation, Tally
     from ledger.history.paths import DeploymentPath
+    from ledger.history.queries import RoundPage, RoundQuery
     from ledger.history.round import Round
     from ledger.protocol.ledger_state import Deployment, EquivocationReport
     from ledger.protocol.types import ClientId, Digest, RegisteredClient
@@ -76,7 +76,7 @@ class HistorySource(Protocol):
             numbers: of rounds that have opened, ascending.
         """
 
-    def page(self, walk: Walk, limit: int, cursor: str | None) -> RoundPage:
+    def page(self, walk: RoundQuery, limit: int, cursor: str | None) -> RoundPage:
         """Return one page of rounds, the same whoever gives it.
 
         Args:

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.chain.ports import Block
     from ledger.history.digests import Occurrence
-    from ledger.history.pages import RoundPage, Walk
     from ledger.history.participation import Participation
+    from ledger.history.queries import RoundPage, RoundQuery
     from ledger.history.round import Round
     from ledger.index.remembered import Remembered
     from ledger.index.standing import Events
@@ -139,7 +139,7 @@ class IndexedHistory:
             rounds.append(events.line(self.fixed, registry))
         return rounds
 
-    def page(self, walk: Walk, limit: int, cursor: str | None) -> RoundPage:
+    def page(self, walk: RoundQuery, limit: int, cursor: str | None) -> RoundPage:
         """Return one page of rounds."""
         return search_page(self, walk, limit, cursor)
 

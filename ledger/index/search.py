@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import bindparam, or_, select
 
-from ledger.history.pages import EMPTY, window_of
+from ledger.history.pages import matches, window_of
 from ledger.history.participation import RoundRole, ScoresOutcome, UpdateOutcome
+from ledger.history.queries import EMPTY_PAGE
 from ledger.history.status import AskedRole
 from ledger.index.codes import OUTCOME, ROLE, SCORES, STATUS
 from ledger.index.errors import IndexDamagedError
@@ -24,7 +25,8 @@ from ledger.index.tables import PARTICIPATION, ROUND, TOLD
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Table
 
-    from ledger.history.pages import RoundPage, Walk, Window
+    from ledger.history.pages import Window
+    from ledger.history.queries import RoundPage, RoundQuery
     from ledger.history.round import Round
     from ledger.index.history import IndexedHistory
 
@@ -39,7 +41,9 @@ _OUTCOMES = {
 """Members have no outcome, and so are found by it."""
 
 
-def search_page(history: IndexedHistory, walk: Walk, limit: int, cursor: str | None) -> RoundPage:
+def search_page(
+    history: IndexedHistory, walk: RoundQuery, limit: int, cursor: str | None
+) -> RoundPage:
     """Return one page of rounds.
 
     Args:
@@ -54,21 +58,21 @@ def search_page(history: IndexedHistory, walk: Walk, limit: int, cursor: str | N
     """
     window = window_of(history, walk, limit, cursor)
     if window is None:
-        return EMPTY
-    if walk.is_of_all:
+        return EMPTY_PAGE
+    if walk.matches_all:
         found = history.rounds(window.first, window.last)
     elif walk.role is AskedRole.REFUSED and walk.client is not None:
         # Whether scores were refused is the record's word, which may have come or gone since.
-        found = [one for one in _lines(history, walk, window) if walk.matches(history, one)]
+        found = [one for one in _lines(history, walk, window) if matches(history, walk, one)]
     else:
         found = _lines(history, walk, window, limit)
         _require_matching(history, walk, found)
-    ordered = found[::-1] if window.is_down else found
+    ordered = found[::-1] if window.is_descending else found
     return window.page(ordered[:limit], limit)
 
 
 def _lines(
-    history: IndexedHistory, walk: Walk, window: Window, limit: int | None = None
+    history: IndexedHistory, walk: RoundQuery, window: Window, limit: int | None = None
 ) -> list[Round]:
     """Return the first rounds of a window that the tables find, ascending."""
     shape = _Shape.of(walk, window)
@@ -87,7 +91,7 @@ def _lines(
     }
     query, names = _query(shape)
     rows = query.rows(history.connection, {name: values[name] for name in names})
-    ascending = rows[::-1] if window.is_down else rows
+    ascending = rows[::-1] if window.is_descending else rows
     return history.lines(map(events_of_line, ascending))
 
 
@@ -100,7 +104,7 @@ class _Shape:
     is_down: bool
 
     @staticmethod
-    def of(walk: Walk, window: Window) -> _Shape:
+    def of(walk: RoundQuery, window: Window) -> _Shape:
         """Return the shape of a page's query; without a client it asks for no role."""
         given = {
             "status": walk.status is not None,
@@ -111,7 +115,7 @@ class _Shape:
             "until": walk.times.last is not None,
         }
         filters = tuple(name for name, is_given in given.items() if is_given)
-        return _Shape(None if walk.client is None else walk.role, filters, window.is_down)
+        return _Shape(None if walk.client is None else walk.role, filters, window.is_descending)
 
 
 _CONDITIONS: dict[str, Any] = {
@@ -149,14 +153,14 @@ def _same_round(one: Table, other: Table) -> ColumnElement[bool]:
     return (other.c.deployment == one.c.deployment) & (other.c.round == one.c.round)
 
 
-def _require_matching(history: IndexedHistory, walk: Walk, found: list[Round]) -> None:
+def _require_matching(history: IndexedHistory, walk: RoundQuery, found: list[Round]) -> None:
     """Accept rounds that match by what the events tell of them, which is kept apart from the rows.
 
     Raises:
         IndexDamagedError: one does not.
     """
     for one in found:
-        if not walk.matches(history, one):
+        if not matches(history, walk, one):
             raise IndexDamagedError(
                 f"the index finds round {one.round} by a row that contradicts its events: drop it "
                 "and build it again"

@@ -18,8 +18,8 @@ from ledger.chain.contract.deployment import connect
 from ledger.chain.embedded.embedded_reader import EmbeddedReader
 from ledger.history.facts.clients import clients_facts
 from ledger.history.facts.rounds import page_facts
-from ledger.history.pages import Walk
 from ledger.history.pinned_chain import HistoryService
+from ledger.history.queries import RoundQuery
 from ledger.history.status import AskedRole
 from ledger.index.database import Database
 from ledger.index.service_index import IndexState, ServiceIndex
@@ -128,7 +128,7 @@ def test_status_says_how_far_the_index_is(
 
 
 def told_by(history: HistorySource) -> list[Facts]:
-    walks = [Walk("rounds"), Walk("rounds", view_min=1)]
+    walks = [RoundQuery("rounds"), RoundQuery("rounds", view_min=1)]
     pages = [page_facts(history, history.page(walk, 4, None)) for walk in walks]
     return [*pages, clients_facts(history, 5, None)]
 

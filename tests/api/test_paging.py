@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger.history.cursors import MAX_CURSOR, CursorError, decode_cursor, encode_cursor
-from ledger.history.pages import SCANNED, Walk
+from ledger.history.pages import MAX_SCANNED, page_width
+from ledger.history.queries import RoundQuery
 from ledger.history.status import AskedRole, RoundStatus
 from ledger.protocol.types import ClientId
 from tests.api.conftest import CLIENTS, ROUNDS, read, refused, rounds_that_are
@@ -89,7 +90,7 @@ def test_clients_are_walked_by_index(client: httpx.Client, root: str) -> None:
 
 
 def test_a_page_tells_how_much_it_looked_at(client: httpx.Client, root: str) -> None:
-    assert SCANNED >= ROUNDS
+    assert MAX_SCANNED >= ROUNDS
     assert read(client, f"{root}/rounds", status="open")["scanned"] == ROUNDS
     assert read(client, f"{root}/rounds", limit=3)["scanned"] == 3
 
@@ -142,12 +143,15 @@ def test_rounds_are_found_by_view_block_and_time(client: httpx.Client, root: str
 
 
 def test_a_pages_work_is_bounded() -> None:
-    assert Walk("rounds").width(limit=20, clients=12_288) == 20
-    assert Walk("rounds", status=RoundStatus.OPEN).width(limit=20, clients=12_288) == 200
-    assert Walk("rounds", client=ClientId(1), role=AskedRole.ACCEPTED).width(20, 12_288) == 200
+    assert page_width(RoundQuery("rounds"), 20, 12_288) == 20
+    assert page_width(RoundQuery("rounds", status=RoundStatus.OPEN), 20, 12_288) == 200
+    assert (
+        page_width(RoundQuery("rounds", client=ClientId(1), role=AskedRole.ACCEPTED), 20, 12_288)
+        == 200
+    )
     # Who was sampled needs a key of every client: 200,000 of them for a page.
-    assert Walk("rounds", client=ClientId(1)).width(limit=20, clients=1_000) == 200
-    assert Walk("rounds", client=ClientId(1)).width(limit=20, clients=12_288) == 16
+    assert page_width(RoundQuery("rounds", client=ClientId(1)), 20, 1_000) == 200
+    assert page_width(RoundQuery("rounds", client=ClientId(1)), 20, 12_288) == 16
 
 
 @pytest.mark.parametrize("limit", ["0", "101", "-1", "1e2", "1.0", "+5", " 5", "05", "x", "", "٣"])

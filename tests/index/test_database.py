@@ -10,7 +10,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import insert, text
 
-from ledger.history.pages import Span, Walk
+from ledger.history.queries import RoundQuery, Span
 from ledger.index.catching_up import catch_up
 from ledger.index.database import Database
 from ledger.index.errors import (
@@ -160,7 +160,7 @@ def test_a_round_that_a_filter_finds_and_nothing_tells_is_named(
 ) -> None:
     chain = generated(3)
     indexed(database, chain.ledger)
-    walk = Walk("rounds", view_min=0, blocks=Span(1, 1_000))
+    walk = RoundQuery("rounds", view_min=0, blocks=Span(1, 1_000))
     with Index(index_file).reading() as reading:
         own = reading.history(chain.genesis_hash, chain.ledger.address, NOBODYS_BLOBS)
         assert [one.round for one in own.page(walk, 9, None).rounds] == [3, 2, 1]

@@ -21,7 +21,7 @@ from benchmarks.generated_rounds import GeneratedChain
 from ledger.chain.contract.committee_ledger import CommitteeLedger
 from ledger.chain.ports import ChainUnreachableError, IncompleteLogsError, NotServedError
 from ledger.history.chain_history import ChainHistory
-from ledger.history.pages import Walk
+from ledger.history.queries import RoundQuery
 from ledger.index.catching_up import follow
 from ledger.index.codes import StorageComparison
 from ledger.index.database import Database
@@ -245,7 +245,7 @@ def test_a_fork_takes_back_rounds_and_nothing_final(database: Database) -> None:
         own = reading.history(chain.genesis_hash, chain.ledger.address, NOBODYS_BLOBS)
         before = own.rounds(1, 4)
         (gone,) = own.rounds(6, 6)
-        page = search_page(own, Walk("rounds"), 3, None)
+        page = search_page(own, RoundQuery("rounds"), 3, None)
     assert gone.end is not None
     other = chain.fork(chain.final + 2, 7)
     other.play(5)
@@ -258,7 +258,7 @@ def test_a_fork_takes_back_rounds_and_nothing_final(database: Database) -> None:
             1, own.newest()
         )
         assert reading.look_up(gone.end.head) == []
-        assert search_page(own, Walk("rounds"), 3, None) != page
+        assert search_page(own, RoundQuery("rounds"), 3, None) != page
         assert reading.coverage()[0].rewinds == 1
     index.close()
 

@@ -10,7 +10,8 @@ from alembic.migration import MigrationContext
 from sqlalchemy import create_engine, insert, text
 
 from ledger.history.chain_history import ChainHistory
-from ledger.history.pages import Walk, read_page
+from ledger.history.pages import read_page
+from ledger.history.queries import RoundQuery
 from ledger.history.status import AskedRole
 from ledger.index.database import Database
 from ledger.index.errors import IndexSchemaError, IndexUnreachableError
@@ -65,7 +66,7 @@ def test_has_the_content_that_sqlite_has(where: str, database: Database, honest:
         assert found.rounds(1, 5) == true.rounds(1, 5)
         assert found.tally() == true.tally()
         for role in (AskedRole.TRAINED, AskedRole.REFUSED, AskedRole.VOTED):
-            walk = Walk("rounds", client=ClientId(3), role=role, view_min=0)
+            walk = RoundQuery("rounds", client=ClientId(3), role=role, view_min=0)
             assert search_page(found, walk, 9, None) == read_page(true, walk, 9, None)
         assert len(reading.look_up(honest.outcome(1).model)) == 1
         assert reading.look_up(honest.registry[2].address)

@@ -16,8 +16,9 @@ from ledger.history.cursors import CursorError
 from ledger.history.facts.clients import client_rounds_facts, clients_facts
 from ledger.history.facts.rounds import full_facts, page_facts
 from ledger.history.facts.words import Told
-from ledger.history.pages import EVERYWHERE, Span, Walk, read_page
+from ledger.history.pages import read_page
 from ledger.history.participation import participations
+from ledger.history.queries import UNBOUNDED, RoundQuery, Span
 from ledger.history.status import AskedRole, Order, RoundStatus
 from ledger.index.database import Database
 from ledger.index.errors import NotIndexedError
@@ -132,7 +133,7 @@ def test_a_clients_rounds_are_found(
     history: IndexedHistory, recorded: ChainHistory, role: AskedRole
 ) -> None:
     for order, client in itertools.product(Order, map(ClientId, (0, 7, 12))):
-        walk = Walk("rounds", order, client=client, role=role)
+        walk = RoundQuery("rounds", order, client=client, role=role)
         true = read_page(recorded, walk, 10, None)
         assert read_page(history, walk, 10, None) == true
         found = search_page(history, walk, 10, None)
@@ -142,7 +143,7 @@ def test_a_clients_rounds_are_found(
 
 
 SPANS = st.one_of(
-    st.just(EVERYWHERE),
+    st.just(UNBOUNDED),
     st.builds(Span, st.none() | st.integers(0, 60), st.none() | st.integers(0, 60)),
 )
 
@@ -164,7 +165,7 @@ def test_every_walk_finds_the_same_rounds_page_by_page(
     own, true = long
     begin = 1_700_000_000
     seconds = Span(*(None if s is None else begin + 10 * s for s in (times.first, times.last)))
-    walk = Walk("rounds", times=seconds, **asked)
+    walk = RoundQuery("rounds", times=seconds, **asked)
     assert page_facts(own, read_page(own, walk, limit, None)) == page_facts(
         true, read_page(true, walk, limit, None)
     )
@@ -173,7 +174,7 @@ def test_every_walk_finds_the_same_rounds_page_by_page(
     assert sum(page.scanned for page in expected) == own.newest()
 
 
-def pages(read: Any, history: HistorySource, walk: Walk, limit: int) -> Iterator[Any]:
+def pages(read: Any, history: HistorySource, walk: RoundQuery, limit: int) -> Iterator[Any]:
     cursor = None
     while True:
         page = read(history, walk, limit, cursor)
@@ -184,11 +185,11 @@ def pages(read: Any, history: HistorySource, walk: Walk, limit: int) -> Iterator
 
 
 def test_a_cursor_of_another_walk_is_refused(history: IndexedHistory) -> None:
-    walk = Walk("rounds")
+    walk = RoundQuery("rounds")
     cursor = search_page(history, walk, 2, None).next_cursor
     assert [one.round for one in search_page(history, walk, 2, cursor).rounds] == [3, 2]
     with pytest.raises(CursorError):
-        search_page(history, Walk("rounds", Order.OLDEST), 2, cursor)
+        search_page(history, RoundQuery("rounds", Order.OLDEST), 2, cursor)
 
 
 def test_a_ledger_before_its_first_round_has_none(database: Database) -> None:
@@ -201,4 +202,6 @@ def test_a_ledger_before_its_first_round_has_none(database: Database) -> None:
         own = reading.history(bare.genesis_hash, bare.ledger.address, NOBODYS_BLOBS)
         assert (own.newest(), own.registered()) == (0, ())
         assert len(own.tally().clients) == own.fixed.clients
-        assert search_page(own, Walk("rounds"), 3, None) == read_page(own, Walk("rounds"), 3, None)
+        assert search_page(own, RoundQuery("rounds"), 3, None) == read_page(
+            own, RoundQuery("rounds"), 3, None
+        )

@@ -13,8 +13,8 @@ from ledger.history.facts.words import coded, ended_facts, hexed_or_none
 
 if TYPE_CHECKING:
     from ledger.history.facts.words import Facts
-    from ledger.history.pages import RoundPage
     from ledger.history.participation import Participation, Tally
+    from ledger.history.queries import RoundPage
     from ledger.history.round import Round
     from ledger.history.source import HistorySource
     from ledger.protocol.types import ClientId, RegisteredClient

@@ -17,7 +17,7 @@ from ledger.protocol.types import Scores, VoteKind
 if TYPE_CHECKING:
     from ledger.chain.contract.event_logs import RecordedEvent
     from ledger.history.facts.words import Facts
-    from ledger.history.pages import RoundPage
+    from ledger.history.queries import RoundPage
     from ledger.history.source import HistorySource
     from ledger.protocol.ledger_state import EquivocationReport, SignedStatement
     from ledger.protocol.types import ClientId

@@ -16,7 +16,7 @@ from ledger.history.facts.words import Told, ended_facts, hexed, hexed_or_none
 
 if TYPE_CHECKING:
     from ledger.history.facts.words import Facts
-    from ledger.history.pages import RoundPage
+    from ledger.history.queries import RoundPage
     from ledger.history.round import Round
     from ledger.history.source import HistorySource
 
