@@ -21,7 +21,7 @@ from clients.training.port import TrainingJob
 from ledger.actors.actions import SendDecision
 from ledger.actors.driver import Driver
 from ledger.actors.judgement_cache import JudgementCache
-from ledger.actors.member import Member, reports_of
+from ledger.actors.member import Member, MemberActor, reports_of
 from ledger.actors.observer import Observer
 from ledger.actors.payload_removal import PayloadRemover
 from ledger.actors.published_blobs import PublishedBlobs
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from clients.actors import HonestTrainer, MemberActor
     from clients.runs.metrics import Measure, RoundMetrics
     from clients.runs.population import Population
     from clients.training.port import Engine
     from ledger.actors.actions import Action
     from ledger.actors.actor_context import ActorContext
     from ledger.actors.retention import RetentionPolicy
+    from ledger.actors.trainer import Trainer
     from ledger.actors.view import ChainView, RoundView
     from ledger.protocol.types import ClientId, Digest
 
@@ -177,7 +177,7 @@ class Simulation:
         self._distances.drop()
         self._published.forget()
 
-    def _closed(self, chain: ChainView, trainers: Mapping[ClientId, HonestTrainer]) -> RoundView:
+    def _closed(self, chain: ChainView, trainers: Mapping[ClientId, Trainer]) -> RoundView:
         """Let everybody commit, and return the view once the chain has closed the inputs."""
         payloads = self._payloads(chain)
         while self._apply(t.commit(chain, payloads.get(c)) for c, t in trainers.items()):
@@ -192,14 +192,14 @@ class Simulation:
     def _vote(
         self,
         view: RoundView,
-        trainers: Mapping[ClientId, HonestTrainer],
+        trainers: Mapping[ClientId, Trainer],
         members: list[MemberActor],
     ) -> None:
         """Let the members act until the round is over, or none of them has anything left to do."""
         now = view.closed_at
         while True:
             view = self._observer.look(view)
-            steps = [trainer.linger(view) for trainer in trainers.values()]
+            steps = [trainer.act_while_voting(view) for trainer in trainers.values()]
             steps += [member.step(view, now) for member in members]
             if self._on_model is not None:
                 self._tell(view, self._on_model)
@@ -236,7 +236,7 @@ class Simulation:
                 self.on_step(step)
         return self._driver.apply([action for step in asked for action in step])
 
-    def _trainers(self, chain: ChainView) -> dict[ClientId, HonestTrainer]:
+    def _trainers(self, chain: ChainView) -> dict[ClientId, Trainer]:
         """Return the active clients, and those that act though nobody has asked them."""
         population = self._cast.population
         faults = population.trainer_faults

@@ -33,9 +33,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from clients.actors import MemberActor
     from ledger.actors.actions import Action
-    from ledger.actors.member import Member
+    from ledger.actors.member import Member, MemberActor
     from ledger.actors.view import RoundView
     from ledger.protocol.documents.envelope import Body
     from ledger.protocol.documents.vector import ScoreVector

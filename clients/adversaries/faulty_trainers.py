@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clients.actors import HonestTrainer
 from clients.adversaries.faults import TrainerFault, faulty_payload
 from ledger.actors.actions import SendReport
+from ledger.actors.trainer import Trainer
 from ledger.protocol.encoding import commitment_of, sha256
 from ledger.protocol.ledger_state import EquivocationReport, SignedStatement
 from ledger.protocol.signing import sign
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
     from ledger.protocol.types import ClientId
 
 
-class UnusableTrainer(HonestTrainer):
+class UnusableTrainer(Trainer):
     """Sends what is no update, or nothing."""
 
     def __init__(self, client: ClientId, signer: Signer, fault: TrainerFault) -> None:
         super().__init__(client, signer)
         self._fault = fault
 
-    def payload(self, update: Payload) -> Payload | None:
+    def payload_for(self, update: Payload) -> Payload | None:
         """Return what is unusable, None for nothing."""
         return faulty_payload(update, self._fault)
 
 
-class LateTrainer(HonestTrainer):
+class LateTrainer(Trainer):
     """Commits only when the committee is already at work."""
 
     def commit(self, chain: ChainView, update: Payload | None) -> list[Action]:
@@ -47,14 +47,14 @@ class LateTrainer(HonestTrainer):
         super().commit(chain, update)
         return []
 
-    def linger(self, view: RoundView) -> list[Action]:
+    def act_while_voting(self, view: RoundView) -> list[Action]:
         """Commit now."""
         if self._payload is None or self.client in view.inputs.closing.commitments:
             return []
-        return [self._committed(view.inputs, commitment_of(self.client, self._payload.digest))]
+        return [self.signed(view.inputs, commitment_of(self.client, self._payload.digest))]
 
 
-class StrayClient(HonestTrainer):
+class StrayClient(Trainer):
     """Commits in rounds in which nobody has asked it to."""
 
     def commit(self, chain: ChainView, update: Payload | None) -> list[Action]:
@@ -64,10 +64,10 @@ class StrayClient(HonestTrainer):
         self._payload = None
         if not chain.takes_commitments or _has_committed(chain, self.client):
             return []
-        return [self._committed(chain, sha256(b"stray" + chain.seed))]
+        return [self.signed(chain, sha256(b"stray" + chain.seed))]
 
 
-class CopyingTrainer(HonestTrainer):
+class CopyingTrainer(Trainer):
     """Repeats the first commitment that it sees, and hopes to profit from the payload."""
 
     def commit(self, chain: ChainView, update: Payload | None) -> list[Action]:
@@ -76,13 +76,13 @@ class CopyingTrainer(HonestTrainer):
         others = [mined for mined in chain.commitments if mined.client != self.client]
         if update is None or not others or _has_committed(chain, self.client):
             return []
-        return [self._committed(chain, others[0].commitment)]
+        return [self.signed(chain, others[0].commitment)]
 
 
-class SelfBanningTrainer(HonestTrainer):
+class SelfBanningTrainer(Trainer):
     """Does its work, then proves an equivocation of its own while the committee votes."""
 
-    def linger(self, view: RoundView) -> list[Action]:
+    def act_while_voting(self, view: RoundView) -> list[Action]:
         """Bring two votes of its own to the contract."""
         inputs = view.inputs
         if self._payload is None or inputs.registry[self.client].banned_in:
@@ -95,7 +95,7 @@ class SelfBanningTrainer(HonestTrainer):
         return [SendReport(EquivocationReport(self.client, *signed))]
 
 
-TRAINERS: dict[TrainerFault, Callable[[ClientId, Signer], HonestTrainer]] = {
+TRAINERS: dict[TrainerFault, Callable[[ClientId, Signer], Trainer]] = {
     TrainerFault.LATE: LateTrainer,
     TrainerFault.STRAY: StrayClient,
     TrainerFault.COPIED: CopyingTrainer,
@@ -104,7 +104,7 @@ TRAINERS: dict[TrainerFault, Callable[[ClientId, Signer], HonestTrainer]] = {
 """What does a fault that is not in the payload alone."""
 
 
-def trainer_with(fault: TrainerFault | None, client: ClientId, signer: Signer) -> HonestTrainer:
+def trainer_with(fault: TrainerFault | None, client: ClientId, signer: Signer) -> Trainer:
     """Return a client with this fault.
 
     Args:
@@ -113,7 +113,7 @@ def trainer_with(fault: TrainerFault | None, client: ClientId, signer: Signer) -
         signer: its key.
     """
     if fault is None:
-        return HonestTrainer(client, signer)
+        return Trainer(client, signer)
     if fault in TRAINERS:
         return TRAINERS[fault](client, signer)
     return UnusableTrainer(client, signer, fault)

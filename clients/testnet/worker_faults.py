@@ -22,8 +22,8 @@ from ledger.protocol.payload import Payload
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from clients.actors import MemberActor, TrainerActor
-    from ledger.actors.member import Member
+    from ledger.actors.member import Member, MemberActor
+    from ledger.actors.trainer import Trainer
     from ledger.protocol.signing import Signer
     from ledger.protocol.types import ClientId
 
@@ -65,7 +65,7 @@ class WorkerFaults:
         """
         return hosted if self.of_trainers in UNINVITED else active
 
-    def trainer(self, client: ClientId, signer: Signer) -> TrainerActor:
+    def trainer(self, client: ClientId, signer: Signer) -> Trainer:
         """Return the actor of a client that trains.
 
         Args:

@@ -9,13 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from clients.actors import HonestTrainer
+from ledger.actors.trainer import Trainer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from clients.actors import MemberActor, TrainerActor
-    from ledger.actors.member import Member
+    from ledger.actors.member import Member, MemberActor
     from ledger.protocol.payload import Payload
     from ledger.protocol.signing import Signer
     from ledger.protocol.types import ClientId
@@ -34,7 +33,7 @@ class RoundBehaviour(Protocol):
             active: those that train or serve, ascending.
         """
 
-    def trainer(self, client: ClientId, signer: Signer) -> TrainerActor:
+    def trainer(self, client: ClientId, signer: Signer) -> Trainer:
         """Return the actor of a client that trains.
 
         Args:
@@ -96,14 +95,14 @@ class HonestBehaviour:
         """
         return active
 
-    def trainer(self, client: ClientId, signer: Signer) -> TrainerActor:
+    def trainer(self, client: ClientId, signer: Signer) -> Trainer:
         """Return an honest trainer.
 
         Args:
             client: who it is.
             signer: its key.
         """
-        return HonestTrainer(client, signer)
+        return Trainer(client, signer)
 
     def sent(self, update: Payload, *, is_member: bool) -> Payload:  # noqa: ARG002
         """Return the update as it is.

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ledger.actors.member import Member, reports_of
+from ledger.actors.member import Member, MemberActor, reports_of
 from ledger.protocol.encoding import keccak256
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from clients.actors import MemberActor, TrainerActor
     from clients.worker.behaviour import RoundBehaviour
     from clients.worker.hosted_clients import HostedClients
     from ledger.actors.actions import Action
     from ledger.actors.journal import VoteJournal
     from ledger.actors.judgement_cache import JudgementCache
     from ledger.actors.observer import Observer
+    from ledger.actors.trainer import Trainer
     from ledger.actors.view import ChainView, RoundView
     from ledger.protocol.payload import Payload
     from ledger.protocol.types import ClientId
@@ -50,7 +50,7 @@ class RoundParticipants:
         self.active = tuple(c for c in sorted(who.expected) if c in hosting.signers)
         self._round = chain.round
         self._behaviour: RoundBehaviour | None = None
-        self._trainers: dict[ClientId, TrainerActor] = {}
+        self._trainers: dict[ClientId, Trainer] = {}
         self.members: list[tuple[Member, MemberActor]] = []
         self.view: RoundView | None = None
         self.abstaining: frozenset[ClientId] = frozenset()
@@ -130,7 +130,7 @@ class RoundParticipants:
         self.view = view
         actions: list[Action] = []
         for trainer in self._trainers.values():
-            actions += [*trainer.publish(view), *trainer.linger(view)]
+            actions += [*trainer.publish(view), *trainer.act_while_voting(view)]
         for _, member in self.members:
             actions += member.step(view, now)
         return actions

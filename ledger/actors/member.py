@@ -8,7 +8,7 @@ updates, whatever is lost, repeated, restarted or run twice.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ledger.actors.actions import SendDecision, SendReport, StoreBlobs
 from ledger.actors.protected_signer import ProtectedSigner
@@ -32,6 +32,20 @@ if TYPE_CHECKING:
     from ledger.protocol.documents.envelope import Envelope, Proposal
     from ledger.protocol.signing import Signer
     from ledger.protocol.types import ClientId, Digest, Domain
+
+
+class MemberActor(Protocol):
+    """A committee member as a simulation or a worker steps it, honest or not."""
+
+    @property
+    def client(self) -> ClientId:
+        """Its index."""
+
+    def step(self, view: RoundView, now: float) -> list[Action]:
+        """Return what there is to do."""
+
+    def next_time(self, view: RoundView, now: float) -> float | None:
+        """Return when there may be something to do though nothing new arrives."""
 
 
 class Member:

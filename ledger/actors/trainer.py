@@ -1,4 +1,7 @@
-"""An honest client's part before the vote: commit an update, and publish it once all have."""
+"""An honest client's part before the vote: commit an update, publish it once all inputs are closed.
+
+A trainer that departs from the protocol subclasses the honest one and changes what it sends.
+"""
 
 from __future__ import annotations
 
@@ -13,54 +16,71 @@ from ledger.protocol.types import Commitment, SignedCommitment
 if TYPE_CHECKING:
     from ledger.actors.actions import Action
     from ledger.actors.view import ChainView, RoundView
+    from ledger.protocol.inputs import Inputs
     from ledger.protocol.payload import Payload
     from ledger.protocol.signing import Signer
-    from ledger.protocol.types import ClientId
+    from ledger.protocol.types import ClientId, Digest
 
 
 class Trainer:
-    """A client that trains, as trainer or as member.
+    """A client that trains, whether it also serves on the committee or not.
 
     Attributes:
-        client: who it is.
+        client: its index.
     """
 
-    def __init__(self, client: ClientId, signer: Signer) -> None:
-        """Take part.
+    def __init__(self, client: ClientId, signer: Signer, update: Payload | None = None) -> None:
+        """Prepare to take part in one round.
 
         Args:
-            client: who it is.
-            signer: its key.
+            client: its index.
+            signer: of its key.
+            update: what it has committed to, if it has already.
         """
         self.client = client
         self._signer = signer
+        self._payload = update
 
-    def commit(self, chain: ChainView, payload: Payload) -> list[Action]:
-        """Return the commitment to a payload, while it can be taken and has not been.
+    def commit(self, chain: ChainView, update: Payload | None) -> list[Action]:
+        """Return the commitment to an update, while it is accepted and not yet on the chain.
 
         Args:
             chain: the open round.
-            payload: the client's update, which nobody has seen yet.
+            update: the client's update; None if it has none, or is not active.
         """
-        has_committed = any(mined.client == self.client for mined in chain.commitments)
+        self._payload = None if update is None else self.payload_for(update)
         is_banned = chain.registry[self.client].is_banned_in(chain.round)
-        if has_committed or is_banned or not chain.takes_commitments:
+        has_committed = any(mined.client == self.client for mined in chain.commitments)
+        if self._payload is None or has_committed or is_banned or not chain.takes_commitments:
             return []
-        word = commitment_of(self.client, payload.digest)
-        commitment = Commitment(chain.round, self.client, word)
-        signature = sign(self._signer, chain.domain, commitment)
-        return [SendCommitment(SignedCommitment(commitment, signature))]
+        return [self.signed(chain, commitment_of(self.client, self._payload.digest))]
 
-    def publish(self, view: RoundView, payload: Payload) -> list[Action]:
-        """Return the payload and its announcement, if it is what counts and nobody has it yet.
+    def publish(self, view: RoundView) -> list[Action]:
+        """Return the payload and its announcement, if it counts and is not announced yet.
 
         Args:
             view: the round, whose closing block is final.
-            payload: the client's update.
         """
+        payload = self._payload
+        if payload is None or self.client in view.announced:
+            return []
         counted = view.inputs.closing.commitments.get(self.client)
-        if counted != commitment_of(self.client, payload.digest) or self.client in view.announced:
+        if counted != commitment_of(self.client, payload.digest):
             return []
         body = PublishedPayload(payload.digest)
         envelope = Envelope(view.inputs.domain, view.inputs.round, self.client, body)
         return [StoreBlobs(payloads={self.client: payload}), PostEnvelope(envelope)]
+
+    def act_while_voting(self, view: RoundView) -> list[Action]:  # noqa: ARG002
+        """Do nothing: an honest trainer's part is over."""
+        return []
+
+    def payload_for(self, update: Payload) -> Payload | None:
+        """Return what is sent in place of an update: itself, from an honest trainer."""
+        return update
+
+    def signed(self, inputs: ChainView | Inputs, commitment: Digest) -> SendCommitment:
+        """Return the transaction of a commitment with this client's signature."""
+        statement = Commitment(inputs.round, self.client, commitment)
+        signature = sign(self._signer, inputs.domain, statement)
+        return SendCommitment(SignedCommitment(statement, signature))

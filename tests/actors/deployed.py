@@ -11,7 +11,7 @@ from ledger.actors.actor_context import ActorContext
 from ledger.actors.driver import Driver
 from ledger.actors.journal import FileJournal
 from ledger.actors.judgement_cache import JudgementCache
-from ledger.actors.member import Member
+from ledger.actors.member import Member, MemberActor
 from ledger.actors.observer import Observer
 from ledger.actors.trainer import Trainer
 from ledger.chain.contract.committee_ledger import LedgerWriter
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from clients.actors import MemberActor
     from clients.adversaries.faults import MemberFault
     from ledger.actors.actions import Action
     from ledger.actors.view import ChainView, RoundView
@@ -101,8 +100,8 @@ class Deployed:
         assert inputs is not None
         view = Observer(self.context).opened(inputs, self.observer.model())
         for client in clients:
-            trainer = Trainer(client, signers()[client])
-            self.driver.apply(trainer.publish(view, Payload.of(self.payload(client))))
+            trainer = Trainer(client, signers()[client], Payload.of(self.payload(client)))
+            self.driver.apply(trainer.publish(view))
 
     def ban(self, client: ClientId) -> bool:
         """Bring two votes of a client's own to the contract."""

@@ -22,7 +22,7 @@ from ledger.actors.actions import (
     StoreBlobs,
 )
 from ledger.actors.judgement_cache import JudgementCache
-from ledger.actors.member import Member
+from ledger.actors.member import Member, MemberActor
 from ledger.actors.protected_signer import ProtectedSigner
 from ledger.actors.protocol_steps import Holdings, ProtocolSteps
 from ledger.actors.trainer import Trainer
@@ -66,7 +66,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from clients.actors import MemberActor
     from clients.adversaries.faults import MemberFault
     from ledger.actors.actions import Action
     from ledger.actors.view import ChainView, RoundView
@@ -283,9 +282,8 @@ class Network:
         view = self.opened()
         assert view is not None
         for client in clients:
-            trainer = Trainer(ClientId(client), signers()[client])
             payload = Payload.of(self.payload(view.inputs.round, client))
-            for action in trainer.publish(view, payload):
+            for action in Trainer(ClientId(client), signers()[client], payload).publish(view):
                 self.apply(action)
 
     def close(self, *absent: int) -> RoundView:

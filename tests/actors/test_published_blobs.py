@@ -38,7 +38,7 @@ class Process:
     def publish(self, view: RoundView, *clients: ClientId) -> None:
         for client in clients:
             payload = Payload.of(self.deployed.payload(client))
-            self.driver.apply(Trainer(client, signers()[client]).publish(view, payload))
+            self.driver.apply(Trainer(client, signers()[client], payload).publish(view))
 
     def say(self, view: RoundView, client: ClientId, digest: Digest) -> None:
         """Announce whatever as a client's payload."""
@@ -157,7 +157,7 @@ def test_payloads_in_memory_that_is_written_to_again_are_stored_as_they_were(
     client = view.inputs.participants.trainers[0]
     row = bytearray(payload_of(1, client))
     payload = Payload.of(memoryview(row).toreadonly())
-    process.driver.apply(Trainer(client, signers()[client]).publish(view, payload))
+    process.driver.apply(Trainer(client, signers()[client], payload).publish(view))
     assert process.observer.look(view).usable == (client,)
     row[:] = bytes(len(row))  # the next round's training
     process.published.forget()

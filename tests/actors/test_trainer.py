@@ -21,8 +21,8 @@ ME = ClientId(3)
 PAYLOAD = Payload.of(b"an update")
 
 
-def trainer(client: int = ME) -> Trainer:
-    return Trainer(ClientId(client), signers()[client])
+def trainer(client: int = ME, update: Payload | None = None) -> Trainer:
+    return Trainer(ClientId(client), signers()[client], update)
 
 
 def chain_of(network: Network) -> ChainView:
@@ -71,11 +71,11 @@ def test_publishes_what_counts_until_it_is_announced() -> None:
     view = network.close()
     (client, *_) = view.inputs.participants.active
     payload = Payload.of(network.payload(1, client))
-    store, post = trainer(client).publish(view, payload)
+    store, post = trainer(client, payload).publish(view)
     assert store == StoreBlobs(payloads={client: payload})
     assert isinstance(post, PostEnvelope)
     assert post.envelope.body == PublishedPayload(sha256(network.payload(1, client)))
-    assert trainer(client).publish(view.with_envelopes([post.envelope]), payload) == []
+    assert trainer(client, payload).publish(view.with_envelopes([post.envelope])) == []
 
 
 def test_publishes_nothing_that_does_not_count() -> None:
@@ -83,5 +83,5 @@ def test_publishes_nothing_that_does_not_count() -> None:
     absent = chain_of(network).participants().trainers[0]
     view = network.close(absent)
     present = view.inputs.participants.trainers[1]
-    assert trainer(absent).publish(view, Payload.of(network.payload(1, absent))) == []
-    assert trainer(present).publish(view, Payload.of(b"another update")) == []
+    assert trainer(absent, Payload.of(network.payload(1, absent))).publish(view) == []
+    assert trainer(present, Payload.of(b"another update")).publish(view) == []
