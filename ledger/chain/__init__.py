@@ -1,1 +1,1 @@
-"""The only room that knows a chain: an EVM in this process, any JSON-RPC node, the contract."""
+"""Blockchains behind two ports: an embedded EVM, any JSON-RPC node, a ledger in memory."""

@@ -1,7 +1,7 @@
-"""Addresses: 20 bytes inside the chain room; outside one text, EIP-55, whatever was typed.
+"""Ethereum addresses: 20 bytes inside this package, EIP-55 text everywhere else.
 
-Every address that comes from outside passes `eip55` or `to_canonical` once, so that equal addresses
-are equal texts from there on.
+Every address from outside passes `eip55` or `to_canonical` once; afterwards equal addresses are
+equal texts.
 """
 
 from __future__ import annotations
@@ -23,19 +23,13 @@ _TYPED = re.compile("(0[xX])?([0-9a-fA-F]{40})")
 def to_canonical(address: str) -> Address:
     """Return an address as 20 bytes.
 
-    Args:
-        address: 40 hex digits in one case, or EIP-55; with 0x or 0X before them, or nothing.
-
-    Returns:
-        The 20 bytes.
-
     Raises:
-        ChainError: it is no address, or its checksum is wrong.
+        ChainError: it is malformed or its checksum is wrong.
     """
-    typed = _TYPED.fullmatch(address)
-    if typed is None:
+    match = _TYPED.fullmatch(address)
+    if match is None:
         raise ChainError(f"{address[:60]!r} is not an address: 0x and 40 hex digits")
-    digits = typed[2]
+    digits = match[2]
     canonical = Address(bytes.fromhex(digits))
     is_mixed = digits not in {digits.lower(), digits.upper()}
     if is_mixed and f"0x{digits}" != checksum(canonical):
@@ -47,35 +41,20 @@ def to_canonical(address: str) -> Address:
 
 
 def eip55(address: str) -> str:
-    """Return an address as EIP-55 text, in whichever case it was written.
-
-    Args:
-        address: as `to_canonical` takes it.
+    """Return an address as EIP-55 text.
 
     Raises:
-        ChainError: it is no address, or its checksum is wrong.
+        ChainError: it is malformed or its checksum is wrong.
     """
     return checksum(to_canonical(address))
 
 
 @functools.lru_cache(maxsize=1024)
 def checksum(address: bytes) -> str:
-    """Return an address as EIP-55 text.
-
-    Args:
-        address: 20 bytes.
-    """
+    """Return an address as EIP-55 text."""
     return to_checksum_address(address)
 
 
 def contract_created_by(sender: bytes, nonce: int) -> bytes:
-    """Return the address of the contract that a transaction creates.
-
-    Args:
-        sender: who sends it, 20 bytes.
-        nonce: the transaction's.
-
-    Returns:
-        The address, 20 bytes.
-    """
+    """Return the address (20 bytes) of the contract that a transaction of `sender` creates."""
     return bytes(keccak(rlp.encode([sender, nonce]))[12:])

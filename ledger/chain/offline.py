@@ -1,4 +1,4 @@
-"""What chains have in common that hold all that they tell: no file, no lock, no connection."""
+"""Chain readers without resources: everything is in memory, and nothing is opened or closed."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
 
 
 class OfflineChain:
-    """The part of a `ChainReader` that has nothing to open and nothing to give back."""
+    """Base class of a `ChainReader` that holds no file, lock or connection."""
 
     @property
     def node(self) -> str | None:
-        """None: no node is asked."""
+        """None: no node answers."""
         return None
 
     @contextmanager
     def snapshot(self) -> Iterator[Self]:
-        """Yield this chain, which moves only when it is told to."""
+        """Yield this chain: it does not change by itself."""
         yield self
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing."""
 
     def __enter__(self) -> Self:
         return self
@@ -41,16 +41,11 @@ class OfflineChain:
 
 
 def matches_topics(log: Log, topics: Sequence[TopicFilter]) -> bool:
-    """Say whether a log is one of those that are asked for by their topics.
-
-    Args:
-        log: any.
-        topics: per position a topic, several of which one must match, or None for any.
-    """
+    """Return whether a log matches a topic filter."""
     if len(topics) > len(log.topics):
         return False
-    for wanted, topic in zip(topics, log.topics, strict=False):
-        allowed = [wanted] if isinstance(wanted, bytes) else wanted
+    for alternatives, topic in zip(topics, log.topics, strict=False):
+        allowed = [alternatives] if isinstance(alternatives, bytes) else alternatives
         if allowed is not None and topic not in allowed:
             return False
     return True

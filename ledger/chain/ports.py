@@ -1,9 +1,8 @@
-"""What the rest of the ledger may ask of a chain, whichever chain it is.
+"""The ports of a chain: what the rest of the ledger may request from it.
 
-Two chains stand behind these ports: `embedded/` (an EVM inside this process over one SQLite
-file) and `rpc/` (any node that speaks JSON-RPC). Everything above - deployment, events, the
-committee ledger, the audit - is written against `ChainReader` and `ChainWriter` only, and one
-contract test class runs over both.
+Two adapters implement them: `embedded/` (an EVM in this process over one SQLite file) and `rpc/`
+(any node that speaks JSON-RPC). Deployment, events, the committee ledger and the audit use
+`ChainReader` and `ChainWriter` only, and one contract test class runs over both.
 
 Addresses are EIP-55 strings, hashes and call data are bytes, block numbers are integers.
 """
@@ -21,26 +20,25 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 TopicFilter: TypeAlias = bytes | Sequence[bytes] | None
-"""One position of a log filter: this topic, one of these, or (None) any."""
+"""One position of a log filter: a topic, alternatives, or None for any."""
 
 
 class ChainLockedError(ChainError):
-    """Another process, or another object in this one, writes to this chain."""
+    """Another writer has this chain."""
 
 
 class WrongChainIdError(ChainError):
-    """The chain, or a transaction, carries another chain id than the expected one."""
+    """The chain, or a transaction, has another chain id than expected."""
 
 
 class WrongGenesisError(ChainError):
-    """The chain has the expected chain id but another block 0: it is another chain."""
+    """The chain has the expected id, but another block 0."""
 
 
 class NotServedError(ChainError):
-    """What was asked for cannot be had from here: says something of the node, not of the chain.
+    """The node cannot answer; says nothing about the chain.
 
-    An error of the node's own, a malformed answer, null where it must know, a time-out, an index or
-    a state that it has dropped.
+    An error of the node, a malformed answer, a missing object, a time-out, a pruned index or state.
     """
 
 
@@ -49,7 +47,7 @@ class ChainUnreachableError(NotServedError):
 
 
 class ChainMovedError(NotServedError):
-    """The chain was reorganised while it was read: who asks again is told of another block."""
+    """The chain was reorganised while it was read; retry."""
 
     def __init__(self, node: str | None, block_number: int) -> None:
         super().__init__(
@@ -59,18 +57,18 @@ class ChainMovedError(NotServedError):
 
 
 class IncompleteLogsError(NotServedError):
-    """The logs do not add up to what the contract says: some are left out, or are of another state.
+    """The logs contradict the contract's state: some are missing, or are of another state.
 
     Attributes:
-        node: the node's address without credentials; None where a file or memory is read.
+        node: the node's address without credentials; None for a file or memory.
     """
 
     def __init__(self, node: str | None, fact: str) -> None:
         self.node = node
-        place, cause = "the chain", "its logs are damaged"
+        source, cause = "the chain", "its logs are damaged"
         if node is not None:
-            place, cause = node, "the node leaves logs out, or answers from two states"
-        super().__init__(f"{place}: {fact}: {cause}, and nothing follows from it")
+            source, cause = node, "the node leaves logs out, or answers from two states"
+        super().__init__(f"{source}: {fact}: {cause}, and nothing follows from it")
 
 
 class ChainRolledBackError(ChainError):
@@ -78,13 +76,13 @@ class ChainRolledBackError(ChainError):
 
 
 class ReorganisedError(ChainError):
-    """The chain has taken back a block that was final when it was acted on.
+    """The chain has reverted a block that was final when it was acted on.
 
     Attributes:
         block_number: the oldest such block that is known.
-        hash_then: what it was.
-        hash_now: what the chain has there now.
-        unchanged_up_to: the newest block below it that is known to be unchanged.
+        hash_then: its hash then.
+        hash_now: the chain's hash of that number now.
+        unchanged_up_to: the newest lower block that is known to be unchanged.
     """
 
     def __init__(
@@ -102,12 +100,12 @@ class ReorganisedError(ChainError):
 
 
 class ChainBehindError(NotServedError):
-    """The chain ends before a block that was acted on: a node that lags, or an older copy.
+    """The chain ends before a block that was acted on: a lagging node, or an older copy.
 
     Attributes:
         block_number: the newest block that was acted on.
         block_hash: its hash.
-        head_number: where the chain ends now.
+        head_number: number of the chain's last block.
     """
 
     def __init__(self, block_number: int, block_hash: bytes, head_number: int) -> None:
@@ -121,14 +119,14 @@ class ChainBehindError(NotServedError):
 
 
 class ChainDamagedError(ChainError):
-    """The chain contradicts itself; the message names the block and what is wrong with it."""
+    """The chain contradicts itself; the message names the block and the fault."""
 
 
 class BlockDamagedError(ChainDamagedError):
     """One block contradicts itself or its neighbours.
 
     Attributes:
-        block_number: which one.
+        block_number: of the block.
     """
 
     def __init__(self, block_number: int, fact: str) -> None:
@@ -137,32 +135,32 @@ class BlockDamagedError(ChainDamagedError):
 
 
 class TransactionRefusedError(ChainError):
-    """The chain did not take the transaction: no block holds it."""
+    """The chain did not accept the transaction."""
 
 
 class TransactionTimeoutError(ChainError):
-    """No receipt, or too few confirmations, within the time allowed."""
+    """No receipt, or too few confirmations, within the time-out."""
 
 
 class TransactionRevertedError(ChainError):
-    """The contract reverted: in a call, or in a transaction that a block now holds.
+    """The contract reverted, in a call or in a mined transaction.
 
     Attributes:
-        data: what the contract reverted with, ABI-encoded; empty if it gave none.
-        transaction_hash: the transaction's hash; None for a call.
+        data: the ABI-encoded revert data; empty if there are none.
+        transaction_hash: of the transaction; None for a call.
     """
 
     def __init__(self, data: bytes, transaction_hash: bytes | None = None) -> None:
         self.data = data
         self.transaction_hash = transaction_hash
-        what = "the call" if transaction_hash is None else f"0x{transaction_hash.hex()}"
+        subject = "the call" if transaction_hash is None else f"0x{transaction_hash.hex()}"
         shown = f"0x{data.hex()}" if data else "no data"
-        super().__init__(f"{what} reverted with {shown}")
+        super().__init__(f"{subject} reverted with {shown}")
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A block's header, as far as the ledger needs it; the time is in Unix seconds."""
+    """The used part of a block's header; the time is in Unix seconds."""
 
     number: int
     hash: bytes
@@ -172,7 +170,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """One event as a block records it; `log_index` counts from 0 within the block."""
+    """An event log; `log_index` counts from 0 within the block."""
 
     address: str
     topics: tuple[bytes, ...]
@@ -185,7 +183,7 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """A transaction that a block holds; `to` is None where it creates a contract."""
+    """A mined transaction; `to` is None if it creates a contract."""
 
     hash: bytes
     sender: str
@@ -196,7 +194,7 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What a transaction did; `status` is 1, or 0 where it reverted."""
+    """A transaction's receipt; `status` is 1, or 0 if it reverted."""
 
     transaction_hash: bytes
     block_number: int
@@ -207,7 +205,10 @@ class Receipt:
 
 
 class ChainReader(Protocol):
-    """A chain to read from."""
+    """Read access to a chain.
+
+    Every method may raise ChainError: the chain is unreachable or damaged.
+    """
 
     @property
     def chain_id(self) -> int:
@@ -215,58 +216,30 @@ class ChainReader(Protocol):
 
     @property
     def genesis_hash(self) -> bytes:
-        """The hash of block 0, which tells two chains with one id apart."""
+        """The hash of block 0, which distinguishes chains with one id."""
 
     @property
     def node(self) -> str | None:
-        """The address of the node that answers, without credentials; None where none is asked."""
+        """Address of the node that answers, without credentials; None for a file or memory."""
 
     def head(self) -> Block:
-        """Return the newest block.
-
-        Raises:
-            ChainError: the chain is unreachable or damaged.
-        """
+        """Return the newest block."""
 
     def block(self, number: int) -> Block:
-        """Return one block.
-
-        Args:
-            number: 0 for genesis, at most the head's.
-
-        Raises:
-            ChainError: there is no such block, or the chain is unreachable or damaged.
-        """
+        """Return one block; ChainError if there is none."""
 
     def finalized(self) -> int:
-        """Return the number of the newest block that is regarded as final.
-
-        Raises:
-            ChainError: the chain is unreachable or damaged.
-        """
+        """Return the number of the newest final block."""
 
     def call(self, to: str, data: bytes, block_number: int | None = None) -> bytes:
-        """Return what a contract answers, without recording anything.
-
-        Args:
-            to: the contract.
-            data: selector and ABI-encoded arguments.
-            block_number: the block whose state answers; None for the head.
+        """Return a contract's answer as of a block, None for the head; nothing is recorded.
 
         Raises:
-            TransactionRevertedError: the contract reverted; carries the revert data.
-            ChainError: there is no such block, or the chain is unreachable or damaged.
+            TransactionRevertedError: the contract reverted.
         """
 
     def code(self, address: str) -> bytes:
-        """Return a contract's runtime code; empty where there is none.
-
-        Args:
-            address: the contract.
-
-        Raises:
-            ChainError: the chain is unreachable or damaged.
-        """
+        """Return a contract's runtime code; empty where there is none."""
 
     def logs(
         self,
@@ -278,49 +251,28 @@ class ChainReader(Protocol):
         *,
         descending: bool = False,
     ) -> list[Log]:
-        """Return the logs that match, in the chain's order.
+        """Return the logs that match, in chain order.
 
         Args:
             address: the contract; None for every one.
-            topics: per position a topic, several of which one must match, or None for any.
+            topics: per position a topic, alternatives, or None for any.
             from_block: first block, included.
-            to_block: last block, included; beyond the head is allowed.
-            limit: how many logs at most; None for all.
+            to_block: last block, included; may be beyond the head.
+            limit: most logs to return; None for all.
             descending: newest first.
-
-        Raises:
-            ChainError: the chain is unreachable or damaged.
         """
 
     def transaction(self, transaction_hash: bytes) -> Transaction:
-        """Return a transaction that a block holds.
-
-        Args:
-            transaction_hash: its hash, 32 bytes.
-
-        Raises:
-            ChainError: no block holds it, or the chain is unreachable or damaged.
-        """
+        """Return a mined transaction; ChainError if there is none."""
 
     def receipt(self, transaction_hash: bytes) -> Receipt | None:
-        """Return a transaction's receipt; None while no block holds it.
-
-        Args:
-            transaction_hash: its hash, 32 bytes.
-
-        Raises:
-            ChainError: the chain is unreachable or damaged.
-        """
+        """Return a transaction's receipt; None until it is mined."""
 
     def snapshot(self) -> AbstractContextManager[ChainReader]:
-        """Open a view of the chain as it is now; a chain file's does not move while it is open.
-
-        Raises:
-            ChainError: the chain is unreachable or damaged.
-        """
+        """Open a view of the chain as it is now; a chain file's view never changes."""
 
     def close(self) -> None:
-        """Give back what the chain holds: files, locks, connections."""
+        """Release files, locks and connections."""
 
     def __enter__(self) -> Self: ...
 
@@ -333,85 +285,59 @@ class ChainReader(Protocol):
 
 
 class ChainWriter(ChainReader, Protocol):
-    """A chain to send transactions to, from one account."""
+    """Write access to a chain, from one account."""
 
     @property
     def sender(self) -> str:
         """The address of the account that signs."""
 
     def send(self, to: str | None, data: bytes, gas: int) -> Receipt:
-        """Sign and submit a transaction; return its receipt once it is confirmed.
+        """Send a transaction and return its receipt once it is confirmed.
 
         Args:
             to: the contract; None creates one.
             data: call data, or the creation code.
-            gas: the limit of gas; never estimated.
+            gas: the gas limit; never estimated.
 
         Raises:
-            TransactionRevertedError: it is in a block, but reverted.
-            TransactionRefusedError: the chain did not take it.
-            TransactionTimeoutError: no receipt or confirmation in time.
-            ChainError: the chain is unreachable or damaged.
+            TransactionRevertedError: it was mined, but reverted.
+            TransactionRefusedError: the chain does not accept it.
+            TransactionTimeoutError: it is not confirmed in time.
         """
 
     def next_nonce(self) -> int:
-        """Return the number of the account's next transaction; those count that still wait.
-
-        Raises:
-            ChainError: the chain is unreachable or damaged.
-        """
+        """Return the nonce of the account's next transaction, pending ones counted."""
 
     def create_contract(
         self, creation: bytes, gas: int, nonce: int, *, again: bool = False
     ) -> Receipt:
-        """Create a contract by the transaction with this nonce, or by none; return its receipt.
+        """Create a contract by the transaction with this nonce, or not at all; return its receipt.
 
-        A block holds one transaction for each nonce of an account. So who asks again with the same
-        nonce gets no second contract, whatever has become of the first attempt.
+        One transaction per nonce of an account is mined. A retry with the same nonce therefore
+        creates no second contract, whatever became of the first attempt.
 
         Args:
             creation: creation code and arguments.
-            gas: the limit of gas; never estimated.
+            gas: the gas limit; never estimated.
             nonce: of the transaction.
-            again: whether what waits with this nonce may be an earlier attempt, to be replaced.
+            again: whether a pending transaction with this nonce may be an earlier attempt to
+                replace.
 
         Raises:
-            TransactionRevertedError: it is in a block, but reverted.
-            TransactionRefusedError: the chain did not take it, or has another with this nonce.
-            TransactionTimeoutError: no receipt or confirmation in time.
-            ChainError: the chain is unreachable or damaged.
+            TransactionRevertedError: it was mined, but reverted.
+            TransactionRefusedError: the chain does not accept it, or has another with this nonce.
+            TransactionTimeoutError: it is not confirmed in time.
         """
 
     def receipt_of(self, sender: str, nonce: int) -> Receipt | None:
-        """Return the confirmed receipt of an account's transaction; None while no block holds it.
-
-        Args:
-            sender: the account.
-            nonce: of the transaction.
+        """Return the confirmed receipt of an account's transaction; None until it is mined.
 
         Raises:
-            TransactionTimeoutError: a block holds it, but it is not confirmed in time.
-            ChainError: the chain is unreachable or damaged.
+            TransactionTimeoutError: it was mined, but is not confirmed in time.
         """
 
     def wait_for_pending(self, sender: str) -> None:
-        """Return once no transaction of an account is on its way any more.
-
-        Args:
-            sender: the account.
-
-        Raises:
-            TransactionTimeoutError: one of them does not come into a block.
-            ChainError: the chain is unreachable or damaged.
-        """
+        """Wait until an account has no pending transaction, or raise TransactionTimeoutError."""
 
     def mine(self, blocks: int) -> None:
-        """Let so many empty blocks pass: made where the chain lets us, else waited for.
-
-        Args:
-            blocks: how many, at least 0.
-
-        Raises:
-            TransactionTimeoutError: they did not come in time.
-            ChainError: the chain is unreachable or damaged.
-        """
+        """Let a number of blocks pass: mined at once where possible, else waited for."""

@@ -1,7 +1,7 @@
-"""What a run's ledger is to those who take part in it or read it, wherever it is kept.
+"""The ports of a run's ledger, for participants and readers.
 
-Two stand behind these ports: the contract on a chain (`contract.committee_ledger.LedgerWriter`)
-and the same transitions in the memory of one process (`memory.ledger.MemoryLedger`).
+Two adapters implement them: the contract on a chain (`contract.committee_ledger.LedgerWriter`) and
+the same transitions in memory (`memory.memory_ledger.MemoryLedger`).
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ if TYPE_CHECKING:
 
 
 class RoundHistory(Protocol):
-    """What a run's ledger tells.
+    """Read access to a run's ledger.
 
-    Every method may raise a ChainError where a chain is behind it.
+    Every method may raise a ChainError if the ledger is on a chain.
     """
 
     @property
     def is_recorded(self) -> bool:
-        """Whether a chain holds it, so that others can read and audit it."""
+        """True if it is on a chain, where others can read and audit it."""
 
     @property
     def from_block(self) -> int:
-        """The block in which it was deployed; nothing in it is older."""
+        """Number of the deploying block."""
 
     @property
     def node(self) -> str | None:
-        """The address of the node that tells it, without credentials; None where none does."""
+        """Address of the node that answers, without credentials; None for a file or memory."""
 
     def deployment(self) -> Deployment:
-        """Return what was fixed at deployment."""
+        """Return the values fixed at deployment."""
 
     def state(self, block_number: int | None = None) -> LedgerSnapshot:
-        """Return where it stands after a block, None for the newest."""
+        """Return its state after a block, None for the newest."""
 
     def registry(self) -> tuple[RegisteredClient, ...]:
         """Return the clients registered so far, without bans."""
@@ -59,39 +59,34 @@ class RoundHistory(Protocol):
         """Return every ban up to a block, oldest first."""
 
     def opening(self, round_number: int, to_block: int | None = None) -> RoundStart | None:
-        """Return how a round began, None if it has not up to a block."""
+        """Return the start of a round as of a block; None if it is not open."""
 
     def commitments(
         self, round_number: int, to_block: int | None = None
     ) -> tuple[MinedCommitment, ...]:
-        """Return the commitments that a round took up to a block, oldest first."""
+        """Return the commitments of a round up to a block, oldest first."""
 
     def round_events(self, round_number: int, to_block: int | None = None) -> list[RecordedEvent]:
-        """Return what was recorded of a round up to a block, oldest first."""
+        """Return every event of a round up to a block, oldest first."""
 
     def recorded_in(self, from_block: int, to_block: int) -> list[RecordedEvent]:
-        """Return all that was recorded in these blocks, both included, oldest first."""
+        """Return every event in a range of blocks, both ends included, oldest first."""
 
     def outcomes(
         self, limit: int, *, descending: bool = True, to_block: int | None = None
     ) -> list[RecordedEvent]:
-        """Return so many of the last or the first decisions and abandonments up to a block."""
+        """Return the last or the first outcomes of rounds up to a block, at most `limit`."""
 
 
 MAX_ROUNDS_BETWEEN_CALLS = 4
-"""Rounds that may end between two questions to a node."""
+"""Rounds that may end between two requests to a node."""
 
 
 def ends_after(ledger: RoundHistory, round_number: int) -> list[RoundDecided | RoundAbandoned]:
-    """Return how every round after one ended, up to the last that has, oldest first.
-
-    Args:
-        ledger: the run's ledger.
-        round_number: t; 0 for all rounds.
+    """Return the outcomes of all ended rounds after one (0 for all), oldest first.
 
     Raises:
-        IncompleteLogsError: a round has ended by the ledger's own word, and its end is not told.
-        ChainError: the chain behind it is unreachable.
+        IncompleteLogsError: a round has ended by the contract's state, but not by the logs.
     """
     state = ledger.state()
     last = state.round if state.stage is LedgerStage.FINISHED else state.round - 1
@@ -109,28 +104,28 @@ def ends_after(ledger: RoundHistory, round_number: int) -> list[RoundDecided | R
 
 
 class RoundLedger(RoundHistory, Protocol):
-    """A run's ledger that transactions can be sent to.
+    """Write access to a run's ledger.
 
-    A transaction takes one block, also where it is refused: the Refusal is then raised.
+    A transaction takes one block, also if it is refused: the Refusal is then raised.
     """
 
     def newest_block(self) -> Block:
         """Return the newest block."""
 
     def final_number(self, newest: Block, confirmations: int | None) -> int:
-        """Return the number of the newest final block: so deep, or by the chain's own word."""
+        """Return the number of the newest final block; see `finality.rule`."""
 
     def block(self, number: int) -> Block:
         """Return one block, 0 for the first."""
 
     def mine(self, blocks: int) -> None:
-        """Let so many empty blocks pass, at least 0."""
+        """Let a number of empty blocks pass."""
 
     def would_accept(self, round_number: int, signed: Sequence[SignedCommitment]) -> bool:
-        """Say whether these commitments would be taken now, without sending them."""
+        """Return whether these commitments would be accepted now, without sending them."""
 
     def commit_updates(self, round_number: int, signed: Sequence[SignedCommitment]) -> object:
-        """Carry signed commitments; see `rounds.commit_updates`."""
+        """Submit signed commitments; see `rounds.commit_updates`."""
 
     def decide(
         self,
@@ -144,4 +139,4 @@ class RoundLedger(RoundHistory, Protocol):
         """End a round after its deadline; see `rounds.abandon_round`."""
 
     def report_equivocation(self, report: EquivocationReport) -> object:
-        """Ban a client with two of its statements; see `rounds.report_equivocation`."""
+        """Ban a client that signed two conflicting statements; see `rounds.report_equivocation`."""

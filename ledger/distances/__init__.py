@@ -1,1 +1,1 @@
-"""Distances of a whole round in compiled code, the same for members and auditors; no torch."""
+"""Fast distances between updates: compiled, or in NumPy."""

@@ -1,7 +1,7 @@
-"""The distance rules, made of squared distances over ranges of the updates' numbers.
+"""The distance rules, composed of squared distances over ranges of the updates' numbers.
 
-Who computes the squares, the processor or another device, says it here: `distances_by` gives all
-of them the same order of members and clients, and the same refusals.
+`distances_by` takes any implementation of the squares, on the processor or another device, and
+gives all of them the same order of members and clients, and the same errors.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ Matrix = NDArray[np.float64]
 
 
 class PairSquares(Protocol):
-    """The updates of one round.
+    """Squared distances of one round's updates.
 
     Attributes:
         dimension: d, at least 1.
-        members: places of the members among the updates.
+        members: rows of the members among the updates.
     """
 
     dimension: int
     members: Sequence[int]
 
     def squares(self, start: int, stop: int, norms: NDArray[np.float64] | None = None) -> Matrix:
-        """Return the squared distances of all updates from all members', over [start, stop).
+        """Return the squared distances of all updates to the members' over [start, stop).
 
         Args:
-            start: first number of the updates that counts.
-            stop: first one after it that does not.
-            norms: what each update is divided by first, shape (clients,); None for nothing.
+            start: first number.
+            stop: end of the range.
+            norms: divisor of each update, shape (clients,); None for no division.
         """
 
     def norms(self) -> NDArray[np.float64]:
@@ -59,32 +59,17 @@ class PairSquares(Protocol):
 
 
 def squared(among: PairSquares, ground: DistanceContext) -> Matrix:  # noqa: ARG001 - one signature for all
-    """Return ‖Δ_k − Δ_c‖².
-
-    Args:
-        among: the updates.
-        ground: not used.
-    """
+    """Return ‖Δ_k − Δ_c‖²."""
     return among.squares(0, among.dimension)
 
 
 def l2(among: PairSquares, ground: DistanceContext) -> Matrix:  # noqa: ARG001
-    """Return ‖Δ_k − Δ_c‖.
-
-    Args:
-        among: the updates.
-        ground: not used.
-    """
+    """Return ‖Δ_k − Δ_c‖."""
     return np.sqrt(among.squares(0, among.dimension))
 
 
 def per_tensor(among: PairSquares, ground: DistanceContext) -> Matrix:
-    """Return the sum of the tensors' ‖Δ_k − Δ_c‖, in layout order.
-
-    Args:
-        among: the updates.
-        ground: with the tensors that a flat update joins.
-    """
+    """Return the sum of the tensors' ‖Δ_k − Δ_c‖, in layout order."""
     total: Matrix | None = None
     for start, stop in pairwise(_ends(ground.layout)):
         part = np.sqrt(among.squares(start, stop))
@@ -93,15 +78,10 @@ def per_tensor(among: PairSquares, ground: DistanceContext) -> Matrix:
 
 
 def direction(among: PairSquares, ground: DistanceContext) -> Matrix:  # noqa: ARG001
-    """Return the squared distances of directions, times the length factor of each client.
-
-    Args:
-        among: the updates.
-        ground: nothing draws the members' references.
-    """
+    """Return the squared distances of directions, times the length factor of each client."""
     norms = among.norms()
-    found = among.squares(0, among.dimension, _divisors(norms))
-    return _with_lengths(found, norms, among.members)
+    squares = among.squares(0, among.dimension, _divisors(norms))
+    return _with_lengths(squares, norms, among.members)
 
 
 def direction_pulled(among: PairSquares, pull: ServerDirection, jury: Sequence[int]) -> Matrix:
@@ -113,26 +93,26 @@ def direction_pulled(among: PairSquares, pull: ServerDirection, jury: Sequence[i
         jury: places of the members whose updates say how far.
     """
     norms, seats = among.norms(), among.members[:-1]
-    found = among.squares(0, among.dimension, _divisors(norms))
-    to_travel, norms, length = found[-1, :-1], norms[:-1], norms[-1]
-    asked = [place for place in jury if norms[place] != 0] if length != 0 else []
-    b = pull.travel.multiple([1 - float(to_travel[place]) / 2 for place in asked])
-    mixed = (found[:-1, :-1] + b * to_travel) / (1 + b) if b else found[:-1, :-1]
+    squares = among.squares(0, among.dimension, _divisors(norms))
+    to_travel, norms, length = squares[-1, :-1], norms[:-1], norms[-1]
+    considered = [row for row in jury if norms[row] != 0] if length != 0 else []
+    b = pull.travel.multiple([1 - float(to_travel[row]) / 2 for row in considered])
+    mixed = (squares[:-1, :-1] + b * to_travel) / (1 + b) if b else squares[:-1, :-1]
     return _with_lengths(mixed, norms, seats)
 
 
 def _divisors(norms: NDArray[np.float64]) -> NDArray[np.float64]:
-    # An update of zeros is divided by 1, not by 0: its pairs are set to NOWHERE later.
+    # A zero update is divided by 1: its pairs are set to NOWHERE later.
     return np.where(norms == 0, 1.0, norms)
 
 
-def _with_lengths(found: Matrix, norms: NDArray[np.float64], seats: Sequence[int]) -> Matrix:
-    """Return distances of directions with what the updates' lengths make of them.
+def _with_lengths(squares: Matrix, norms: NDArray[np.float64], seats: Sequence[int]) -> Matrix:
+    """Return the distances of directions, scaled by the length factors.
 
     Args:
-        found: of the clients from the members, shape (members, clients).
+        squares: squared distances of directions, shape (members, clients).
         norms: of the clients' updates.
-        seats: places of the members among them.
+        seats: rows of the members among them.
     """
     ordered = np.sort(norms)
     typical = float(ordered[(len(norms) - 1) // 2] + ordered[len(norms) // 2]) / 2
@@ -140,7 +120,7 @@ def _with_lengths(found: Matrix, norms: NDArray[np.float64], seats: Sequence[int
         excess = np.fmax(1.0, norms / (2 * typical)) if typical else np.ones_like(norms)
     nowhere = norms == 0
     missing = nowhere[None, :] | nowhere[list(seats)][:, None]
-    return np.where(missing, OPPOSITE_DISTANCE, found * (excess * excess))
+    return np.where(missing, OPPOSITE_DISTANCE, squares * (excess * excess))
 
 
 COMPOSED: Mapping[DistanceRule, Callable[[PairSquares, DistanceContext], Matrix]] = {
@@ -149,24 +129,24 @@ COMPOSED: Mapping[DistanceRule, Callable[[PairSquares, DistanceContext], Matrix]
     PER_TENSOR: per_tensor,
     DIRECTION: direction,
 }
-"""How each rule of the registry is made of squares."""
+"""Composition of each registered rule."""
 
 SquaresFactory = Callable[[Sequence[NDArray[np.float32]], Sequence[int]], PairSquares]
-"""Makes a round of updates, each of shape (d,) and contiguous, and of the members' places."""
+"""Makes the squares of updates, each contiguous of shape (d,), given the members' rows."""
 
 
-def distances_by(gathered: SquaresFactory) -> Distances:
-    """Return what computes all distances of a round by somebody's squares.
+def distances_by(squares_of: SquaresFactory) -> Distances:
+    """Return a function that computes all distances of a round from an implementation of squares.
 
-    What is not made of squares is left to `plain_distances`: a rule that is not of the registry,
-    updates that are no float32 vectors, and nobody's distances.
+    Everything else is left to `plain_distances`: rules outside the registry, updates that are not
+    float32 vectors, and empty rounds.
 
     Args:
-        gathered: takes the updates of a round in hand.
+        squares_of: makes the squares of a round's updates.
 
     Returns:
-        The twin of `plain_distances`, equal to it within each rule's own tolerance; it refuses
-        updates that differ in length with ValueError.
+        The counterpart of `plain_distances`, equal within each rule's tolerance; it raises
+        ValueError for updates of different lengths.
     """
 
     def distances(
@@ -182,19 +162,19 @@ def distances_by(gathered: SquaresFactory) -> Distances:
             raise ValueError("the updates differ in length")
         if rule == PER_TENSOR and not _fits(ground.layout, len(rows[0])):
             return plain_distances(rule, ground, updates, members)
-        places = {client: place for place, client in enumerate(clients)}
-        seats = [places[member] for member in members]
+        row_of = {client: row for row, client in enumerate(clients)}
+        member_rows = [row_of[member] for member in members]
         among = [np.ascontiguousarray(row) for row in [*rows, *drawn]]
         if pull is None:
-            return COMPOSED[rule](gathered(among, seats), ground)
-        jury = [places[member] for member in pull.members if member in places]
-        return direction_pulled(gathered(among, [*seats, len(rows)]), pull, jury)
+            return COMPOSED[rule](squares_of(among, member_rows), ground)
+        jury = [row_of[member] for member in pull.members if member in row_of]
+        return direction_pulled(squares_of(among, [*member_rows, len(rows)]), pull, jury)
 
     return distances
 
 
 def _ends(layout: Layout) -> list[int]:
-    """Return where each tensor ends in the flat vector, after a 0."""
+    """Return the end of each tensor in the flat vector, after a 0."""
     return list(accumulate((prod(shape) for _, shape in layout), initial=0))
 
 

@@ -1,7 +1,7 @@
-"""The fastest distances that this installation has: what members publish and auditors compare with.
+"""The fastest distances of this installation, used by members and auditors.
 
-Compiled ones where the extra `fast` is installed and the machine allows it, else the protocol's
-own, pair by pair. They differ by far less than any verdict tolerates.
+They are compiled where the extra `fast` is installed and the machine allows it, else the protocol's
+plain ones. The two differ by far less than any verdict tolerates.
 """
 
 from __future__ import annotations
@@ -28,21 +28,20 @@ if TYPE_CHECKING:
 
 
 def fast_distances(threads: int = 1) -> Distances:
-    """Return what computes all distances of a round.
+    """Return a function that computes all distances of a round.
 
-    The bytes of a pair's distance do not depend on the number of threads, nor on who else is in
-    the call where the rule does not need all. Nothing is compiled, or even imported, before the
-    first call.
+    The bytes of a pair's distance depend neither on the number of threads nor, for pairwise rules,
+    on the other updates. Nothing is compiled or imported before the first call.
 
     Args:
-        threads: how many cores it may use.
+        threads: number of cores to use.
 
     Returns:
-        The twin of `plain_distances`, equal to it within each rule's own tolerance; it refuses
-        updates that differ in length with ValueError.
+        The counterpart of `plain_distances`, equal within each rule's tolerance; it raises
+        ValueError for updates of different lengths.
 
     Raises:
-        ValueError: there is not even one thread.
+        ValueError: threads is below 1.
     """
     if threads < 1:
         raise ValueError(f"distances on {threads} threads")
@@ -60,17 +59,12 @@ def fast_distances(threads: int = 1) -> Distances:
 
 
 def distances_with(code: MachineCode, threads: int = 1) -> Distances:
-    """Return what computes all distances of a round by a compiled loop.
-
-    Args:
-        code: the loop.
-        threads: how many cores it may use.
-    """
+    """Return a function that computes all distances of a round by a compiled loop."""
     return distances_by(partial(StreamedSquares, code, threads))
 
 
 def fallback_reason() -> str:
-    """Return why distances are computed pair by pair here; empty if they are not."""
+    """Return why distances are computed pair by pair here; empty if they are compiled."""
     try:
         machine_code()
     except NoMachineCodeError as error:
@@ -79,7 +73,7 @@ def fallback_reason() -> str:
 
 
 def usable_cores() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

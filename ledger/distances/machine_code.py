@@ -1,16 +1,15 @@
-"""The one loop in which distances cost time, compiled for this machine when it is first needed.
+"""The inner loop of distances, compiled for this machine on first use.
 
 It adds the squared differences of all pairs of a tile, 4 by 4 or 2 by 2 updates, in vectors of
-eight float64 that stay in registers. What it computes is fixed to the last bit, by IEEE 754 and
-by the order that is written here: differences of exact float64 numbers, fused multiply-add, no
-reassociation. So a pair has the same bytes in any tile, whoever else is in the call, and from the
-code for any processor with a fused multiply-add, however wide its vectors are.
+eight float64 that stay in registers. Its result is fixed to the last bit by IEEE 754 and by the
+order written here: differences of exact float64 numbers, fused multiply-add, no reassociation. A
+pair therefore has the same bytes in any tile, with any other updates, and on any processor with a
+fused multiply-add.
 
-Why LLVM through `llvmlite`: its wheels need no compiler on the machine where they are installed,
-which an extension in C would; and Numba, which is built on it, takes a third of a second to be
-imported and a second to compile, or a half with a folder to keep the code in. This takes a tenth
-of a second in all, in each process that has distances to compute, and writes nothing. Loops that
-say their vectors leave no order to a compiler's choice, either.
+LLVM comes through `llvmlite`, whose wheels need no compiler on the target machine, unlike an
+extension in C. Numba, which builds on it, takes a third of a second to import and a second to
+compile (half with a cache folder); this loop takes a tenth of a second per process and writes
+nothing. Explicit vectors also leave no order to the compiler.
 """
 
 from __future__ import annotations
@@ -25,30 +24,30 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 LANES = 8
-"""Numbers in a vector: a pair's sum is kept in so many parts. Orders the sum."""
+"""Numbers in a vector: a pair's sum has as many parts. Determines the order of the sum."""
 
 BLOCK = 512
-"""Numbers of each update that are widened and compared at a time: 4 KiB of the second-level cache
-for each update, and a tile's fit the first. Orders the sum."""
+"""Numbers of each update that are widened and compared at a time: 4 KiB of second-level cache per
+update; a tile fits into the first level. Determines the order of the sum."""
 
 
 LLVMLITE = "0.50."
-"""What the version starts with that the extra `fast` installs. Others may be there for a package
-that is no part of this one, and before 0.44 their language was another."""
+"""Version prefix of the extra `fast`. Another package may have installed another version, whose
+LLVM dialect may differ (before 0.44 it does)."""
 
 
 class NoMachineCodeError(Exception):
-    """Distances cannot be compiled here; the message says why."""
+    """Distances cannot be compiled here; the message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Processor:
-    """What code is made for.
+    """A target of compilation.
 
     Attributes:
-        name: as LLVM has it.
-        features: as LLVM has them: "+fma,-sse4a,...".
-        tile: updates on each side of a tile: as many as leave its sums in registers.
+        name: LLVM's name.
+        features: LLVM's list: "+fma,-sse4a,...".
+        tile: updates on each side of a tile; its sums fit into registers.
     """
 
     name: str
@@ -63,12 +62,11 @@ class MachineCode:
     Attributes:
         tile: updates on each side of a tile; numbers of updates are padded to a multiple of it.
         add_squares: (rows, groups, member groups, start, stop, norms, block, sums) adds the squared
-            distances over [start, stop). `rows` are addresses of groups · tile float32 vectors, 0
-            for a vector of zeros, members' first. `norms` are 0, or the address of what each update
-            is divided by, float64. `block` has room for groups · tile · BLOCK float64 numbers, and
-            `sums` has LANES parts for each pair: (member groups · tile, groups · tile, LANES);
-            only pairs in or right of the tiles of the diagonal are added to.
-        owner: keeps the code in memory.
+            distances over [start, stop). `rows` are addresses of groups · tile float32 vectors, the
+            members' first, 0 for a zero vector. `norms` is 0 or the address of each update's
+            float64 divisor. `block` has room for groups · tile · BLOCK float64 numbers, and `sums`
+            has LANES parts for each pair: (member groups · tile, groups · tile, LANES); only pairs
+            in or right of the diagonal's tiles are added.
     """
 
     tile: int
@@ -77,16 +75,16 @@ class MachineCode:
 
 
 def machine_code() -> MachineCode:
-    """Return the loop for this machine; the attempt is made once in a process.
+    """Return the loop for this machine; the attempt is made once per process.
 
     Raises:
-        NoMachineCodeError: llvmlite is not installed or of another version, the system allows no
-            such code, or the processor has no fused multiply-add.
+        NoMachineCodeError: llvmlite is missing or of another version, the system forbids generated
+            code, or the processor has no fused multiply-add.
     """
-    found = _attempted()
-    if isinstance(found, str):
-        raise NoMachineCodeError(found)
-    return found
+    outcome = _attempted()
+    if isinstance(outcome, str):
+        raise NoMachineCodeError(outcome)
+    return outcome
 
 
 @cache
@@ -99,10 +97,10 @@ def _attempted() -> MachineCode | str:
 
 
 def this_processor() -> Processor:
-    """Return the processor that this process runs on.
+    """Return the processor of this process.
 
     Raises:
-        NoMachineCodeError: llvmlite is not installed, or there is no fused multiply-add.
+        NoMachineCodeError: llvmlite is missing, or there is no fused multiply-add.
     """
     llvm = _llvm()
     name = llvm.get_host_cpu_name()
@@ -112,20 +110,17 @@ def this_processor() -> Processor:
         features = llvm.get_host_cpu_features()
     except RuntimeError as error:
         raise NoMachineCodeError(f"LLVM does not know this processor: {error}") from error
-    # Without the instruction LLVM calls a function for each number, slower than NumPy.
+    # Without it LLVM calls a function for each number, which is slower than NumPy.
     if not features.get("fma"):
         raise NoMachineCodeError("the processor has no fused multiply-add")
     return Processor(name, features.flatten(), 4 if features.get("avx512f") else 2)
 
 
 def compiled(processor: Processor) -> MachineCode:
-    """Return the loop for a processor.
-
-    Args:
-        processor: this one, or an older one whose instructions this one has.
+    """Return the loop for this processor, or an older compatible one.
 
     Raises:
-        NoMachineCodeError: llvmlite is not installed, or the system allows no such code.
+        NoMachineCodeError: llvmlite is missing, or the system forbids generated code.
     """
     llvm = _llvm()
     try:
@@ -152,8 +147,8 @@ def _llvm() -> Any:
         import llvmlite  # noqa: PLC0415 - an extra
 
         if not llvmlite.__version__.startswith(LLVMLITE):
-            found = f"llvmlite is {llvmlite.__version__}, not {LLVMLITE}x"
-            raise NoMachineCodeError(f"{found}: install the extra [fast]")
+            finding = f"llvmlite is {llvmlite.__version__}, not {LLVMLITE}x"
+            raise NoMachineCodeError(f"{finding}: install the extra [fast]")
         import llvmlite.binding as llvm  # noqa: PLC0415
     except (ImportError, OSError) as error:
         raise NoMachineCodeError(f"llvmlite: {error}: install the extra [fast]") from error
@@ -172,7 +167,7 @@ class _Writer:
     """Writes the loop: for each block of d, widen it, then compare it tile by tile.
 
     Attributes:
-        module: what was written.
+        module: the result.
     """
 
     def __init__(self, tile: int) -> None:
@@ -212,17 +207,17 @@ class _Writer:
         b, block = self._b, self._number(BLOCK)
         count = b.mul(self._groups, self._number(self._tile))
         with self._loop(self._start, self._stop, BLOCK) as (first, _, _):
-            left = b.sub(self._stop, first)
-            length = b.select(b.icmp_signed("<", left, block), left, block)
+            rest = b.sub(self._stop, first)
+            length = b.select(b.icmp_signed("<", rest, block), rest, block)
             padded = b.and_(b.add(length, self._number(LANES - 1)), self._number(-LANES))
             with self._loop(self._number(0), count) as (row, _, _):
                 self._widen(row, first, length, padded)
-            with self._loop(self._number(0), self._member_groups) as (above, _, _):  # noqa: SIM117
-                with self._loop(above, self._groups) as (beside, _, _):
-                    self._compare(above, beside, padded, count)
+            with self._loop(self._number(0), self._member_groups) as (upper, _, _):  # noqa: SIM117
+                with self._loop(upper, self._groups) as (right, _, _):
+                    self._compare(upper, right, padded, count)
 
     def _widen(self, row: Any, first: Any, length: Any, padded: Any) -> None:
-        """Write one update's block as float64, divided by its norm where there is one."""
+        """Write one update's block as float64, divided by its norm if there is one."""
         b = self._b
         source = self._load(self._at(self._rows, row, self._pointer), self._pointer)
         target = self._at(self._block, b.mul(row, self._number(BLOCK)), self._double)
@@ -235,79 +230,79 @@ class _Writer:
                         self._copy(numbers, target, length, padded, norm)
                     with is_plain:
                         self._copy(numbers, target, length, padded, None)
-            with is_not, self._loop(self._number(0), padded, LANES) as (place, _, _):
-                self._store(self._zeros(), self._at(target, place, self._double))
+            with is_not, self._loop(self._number(0), padded, LANES) as (offset, _, _):
+                self._store(self._zeros(), self._at(target, offset, self._double))
 
     def _copy(self, source: Any, target: Any, length: Any, padded: Any, norm: Any) -> None:
         b = self._b
         whole = b.and_(length, self._number(-LANES))
         norms = None if norm is None else self._repeated(norm)
-        with self._loop(self._number(0), whole, LANES) as (place, _, _):
-            # An update may lie anywhere in a file, so its numbers need not be aligned.
-            narrow = b.load(self._at(source, place, self._single), align=1, typ=self._singles)
+        with self._loop(self._number(0), whole, LANES) as (offset, _, _):
+            # An update may be at any offset of a file, so its numbers may be unaligned.
+            narrow = b.load(self._at(source, offset, self._single), align=1, typ=self._singles)
             wide = b.fpext(narrow, self._doubles)
             wide = wide if norms is None else b.fdiv(wide, norms)
-            self._store(wide, self._at(target, place, self._double))
+            self._store(wide, self._at(target, offset, self._double))
         with b.if_then(b.icmp_signed("<", whole, padded)):
             self._store(self._zeros(), self._at(target, whole, self._double))
-        with self._loop(whole, length) as (place, _, _):
-            one = b.load(self._at(source, place, self._single), align=1, typ=self._single)
-            one = b.fpext(one, self._double)
-            one = one if norm is None else b.fdiv(one, norm)
-            self._store(one, self._at(target, place, self._double))
+        with self._loop(whole, length) as (offset, _, _):
+            number = b.load(self._at(source, offset, self._single), align=1, typ=self._single)
+            number = b.fpext(number, self._double)
+            number = number if norm is None else b.fdiv(number, norm)
+            self._store(number, self._at(target, offset, self._double))
 
-    def _compare(self, above: Any, beside: Any, padded: Any, count: Any) -> None:
+    def _compare(self, upper: Any, right_group: Any, padded: Any, count: Any) -> None:
         """Add a tile's squared distances over the block to its sums."""
         b, tile = self._b, self._tile
         pairs = [(i, j) for i in range(tile) for j in range(tile)]
         sides = [
             [b.add(b.mul(group, self._number(tile)), self._number(i)) for i in range(tile)]
-            for group in (above, beside)
+            for group in (upper, right_group)
         ]
-        ours, theirs = (
+        upper_rows, right_rows = (
             [self._at(self._block, b.mul(row, self._number(BLOCK)), self._double) for row in rows]
             for rows in sides
         )
         zeros = [self._zeros()] * len(pairs)
-        with self._loop(self._number(0), padded, LANES, zeros) as (place, sums, added):
+        with self._loop(self._number(0), padded, LANES, zeros) as (offset, sums, added):
             left, right = (
-                [self._load(self._at(row, place, self._double), self._doubles) for row in rows]
-                for rows in (ours, theirs)
+                [self._load(self._at(row, offset, self._double), self._doubles) for row in rows]
+                for rows in (upper_rows, right_rows)
             )
             for (i, j), total in zip(pairs, sums, strict=True):
                 delta = b.fsub(left[i], right[j])
                 added.append(b.call(self._fused, [delta, delta, total]))
         for (i, j), total in zip(pairs, sums, strict=True):
             pair = b.add(b.mul(sides[0][i], count), sides[1][j])
-            place = self._at(self._sums, b.mul(pair, self._number(LANES)), self._double)
-            self._store(b.fadd(self._load(place, self._doubles), total), place)
+            offset = self._at(self._sums, b.mul(pair, self._number(LANES)), self._double)
+            self._store(b.fadd(self._load(offset, self._doubles), total), offset)
 
     @contextmanager
     def _loop(
         self, first: Any, last: Any, step: int = 1, carried: Sequence[Any] = ()
     ) -> Iterator[tuple[Any, list[Any], list[Any]]]:
-        """Repeat what is written inside for first, first + step, ..., as long as below last.
+        """Repeat the enclosed code for first, first + step, ..., below last.
 
         Yields:
-            The number; the carried values as they are, which are the last ones after the loop; and
-            a list for what becomes of them.
+            The counter; the carried values, which after the loop are the last ones; and a list for
+            their new values.
         """
         b = self._b
         before = b.block
         head, body, after = (b.append_basic_block() for _ in range(3))
         b.branch(head)
         b.position_at_end(head)
-        place = b.phi(self._integer)
-        place.add_incoming(first, before)
+        counter = b.phi(self._integer)
+        counter.add_incoming(first, before)
         values = [b.phi(value.type) for value in carried]
         for value, start in zip(values, carried, strict=True):
             value.add_incoming(start, before)
-        b.cbranch(b.icmp_signed("<", place, last), body, after)
+        b.cbranch(b.icmp_signed("<", counter, last), body, after)
         b.position_at_end(body)
-        following: list[Any] = []
-        yield place, values, following
-        place.add_incoming(b.add(place, self._number(step)), b.block)
-        for value, new in zip(values, following, strict=True):
+        next_values: list[Any] = []
+        yield counter, values, next_values
+        counter.add_incoming(b.add(counter, self._number(step)), b.block)
+        for value, new in zip(values, next_values, strict=True):
             value.add_incoming(new, b.block)
         b.branch(head)
         b.position_at_end(after)
@@ -319,7 +314,7 @@ class _Writer:
         return self._ir.Constant(self._doubles, [0.0] * LANES)
 
     def _repeated(self, value: Any) -> Any:
-        """Return a vector that has one number in all lanes."""
+        """Return a vector with one number in all lanes."""
         nothing = self._ir.Constant(self._doubles, self._ir.Undefined)
         first = self._ir.IntType(32)
         lanes = self._ir.Constant(self._ir.VectorType(first, LANES), [0] * LANES)
@@ -331,8 +326,8 @@ class _Writer:
             "!=", self._b.ptrtoint(pointer, self._integer), self._number(0)
         )
 
-    def _at(self, pointer: Any, place: Any, kind: Any) -> Any:
-        return self._b.gep(pointer, [place], source_etype=kind)
+    def _at(self, pointer: Any, offset: Any, kind: Any) -> Any:
+        return self._b.gep(pointer, [offset], source_etype=kind)
 
     def _load(self, pointer: Any, kind: Any) -> Any:
         return self._b.load(pointer, align=8, typ=kind)

@@ -1,7 +1,7 @@
-"""Squared distances of a round's updates, streamed from where they lie by the compiled loop.
+"""Squared distances of a round's updates, computed in place by the compiled loop.
 
-Every core takes one range of the updates' numbers after the other. The ranges do not depend on how
-many cores there are, and their sums are added in the order of the numbers.
+Each core takes one range of numbers after another. The ranges do not depend on the number of cores,
+and their sums are added in order.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from ledger.distances.machine_code import MachineCode
 
 RANGE = 1 << 16
-"""Numbers of an update that one core takes at a time. Orders the sum."""
+"""Numbers of an update that one core takes at a time. Determines the order of the sum."""
 
 
 class StreamedSquares:
-    """The updates of one round; a pair's squares have the same bytes whoever else there is.
+    """The squares of one round's updates; the bytes for a pair do not depend on the other updates.
 
     Attributes:
         dimension: d.
-        members: places of the members among the updates.
+        members: rows of the members among the updates.
     """
 
     def __init__(
@@ -42,13 +42,13 @@ class StreamedSquares:
         updates: Sequence[NDArray[np.float32]],
         members: Sequence[int],
     ) -> None:
-        """Take the updates in hand; none is copied.
+        """Store the updates without copying.
 
         Args:
             code: the compiled loop.
-            threads: how many cores may be used.
-            updates: Δ of every client, each of shape (d,) and contiguous.
-            members: places of the members among them.
+            threads: number of cores to use.
+            updates: Δ of every client, each contiguous of shape (d,).
+            members: rows of the members among them.
         """
         self.dimension = len(updates[0])
         self.members = members
@@ -58,58 +58,58 @@ class StreamedSquares:
         self._addresses = [update.ctypes.data for update in updates]
 
     def squares(self, start: int, stop: int, norms: NDArray[np.float64] | None = None) -> Matrix:
-        """Return the squared distances of all updates from all members', over [start, stop).
+        """Return the squared distances of all updates to the members' over [start, stop).
 
         Args:
-            start: first number of the updates that counts.
-            stop: first one after it that does not.
-            norms: what each update is divided by first, shape (clients,); None for nothing.
+            start: first number.
+            stop: end of the range.
+            norms: divisor of each update, shape (clients,); None for no division.
 
         Returns:
             Shape (members, clients).
 
         Raises:
-            ValueError: these are no numbers of the updates.
+            ValueError: the range exceeds the updates.
         """
         if not 0 <= start <= stop <= self.dimension:
             raise ValueError(f"numbers {start} to {stop} of updates of {self.dimension}")
         first = sorted(set(self.members))
-        order = first + [place for place in range(len(self._updates)) if place not in set(first)]
-        addresses = [self._addresses[place] for place in order]
+        order = first + [row for row in range(len(self._updates)) if row not in set(first)]
+        addresses = [self._addresses[row] for row in order]
         divisors = None if norms is None else norms[order]
-        found = self._summed(addresses, len(first), (start, stop), divisors)
+        matrix = self._summed(addresses, len(first), (start, stop), divisors)
         # Of two members a pair is computed once: a − b and b − a have equal squares.
-        among = np.triu(found[:, : len(first)])
-        found[:, : len(first)] = among + np.triu(among, 1).T
+        among = np.triu(matrix[:, : len(first)])
+        matrix[:, : len(first)] = among + np.triu(among, 1).T
         columns = np.argsort(order)
-        return found[[first.index(member) for member in self.members]][:, columns]
+        return matrix[[first.index(member) for member in self.members]][:, columns]
 
     def norms(self) -> NDArray[np.float64]:
         """Return the Euclidean length of each update, shape (clients,)."""
         nothing = [0] * self._code.tile
-        found = self._summed(nothing + self._addresses, 1, (0, self.dimension), None)
-        return np.sqrt(found[0, self._code.tile :])
+        sums = self._summed(nothing + self._addresses, 1, (0, self.dimension), None)
+        return np.sqrt(sums[0, self._code.tile :])
 
     def _summed(
         self,
         addresses: list[int],
-        above: int,
+        members: int,
         span: tuple[int, int],
         norms: NDArray[np.float64] | None,
     ) -> NDArray[np.float64]:
-        """Return the sums of the first `above` addresses with all; 0 stands for zeros.
+        """Return the sums of the first `members` addresses with all; address 0 is a zero vector.
 
         Args:
             addresses: of the updates.
-            above: how many of them, from the first on, are compared with all.
+            members: number of leading addresses that are compared with all.
             span: start and stop.
-            norms: what each is divided by first, None for nothing.
+            norms: divisor of each update; None for no division.
 
         Returns:
-            Shape (above, addresses); what is left of the diagonal means nothing.
+            Shape (members, addresses); values left of the diagonal are undefined.
         """
-        work = _Work(self._code, addresses, above, norms, self._threads)
-        total = np.zeros((above, len(addresses)))
+        work = _Work(self._code, addresses, members, norms, self._threads)
+        total = np.zeros((members, len(addresses)))
         for part in _mapped(work, *span, self._threads):
             total += part
         return total
@@ -119,32 +119,32 @@ def _mapped(work: _Work, start: int, stop: int, threads: int) -> Iterator[NDArra
     """Yield the sums over each range, in the order of the ranges."""
     ranges = [(first, min(first + RANGE, stop)) for first in range(start, stop, RANGE)]
     if threads == 1 or len(ranges) < 2:
-        yield from (work(*one) for one in ranges)
+        yield from (work(*range_) for range_ in ranges)
         return
     with ThreadPoolExecutor(threads) as pool:
-        ahead = deque(pool.submit(work, *one) for one in ranges[: 2 * threads])
-        for one in ranges[2 * threads :]:
+        ahead = deque(pool.submit(work, *range_) for range_ in ranges[: 2 * threads])
+        for range_ in ranges[2 * threads :]:
             yield ahead.popleft().result()
-            ahead.append(pool.submit(work, *one))
+            ahead.append(pool.submit(work, *range_))
         while ahead:
             yield ahead.popleft().result()
 
 
 class _Work:
-    """The compiled loop over ranges of the numbers, with room for so many at a time."""
+    """The compiled loop over ranges of the numbers, with one buffer per thread."""
 
     def __init__(
         self,
         code: MachineCode,
         addresses: list[int],
-        above: int,
+        members: int,
         norms: NDArray[np.float64] | None,
         threads: int,
     ) -> None:
         tile = code.tile
         self._code = code
-        self._above, self._count = above, len(addresses)
-        self._groups, self._groups_above = -(-self._count // tile), -(-above // tile)
+        self._members, self._count = members, len(addresses)
+        self._groups, self._member_groups = -(-self._count // tile), -(-members // tile)
         padding = self._groups * tile - self._count
         self._addresses = np.array(addresses + [0] * padding, dtype=np.uintp)
         self._norms = None if norms is None else np.append(norms, np.ones(padding))
@@ -155,11 +155,11 @@ class _Work:
     def __call__(self, start: int, stop: int) -> NDArray[np.float64]:
         """Return the sums over [start, stop)."""
         tile, block = self._code.tile, self._blocks.get()
-        sums = np.zeros((self._groups_above * tile, self._groups * tile, LANES))
+        sums = np.zeros((self._member_groups * tile, self._groups * tile, LANES))
         self._code.add_squares(
             self._addresses.ctypes.data,
             self._groups,
-            self._groups_above,
+            self._member_groups,
             start,
             stop,
             0 if self._norms is None else self._norms.ctypes.data,
@@ -167,7 +167,7 @@ class _Work:
             sums.ctypes.data,
         )
         self._blocks.put(block)
-        parts = sums[: self._above, : self._count]
+        parts = sums[: self._members, : self._count]
         while parts.shape[-1] > 1:
             half = parts.shape[-1] // 2
             parts = parts[..., :half] + parts[..., half:]

@@ -1,1 +1,1 @@
-"""Our contract through any chain: ABI, calls, events, reverts, deployment, what it keeps."""
+"""The committee ledger contract, read and written through any chain."""

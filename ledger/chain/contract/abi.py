@@ -28,13 +28,13 @@ ERROR_SELECTOR = keccak(b"Error(string)")[:4]
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """What the compiler made of the contract, as committed.
+    """Compiler output, as committed.
 
     Attributes:
         compiler: name and version.
         abi: functions and events by name.
         bytecode: creation code, without the constructor's arguments.
-        runtime: the code that a deployed contract starts with; immutables follow it.
+        runtime: deployed code, without the immutables that follow it.
         sources: sha256 of each source file.
     """
 
@@ -47,7 +47,7 @@ class Artifact:
 
 @lru_cache(maxsize=1)
 def artifact() -> Artifact:
-    """Return the committed artefact of the contract."""
+    """Return the committed artefact."""
     text = (files("contracts") / "artifacts" / "committee_ledger.json").read_text("utf-8")
     data = json.loads(text)
     return Artifact(
@@ -61,7 +61,7 @@ def artifact() -> Artifact:
 
 @lru_cache(maxsize=64)
 def selector(function: str) -> bytes:
-    """Return the four bytes that name a function in call data."""
+    """Return the four-byte selector of a function."""
     return bytes(function_abi_to_4byte_selector(artifact().abi[function]))
 
 
@@ -82,17 +82,10 @@ def creation_data(*arguments: object) -> bytes:
 
 
 def arguments_of(function: str, data: bytes) -> tuple[Any, ...]:
-    """Return the arguments in a transaction's call data.
-
-    Args:
-        function: what it must call.
-        data: the call data.
-
-    Returns:
-        The arguments, lists as tuples.
+    """Return the decoded arguments of a transaction's call data, lists as tuples.
 
     Raises:
-        ChainError: it calls something else, or its arguments do not decode.
+        ChainError: the data call another function, or do not decode.
     """
     if data[:4] != selector(function):
         raise ChainError(f"the transaction does not call {function}")
@@ -100,17 +93,10 @@ def arguments_of(function: str, data: bytes) -> tuple[Any, ...]:
 
 
 def result_of(function: str, data: bytes) -> tuple[Any, ...]:
-    """Return what a call answered.
-
-    Args:
-        function: what was called.
-        data: the answer.
-
-    Returns:
-        The results.
+    """Return the decoded results of a call.
 
     Raises:
-        NotServedError: the answer does not decode: it is not this contract's.
+        NotServedError: the answer does not decode, so it is not this contract's.
     """
     types = list(get_abi_output_types(artifact().abi[function]))
     try:
@@ -120,20 +106,12 @@ def result_of(function: str, data: bytes) -> tuple[Any, ...]:
 
 
 def output_fields(function: str) -> list[dict[str, Any]]:
-    """Return the ABI entries of the struct that a function answers with."""
+    """Return the ABI entries of the struct that a function returns."""
     return cast("list[dict[str, Any]]", artifact().abi[function]["outputs"][0]["components"])
 
 
 def event_fields(event: str, topics: tuple[bytes, ...], data: bytes) -> dict[str, Any]:
-    """Return the fields of an event's log by name.
-
-    Args:
-        event: its name.
-        topics: of the log, the first of them names the event.
-        data: of the log.
-
-    Returns:
-        Every field, indexed ones too.
+    """Return the fields of an event's log by name, the indexed ones included.
 
     Raises:
         ChainError: the log does not decode.
@@ -141,10 +119,10 @@ def event_fields(event: str, topics: tuple[bytes, ...], data: bytes) -> dict[str
     (indexed, indexed_types), (_, names, types) = _indexed(event), event_layout(event)
     if len(topics) != len(indexed) + 1:
         raise ChainError(f"a log of {event} has {len(topics)} topics")
-    found = dict(zip(names, _values(types, data, event), strict=True))
+    fields = dict(zip(names, _values(types, data, event), strict=True))
     for name, kind, word in zip(indexed, indexed_types, topics[1:], strict=True):
-        found[name] = _values(kind, word, event)[0]
-    return found
+        fields[name] = _values(kind, word, event)[0]
+    return fields
 
 
 @lru_cache(maxsize=16)
@@ -158,13 +136,13 @@ def event_layout(event: str) -> tuple[tuple[str, ...], tuple[str, ...], tuple[st
 
 @lru_cache(maxsize=16)
 def _indexed(event: str) -> tuple[tuple[str, ...], tuple[tuple[str], ...]]:
-    """Return the names of an event's indexed fields, and the type of each as a list of one."""
+    """Return names of an event's indexed fields, and the type of each as a one-element tuple."""
     indexed = [entry for entry in artifact().abi[event]["inputs"] if entry["indexed"]]
     return tuple(e["name"] for e in indexed), tuple((e["type"],) for e in indexed)
 
 
 def revert_reason(data: bytes) -> str | None:
-    """Return the sentence of a revert, None if it gave none."""
+    """Return the reason of a revert; None if it has none."""
     if data[:4] != ERROR_SELECTOR:
         return None
     try:
@@ -182,13 +160,13 @@ def _inputs(name: str) -> list[str]:
     return list(_types(name))
 
 
-def _values(types: tuple[str, ...], data: bytes, what: str) -> tuple[Any, ...]:
-    found = decode_words(types, data)
-    return _decode(list(types), data, what) if found is None else found
+def _values(types: tuple[str, ...], data: bytes, subject: str) -> tuple[Any, ...]:
+    values = decode_words(types, data)
+    return _decode(list(types), data, subject) if values is None else values
 
 
-def _decode(types: list[str], data: bytes, what: str) -> tuple[Any, ...]:
+def _decode(types: list[str], data: bytes, subject: str) -> tuple[Any, ...]:
     try:
         return decode(types, data)
     except (DecodingError, OverflowError) as error:
-        raise ChainError(f"{what}: {error}") from error
+        raise ChainError(f"{subject}: {error}") from error

@@ -1,7 +1,7 @@
-"""ABI data in the layout that every compiler makes, decoded word by word.
+"""A fast decoder for ABI data in the layout that every compiler produces.
 
-That takes a tenth of what a general decoder takes, and whoever reads a long history decodes little
-else. Data in another layout is left to the general decoder, so that the same data are accepted.
+It takes a tenth of the time of a general decoder, which matters when a long history is read. Data
+in any other layout are left to the general decoder, so the same data are accepted.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _FIXED = re.compile(r"(.*)\[([0-9]+)\]")
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """Several words one after the other: a tuple, an array of fixed length, or one value.
+    """Consecutive words: a tuple, an array of fixed length, or one value.
 
     Attributes:
-        bounds: of each word, an unsigned integer below this; None for 32 bytes.
-        is_leaf: whether it is the value of one word, and not a tuple of one.
+        bounds: exclusive upper bound of each word's unsigned integer; None for 32 bytes.
+        is_leaf: whether it is a single value, and not a tuple of one.
     """
 
     bounds: tuple[int | None, ...]
@@ -40,16 +40,16 @@ class _Row:
 
 @dataclass(frozen=True, slots=True)
 class _List:
-    """A list of any length, of which the head holds one word: where it begins."""
+    """A list of any length; its head is one word, the offset of its body."""
 
     part: _Row
     bounds: tuple[int | None, ...] = (_ANY,)
 
     def read(self, data: bytes, at: int) -> tuple[Any, ...]:
-        """Return the values of the list that begins at a place and ends with the data.
+        """Return the values of the list from an offset to the end of the data.
 
         Raises:
-            ValueError: it is longer or shorter.
+            ValueError: the list has another length.
         """
         split, first = self.part.split, at + _WORD
         length = int.from_bytes(data[at:first])
@@ -68,21 +68,21 @@ def _values(words: Iterable[bytes], bounds: tuple[int | None, ...]) -> list[Any]
     Raises:
         ValueError: one is out of range.
     """
-    found: list[Any] = []
+    values: list[Any] = []
     for word, bound in zip(words, bounds, strict=True):
         if bound is None:
-            found.append(word)
+            values.append(word)
             continue
         value = int.from_bytes(word)
         if value >= bound:
             raise ValueError("out of range")
-        found.append(value)
-    return found
+        values.append(value)
+    return values
 
 
 @lru_cache(maxsize=64)
 def _words(count: int) -> Struct:
-    """Return what splits so many words."""
+    """Return the struct that splits data into words."""
     return Struct(f"{_WORD}s" * count)
 
 
@@ -91,48 +91,43 @@ _Part = _Row | _List
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """How values are read: the parts, each with its first word and the one after its last."""
+    """A decoding plan: the parts, each with its first word and its end."""
 
     parts: tuple[tuple[int, int, _Part], ...]
     bounds: tuple[int | None, ...]
 
     @staticmethod
     def of(parts: list[_Part]) -> _Plan:
-        """Return the plan of these parts, one after the other."""
+        """Return the plan of consecutive parts."""
         ends = [sum(len(part.bounds) for part in parts[: i + 1]) for i in range(len(parts))]
-        places = zip([0, *ends], ends, parts, strict=False)
-        return _Plan(tuple(places), tuple(bound for part in parts for bound in part.bounds))
+        spans = zip([0, *ends], ends, parts, strict=False)
+        return _Plan(tuple(spans), tuple(bound for part in parts for bound in part.bounds))
 
     def read(self, data: bytes) -> tuple[Any, ...]:
-        """Return the values.
+        """Return the decoded values.
 
         Raises:
-            ValueError: the data are in another layout, or a value is out of range.
+            ValueError: the data have another layout, or a value is out of range.
         """
         head = _words(len(self.bounds))
         if len(data) < head.size:
             raise ValueError("cut off")
         values = _values(head.unpack_from(data), self.bounds)
-        found: list[Any] = []
+        decoded: list[Any] = []
         for first, end, part in self.parts:
             if isinstance(part, _List):
                 if values[first] != head.size:
                     raise ValueError("another layout")
-                found.append(part.read(data, head.size))
+                decoded.append(part.read(data, head.size))
             else:
-                found.append(values[first] if part.is_leaf else tuple(values[first:end]))
-        return tuple(found)
+                decoded.append(values[first] if part.is_leaf else tuple(values[first:end]))
+        return tuple(decoded)
 
 
 def decode_words(types: tuple[str, ...], data: bytes) -> tuple[Any, ...] | None:
-    """Return the values in ABI data, None if a general decoder has to look at them.
+    """Return the values in ABI data, lists as tuples; None if the general decoder is needed.
 
-    Args:
-        types: of the values, as the ABI writes them.
-        data: their encoding.
-
-    Returns:
-        The values, lists as tuples; None also where the data are no encoding of any.
+    None is also the answer to malformed data.
     """
     plan = _plan(types)
     if plan is None:
@@ -145,23 +140,23 @@ def decode_words(types: tuple[str, ...], data: bytes) -> tuple[Any, ...] | None:
 
 @lru_cache(maxsize=32)
 def _plan(types: tuple[str, ...]) -> _Plan | None:
-    """Return how values of these types are read; None if that takes a general decoder."""
+    """Return the decoding plan of some types; None if they need the general decoder."""
     parts = [part for part in map(_part, types) if part is not None]
     if len(parts) < len(types) or sum(isinstance(part, _List) for part in parts) > 1:
         return None
     return _Plan.of(parts)
 
 
-def _part(one: str) -> _Part | None:
-    if one.endswith("[]"):
-        inner = _part(one[:-2])
+def _part(abi_type: str) -> _Part | None:
+    if abi_type.endswith("[]"):
+        inner = _part(abi_type[:-2])
         return _List(inner) if isinstance(inner, _Row) else None
-    if one.startswith("(") and one.endswith(")"):
-        return _row([_part(inner) for inner in one[1:-1].split(",")])
-    fixed = _FIXED.fullmatch(one)
+    if abi_type.startswith("(") and abi_type.endswith(")"):
+        return _row([_part(inner) for inner in abi_type[1:-1].split(",")])
+    fixed = _FIXED.fullmatch(abi_type)
     if fixed is not None:
         return _row([_part(fixed[1])] * int(fixed[2]))
-    leaf = _LEAF.fullmatch(one)
+    leaf = _LEAF.fullmatch(abi_type)
     if leaf is None:
         return None
     return _Row((None if leaf[1] is None else 2 ** int(leaf[1]),), is_leaf=True)

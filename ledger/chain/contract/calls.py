@@ -1,6 +1,6 @@
-"""The contract's five transactions as typed calls: what they carry, and their call data.
+"""The contract's five transactions as typed calls, and their call data.
 
-Signatures are 65 bytes r ‖ s ‖ v everywhere but in call data, where they are compact (EIP-2098).
+Signatures have 65 bytes r ‖ s ‖ v, except in call data, where they are compact (EIP-2098).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RegisterCall:
-    """A `register_clients` transaction: registry words, and the digest of the batches after."""
+    """A `register_clients` transaction: registry words, and the digest of the later batches."""
 
     words: tuple[int, ...]
     rest: Digest
@@ -50,7 +50,7 @@ class CommitCall:
 
 @dataclass(frozen=True, slots=True)
 class DecideCall:
-    """A `decide` transaction: the votes are only here."""
+    """A `decide` transaction; the votes are in its call data only."""
 
     round: int
     decision: SubmittedDecision
@@ -77,9 +77,6 @@ Call: TypeAlias = RegisterCall | CommitCall | DecideCall | AbandonCall | ReportC
 def encode_call(call: Call) -> bytes:
     """Return the call data of a transaction.
 
-    Args:
-        call: one of the five.
-
     Raises:
         SignatureError: a signature has no compact form.
     """
@@ -87,11 +84,15 @@ def encode_call(call: Call) -> bytes:
         case RegisterCall(words, rest):
             return abi.call_data("register_clients", words, rest)
         case CommitCall(number, signed):
-            promised = [(entry.commitment.client, entry.commitment.commitment) for entry in signed]
+            commitments = [
+                (entry.commitment.client, entry.commitment.commitment) for entry in signed
+            ]
             signatures = [compact(entry.signature) for entry in signed]
-            return abi.call_data("commit_updates", number, promised, signatures)
+            return abi.call_data("commit_updates", number, commitments, signatures)
         case DecideCall(number, decision, certificates):
-            votes = [part for one in certificates for part in _certificate_values(one)]
+            votes = [
+                value for certificate in certificates for value in _certificate_values(certificate)
+            ]
             return abi.call_data("decide", number, *_decision_values(decision), *votes)
         case AbandonCall(number):
             return abi.call_data("abandon_round", number)
@@ -100,16 +101,10 @@ def encode_call(call: Call) -> bytes:
 
 
 def decode_call(data: bytes) -> Call:
-    """Return the call behind a transaction's data.
-
-    Args:
-        data: selector and encoded arguments.
-
-    Returns:
-        One of the five calls that change the contract.
+    """Return the call in a transaction's data.
 
     Raises:
-        ChainError: it calls something else, or its arguments do not decode.
+        ChainError: the data call another function, or do not decode.
     """
     name = _names().get(data[:4])
     if name is None:
@@ -118,13 +113,10 @@ def decode_call(data: bytes) -> Call:
 
 
 def compact(signature: bytes) -> tuple[bytes, bytes]:
-    """Return r and vs (EIP-2098) of a signature.
-
-    Args:
-        signature: 65 bytes r ‖ s ‖ v.
+    """Return r and vs (EIP-2098) of a 65-byte signature.
 
     Raises:
-        SignatureError: wrong length, or a v or s that the compact form cannot even express.
+        SignatureError: wrong length, or a v or s that the compact form cannot express.
     """
     if len(signature) != 65 or signature[64] not in {27, 28} or signature[32] >> 7:
         raise SignatureError("the signature has no compact form: s is too large, or v not 27 or 28")
@@ -133,7 +125,7 @@ def compact(signature: bytes) -> tuple[bytes, bytes]:
 
 
 def expanded(r: bytes, vs: bytes) -> bytes:
-    """Return 65 bytes r ‖ s ‖ v of a compact signature."""
+    """Return the 65 bytes r ‖ s ‖ v of a compact signature."""
     word = int.from_bytes(vs)
     return r + (word & (1 << 255) - 1).to_bytes(32) + bytes([27 + (word >> 255)])
 
@@ -151,14 +143,14 @@ def _certificate_values(certificate: SubmittedCertificate) -> tuple[object, list
 
 
 def _report_values(report: EquivocationReport) -> tuple[object, ...]:
-    where: tuple[int, int, int, Digest]
+    position: tuple[int, int, int, Digest]
     match report.first.statement:
         case Vote() as vote:
-            where = (vote.round, int(vote.phase), vote.view, vote.base)
+            position = (vote.round, int(vote.phase), vote.view, vote.base)
         case Scores() as scores:
-            where = (scores.round, 0, 0, scores.base)
+            position = (scores.round, 0, 0, scores.base)
     statements = [_statement_values(signed) for signed in (report.first, report.second)]
-    return report.client, int(report.kind), *where, *statements
+    return report.client, int(report.kind), *position, *statements
 
 
 def _statement_values(signed: SignedStatement) -> tuple[object, ...]:
@@ -217,25 +209,27 @@ def _certificate(values: tuple[Any, ...], replies: tuple[Any, ...]) -> Submitted
 
 
 def _report(client: int, kind: int, *values: Any) -> ReportCall:
-    *where, first, second = values
+    *position, first, second = values
     if kind not in set(StatementKind):
         raise ChainError(f"the contract refuses it: {kind} is no kind of statement")
     statement = StatementKind(kind)
-    signed = [_signed(ClientId(client), statement, where, one) for one in (first, second)]
+    signed = [_signed(ClientId(client), statement, position, part) for part in (first, second)]
     return ReportCall(EquivocationReport(ClientId(client), signed[0], signed[1]))
 
 
 def _signed(
-    client: ClientId, kind: StatementKind, where: list[Any], values: tuple[Any, ...]
+    client: ClientId, kind: StatementKind, position: list[Any], values: tuple[Any, ...]
 ) -> SignedStatement:
-    number, phase, view, base = where
-    one, other, r, vs = values
+    number, phase, view, base = position
+    first, second, r, vs = values
     if kind is StatementKind.SCORES:
-        scores = Scores(number, client, Digest(base), Digest(one), Digest(other))
+        scores = Scores(number, client, Digest(base), Digest(first), Digest(second))
         return SignedStatement(scores, expanded(r, vs))
-    voted = VoteKind.REQUEST if kind is StatementKind.REQUEST else VoteKind.REPLY
-    # The contract takes any phase: two votes for one that does not exist are two votes as well.
-    vote = Vote(voted, number, cast("Phase", phase), view, Digest(base), Digest(one), Digest(other))
+    vote_kind = VoteKind.REQUEST if kind is StatementKind.REQUEST else VoteKind.REPLY
+    # The contract accepts any phase number: two votes for an unknown phase are still two votes.
+    vote = Vote(
+        vote_kind, number, cast("Phase", phase), view, Digest(base), Digest(first), Digest(second)
+    )
     return SignedStatement(vote, expanded(r, vs))
 
 

@@ -1,4 +1,4 @@
-"""The code of a deployed contract: the artefact's, and the values that Vyper puts after it."""
+"""Verification of a contract's runtime code: the artefact, followed by the immutables."""
 
 from __future__ import annotations
 
@@ -16,13 +16,7 @@ if TYPE_CHECKING:
 
 
 def code_violation(code: bytes, deployment: Deployment, domain: Domain) -> str | None:
-    """Return why code is not that of this deployment's contract; None if it is.
-
-    Args:
-        code: runtime code as the chain has it.
-        deployment: what its constructor was given.
-        domain: the contract on its chain.
-    """
+    """Return why runtime code is not this deployment's; None if it is."""
     runtime = abi.artifact().runtime
     if not code:
         return "there is no code"
@@ -34,7 +28,7 @@ def code_violation(code: bytes, deployment: Deployment, domain: Domain) -> str |
 
 
 def _immutables(deployment: Deployment, domain: Domain) -> bytes:
-    """Return what Vyper appends to the runtime code, one word for each value."""
+    """Return the words that Vyper appends to the runtime code, one for each immutable."""
     d = deployment
     numbers = (d.clients, d.trainers, d.members, d.aggregation_ppm, int(d.form), d.rounds)
     times = (d.commit_blocks, d.deadline_blocks, d.replies)

@@ -1,4 +1,4 @@
-"""One deployed contract: what it says, what it has recorded, and its five transactions."""
+"""A deployed contract: its storage, its recorded events, and its five transactions."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
 ROUND_EVENTS = ("UpdatesCommitted", "RoundDecided", "RoundAbandoned", "ClientBanned")
 MAX_COMMITMENTS = 256
-"""Commitments that one transaction can carry."""
+"""Most commitments in one transaction."""
 DRAW_GAS = 11_500_000
-"""Enough for `MAX_DRAWS` draws of as many clients; EIP-7825 allows a transaction 2^24."""
+"""Gas for `MAX_DRAWS` draws; EIP-7825 allows a transaction 2^24."""
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerSnapshot:
-    """The contract's storage at one block; `committee` is only its digest."""
+    """The contract's storage after one block; `committee` is a digest."""
 
     stage: ledger_state.LedgerStage
     round: int
@@ -56,11 +56,7 @@ class LedgerSnapshot:
 
     @staticmethod
     def of(state: ledger_state.LedgerState) -> LedgerSnapshot:
-        """Return a state of the executable specification as the contract shows it.
-
-        Args:
-            state: with the committee itself.
-        """
+        """Return a state of the executable specification as the contract shows it."""
         registering = state.stage is ledger_state.LedgerStage.REGISTERING
         return LedgerSnapshot(
             stage=state.stage,
@@ -78,13 +74,14 @@ class LedgerSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class RoundStart:
-    """How a round began.
+    """The start of a round.
 
     Attributes:
         round: t.
-        committee: S_c, by places; shorter than C if the ledger ended for want of clients.
+        committee: S_c by seat; shorter than C if the ledger ended because too few clients were
+            left.
         seed: seed_t.
-        opened_block: the block that opened it.
+        opened_block: number of the block that opened the round.
     """
 
     round: int
@@ -94,11 +91,7 @@ class RoundStart:
 
     @staticmethod
     def of(recorded: RecordedEvent) -> RoundStart | None:
-        """Return the round that an event opened, None if it is none that opens a round.
-
-        Args:
-            recorded: the event, with its block.
-        """
+        """Return the round that an event opened; None if it opened none."""
         block = recorded.block_number
         match recorded.event:
             case ledger_state.LedgerOpened(_, seed, committee, _):
@@ -110,11 +103,11 @@ class RoundStart:
 
 
 class LedgerStorage:
-    """What a deployed contract keeps.
+    """Storage of a deployed contract.
 
     Attributes:
-        chain: where it lives.
-        address: EIP-55, in whichever case it was given.
+        chain: the chain that holds it.
+        address: EIP-55.
     """
 
     def __init__(self, chain: ChainReader, address: str) -> None:
@@ -122,43 +115,40 @@ class LedgerStorage:
         self.address = eip55(address)
 
     def deployment(self) -> ledger_state.Deployment:
-        """Return what was fixed at deployment.
+        """Return the values fixed at deployment.
 
         Raises:
-            NotServedError: the answer names no strategy that there is.
+            NotServedError: the answer names an unknown strategy.
             ChainError: the address holds no such contract, or the chain is unreachable.
         """
         (values,) = self._call("deployment")
         names = [entry["name"] for entry in abi.output_fields("deployment")]
-        found = dict(zip(names, values, strict=True))
-        if found["strategy"] not in set(AcceptanceForm):
+        fields = dict(zip(names, values, strict=True))
+        if fields["strategy"] not in set(AcceptanceForm):
             raise NotServedError(
-                f"deployment() is said to answer strategy {found['strategy']}: there is no such"
+                f"deployment() is said to answer strategy {fields['strategy']}: there is no such"
             )
         return ledger_state.Deployment(
-            config=Digest(found["config"]),
-            registry=Digest(found["registry"]),
-            clients=found["clients"],
-            trainers=found["trainers"],
-            members=found["members"],
-            aggregation_ppm=found["aggregation_ppm"],
-            form=AcceptanceForm(found["strategy"]),
-            rounds=found["rounds"],
-            commit_blocks=found["commit_blocks"],
-            deadline_blocks=found["deadline_blocks"],
-            replies=found["replies"],
-            beacon=Beacon.BLOCK if found["block_beacon"] else Beacon.NONE,
-            model=Digest(found["model"]),
+            config=Digest(fields["config"]),
+            registry=Digest(fields["registry"]),
+            clients=fields["clients"],
+            trainers=fields["trainers"],
+            members=fields["members"],
+            aggregation_ppm=fields["aggregation_ppm"],
+            form=AcceptanceForm(fields["strategy"]),
+            rounds=fields["rounds"],
+            commit_blocks=fields["commit_blocks"],
+            deadline_blocks=fields["deadline_blocks"],
+            replies=fields["replies"],
+            beacon=Beacon.BLOCK if fields["block_beacon"] else Beacon.NONE,
+            model=Digest(fields["model"]),
         )
 
     def state(self, block_number: int | None = None) -> LedgerSnapshot:
-        """Return the contract's storage.
-
-        Args:
-            block_number: the block whose state it is; None for the head.
+        """Return the contract's storage after a block, None for the head.
 
         Raises:
-            NotServedError: the answer names no stage that there is.
+            NotServedError: the answer names an unknown stage.
             ChainError: the address holds no such contract, or the chain is unreachable.
         """
         (values,) = self._call("state", block_number=block_number)
@@ -180,27 +170,11 @@ class LedgerStorage:
         )
 
     def client(self, client: ClientId) -> RegisteredClient:
-        """Return a registered client as it is now, with the round of its ban.
-
-        Args:
-            client: its index.
-
-        Raises:
-            UnknownClientError: there is no such client.
-            ChainError: the chain is unreachable.
-        """
+        """Return a registered client with the round of its ban; UnknownClientError for others."""
         return encoding.registered_client(self._call("client", client)[0])
 
     def has_committed(self, client: ClientId) -> bool:
-        """Say whether a client has committed to an update in the open round.
-
-        Args:
-            client: its index.
-
-        Raises:
-            UnknownClientError: there is no such client.
-            ChainError: the chain is unreachable.
-        """
+        """Return whether a registered client has committed in the open round."""
         return bool(self._call("has_committed", client)[0])
 
     def _call(
@@ -216,10 +190,10 @@ class LedgerStorage:
 
 
 class CommitteeLedger(LedgerStorage):
-    """A deployed contract to read from: what it keeps, and all that it has recorded.
+    """Read access to a deployed contract: its storage and its recorded events.
 
     Attributes:
-        from_block: the block that created it; no event is older.
+        from_block: number of the block that created it; no event is older.
     """
 
     is_recorded = True
@@ -231,45 +205,42 @@ class CommitteeLedger(LedgerStorage):
         from_block: int = 0,
         fixed: ledger_state.Deployment | None = None,
     ) -> None:
-        """Take note of a contract; nothing is asked yet.
+        """Store the arguments; nothing is requested yet.
 
         Args:
-            chain: where it lives.
-            address: of it.
-            from_block: the block that created it.
-            fixed: what this contract is known to have fixed at deployment; None to ask for it.
+            chain: the chain that holds the contract.
+            address: its address.
+            from_block: number of the block that created it.
+            fixed: its deployment values where they are known already; None to read them.
         """
         super().__init__(chain, address)
         self.from_block = from_block
-        self._known = fixed
+        self._deployment = fixed
 
     @property
     def node(self) -> str | None:
-        """The address of the node that is asked, without credentials; None where none is."""
+        """Address of the node that answers, without credentials; None for a file or memory."""
         return self.chain.node
 
     def deployment(self) -> ledger_state.Deployment:
-        """Return what was fixed at deployment: what was known of it, or what the contract says."""
-        return super().deployment() if self._known is None else self._known
+        """Return the values fixed at deployment; see `LedgerStorage.deployment`."""
+        return super().deployment() if self._deployment is None else self._deployment
 
     def domain(self) -> Domain:
-        """Return the EIP-712 domain, whose salt is computed and not asked for.
-
-        Raises:
-            NotServedError: see `deployed_after`.
-        """
+        """Return the EIP-712 domain; its salt is computed here, not read from the contract."""
         contract = Address(to_canonical(self.address))
         return ledger_state.domain_of(
             self._fixed, self.chain.chain_id, contract, self.deployment_parent_hash()
         )
 
     def deployment_parent_hash(self) -> Digest:
-        """Return the hash of the block before the one that deployed; zeros with `beacon = none`.
+        """Return the parent hash of the deploying block; zeros with `beacon = none`.
 
-        The deploying block is the one that holds LedgerDeployed, which only a constructor logs.
+        The deploying block is the one with LedgerDeployed, which only a constructor logs.
 
         Raises:
-            NotServedError: the logs do not hold the deployment, or its block is another by now.
+            NotServedError: the logs lack the deployment, or a reorganisation has replaced its
+                block.
         """
         if self._fixed.beacon is Beacon.NONE:
             return NO_DIGEST
@@ -289,7 +260,7 @@ class CommitteeLedger(LedgerStorage):
         """Return the clients registered so far, without bans, from the events.
 
         Raises:
-            IncompleteLogsError: an event between two others is missing, or comes twice.
+            IncompleteLogsError: an event is missing or repeated.
         """
         words: list[int] = []
         for recorded in self._logs(["ClientsRegistered"]):
@@ -304,36 +275,27 @@ class CommitteeLedger(LedgerStorage):
         return tuple(encoding.registered_client(word) for word in words)
 
     def full_registry(self) -> tuple[RegisteredClient, ...]:
-        """Return all K clients of a ledger that has opened, without bans, from the events.
+        """Return all K clients of an open ledger, without bans, from the events.
 
         Raises:
-            IncompleteLogsError: the logs do not hold all of them.
+            IncompleteLogsError: the logs lack some of them.
         """
-        found = self.registry()
-        if len(found) < self._fixed.clients:
+        clients = self.registry()
+        if len(clients) < self._fixed.clients:
             raise IncompleteLogsError(
                 self.chain.node,
-                f"the logs hold the registration of {len(found)} clients, not of all "
+                f"the logs hold the registration of {len(clients)} clients, not of all "
                 f"{self._fixed.clients}",
             )
-        return found
+        return clients
 
     def bans(self, to_block: int | None = None) -> tuple[ledger_state.ClientBanned, ...]:
-        """Return every ban, in the chain's order.
-
-        Args:
-            to_block: last block, included; None for the head.
-        """
+        """Return every ban up to a block (None for the head), in chain order."""
         events = [recorded.event for recorded in self._logs(["ClientBanned"], to_block=to_block)]
         return tuple(event for event in events if isinstance(event, ledger_state.ClientBanned))
 
     def opening(self, round_number: int, to_block: int | None = None) -> RoundStart | None:
-        """Return how a round began, None if it has not opened.
-
-        Args:
-            round_number: t, from 1.
-            to_block: last block, included; None for the head.
-        """
+        """Return the start of a round as of a block (None for the head); None if it is not open."""
         if round_number == 1:
             recorded = self._logs(["LedgerOpened"], to_block=to_block)
         else:
@@ -346,60 +308,31 @@ class CommitteeLedger(LedgerStorage):
     def commitments(
         self, round_number: int, to_block: int | None = None
     ) -> tuple[MinedCommitment, ...]:
-        """Return the commitments that were taken in a round, in the chain's order.
-
-        Args:
-            round_number: t.
-            to_block: last block, included; None for the head.
-        """
-        found: list[MinedCommitment] = []
+        """Return the commitments of a round up to a block (None for the head), in chain order."""
+        mined: list[MinedCommitment] = []
         for recorded in self._logs(["UpdatesCommitted"], round_number, to_block):
             if isinstance(recorded.event, ledger_state.UpdatesCommitted):
-                taken = zip(recorded.event.clients, recorded.event.commitments, strict=True)
-                found += [MinedCommitment(recorded.block_number, *one) for one in taken]
-        return tuple(found)
+                pairs = zip(recorded.event.clients, recorded.event.commitments, strict=True)
+                mined += [MinedCommitment(recorded.block_number, *pair) for pair in pairs]
+        return tuple(mined)
 
     def events(self, from_block: int, to_block: int) -> list[RecordedEvent]:
-        """Return every event of the contract in these blocks, in the chain's order.
-
-        Args:
-            from_block: first block, included.
-            to_block: last block, included.
-        """
+        """Return every event in a range of blocks, both ends included, in chain order."""
         logs = self.chain.logs(self.address, [], from_block, to_block)
         return [decode_log(log) for log in logs]
 
     def recorded_in(self, from_block: int, to_block: int) -> list[RecordedEvent]:
-        """Return what a contract of these sizes can have recorded in these blocks, oldest first.
-
-        Args:
-            from_block: first block, included.
-            to_block: last block, included.
-
-        Raises:
-            NotServedError: the node lacks blocks that it had before, or tells of what cannot be.
-        """
+        """Return every event in a range of blocks, both ends included; see `possible`."""
         return self.possible(self.chain.logs(self.address, [], from_block, to_block))
 
     def round_events(self, round_number: int, to_block: int | None = None) -> list[RecordedEvent]:
-        """Return all that the chain holds of one round, in the chain's order.
-
-        Args:
-            round_number: t.
-            to_block: last block, included; None for the head.
-        """
+        """Return every event of a round up to a block (None for the head), in chain order."""
         return self._logs(ROUND_EVENTS, round_number, to_block)
 
     def outcomes(
         self, limit: int, *, descending: bool = True, to_block: int | None = None
     ) -> list[RecordedEvent]:
-        """Return the last or the first ended rounds: decisions and abandonments.
-
-        Args:
-            limit: how many at most.
-            descending: newest first.
-            to_block: last block, included; None for the head.
-        """
+        """Return decisions and abandonments, at most `limit`, up to a block (None for the head)."""
         names = [[abi.topic("RoundDecided"), abi.topic("RoundAbandoned")]]
         last = self._last(to_block)
         logs = self.chain.logs(
@@ -408,28 +341,22 @@ class CommitteeLedger(LedgerStorage):
         return self.possible(logs)
 
     def call_of(self, transaction_hash: bytes) -> calls.Call | None:
-        """Return what a transaction asked of the contract; None if it was not sent to it.
+        """Return the call in a transaction's data; None if it was not sent to the contract.
 
-        No contract passes a transaction on, but an account with code of its own (EIP-7702) can
-        call the ledger from within a transaction to itself: its call data is then not the ledger's.
+        No contract forwards calls, but an account with code of its own (EIP-7702) can call the
+        ledger from a transaction to itself: that transaction's data are then not the ledger's.
 
         Args:
-            transaction_hash: of a transaction that holds an event of the contract.
-
-        Raises:
-            ChainError: it is none of the five calls, or the chain does not have it.
+            transaction_hash: of a transaction with an event of the contract.
         """
         transaction = self.chain.transaction(transaction_hash)
         return calls.decode_call(transaction.input) if transaction.to == self.address else None
 
     def decide_call(self, transaction_hash: bytes) -> calls.DecideCall:
-        """Return the arguments of a `decide` transaction: the signatures are only there.
-
-        Args:
-            transaction_hash: of the transaction that holds the RoundDecided event.
+        """Return the arguments of a `decide` transaction, which alone has the signatures.
 
         Raises:
-            ChainError: it is no such transaction, or the chain does not have it.
+            ChainError: it is another transaction, or the chain does not have it.
         """
         call = self.call_of(transaction_hash)
         if call is None:
@@ -449,18 +376,11 @@ class CommitteeLedger(LedgerStorage):
         return self.possible(logs)
 
     def possible(self, logs: Iterable[Log]) -> list[RecordedEvent]:
-        """Return logs as the events that they hold.
-
-        Args:
-            logs: of the contract.
-
-        Raises:
-            NotServedError: one of them is none that a contract of these sizes can log.
-        """
-        found = [decode_log(log) for log in logs]
-        for recorded in found:
+        """Return the events in logs of the contract; raise NotServedError for an impossible one."""
+        events = [decode_log(log) for log in logs]
+        for recorded in events:
             require_possible_event(recorded, self._fixed)
-        return found
+        return events
 
     @cached_property
     def _fixed(self) -> ledger_state.Deployment:
@@ -471,10 +391,10 @@ class CommitteeLedger(LedgerStorage):
 
 
 class LedgerWriter(CommitteeLedger):
-    """A deployed contract to send transactions to; a refusal is raised with its reason.
+    """Write access to a deployed contract.
 
-    Every transaction returns its receipt. It raises the contract's Refusal, a SignatureError where
-    a signature has no compact form, and a ChainError where the chain did not take the transaction.
+    Every transaction returns its receipt. It raises the contract's Refusal, a SignatureError for a
+    signature without compact form, and a ChainError if the chain did not accept the transaction.
     """
 
     def __init__(self, chain: ChainWriter, address: str, from_block: int = 0) -> None:
@@ -494,11 +414,11 @@ class LedgerWriter(CommitteeLedger):
         return self.chain.block(number)
 
     def mine(self, blocks: int) -> None:
-        """Let so many empty blocks pass."""
+        """Let a number of empty blocks pass."""
         self.writer.mine(blocks)
 
     def would_accept(self, round_number: int, signed: Sequence[SignedCommitment]) -> bool:
-        """Say whether the contract would take these commitments, which is asked and not tried."""
+        """Return whether the contract would accept these commitments, without sending them."""
         call = calls.CommitCall(round_number, tuple(signed))
         try:
             self.chain.call(self.address, calls.encode_call(call))
@@ -509,13 +429,13 @@ class LedgerWriter(CommitteeLedger):
     def register_clients(self, words: Sequence[int], rest: Digest) -> Receipt:
         """Register a batch of clients; see `rounds.register_clients`."""
         call = calls.RegisterCall(tuple(words), rest)
-        # The last batch draws the first committee: up to 400 draws as long as nobody is banned.
+        # The last batch draws the first committee: up to 400 draws while no client is banned.
         return self._send(call, 2_000_000 + 30_000 * len(words))
 
     def commit_updates(self, round_number: int, signed: Sequence[SignedCommitment]) -> Receipt:
-        """Carry signed commitments; see `rounds.commit_updates`."""
+        """Submit signed commitments; see `rounds.commit_updates`."""
         call = calls.CommitCall(round_number, tuple(signed))
-        # In a deployment's first round every one of up to 55 words of flags is new storage.
+        # In the first round each of up to 55 flag words is new storage.
         return self._send(call, 1_700_000 + 12_000 * len(signed))
 
     def decide(
@@ -534,7 +454,7 @@ class LedgerWriter(CommitteeLedger):
         return self._send(calls.AbandonCall(round_number), DRAW_GAS)
 
     def report_equivocation(self, report: ledger_state.EquivocationReport) -> Receipt:
-        """Ban a client with two of its statements; see `rounds.report_equivocation`."""
+        """Ban a client that signed two conflicting statements; see `rounds.report_equivocation`."""
         return self._send(calls.ReportCall(report), 300_000)
 
     def _send(self, call: calls.Call, gas: int) -> Receipt:

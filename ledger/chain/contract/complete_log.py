@@ -1,12 +1,10 @@
-"""A contract's log that is known to be complete, because it leads to the contract's own state.
+"""A contract's log, verified to be complete: it folds to the contract's own state.
 
 A node may leave logs out: a load balancer with one node behind the others, a pruned or damaged
-index, a lie. Whoever concludes something from what is not in the log - that a round is open, that
-nobody committed, that nobody was banned - reads it through here: all of it up to one block, held
-against `state()` after the very same block (`folded_state`). The answers are then given from what
-was read, so that no later answer can be another.
-
-Whoever looks again and again holds one of these: only what is new is read.
+index, a lie. Conclusions from the absence of a log (the round is open, a client has not committed,
+no client was banned) are therefore drawn here: from all logs up to one block, checked against
+`state()` after the same block. Later answers come from these logs and cannot differ. A caller that
+polls keeps one `CompleteLog`, which reads new blocks only.
 """
 
 from __future__ import annotations
@@ -27,86 +25,72 @@ if TYPE_CHECKING:
     from ledger.chain.ports import Block, ChainReader, Log, Receipt, TopicFilter, Transaction
 
 ATTEMPTS = 3
-"""Readings before a chain is given up whose newest block is another one after each of them."""
+"""Readings after which a chain that is reorganised during each of them is given up."""
 
 _NUMBER = attrgetter("block_number")
 
 
 class CompleteLog:
-    """Reads a contract's log from one block to a later one. Safe to share between threads."""
+    """Incremental reader of a contract's verified log. Safe to share between threads."""
 
     def __init__(self) -> None:
-        """Hold nothing yet."""
         self._lock = threading.Lock()
         self._block: Block | None = None
         self._logs: tuple[Log, ...] = ()
         self._folded: FoldedState | None = None
 
     def up_to(self, ledger: CommitteeLedger, block: Block | None = None) -> CommitteeLedger:
-        """Return a contract as of one block, with all of its events up to there.
-
-        Args:
-            ledger: the contract, always the same.
-            block: as of which; None for the newest.
+        """Return a contract as of one block (None for the newest), with all of its events so far.
 
         Raises:
-            IncompleteLogsError: the logs do not lead to the contract's state after that block.
-            ChainMovedError: the chain does not hold that block any more, or moves all the time.
+            IncompleteLogsError: the logs do not fold to the contract's state after that block.
+            ChainMovedError: the chain has dropped that block, or is reorganised again and again.
             ChainError: the chain is unreachable or damaged.
         """
         attempts = ATTEMPTS if block is None else 1
         while True:
-            wanted = ledger.chain.head() if block is None else block
+            target = ledger.chain.head() if block is None else block
             with self._lock:
-                logs = self._read(ledger, wanted)
+                logs = self._read(ledger, target)
             if logs is not None:
                 break
             attempts -= 1
             if not attempts:
-                raise ChainMovedError(ledger.chain.node, wanted.number)
-        view, fixed = _PinnedChain(ledger.chain, wanted, ledger.address, logs), ledger.deployment()
+                raise ChainMovedError(ledger.chain.node, target.number)
+        view, fixed = _PinnedChain(ledger.chain, target, ledger.address, logs), ledger.deployment()
         return CommitteeLedger(view, ledger.address, ledger.from_block, fixed)
 
-    def _read(self, ledger: CommitteeLedger, wanted: Block) -> tuple[Log, ...] | None:
-        """Return all logs up to a block, None if the chain does not hold that block.
+    def _read(self, ledger: CommitteeLedger, target: Block) -> tuple[Log, ...] | None:
+        """Return all logs up to a block; None if the chain does not have that block.
 
         Raises:
-            IncompleteLogsError: they do not lead to the contract's state after that block.
+            IncompleteLogsError: they do not fold to the contract's state after that block.
         """
-        chain, known = ledger.chain, self._block
-        if known is not None and known != wanted and not _holds(chain, known):
-            known = None
-        if known is not None and wanted.number <= known.number:
-            if known != wanted and not _holds(chain, wanted):
+        chain, verified = ledger.chain, self._block
+        if verified is not None and verified != target and not _holds(chain, verified):
+            verified = None
+        if verified is not None and target.number <= verified.number:
+            if verified != target and not _holds(chain, target):
                 return None
-            return self._logs[: bisect_right(self._logs, wanted.number, key=_NUMBER)]
-        if known is None or self._folded is None:
+            return self._logs[: bisect_right(self._logs, target.number, key=_NUMBER)]
+        if verified is None or self._folded is None:
             before: tuple[Log, ...] = ()
             first = ledger.from_block
             folded = FoldedState.at_deployment(ledger.deployment())
         else:
-            before, first, folded = self._logs, known.number + 1, self._folded
-        news = chain.logs(ledger.address, [], first, wanted.number)
-        state = ledger.state(wanted.number)
-        if not _holds(chain, wanted):
+            before, first, folded = self._logs, verified.number + 1, self._folded
+        new_logs = chain.logs(ledger.address, [], first, target.number)
+        state = ledger.state(target.number)
+        if not _holds(chain, target):
             return None
-        folded = folded.after(ledger.possible(news))
-        folded.require(state, wanted.number, chain.node)
-        self._block, self._logs, self._folded = wanted, (*before, *news), folded
+        folded = folded.after(ledger.possible(new_logs))
+        folded.require(state, target.number, chain.node)
+        self._block, self._logs, self._folded = target, (*before, *new_logs), folded
         return self._logs
 
 
 def complete_ledger(ledger: CommitteeLedger) -> CommitteeLedger:
-    """Return a contract as of the newest block, with all of its events up to there.
-
-    Args:
-        ledger: the contract.
-
-    Raises:
-        IncompleteLogsError: the logs do not lead to the contract's state after that block.
-        ChainMovedError: the chain moves all the time.
-        ChainError: the chain is unreachable or damaged.
-    """
+    """Return a contract as of the newest block with all of its events; see `CompleteLog.up_to`."""
     return CompleteLog().up_to(ledger)
 
 
@@ -115,7 +99,7 @@ def _holds(chain: ChainReader, block: Block) -> bool:
 
 
 class _PinnedChain(OfflineChain):
-    """A chain as of one block, and one contract's logs as they were read up to there."""
+    """A chain as of one block, with the logs of one contract that were read up to there."""
 
     def __init__(
         self, chain: ChainReader, newest: Block, address: str, logs: tuple[Log, ...]
@@ -129,11 +113,11 @@ class _PinnedChain(OfflineChain):
 
     @property
     def node(self) -> str | None:
-        """The address of the node that answers all but the logs."""
+        """Address of the node that answers everything but logs."""
         return self._chain.node
 
     def head(self) -> Block:
-        """Return the block that this is as of."""
+        """Return the pinned block."""
         return self._newest
 
     def block(self, number: int) -> Block:
@@ -141,11 +125,11 @@ class _PinnedChain(OfflineChain):
         return self._chain.block(number)
 
     def finalized(self) -> int:
-        """Return the number of the newest final block, up to the one that this is as of."""
+        """Return the number of the newest final block, at most the pinned one's."""
         return min(self._chain.finalized(), self._newest.number)
 
     def call(self, to: str, data: bytes, block_number: int | None = None) -> bytes:
-        """Return what a contract answers as of a block, None for the newest."""
+        """Return a contract's answer as of a block, None for the pinned one."""
         number = self._newest.number if block_number is None else block_number
         return self._chain.call(to, data, number)
 
@@ -166,7 +150,7 @@ class _PinnedChain(OfflineChain):
         """Return the contract's logs that match.
 
         Raises:
-            NotServedError: another contract's are asked for.
+            NotServedError: another contract's logs are requested.
         """
         if address != self._address:
             raise NotServedError(f"the logs of {address} were not read, {self._address}'s were")
@@ -176,7 +160,7 @@ class _PinnedChain(OfflineChain):
         return (matching[::-1] if descending else matching)[:limit]
 
     def transaction(self, transaction_hash: bytes) -> Transaction:
-        """Return a transaction that a block holds."""
+        """Return a mined transaction."""
         return self._chain.transaction(transaction_hash)
 
     def receipt(self, transaction_hash: bytes) -> Receipt | None:

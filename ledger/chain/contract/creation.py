@@ -1,4 +1,4 @@
-"""The block that created a contract, found where nobody has kept it."""
+"""Search for the block that created a contract."""
 
 from __future__ import annotations
 
@@ -12,46 +12,46 @@ if TYPE_CHECKING:
 
 
 def creation_block(chain: ChainReader, address: str, newest: int) -> int | None:
-    """Return the first block after which a contract is there.
+    """Return the number of the first block after which a contract exists.
 
-    About one request for each doubling of the number of blocks. No contract of ours ever goes away
-    again, so that it is there after every later block.
+    A binary search, one request per halving: the contract cannot be destroyed, so it exists after
+    every later block.
 
     Args:
-        chain: where it is.
+        chain: the chain.
         address: EIP-55.
-        newest: a final block; what is created later may still be created elsewhere.
+        newest: number of a final block.
 
     Returns:
-        Its number; None if the contract is not there after `newest`, or if the node does not keep
-        the state of blocks that are long past.
+        The number; None if the contract does not exist after `newest`, or the node has pruned old
+        states.
 
     Raises:
-        ChainUnreachableError: nobody answers.
+        ChainUnreachableError: the node does not answer.
     """
     try:
-        return _found(chain, address, newest)
+        return _search(chain, address, newest)
     except ChainUnreachableError:
         raise
     except NotServedError:
         return None
 
 
-def _found(chain: ChainReader, address: str, newest: int) -> int | None:
-    if not _is_there(chain, address, newest):
+def _search(chain: ChainReader, address: str, newest: int) -> int | None:
+    if not _exists(chain, address, newest):
         return None
     before, after = -1, newest
     while after - before > 1:
         middle = (before + after) // 2
-        if _is_there(chain, address, middle):
+        if _exists(chain, address, middle):
             after = middle
         else:
             before = middle
     return after
 
 
-def _is_there(chain: ChainReader, address: str, block_number: int) -> bool:
-    # A contract that does not know the call reverts; where none is, the answer is empty.
+def _exists(chain: ChainReader, address: str, block_number: int) -> bool:
+    # Another contract reverts; an address without code gives an empty answer.
     try:
         return bool(chain.call(address, abi.call_data("deployment"), block_number))
     except TransactionRevertedError:

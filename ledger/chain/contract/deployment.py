@@ -1,9 +1,8 @@
-"""Deploying the contract, and the manifest that says what was deployed where.
+"""Deployment of the contract, and verification of a manifest against the chain.
 
-Deploying is idempotent: a manifest that names a contract which is on this chain, is this code and
-has this configuration is taken as it is, what was cut off is completed - a contract whose manifest
-was not written yet is found again by the intent - and anything that does not match is refused
-rather than deployed beside it.
+Deploying is idempotent. A manifest whose contract is on this chain, has this code and this
+configuration is used as it is; an interrupted deployment is completed (the intent file leads to a
+contract without a manifest); a mismatch is an error, never a second contract.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ DEPLOYMENT_GAS = 6_500_000
 def deployment_for(
     document: RunDocument,
 ) -> tuple[ledger_state.Deployment, tuple[RegisterCall, ...]]:
-    """Return the constructor's arguments and registrations for a run's configuration."""
+    """Return the constructor's arguments and the registrations of a run's configuration."""
     config = sha256(encode_run(document))
     deployment, batches = ledger_state.deployment_of(
         document.parameters, config, document.registry, document.initial_model
@@ -51,18 +50,14 @@ def deployment_for(
     return deployment, tuple(RegisterCall(words, rest) for words, rest in batches)
 
 
-def deployed_document(data: bytes, found: ledger_state.Deployment) -> RunDocument:
-    """Return the run document that a contract was deployed with.
-
-    Args:
-        data: the blob that the contract names.
-        found: what the contract says of itself.
+def deployed_document(data: bytes, deployment: ledger_state.Deployment) -> RunDocument:
+    """Return the run document of a contract, decoded from the blob that the contract names.
 
     Raises:
-        ConfigurationError: it is no run document, or the contract was deployed with another.
+        ConfigurationError: it is not a run document, or the contract was deployed with another one.
     """
     document = decode_run(data)
-    if deployment_for(document)[0] != found:
+    if deployment_for(document)[0] != deployment:
         raise ConfigurationError(
             "the contract was not deployed as its run document says: whoever deployed it deceives "
             "its clients, or used another program"
@@ -81,20 +76,20 @@ def creation_data(deployment: ledger_state.Deployment) -> bytes:
 def deploy(
     chain: ChainWriter, document: RunDocument, paths: RunPaths, disk: Disk = DISK
 ) -> Manifest:
-    """Deploy the contract for a run and register its clients, or find that this was done.
+    """Deploy a run's contract and register its clients, unless this was done before.
 
     Args:
-        chain: where to.
+        chain: the target.
         document: the run's configuration.
-        paths: of the run, whose `config.toml` is there already.
-        disk: that the manifest is written on.
+        paths: of the run, which has a `config.toml` already.
+        disk: file operations.
 
     Returns:
-        The manifest of a contract that is open, or finished.
+        The manifest of a contract that is open or finished.
 
     Raises:
-        ChainError: the manifest there is of another run, chain, code or configuration, or the
-            chain refuses.
+        ChainError: the existing manifest is of another run, chain, code or configuration, or the
+            chain refuses a transaction.
         OSError: the manifest cannot be written.
     """
     deployment, batches = deployment_for(document)
@@ -109,7 +104,7 @@ def deploy(
             )
         if manifest != written:
             write_manifest(paths.manifest, manifest, disk)
-        disk.sync([paths.manifest])  # whoever wrote it may have been killed before it was durable
+        disk.sync([paths.manifest])  # its writer may have been killed before the file was durable
     else:
         creation = creation_data(deployment)
         receipt = create_once(chain, creation, DEPLOYMENT_GAS, paths, disk)
@@ -146,17 +141,17 @@ def _manifest_of(
 
 
 def _as_moved(chain: ChainReader, manifest: Manifest) -> Manifest:
-    """Return a manifest with the block that holds its transaction now, and the salt of that.
+    """Return a manifest with its transaction's current block, and the salt that follows from it.
 
-    A reorganisation may have put it into another one since; nothing else of it can have changed.
+    A reorganisation may have moved the transaction; nothing else of the manifest can change.
     """
     try:
         transaction_hash = bytes.fromhex(manifest.transaction.removeprefix("0x"))
     except ValueError:
-        return manifest  # which is refused
+        return manifest  # `connect` rejects it
     receipt = chain.receipt(transaction_hash) if len(transaction_hash) == 32 else None
     if receipt is None or not _has_created(receipt, manifest):
-        return manifest  # which is refused
+        return manifest  # `connect` rejects it
     salt = _salt(CommitteeLedger(chain, manifest.address, receipt.block_number))
     return replace(manifest, block=receipt.block_number, salt=salt)
 
@@ -167,18 +162,10 @@ def _salt(ledger: CommitteeLedger) -> str:
 
 
 def connect(chain: ChainReader, manifest: Manifest) -> CommitteeLedger:
-    """Return the contract that a manifest names, each field checked against chain and artefact.
-
-    Args:
-        chain: where it should be.
-        manifest: what was deployed.
-
-    Returns:
-        The contract.
+    """Return a manifest's contract after checking each field against chain and artefact.
 
     Raises:
-        ChainError: another chain, another artefact, no code or other code there, another
-            creation, or another configuration.
+        ChainError: another chain, artefact, code, creation or configuration.
     """
     if manifest.chain_id != chain.chain_id:
         raise ChainError(f"the manifest is for chain {manifest.chain_id}, not {chain.chain_id}")
@@ -207,14 +194,11 @@ def connect(chain: ChainReader, manifest: Manifest) -> CommitteeLedger:
 
 
 def deployed_domain(ledger: CommitteeLedger) -> Domain:
-    """Return the EIP-712 domain of a contract, which its code has too: clients may sign for it.
-
-    Args:
-        ledger: the contract.
+    """Return the EIP-712 domain of a contract whose code contains it: clients may sign for it.
 
     Raises:
-        NotServedError: the logs do not hold the deployment.
-        ChainError: the code is not what this program's constructor leaves of these arguments.
+        NotServedError: the logs lack the deployment.
+        ChainError: the code does not follow from these arguments and this program's constructor.
     """
     domain = ledger.domain()
     violation = code_violation(ledger.chain.code(ledger.address), ledger.deployment(), domain)
@@ -224,18 +208,18 @@ def deployed_domain(ledger: CommitteeLedger) -> Domain:
 
 
 def _require_artifact(manifest: Manifest) -> None:
-    """Refuse a manifest of other code than this program's.
+    """Reject a manifest of another contract version.
 
     Raises:
         ChainError: another compiler, bytecode or source.
     """
     artifact = abi.artifact()
-    mine = {
+    expected = {
         "compiler": artifact.compiler,
         "bytecode_sha256": sha256(artifact.bytecode).hex(),
         "sources": artifact.sources,
     }
-    for name, value in mine.items():
+    for name, value in expected.items():
         if getattr(manifest, name) != value:
             raise ChainError(
                 f"the manifest's {name} is not that of this program's contract: it is of another "
@@ -244,11 +228,7 @@ def _require_artifact(manifest: Manifest) -> None:
 
 
 def require_code(chain: ChainReader, address: str) -> None:
-    """Refuse an address that does not hold this contract's code.
-
-    Args:
-        chain: where it should be.
-        address: EIP-55.
+    """Reject an address that does not hold this contract's code.
 
     Raises:
         ChainError: no code, or other code.
@@ -256,7 +236,7 @@ def require_code(chain: ChainReader, address: str) -> None:
     code, runtime = chain.code(address), abi.artifact().runtime
     if not code:
         raise ChainError(f"there is no contract at {address}")
-    # Vyper appends the immutables to the runtime code: only they may differ.
+    # Only the immutables that Vyper appends to the runtime code may differ.
     if not code.startswith(runtime) or len(code) - len(runtime) > 1024:
         raise ChainError(
             f"the code at {address} is not that of {abi.artifact().compiler}'s artefact"
@@ -264,10 +244,10 @@ def require_code(chain: ChainReader, address: str) -> None:
 
 
 def _require_creation(chain: ChainReader, manifest: Manifest, creation: bytes) -> None:
-    """Refuse a wrong creation: whoever begins to read in a wrong block misses events.
+    """Reject a wrong creation: reading from a wrong first block would miss events.
 
     Raises:
-        NotServedError: the chain does not have, or does not give, the transaction or its receipt.
+        NotServedError: the chain does not serve the transaction or its receipt.
         ChainError: another transaction, sender, code or block created the contract.
     """
     try:
@@ -296,7 +276,7 @@ def _has_created(receipt: Receipt, manifest: Manifest) -> bool:
 
 
 def _register(ledger: LedgerWriter, batches: tuple[RegisterCall, ...]) -> None:
-    """Register what is not registered yet."""
+    """Register the clients that are not registered yet."""
     for batch in remaining_registrations(batches, ledger.state().registered):
         ledger.register_clients(batch.words, batch.rest)
 
@@ -304,17 +284,12 @@ def _register(ledger: LedgerWriter, batches: tuple[RegisterCall, ...]) -> None:
 def remaining_registrations(
     batches: tuple[RegisterCall, ...], done: int
 ) -> tuple[RegisterCall, ...]:
-    """Return the registrations that are still to be sent.
-
-    Args:
-        batches: all of them, in order.
-        done: how many clients are registered.
-    """
+    """Return the batches that remain after `done` clients have been registered."""
     ends = itertools.accumulate(len(batch.words) for batch in batches)
     return tuple(batch for batch, end in zip(batches, ends, strict=True) if end > done)
 
 
 def _readable(deployment: ledger_state.Deployment) -> dict[str, Any]:
-    found = asdict(deployment)
-    hexed = {name: f"0x{v.hex()}" for name, v in found.items() if isinstance(v, bytes)}
-    return found | hexed | {"form": int(deployment.form), "beacon": str(deployment.beacon)}
+    values = asdict(deployment)
+    hexed = {name: f"0x{v.hex()}" for name, v in values.items() if isinstance(v, bytes)}
+    return values | hexed | {"form": int(deployment.form), "beacon": str(deployment.beacon)}

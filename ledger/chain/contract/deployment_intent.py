@@ -1,9 +1,8 @@
-"""What is about to be deployed: written before the contract's creation is sent.
+"""The deployment intent: a file written before the contract's creation is sent.
 
-It names the nonce of the transaction that creates the contract. An account's chain has one
-transaction for each nonce, on whatever fork and in whatever block. So whoever is killed between
-that transaction and the manifest finds his contract again by it, or sends the creation again with
-the same nonce: a second contract cannot come of it, whatever has become of the first attempt.
+It names the nonce of the creating transaction. On every fork an account has one transaction per
+nonce. A process that was killed between that transaction and the manifest finds its contract by
+the nonce, or sends the creation again with the same nonce: there can be no second contract.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ if TYPE_CHECKING:
     from ledger.io.home import Disk, RunPaths
 
 _FORMAT = 2
-# Each lost attempt means that another sender with this key has taken the nonce.
+# An attempt fails when another sender with this key has used the nonce.
 _ATTEMPTS = 4
 
 
 class ReceiptLookup(Protocol):
-    """What is asked of a chain to find a contract by its intent."""
+    """The part of a chain that finds a contract by its intent."""
 
     @property
     def chain_id(self) -> int:
@@ -39,21 +38,21 @@ class ReceiptLookup(Protocol):
         """The hash of its block 0."""
 
     def receipt_of(self, sender: str, nonce: int) -> Receipt | None:
-        """Return the receipt of an account's transaction; None while no block holds it."""
+        """Return the receipt of an account's transaction; None until it is mined."""
 
     def transaction(self, transaction_hash: bytes) -> Transaction:
-        """Return a transaction that a block holds."""
+        """Return a mined transaction."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeploymentIntent:
-    """A deployment that has been begun.
+    """A started deployment.
 
     Attributes:
         format: version of this file.
         chain_id: of the chain.
         genesis_hash: hash of its block 0, 0x-hex.
-        deployer: whose transaction creates the contract, EIP-55.
+        deployer: sender of the creating transaction, EIP-55.
         creation_sha256: of the creation code with its arguments.
         nonce: of that transaction.
     """
@@ -69,25 +68,25 @@ class DeploymentIntent:
 def create_once(
     chain: ChainWriter, creation: bytes, gas: int, paths: RunPaths, disk: Disk
 ) -> Receipt:
-    """Create a run's contract, or find that an earlier attempt has: once, however often it is cut.
+    """Create a run's contract exactly once, however often earlier attempts were interrupted.
 
     Args:
-        chain: where to.
+        chain: the target.
         creation: creation code and arguments.
-        gas: the limit of gas.
+        gas: the gas limit.
         paths: of the run.
-        disk: that the intent is written on.
+        disk: file operations.
 
     Returns:
         The receipt of the creation.
 
     Raises:
-        TransactionRefusedError: the chain does not take the creation.
-        ChainError: it was begun on another chain, another contract was created, or the chain's
-            account does not have the nonces any more that came before.
+        TransactionRefusedError: the chain does not accept the creation.
+        ChainError: an earlier attempt used another chain or configuration, or the account's nonces
+            have gone back.
     """
-    if (begun := read_intent(paths)) is not None:
-        receipt = _taken_up(chain, begun, creation, gas, paths)
+    if (intent := read_intent(paths)) is not None:
+        receipt = _resume(chain, intent, creation, gas, paths)
         if receipt is not None:
             return receipt
     for _ in range(_ATTEMPTS - 1):
@@ -95,31 +94,31 @@ def create_once(
         try:
             return chain.create_contract(creation, gas, nonce)
         except TransactionRefusedError:
-            # With its nonce taken, ours never was; otherwise another nonce is no better.
+            # Retry only if the nonce was used by another transaction.
             if chain.next_nonce() == nonce:
                 raise
     return chain.create_contract(creation, gas, _write(chain, creation, paths, disk))
 
 
 def earlier_creation(
-    chain: ReceiptLookup, begun: DeploymentIntent, creation: bytes, paths: RunPaths
+    chain: ReceiptLookup, intent: DeploymentIntent, creation: bytes, paths: RunPaths
 ) -> Receipt | None:
-    """Return the creation that an earlier attempt has sent, None while no block holds one.
+    """Return the receipt of an earlier attempt's creation; None until it is mined.
 
     Args:
-        chain: where it should be.
-        begun: the deployment.
+        chain: the target.
+        intent: the intent of the earlier attempt.
         creation: creation code and arguments, as they would be sent now.
         paths: of the run.
 
     Raises:
-        ChainError: it was begun on another chain, or another contract was created.
+        ChainError: the attempt used another chain, or another configuration.
     """
-    _require_chain(chain, begun, paths)
-    receipt = chain.receipt_of(begun.deployer, begun.nonce)
-    if receipt is None or not _is_its(chain, begun, receipt, paths):
+    _require_chain(chain, intent, paths)
+    receipt = chain.receipt_of(intent.deployer, intent.nonce)
+    if receipt is None or not _is_creation_of(chain, intent, receipt, paths):
         return None
-    if begun.creation_sha256 != sha256(creation).hex():
+    if intent.creation_sha256 != sha256(creation).hex():
         raise ChainError(
             f"run {paths.name!r} was being deployed with another configuration, as contract "
             f"{receipt.contract_address}: go on with that one, or take another name"
@@ -127,34 +126,34 @@ def earlier_creation(
     return receipt
 
 
-def _taken_up(
-    chain: ChainWriter, begun: DeploymentIntent, creation: bytes, gas: int, paths: RunPaths
+def _resume(
+    chain: ChainWriter, intent: DeploymentIntent, creation: bytes, gas: int, paths: RunPaths
 ) -> Receipt | None:
-    """Return the creation that was begun, None if none will come of it any more.
+    """Return the creation of an earlier attempt; None if it can no longer be mined.
 
     Raises:
-        TransactionRefusedError: the chain does not take the creation.
-        ChainError: it is of another configuration, or the chain is not as it was.
+        TransactionRefusedError: the chain does not accept the creation.
+        ChainError: another configuration, or the account's nonces have gone back.
     """
-    found = earlier_creation(chain, begun, creation, paths)
-    if found is not None or chain.receipt_of(begun.deployer, begun.nonce) is not None:
-        return found
-    if (begun.deployer, begun.creation_sha256) != (chain.sender, sha256(creation).hex()):
-        chain.wait_for_pending(begun.deployer)
-        return earlier_creation(chain, begun, creation, paths)
-    if begun.nonce > (expected := chain.next_nonce()):
+    receipt = earlier_creation(chain, intent, creation, paths)
+    if receipt is not None or chain.receipt_of(intent.deployer, intent.nonce) is not None:
+        return receipt
+    if (intent.deployer, intent.creation_sha256) != (chain.sender, sha256(creation).hex()):
+        chain.wait_for_pending(intent.deployer)
+        return earlier_creation(chain, intent, creation, paths)
+    if intent.nonce > (expected := chain.next_nonce()):
         raise ChainError(
-            f"run {paths.name!r} was being deployed by transaction {begun.nonce} of "
-            f"{begun.deployer}, whose next one is {expected}: the node lags, or its chain was "
+            f"run {paths.name!r} was being deployed by transaction {intent.nonce} of "
+            f"{intent.deployer}, whose next one is {expected}: the node lags, or its chain was "
             f"taken back; wait, or remove {paths.intent} to deploy it anew"
         )
     try:
-        return chain.create_contract(creation, gas, begun.nonce, again=True)
+        return chain.create_contract(creation, gas, intent.nonce, again=True)
     except TransactionRefusedError:
-        # What was sent before may have come into a block just now, or another with its nonce.
-        if chain.receipt_of(begun.deployer, begun.nonce) is None:
+        # The earlier attempt, or another transaction with its nonce, may just have been mined.
+        if chain.receipt_of(intent.deployer, intent.nonce) is None:
             raise
-        return earlier_creation(chain, begun, creation, paths)
+        return earlier_creation(chain, intent, creation, paths)
 
 
 def _write(chain: ChainWriter, creation: bytes, paths: RunPaths, disk: Disk) -> int:
@@ -173,50 +172,47 @@ def _write(chain: ChainWriter, creation: bytes, paths: RunPaths, disk: Disk) -> 
 
 
 def read_intent(paths: RunPaths) -> DeploymentIntent | None:
-    """Return the deployment of a run that has been begun, None if none has.
-
-    Args:
-        paths: of the run.
+    """Return the intent of a run's started deployment; None if there is none.
 
     Raises:
-        ChainError: it cannot be read, or is none.
+        ChainError: the file cannot be read, or is malformed.
     """
     if not paths.intent.exists():
         return None
     kinds: dict[str, type] = {field.name: str for field in fields(DeploymentIntent)}
     kinds |= {"format": int, "chain_id": int, "nonce": int}
-    found = DeploymentIntent(**read_fields(paths.intent, "deployment intent", _FORMAT, kinds))
-    if len(found.creation_sha256) != 64 or set(found.creation_sha256) - set("0123456789abcdef"):
+    intent = DeploymentIntent(**read_fields(paths.intent, "deployment intent", _FORMAT, kinds))
+    if len(intent.creation_sha256) != 64 or set(intent.creation_sha256) - set("0123456789abcdef"):
         raise ChainError(f"deployment intent {paths.intent}: creation_sha256 is no digest")
-    if found.nonce < 0:
-        raise ChainError(f"deployment intent {paths.intent}: nonce {found.nonce} is below 0")
-    return found
+    if intent.nonce < 0:
+        raise ChainError(f"deployment intent {paths.intent}: nonce {intent.nonce} is below 0")
+    return intent
 
 
-def _require_chain(chain: ReceiptLookup, begun: DeploymentIntent, paths: RunPaths) -> None:
+def _require_chain(chain: ReceiptLookup, intent: DeploymentIntent, paths: RunPaths) -> None:
     genesis_hash = f"0x{chain.genesis_hash.hex()}"
-    if (begun.chain_id, begun.genesis_hash) != (chain.chain_id, genesis_hash):
+    if (intent.chain_id, intent.genesis_hash) != (chain.chain_id, genesis_hash):
         raise ChainError(
-            f"run {paths.name!r} was being deployed on chain {begun.chain_id} with genesis "
-            f"{begun.genesis_hash}, not on {chain.chain_id} with {genesis_hash}: go on there, or "
+            f"run {paths.name!r} was being deployed on chain {intent.chain_id} with genesis "
+            f"{intent.genesis_hash}, not on {chain.chain_id} with {genesis_hash}: go on there, or "
             f"remove {paths.intent} to deploy it here"
         )
 
 
-def _is_its(
-    chain: ReceiptLookup, begun: DeploymentIntent, receipt: Receipt, paths: RunPaths
+def _is_creation_of(
+    chain: ReceiptLookup, intent: DeploymentIntent, receipt: Receipt, paths: RunPaths
 ) -> bool:
-    """Say whether a transaction is the creation that was begun, and no other run has its contract.
+    """Return whether a transaction is the intended creation, and no other run has its contract.
 
-    The nonce may have gone to something else, if it was never sent.
+    The nonce may have been used by something else if the creation was never sent.
     """
     if receipt.status != 1 or receipt.contract_address is None:
         return False
     sent = chain.transaction(receipt.transaction_hash)
-    is_same = sha256(sent.input).hex() == begun.creation_sha256
-    return is_same and receipt.contract_address not in _taken_by_others(paths)
+    is_same = sha256(sent.input).hex() == intent.creation_sha256
+    return is_same and receipt.contract_address not in _contracts_of_others(paths)
 
 
-def _taken_by_others(paths: RunPaths) -> frozenset[str]:
+def _contracts_of_others(paths: RunPaths) -> frozenset[str]:
     others = [run for run in Home(paths.path.parent.parent).deployed() if run.path != paths.path]
     return frozenset(read_manifest(run.manifest).address for run in others)

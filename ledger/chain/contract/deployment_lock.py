@@ -1,4 +1,4 @@
-"""One process deploys a run at a time: each of two would create a contract of its own."""
+"""The lock that lets one process at a time deploy a run: two would create two contracts."""
 
 from __future__ import annotations
 
@@ -18,16 +18,9 @@ if TYPE_CHECKING:
 
 @contextmanager
 def deployment_lock(paths: RunPaths, disk: Disk = DISK) -> Iterator[None]:
-    """Hold a run's folder, which is made if need be, against all others that would deploy it.
+    """Hold the exclusive lock of a run's folder, which is made if it does not exist.
 
-    The system lets go of it when the process ends, however it does.
-
-    Args:
-        paths: of the run.
-        disk: that it is on.
-
-    Yields:
-        Nothing; whoever else comes is refused.
+    The operating system releases the lock when the process ends.
 
     Raises:
         ChainError: another process is deploying the run.

@@ -1,4 +1,4 @@
-"""Logs of the contract as the events of the executable specification."""
+"""The contract's logs as events of the executable specification."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RecordedEvent:
-    """An event and where the chain holds it."""
+    """An event, and its position on the chain."""
 
     event: ledger_state.Event
     block_number: int
@@ -32,16 +32,10 @@ class RecordedEvent:
 
 
 def decode_log(log: Log) -> RecordedEvent:
-    """Return the event behind one of the contract's logs.
-
-    Args:
-        log: the log.
-
-    Returns:
-        The event and its place.
+    """Return the event in one of the contract's logs; raise ChainError for any other log.
 
     Raises:
-        ChainError: the log is none of the contract's events.
+        ChainError: the log is not an event of the contract.
     """
     name = _names().get(log.topics[0]) if log.topics else None
     if name is None:
@@ -53,7 +47,7 @@ def decode_log(log: Log) -> RecordedEvent:
 
 
 def encode_log(event: ledger_state.Event) -> tuple[tuple[bytes, ...], bytes]:
-    """Return topics and data of the log that the contract makes of an event."""
+    """Return topics and data of an event's log."""
     name = type(event).__name__
     indexed, plain, types = abi.event_layout(name)
     topics = (abi.topic(name), *(getattr(event, field).to_bytes(32) for field in indexed))
@@ -62,12 +56,12 @@ def encode_log(event: ledger_state.Event) -> tuple[tuple[bytes, ...], bytes]:
 
 @cache
 def _names() -> dict[bytes, str]:
-    """Return the names of the events by their first topics."""
+    """Return the names of the events by first topic."""
     return {abi.topic(name): name for name in _BUILD}
 
 
 def _logged(event: ledger_state.Event, name: str) -> object:
-    """Return a field as the contract logs it: pairs of client and word, places of a ranking."""
+    """Return a field as the contract logs it: pairs of client and word, offsets into a ranking."""
     match event:
         case ledger_state.UpdatesCommitted(_, clients, commitments):
             return list(zip(clients, commitments, strict=True))
@@ -132,7 +126,7 @@ def _client_banned(f: dict[str, Any]) -> ledger_state.ClientBanned:
 
 
 def _ranked(ranking: tuple[int, ...], first: int, size: int) -> tuple[ClientId, ...]:
-    """Return the clients at these places of a ranking: the contract logs only the places."""
+    """Return a slice of a ranking as clients: the contract logs only offset and length."""
     return tuple(word_client(word) for word in ranking[first : first + size])
 
 

@@ -1,4 +1,4 @@
-"""A contract as of the newest final block, for whoever does what cannot be taken back."""
+"""A contract as of the newest final block, for irreversible actions."""
 
 from __future__ import annotations
 
@@ -11,31 +11,20 @@ if TYPE_CHECKING:
 
 
 class FinalLedger(CommitteeLedger):
-    """What is final of a contract: where no block is named, the newest final one is meant.
+    """The contract at the newest final block wherever no block is named.
 
-    A reorganisation may open a round again that has ended at the head; who has removed its payloads
-    by then has lost them. Every method may also raise a ChainError where the chain has final blocks
-    and its node names none.
+    A reorganisation may reopen a round that has ended at the head; payloads removed by then would
+    be lost. Every method may also raise ChainError if the chain has final blocks and its node names
+    none.
     """
 
     @classmethod
     def of(cls, ledger: CommitteeLedger) -> Self:
-        """Return what is final of a contract.
-
-        Args:
-            ledger: the contract.
-        """
+        """Return the final view of a contract."""
         return cls(ledger.chain, ledger.address, ledger.from_block)
 
     def state(self, block_number: int | None = None) -> LedgerSnapshot:
-        """Return the contract's storage.
-
-        Args:
-            block_number: the block whose state it is; None for the newest final one.
-
-        Raises:
-            ChainError: the address holds no such contract then, or the chain is unreachable.
-        """
+        """Return the contract's storage after a block, None for the newest final one."""
         return super().state(self._last(block_number))
 
     def _last(self, to_block: int | None) -> int:

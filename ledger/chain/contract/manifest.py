@@ -1,7 +1,7 @@
-"""The manifest of a deployment: what was deployed where, in a file that its reader checks.
+"""The manifest of a deployment: a file with what was deployed and where.
 
-A manifest belongs to one run folder: it names the run and the settings that lie beside it, so that
-those of two runs cannot take each other's place.
+A manifest belongs to one run folder. It names the run and the digest of its settings, so that the
+manifests of two runs cannot be exchanged.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ _SALT = re.compile("0x[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What was deployed where; each field is checked by its reader.
+    """A deployed contract; the reader checks each field.
 
     Attributes:
         format: version of this file.
-        run: name of the run, which is that of its folder.
+        run: name of the run, equal to that of its folder.
         configuration: digest of the settings in its `config.toml`, 0x-hex.
         chain_id: of the chain.
         genesis_hash: hash of its block 0, 0x-hex.
         address: of the contract, EIP-55.
         salt: of its EIP-712 domain, 0x-hex.
-        transaction: that created it, 0x-hex.
-        block: that holds it.
-        deployer: who sent it, EIP-55.
+        transaction: hash of the creating transaction, 0x-hex.
+        block: number of the block with that transaction.
+        deployer: its sender, EIP-55.
         compiler: name and version.
         bytecode_sha256: of the creation code without arguments.
         sources: sha256 of each source file.
@@ -73,14 +73,9 @@ class Manifest:
 
 
 def read_run_manifest(paths: RunPaths) -> Manifest:
-    """Return the manifest of a run folder.
+    """Return the manifest of a run folder, checked against the run's name and settings.
 
-    Args:
-        paths: of the run.
-
-    Returns:
-        The manifest, which is of this run and of the settings beside it; nothing in it has been
-        checked against a chain yet.
+    Nothing in it has been checked against a chain.
 
     Raises:
         ChainError: it cannot be read, or is of another run or of other settings.
@@ -91,23 +86,20 @@ def read_run_manifest(paths: RunPaths) -> Manifest:
             f"{paths.manifest} is the manifest of run {manifest.run!r}, not of {paths.name!r}: "
             f"move it back, or give its folder the name {manifest.run!r} again"
         )
-    found = settings_digest(paths)
-    if found != manifest.configuration:
+    digest = settings_digest(paths)
+    if digest != manifest.configuration:
         raise ChainError(
-            f"{paths.configuration} is of another configuration ({found}) than {paths.manifest} "
+            f"{paths.configuration} is of another configuration ({digest}) than {paths.manifest} "
             f"({manifest.configuration}): put the file back that the run was begun with"
         )
     return manifest
 
 
 def require_unplayed(paths: RunPaths) -> None:
-    """Accept a run without a manifest only if it has not been deployed yet.
-
-    Args:
-        paths: of the run, which has no manifest.
+    """Reject a run without a manifest that has files which only a deployed run writes.
 
     Raises:
-        ChainError: something is there that only a deployed run writes.
+        ChainError: names the file.
     """
     if (left := paths.left_by_play()) is not None:
         raise ChainError(
@@ -117,13 +109,10 @@ def require_unplayed(paths: RunPaths) -> None:
 
 
 def settings_digest(paths: RunPaths) -> str:
-    """Return the digest of a run's settings, 0x-hex, without those of the machine it runs on.
-
-    Args:
-        paths: of the run; without a `config.toml` it has no settings.
+    """Return the digest of a run's settings, 0x-hex, without those of the machine.
 
     Raises:
-        ChainError: the file cannot be read, or is no TOML.
+        ChainError: the file cannot be read, or is not TOML.
     """
     settings = _settings(paths)
     settings.pop("machine", None)
@@ -136,25 +125,18 @@ def settings_digest(paths: RunPaths) -> str:
 
 
 def was_in_memory(paths: RunPaths) -> bool:
-    """Say whether a run was on the memory ledger, so that it has no manifest and needs none.
-
-    Args:
-        paths: of the run, which has no manifest.
-
-    Raises:
-        ChainError: its configuration cannot be read, or is no TOML.
-    """
+    """Return whether a run without a manifest used the memory ledger, which needs none."""
     machine = _settings(paths).get("machine")
-    asked = isinstance(machine, dict) and machine.get("ledger") == "memory"
-    # Only a run on a chain keeps what its keys have signed.
-    return asked and not paths.journal.exists()
+    is_memory = isinstance(machine, dict) and machine.get("ledger") == "memory"
+    # Only a run on a chain has a journal of its signatures.
+    return is_memory and not paths.journal.exists()
 
 
 def _settings(paths: RunPaths) -> dict[str, Any]:
-    """Return the settings of a run, none where it has no file of them.
+    """Return a run's settings; none if it has no file of them.
 
     Raises:
-        ChainError: the file cannot be read, or is no TOML.
+        ChainError: the file cannot be read, or is not TOML.
     """
     path = paths.configuration
     try:
@@ -172,16 +154,12 @@ def _settings(paths: RunPaths) -> dict[str, Any]:
 
 
 def read_manifest(path: Path) -> Manifest:
-    """Return the manifest in a file, whichever run's it is.
+    """Return the manifest in a file, of whichever run.
 
-    Args:
-        path: the file.
-
-    Returns:
-        The manifest; nothing in it has been checked against a chain yet.
+    Nothing in it has been checked against a chain.
 
     Raises:
-        ChainError: it cannot be read, or is no manifest.
+        ChainError: it cannot be read, or is not a manifest.
     """
     kinds: dict[str, type] = {field.name: str for field in fields(Manifest)}
     kinds |= {"format": int, "chain_id": int, "block": int, "sources": dict, "arguments": dict}
@@ -196,12 +174,12 @@ def read_fields(path: Path, what: str, version: int, kinds: Mapping[str, type]) 
 
     Args:
         path: of the file.
-        what: it should be, for the sentence that refuses it.
-        version: that its field `format` must have.
-        kinds: of all its fields.
+        what: name of the file's kind in error messages.
+        version: required value of the field `format`.
+        kinds: type of each field; no other field may exist.
 
     Raises:
-        ChainError: it cannot be read, or has not exactly these fields.
+        ChainError: the file cannot be read, or breaks one of these rules.
     """
     try:
         data = read_file(path, MAX_MANIFEST_BYTES)
@@ -227,21 +205,12 @@ def read_fields(path: Path, what: str, version: int, kinds: Mapping[str, type]) 
 
 
 def write_manifest(path: Path, manifest: Manifest, disk: Disk = DISK) -> None:
-    """Write a manifest whole or not at all; it survives a power cut.
-
-    Args:
-        path: of the file.
-        manifest: what was deployed.
-        disk: that it is written on.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Write a manifest atomically and durably; raise OSError if that fails."""
     text = json.dumps(asdict(manifest), indent=1, sort_keys=True) + "\n"
     disk.write_whole(path, text.encode())
 
 
 def _without_path(settings: dict[str, Any]) -> None:
-    """Leave out where a data file lies: it is recorded by its sha256, in the run's document."""
+    """Remove the path of a data file: the run document records its sha256 instead."""
     if isinstance(data := settings.get("data"), dict):
         data.pop("path", None)

@@ -1,9 +1,8 @@
-"""What a contract of given sizes can say at all.
+"""Plausibility of a node's answers: what a contract of given sizes can return and log at all.
 
-A node may hide, repeat or alter what it hands out. Whoever only reads - the command line, the REST
-interface - must not stumble over it: what no contract of this code and these sizes can answer or
-log is refused here as an answer of the node's, not taken for a fact of the chain. Whether possible
-answers are true is the audit's business.
+A node may hide, repeat or alter what it serves. Readers such as the command line and the REST
+interface reject an impossible answer here, as an error of the node. Whether a possible answer is
+true is for the audit.
 """
 
 from __future__ import annotations
@@ -30,10 +29,7 @@ if TYPE_CHECKING:
 
 
 def require_possible_sizes(fixed: Deployment) -> None:
-    """Refuse sizes that the constructor refuses.
-
-    Args:
-        fixed: what the contract is said to have fixed.
+    """Reject sizes that the constructor rejects.
 
     Raises:
         NotServedError: no such contract can have been deployed.
@@ -56,14 +52,10 @@ def require_possible_sizes(fixed: Deployment) -> None:
 
 
 def require_possible_event(recorded: RecordedEvent, fixed: Deployment) -> None:
-    """Refuse an event that a contract of these sizes cannot have emitted.
-
-    Args:
-        recorded: the event and where it is said to stand.
-        fixed: what the contract has fixed.
+    """Reject an event that a contract of these sizes cannot have logged.
 
     Raises:
-        NotServedError: it cannot have emitted it; the message says where it is said to stand.
+        NotServedError: names the event and its block.
     """
     impossible = _impossible(recorded.event, fixed)
     if impossible is not None:

@@ -1,4 +1,4 @@
-"""Reverts of the contract as the refusals of the executable specification."""
+"""Reverts of the contract as refusals of the executable specification."""
 
 from __future__ import annotations
 
@@ -12,14 +12,7 @@ if TYPE_CHECKING:
 
 
 def refusal(error: TransactionRevertedError) -> CmflError:
-    """Return what a revert means.
-
-    Args:
-        error: the revert.
-
-    Returns:
-        The refusal with the contract's reason; a ChainError if the reason is not one of them.
-    """
+    """Return the refusal that a revert's reason names; a ChainError for any other reason."""
     reason = revert_reason(error.data)
     if reason in REFUSALS:
         return REFUSALS[reason]()

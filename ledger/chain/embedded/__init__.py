@@ -1,4 +1,4 @@
-"""A persistent EVM in this process over one SQLite file: one writer, any number of readers."""
+"""A chain in this process: py-evm over one SQLite file, one writer, any number of readers."""
 
 from ledger.chain.embedded.deferred_imports import defer_curves
 

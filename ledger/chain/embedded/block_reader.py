@@ -1,7 +1,6 @@
-"""The blocks of a chain file and what is in them: headers, transactions, receipts, logs.
+"""Blocks of a chain file: headers, transactions, receipts, logs.
 
-Every look-up costs the same at block 100 and at block 1,000,000: transactions and receipts are
-found by hash, logs by an index.
+Every lookup is indexed, so its cost does not grow with the chain.
 """
 
 from __future__ import annotations
@@ -59,15 +58,11 @@ class BlockReader:
 
     @property
     def node(self) -> str | None:
-        """None: a file is read, and no node is asked."""
+        """None: no node answers."""
         return None
 
     def verify_identity(self, chain_id: int | None, genesis_hash: bytes | None) -> None:
-        """Accept the chain if it is the expected one.
-
-        Args:
-            chain_id: the expected id; None accepts any.
-            genesis_hash: the expected block 0; None accepts any.
+        """Accept the expected chain; None accepts any id or block 0.
 
         Raises:
             WrongChainIdError: it has another id.
@@ -89,22 +84,15 @@ class BlockReader:
             return evm_values.block(self._chain.get_canonical_head())
 
     def finalized(self) -> int:
-        """Return the head's number: nothing in this file is ever taken back."""
+        """Return the head's number: blocks of this file are never reverted."""
         return self.head().number
 
     def block(self, number: int) -> Block:
-        """Return one block.
-
-        Args:
-            number: 0 for genesis, at most the head's.
-        """
+        """Return one block."""
         return evm_values.block(self.header(number))
 
     def header(self, number: int | None = None) -> BlockHeaderAPI:
-        """Return one block's whole header.
-
-        Args:
-            number: the block; None for the head.
+        """Return the full header of a block, None for the head.
 
         Raises:
             ChainError: there is no such block.
@@ -124,11 +112,7 @@ class BlockReader:
             return header
 
     def block_number_of(self, block_hash: bytes) -> int | None:
-        """Return the number of the block with this hash; None where the chain has none.
-
-        Args:
-            block_hash: 32 bytes.
-        """
+        """Return the number of the block with a hash; None if the chain has none."""
         with self._lock, evm.damage_translated(self._store):
             if not self._database.exists(block_hash):
                 return None
@@ -145,16 +129,7 @@ class BlockReader:
         *,
         descending: bool = False,
     ) -> list[Log]:
-        """Return the logs that match, in the chain's order, by an index.
-
-        Args:
-            address: the contract; None for every one.
-            topics: per position a topic, several of which one must match, or None for any.
-            from_block: first block, included.
-            to_block: last block, included; beyond the head is allowed.
-            limit: how many logs at most; None for all.
-            descending: newest first.
-        """
+        """Return the logs that match, by an index; see `ChainReader.logs`."""
         contract = to_canonical(address) if address is not None else None
         query = log_table.select(
             contract, topics, from_block, to_block, limit=limit, descending=descending
@@ -171,31 +146,25 @@ class BlockReader:
         return bytes(self._chain.get_canonical_block_hash(number))  # type: ignore[arg-type]
 
     def transaction(self, transaction_hash: bytes) -> Transaction:
-        """Return a transaction that a block holds.
-
-        Args:
-            transaction_hash: its hash, 32 bytes.
+        """Return a mined transaction; raise ChainError if there is none.
 
         Raises:
-            ChainError: no block holds it.
+            ChainError: no block has it.
         """
-        found = self.find(transaction_hash)
-        if found is None:
+        entry = self.find(transaction_hash)
+        if entry is None:
             raise ChainError(f"no block holds transaction 0x{transaction_hash.hex()}")
-        header, _, signed = found
+        header, _, signed = entry
         with evm.damage_translated(self._store):
             return evm_values.transaction(header, signed)
 
     def find(
         self, transaction_hash: bytes
     ) -> tuple[BlockHeaderAPI, int, SignedTransactionAPI] | None:
-        """Return a transaction's header, position and EVM form; None while no block holds it.
-
-        Args:
-            transaction_hash: its hash, 32 bytes.
+        """Return a transaction's header, index and EVM form; None until it is mined.
 
         Raises:
-            ChainDamagedError: the look-up leads to another transaction.
+            ChainDamagedError: the lookup leads to another transaction.
         """
         with self._lock, evm.damage_translated(self._store):
             key = integrity.transaction_key(transaction_hash)
@@ -211,43 +180,27 @@ class BlockReader:
             return header, index, signed
 
     def transaction_index(self, transaction_hash: bytes) -> int:
-        """Return where in its block a transaction stands.
-
-        Args:
-            transaction_hash: of one that a block holds, 32 bytes.
-        """
+        """Return the index of a mined transaction in its block."""
         with self._lock, evm.damage_translated(self._store):
             return self._chain.get_canonical_transaction_index(transaction_hash)[1]  # type: ignore[arg-type]
 
     def transactions(self, header: BlockHeaderAPI) -> tuple[SignedTransactionAPI, ...]:
-        """Return a block's transactions.
-
-        Args:
-            header: the block's.
-        """
+        """Return a block's transactions."""
         with self._lock, evm.damage_translated(self._store):
             builder = self._chain.get_vm_class(header).get_transaction_builder()
             return self._chain.chaindb.get_block_transactions(header, builder)
 
     def receipt(self, transaction_hash: bytes) -> Receipt | None:
-        """Return a transaction's receipt; None while no block holds it.
-
-        Args:
-            transaction_hash: its hash, 32 bytes.
-        """
-        found = self.find(transaction_hash)
-        if found is None:
+        """Return a transaction's receipt; None until it is mined."""
+        entry = self.find(transaction_hash)
+        if entry is None:
             return None
-        header, index, signed = found
+        header, index, signed = entry
         with self._lock, evm.damage_translated(self._store):
             return evm_values.receipt(header, index, signed, self.receipts(header))
 
     def receipts(self, header: BlockHeaderAPI) -> tuple[ReceiptAPI, ...]:
-        """Return a block's receipts.
-
-        Args:
-            header: the block's.
-        """
+        """Return a block's receipts."""
         with self._lock, evm.damage_translated(self._store):
             builder = self._chain.get_vm_class(header).get_receipt_builder()
             return self._chain.chaindb.get_receipts(header, builder)

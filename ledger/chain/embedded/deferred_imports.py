@@ -1,8 +1,8 @@
-"""Keeps py-evm's import from building elliptic curves that nearly nobody calls.
+"""Deferred import of py-evm's elliptic curves, which hardly any call needs.
 
-py-evm takes the pairing libraries in with everything else, and they compute their tables while they
-are imported: half of the time in which a command that only reads starts. The precompiled contracts
-that need them are taken in by the first call of one; what they compute and cost stays py-evm's.
+py-evm imports the pairing libraries with everything else, and they compute tables on import: half
+of the start time of a read-only command. The precompiled contracts that need them are imported on
+their first call; their results and gas costs stay py-evm's.
 """
 
 from __future__ import annotations
@@ -33,52 +33,52 @@ DEFERRED: dict[str, tuple[str, ...]] = {
         "bls12_pairing_check",
     ),
 }
-"""Modules of py-evm that import curves, and the precompiled contracts that each of them holds."""
+"""Modules of py-evm that import curves, and the precompiled contracts in each."""
 
 
 class DeferredPrecompile:
-    """A precompiled contract that imports itself when it is called.
+    """A precompiled contract that is imported on its first call.
 
-    Called with options and nothing else, as forks set other prices, it returns itself with them.
+    A call with options alone returns a copy with these options, as forks set other prices.
     """
 
     def __init__(self, module: str, name: str, options: dict[str, int] | None = None) -> None:
         """Stand in for a function.
 
         Args:
-            module: where py-evm has it.
-            name: its name there.
-            options: what it is called with besides.
+            module: of py-evm.
+            name: in that module.
+            options: keyword arguments of each call.
         """
         self.module = module
         self.name = name
         self.options = options or {}
 
     def __call__(self, *computation: Any, **options: int) -> Any:
-        """Run the contract, or take options."""
+        """Run the contract, or set options."""
         chosen = self.options | options
         if not computation:
             return DeferredPrecompile(self.module, self.name, chosen)
-        _CURVES.give_way()
+        _CURVES.install_real()
         return getattr(import_module(self.module), self.name)(*computation, **chosen)
 
 
 class _Curves(MetaPathFinder, Loader):
-    """Finds stand-ins for the deferred modules, until one of their functions is called."""
+    """Import hook with stand-ins for deferred modules, until one of their functions is called."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._has_given_way = False
+        self._is_installed = False
 
     def defer(self) -> None:
-        """Stand in from now on; without effect where py-evm is imported already."""
+        """Install the stand-ins; without effect if py-evm is imported already."""
         if PACKAGE not in sys.modules:
             sys.meta_path.insert(0, self)
 
-    def give_way(self) -> None:
-        """Bring the real modules in, in place of the stand-ins."""
+    def install_real(self) -> None:
+        """Replace the stand-ins by the real modules."""
         with self._lock:
-            if self._has_given_way:
+            if self._is_installed:
                 return
             if self in sys.meta_path:
                 sys.meta_path.remove(self)
@@ -86,21 +86,21 @@ class _Curves(MetaPathFinder, Loader):
             for module, names in DEFERRED.items():
                 del sys.modules[module]
                 real = import_module(module)
-                # Importing `ecadd` binds the package's name to the module, as it was not before.
+                # Importing `ecadd` rebinds the package's attribute to the module; restore it.
                 for name in names:
                     setattr(package, name, getattr(real, name))
-            sys.setrecursionlimit(limit)  # py_ecc lifts it for the whole process
-            self._has_given_way = True
+            sys.setrecursionlimit(limit)  # py_ecc raises it for the whole process
+            self._is_installed = True
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return where a deferred module comes from: here."""
+        """Return the spec of a stand-in module."""
         del path, target
         return ModuleSpec(fullname, self) if fullname in DEFERRED else None
 
     def exec_module(self, module: ModuleType) -> None:
-        """Fill a stand-in."""
+        """Fill a stand-in module."""
         for name in DEFERRED[module.__name__]:
             setattr(module, name, DeferredPrecompile(module.__name__, name))
 

@@ -1,11 +1,10 @@
-"""The embedded chain: an EVM in this process over one SQLite file, opened by its one writer.
+"""The embedded chain open for writing: an EVM in this process over one SQLite file.
 
-A block is on disk when what made it returns: a process killed at any moment loses nothing that it
-had acknowledged. `send` and `submit` make one for each transaction, `mine_waiting` one for many.
+A block is durable when the method that made it returns: a killed process loses no acknowledged
+block. `send` and `submit` mine one block per transaction, `mine_pending` one for many.
 
-There is no consensus here, so a block proves no more than that somebody could write the file; what
-the ledger's records prove rests on the clients' signatures and on the audit. `verify` says whether
-the file still is what the EVM made.
+There is no consensus: a block proves only that somebody could write the file. The ledger's evidence
+rests on the clients' signatures and the audit. `verify` checks that the file is what the EVM made.
 """
 
 from __future__ import annotations
@@ -54,14 +53,14 @@ DEFAULT_GAS_LIMIT = 200_000_000
 
 _MOST_SECONDS_AHEAD = 1
 _MALFORMED = (TypeError, ValueError, RecursionError)
-_TRANSACTION_TYPES = (1, 2)  # with an access list, and EIP-1559: both name their chain
+_TRANSACTION_TYPES = (1, 2)  # EIP-2930 and EIP-1559: both contain the chain id
 
 
 class EmbeddedChain(EmbeddedReader):
-    """A chain file and the right to write it. Safe to share between threads.
+    """A chain file with the exclusive right to write it. Safe to share between threads.
 
     Attributes:
-        sender: the address that signs where `send` is given no other key.
+        sender: address of the account that signs by default.
     """
 
     def __init__(
@@ -77,7 +76,7 @@ class EmbeddedChain(EmbeddedReader):
         self._clock = clock
         self._key = key
         self.sender = address_of(key)
-        # Where commits do not wait for the disk, only closing makes the head durable.
+        # If commits do not wait for the disk, only closing makes the head durable.
         self._notes_each_block = synchronous == "FULL"
         self._write_ahead = WriteAheadLog(store)
         self._write_ahead.empty()
@@ -95,23 +94,20 @@ class EmbeddedChain(EmbeddedReader):
         synchronous: Synchronous = "FULL",
         accept_rollback: bool = False,
     ) -> EmbeddedChain:
-        """Return a new chain, with genesis on disk.
+        """Return a new chain with a durable genesis, open for writing.
 
         Args:
-            path: the SQLite file to make.
+            path: of the new SQLite file.
             chain_id: the chain's EIP-155 id.
-            gas_limit: how much gas every block offers.
-            key: the private key that signs; its account is funded at genesis.
+            gas_limit: of every block.
+            key: the private key that signs; genesis funds its account.
             clock: Unix seconds, for the blocks' times.
-            synchronous: how much a commit waits for the disk.
-            accept_rollback: make it even where another chain has been acknowledged.
-
-        Returns:
-            The chain, open for writing.
+            synchronous: durability of a commit.
+            accept_rollback: ignore that another chain was acknowledged here.
 
         Raises:
             ChainRolledBackError: a chain that was acknowledged here is gone.
-            ChainError: there is a file already, or it cannot be made.
+            ChainError: the file exists already, or cannot be made.
         """
         with _locked(path) as lock:
             if not accept_rollback:
@@ -139,29 +135,27 @@ class EmbeddedChain(EmbeddedReader):
         """Return an existing chain, open for writing.
 
         Args:
-            path: the SQLite file.
+            path: of the SQLite file.
             chain_id: the expected id; None accepts any.
             genesis_hash: the expected block 0; None accepts any.
             key: the private key that signs.
             clock: Unix seconds, for the blocks' times.
-            synchronous: how much a commit waits for the disk.
-            accept_rollback: go on even behind the newest acknowledged block, and forget it.
-
-        Returns:
-            The open chain.
+            synchronous: durability of a commit.
+            accept_rollback: accept a chain without the newest acknowledged block, and forget that
+                block.
 
         Raises:
-            ChainLockedError: somebody else is writing.
+            ChainLockedError: another writer has the chain.
             ChainRolledBackError: it lacks a block that was acknowledged here.
             ChainError: there is no such file, or it is damaged or another chain.
         """
         with _locked(path) as lock:
-            # Looked at without writing: opened for writing, SQLite drops from a damaged -wal
-            # what might still be saved.
+            # First read-only: when it opens for writing, SQLite discards the rest of a damaged
+            # -wal, which might still be recovered.
             with EmbeddedReader.open(path, chain_id=chain_id, genesis_hash=genesis_hash) as reader:
                 if not accept_rollback:
                     rollback.verify_not_behind(reader, path)
-                reader.verify_can_go_on()
+                reader.verify_can_extend()
             store = ChainStore.open(path, synchronous)
             try:
                 return cls(store, lock, clock, key, synchronous)
@@ -178,49 +172,31 @@ class EmbeddedChain(EmbeddedReader):
         new_chain_id: int = DEFAULT_CHAIN_ID,
         accept_rollback: bool = False,
     ) -> EmbeddedChain:
-        """Return the chain in a file, or a new one where there is none.
+        """Return the chain in a file, or a new one if there is none.
 
-        A file without a single table is none: whoever was making it was killed before block 0.
+        A file without tables counts as none: its creation was interrupted before block 0.
 
         Args:
-            path: the SQLite file.
+            path: of the SQLite file.
             chain_id: the expected id, or the new chain's; None accepts any.
-            new_chain_id: the new chain's id where none is expected.
-            accept_rollback: go on even behind the newest acknowledged block, and forget it.
-
-        Returns:
-            The chain, open for writing.
+            new_chain_id: the new chain's id if none is expected.
+            accept_rollback: accept a chain without the newest acknowledged block, and forget that
+                block.
 
         Raises:
-            ChainLockedError: somebody else is writing.
+            ChainLockedError: another writer has the chain.
             ChainRolledBackError: it lacks a block that was acknowledged here, or is gone.
             ChainError: the file is damaged or another chain, or cannot be made.
         """
         if path.exists() and not ChainStore.is_blank(path):
             return cls.open(path, chain_id=chain_id, accept_rollback=accept_rollback)
-        made = new_chain_id if chain_id is None else chain_id
-        return cls.create(path, chain_id=made, accept_rollback=accept_rollback)
+        id_ = new_chain_id if chain_id is None else chain_id
+        return cls.create(path, chain_id=id_, accept_rollback=accept_rollback)
 
     def send(
         self, to: str | None, data: bytes, gas: int, *, key: bytes | None = None, value: int = 0
     ) -> Receipt:
-        """Sign a transaction, run it and put it into a block of its own.
-
-        Args:
-            to: the contract; None creates one.
-            data: call data, or the creation code.
-            gas: the limit of gas; never estimated.
-            key: the private key that signs; None for the chain's own.
-            value: how many wei go with it.
-
-        Returns:
-            The receipt, with the block on disk.
-
-        Raises:
-            TransactionRevertedError: the block holds it, but it reverted.
-            TransactionRefusedError: it cannot go into a block; nothing was written.
-            ChainDamagedError: the chain cannot be read.
-        """
+        """Sign a transaction and mine it in a block of its own, durably; see `ChainWriter.send`."""
         with self._lock:
             signed = self._sign(to, data, gas, self._key if key is None else key, value)
             [computation] = self._seal([signed])
@@ -232,17 +208,16 @@ class EmbeddedChain(EmbeddedReader):
         return receipt
 
     def submit(self, raw: bytes) -> bytes:
-        """Run a transaction that somebody else signed and put it into a block of its own.
+        """Mine a signed transaction in a block of its own, and return its hash.
+
+        A revert shows in its receipt only, as with any node.
 
         Args:
             raw: its typed encoding (EIP-2718).
 
-        Returns:
-            Its hash; whether it reverted is in the receipt, as with any node.
-
         Raises:
             WrongChainIdError: it is signed for another chain.
-            TransactionRefusedError: it is malformed, untyped, or cannot go into a block.
+            TransactionRefusedError: it is malformed, untyped, or cannot be mined.
         """
         with self._lock:
             signed = self.read_transaction(raw)
@@ -250,14 +225,14 @@ class EmbeddedChain(EmbeddedReader):
         return bytes(signed.hash)
 
     def read_transaction(self, raw: bytes) -> SignedTransactionAPI:
-        """Return a transaction that somebody has signed for this chain; nothing is carried out.
+        """Return a signed transaction of this chain, decoded and not executed.
 
         Args:
             raw: its typed encoding (EIP-2718).
 
         Raises:
             WrongChainIdError: it is signed for another chain.
-            TransactionRefusedError: it is malformed, untyped, or nobody can have signed it.
+            TransactionRefusedError: it is malformed or untyped, or its signature is invalid.
         """
         if raw[:1] not in {bytes([kind]) for kind in _TRANSACTION_TYPES}:
             raise TransactionRefusedError(
@@ -275,34 +250,34 @@ class EmbeddedChain(EmbeddedReader):
         self._require_own(signed)
         return signed
 
-    def mine_pending(self, waiting: Sequence[SignedTransactionAPI]) -> frozenset[bytes]:
-        """Make one block, on disk, of all that fit into it; an empty one of none.
+    def mine_pending(self, pending: Sequence[SignedTransactionAPI]) -> frozenset[bytes]:
+        """Mine one block of all transactions that fit into it; an empty one of none.
 
-        What finds no gas left, or pays too little now, is passed over, with all that its account
-        has sent after it.
+        A transaction without gas left for it, or with too low a fee, is skipped with all later ones
+        of its account.
 
         Args:
-            waiting: as `read_transaction` returns them, each account's ascending by nonce.
+            pending: as `read_transaction` returns them, each account's ascending by nonce.
 
         Returns:
-            The hashes of those that no later block can hold either.
+            Hashes of the transactions that no later block can hold either.
 
         Raises:
-            TransactionRefusedError: the block itself is refused; nothing was written.
+            TransactionRefusedError: the block itself is rejected; nothing was written.
             ChainError: the block cannot be written, or the chain cannot be read.
         """
 
         def fill() -> tuple[BlockAPI, evm.BlockContents]:
-            return self._chain.mine_fitting(waiting, evm.COINBASE)
+            return self._chain.mine_fitting(pending, evm.COINBASE)
 
-        with self._lock, self._rebuilt_if_cut_off():
+        with self._lock, self._reset_after_failure():
             try:
                 return self._mine(fill).refused
             except evm.REFUSALS as error:
                 raise TransactionRefusedError(f"the block is refused: {error}") from error
 
     def next_nonce(self) -> int:
-        """Return the number of the account's next transaction."""
+        """Return the nonce of the account's next transaction."""
         return self.account(self.sender)[0]
 
     def create_contract(
@@ -311,34 +286,19 @@ class EmbeddedChain(EmbeddedReader):
         gas: int,
         nonce: int,
         *,
-        again: bool = False,  # noqa: ARG002 - of other chains
+        again: bool = False,  # noqa: ARG002 - nothing is pending here
     ) -> Receipt:
-        """Create a contract by the transaction with this nonce, or by none.
-
-        Args:
-            creation: creation code and arguments.
-            gas: the limit of gas; never estimated.
-            nonce: of the transaction.
-            again: without effect: nothing waits here.
-
-        Raises:
-            TransactionRevertedError: the block holds it, but it reverted.
-            TransactionRefusedError: the account's next nonce is another.
-        """
+        """Create a contract with this nonce; see `ChainWriter.create_contract`."""
         with self._lock:
             if (expected := self.next_nonce()) != nonce:
                 raise TransactionRefusedError(f"nonce {nonce} where {expected} comes next")
             return self.send(None, creation, gas)
 
     def wait_for_pending(self, sender: str) -> None:
-        """Return at once: nothing waits here."""
+        """Return at once: nothing is pending here."""
 
     def mine(self, blocks: int) -> None:
-        """Make empty blocks, each on disk before the next.
-
-        Args:
-            blocks: how many, at least 0.
-        """
+        """Mine a number of empty blocks, each durable before the next."""
         with self._lock:
             for _ in range(blocks):
                 self._seal([])
@@ -357,7 +317,7 @@ class EmbeddedChain(EmbeddedReader):
                 max_priority_fee_per_gas=0,
                 max_fee_per_gas=base_fee(
                     self._chain.header
-                ),  # the next block's own, so it always suffices
+                ),  # the next block's base fee, so it suffices
                 gas=gas,
                 to=to_canonical(to) if to is not None else b"",
                 value=value,
@@ -376,10 +336,10 @@ class EmbeddedChain(EmbeddedReader):
             )
 
     def _seal(self, transactions: Sequence[SignedTransactionAPI]) -> Sequence[ComputationAPI]:
-        """Make a block of all of these, or none.
+        """Mine a block of all of these transactions, or none.
 
         Raises:
-            TransactionRefusedError: one of them cannot go into a block.
+            TransactionRefusedError: one of them cannot be mined.
         """
         for transaction in transactions:
             self._require_own(transaction)
@@ -395,7 +355,7 @@ class EmbeddedChain(EmbeddedReader):
                 block.header, tuple(transactions), receipts, frozenset()
             )
 
-        with self._rebuilt_if_cut_off():
+        with self._reset_after_failure():
             try:
                 self._mine(fill)
             except evm.REFUSALS as error:
@@ -403,20 +363,20 @@ class EmbeddedChain(EmbeddedReader):
         return computations
 
     @contextlib.contextmanager
-    def _rebuilt_if_cut_off(self) -> Iterator[None]:
-        """Have the chain go on from what is on disk, whatever becomes of a block.
+    def _reset_after_failure(self) -> Iterator[None]:
+        """Continue from the file's head after an interrupted block.
 
         Raises:
-            ChainLockedError: somebody else has written; the chain stays where it is.
+            ChainLockedError: another process has written; the chain stays where it is.
         """
         try:
             yield
         except ChainLockedError:
-            # Not rebuilt: who lost the chain shall not go on from the other writer's block.
+            # No rebuild: this writer must not continue from another writer's block.
             self._database.pending.clear()
             raise
         finally:
-            # Whatever interrupted it, the chain goes on from what is on disk.
+            # After any interruption the chain continues from the file.
             if self._database.pending:
                 self._rebuild()
 
@@ -427,7 +387,7 @@ class EmbeddedChain(EmbeddedReader):
                 raise ChainLockedError(f"{self._store.path}: somebody else writes to this chain")
             self._chain.header = header.copy(
                 timestamp=_dated(parent.timestamp, _seconds(self._clock)),
-                # Not random, so that anyone can run the block again; nothing here draws on it.
+                # Deterministic, so that the block can be executed again; nothing here draws on it.
                 mix_hash=keccak(header.parent_hash),
                 parent_beacon_block_root=evm.BEACON_ROOT,
             )
@@ -451,9 +411,9 @@ class EmbeddedChain(EmbeddedReader):
         return AcknowledgedBlock(self.genesis_hash, head.number, head.hash)
 
     def close(self) -> None:
-        """Close the file and let another writer in."""
+        """Close the file and release the writer's lock."""
         with self._lock:
-            # What cannot be moved into the file stays in its log, and the note stays behind it.
+            # If the checkpoint fails, the blocks stay in the log, and the note is an older one.
             with contextlib.suppress(ChainError):
                 if not self._store.is_closed:
                     self._write_ahead.empty()
@@ -465,7 +425,7 @@ class EmbeddedChain(EmbeddedReader):
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[WriterLock]:
-    """Hold the writer's lock, and keep it unless something raises."""
+    """Hold the writer's lock, and release it only on an error."""
     lock = WriterLock.acquire(path)
     try:
         yield lock
@@ -475,17 +435,12 @@ def _locked(path: Path) -> Iterator[WriterLock]:
 
 
 def _seconds(clock: Callable[[], float]) -> int:
-    # A clock that stands before 1970 is wrong, and no block can say so: times begin at 0.
+    # A clock before 1970 is wrong; block times begin at 0.
     return max(0, int(clock()))
 
 
 def _dated(parent: int, now: int) -> int:
-    """Return a block's second: after its parent's, as long as that is not ahead of the clock.
-
-    Args:
-        parent: the parent's.
-        now: the clock's.
-    """
+    """Return a block's second: after its parent's, unless that is ahead of the clock."""
     return max(parent, now, min(parent + 1, now + _MOST_SECONDS_AHEAD))
 
 

@@ -1,6 +1,6 @@
-"""Reading the embedded chain: an EVM in one SQLite file, while another may write to it.
+"""Read access to the embedded chain, also while another process writes to it.
 
-Nothing here writes, and nothing here takes the writer's lock.
+Nothing here writes or takes the writer's lock.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ZERO_ADDRESS = "0x" + "00" * 20
 
 
 class EmbeddedReader(BlockReader):
-    """A chain file, read-only; sees new blocks as they come. Safe to share between threads."""
+    """A chain file, read-only; shows new blocks at once. Safe to share between threads."""
 
     def __init__(
         self, store: ChainStore, noted: AcknowledgedBlock | ChainError | None = None
@@ -47,15 +47,7 @@ class EmbeddedReader(BlockReader):
     def open(
         cls, path: Path, *, chain_id: int | None = None, genesis_hash: bytes | None = None
     ) -> EmbeddedReader:
-        """Return a chain file opened for reading.
-
-        Args:
-            path: the SQLite file.
-            chain_id: the expected id; None accepts any.
-            genesis_hash: the expected block 0; None accepts any.
-
-        Returns:
-            The open chain.
+        """Return a chain file opened for reading; None accepts any id or block 0.
 
         Raises:
             ChainError: there is no such file, or it is damaged or another chain.
@@ -70,34 +62,20 @@ class EmbeddedReader(BlockReader):
         return chain
 
     def code(self, address: str, block_number: int | None = None) -> bytes:
-        """Return a contract's runtime code; empty where there is none.
-
-        Args:
-            address: the contract.
-            block_number: after which block; None for the head.
-        """
+        """Return a contract's runtime code after a block (None: the head); may be empty."""
         contract = to_canonical(address)
         with self._lock, evm.damage_translated(self._store):
             return bytes(self._state(block_number).get_code(contract))
 
     def account(self, address: str, block_number: int | None = None) -> tuple[int, int]:
-        """Return an account's nonce and its balance in wei.
-
-        Args:
-            address: the account.
-            block_number: after which block; None for the head.
-        """
+        """Return an account's nonce, and its balance in wei, after a block (None for the head)."""
         owner = to_canonical(address)
         with self._lock, evm.damage_translated(self._store):
             state = self._state(block_number)
             return state.get_nonce(owner), state.get_balance(owner)
 
     def receipt_of(self, sender: str, nonce: int) -> Receipt | None:
-        """Return the receipt of an account's transaction; None while no block holds it.
-
-        Args:
-            sender: the account.
-            nonce: of the transaction.
+        """Return the receipt of an account's transaction; None until it is mined.
 
         Raises:
             ChainDamagedError: the chain cannot be read.
@@ -105,22 +83,18 @@ class EmbeddedReader(BlockReader):
         account = to_canonical(sender)
         with self._lock:
             numbers = range(self.head().number + 1)
-            found = bisect_right(numbers, nonce, key=lambda number: self.account(sender, number)[0])
-            if found == len(numbers):
+            number = bisect_right(
+                numbers, nonce, key=lambda height: self.account(sender, height)[0]
+            )
+            if number == len(numbers):
                 return None
-            for signed in self.transactions(self.header(found)):
+            for signed in self.transactions(self.header(number)):
                 if signed.nonce == nonce and bytes(signed.sender) == account:
                     return self.receipt(bytes(signed.hash))
-        raise ChainDamagedError(f"{self._store.path}: block {found} lacks a transaction")
+        raise ChainDamagedError(f"{self._store.path}: block {number} lacks a transaction")
 
     def storage(self, address: str, slot: int, block_number: int | None = None) -> int:
-        """Return one storage word of a contract.
-
-        Args:
-            address: the contract.
-            slot: which word.
-            block_number: after which block; None for the head.
-        """
+        """Return one storage word of a contract after a block (None for the head)."""
         contract = to_canonical(address)
         with self._lock, evm.damage_translated(self._store):
             return int(self._state(block_number).get_storage(contract, slot))
@@ -131,13 +105,7 @@ class EmbeddedReader(BlockReader):
     def estimate_gas(
         self, to: str | None, data: bytes, *, sender: str = _ZERO_ADDRESS, value: int = 0
     ) -> int:
-        """Return how much gas a transaction would need at the head.
-
-        Args:
-            to: the contract; None creates one.
-            data: call data, or the creation code.
-            sender: who would send it.
-            value: how many wei go with it.
+        """Return the gas that a transaction would need at the head.
 
         Raises:
             TransactionRevertedError: it would revert.
@@ -162,20 +130,11 @@ class EmbeddedReader(BlockReader):
                 raise TransactionRevertedError(evm_values.revert_data(error)) from error
 
     def call(self, to: str, data: bytes, block_number: int | None = None) -> bytes:
-        """Return what a contract answers, without recording anything.
-
-        Args:
-            to: the contract.
-            data: selector and ABI-encoded arguments.
-            block_number: the block whose state answers; None for the head.
-
-        Raises:
-            TransactionRevertedError: the contract reverted.
-        """
-        done = self.execute(to, data, block_number)
-        if done.is_error:
-            raise TransactionRevertedError(bytes(done.output))
-        return bytes(done.output)
+        """Return a contract's answer; see `ChainReader.call`."""
+        computation = self.execute(to, data, block_number)
+        if computation.is_error:
+            raise TransactionRevertedError(bytes(computation.output))
+        return bytes(computation.output)
 
     def execute(
         self,
@@ -187,15 +146,15 @@ class EmbeddedReader(BlockReader):
         gas: int | None = None,
         value: int = 0,
     ) -> ComputationAPI:
-        """Return a call's whole outcome, output, error and gas, without recording anything.
+        """Run a call without recording it; return its output, error and gas.
 
         Args:
             to: the contract; None runs `data` as creation code.
             data: call data, or the creation code.
-            block_number: the block whose state answers; None for the head.
-            sender: who seems to call.
+            block_number: the block whose state is used; None for the head.
+            sender: address of the caller.
             gas: the limit; None for a whole block's.
-            value: how many wei the contract sees; none change hands.
+            value: wei that the contract sees; none are transferred.
         """
         origin = to_canonical(sender)
         contract = to_canonical(to if to is not None else _ZERO_ADDRESS)
@@ -215,16 +174,16 @@ class EmbeddedReader(BlockReader):
             )
 
     def acknowledged(self) -> AcknowledgedBlock | None:
-        """Return the newest block that this home has acknowledged; None where none is noted.
+        """Return the newest block that this home has acknowledged; None if there is no note.
 
-        A chain that lacks this block was rolled back. A snapshot answers with what was noted
-        before it was taken, so its own head is never older than that by itself.
+        A chain without this block was rolled back. A snapshot answers with the note from before it
+        was taken, so its own head is never older for that reason.
 
         Raises:
             ChainDamagedError: the note is damaged.
             ChainError: the note cannot be read.
         """
-        if not self._store.held:
+        if not self._store.is_snapshot:
             return read_note(self._store.path)
         if isinstance(self._noted, ChainError):
             raise self._noted
@@ -232,24 +191,24 @@ class EmbeddedReader(BlockReader):
 
     @property
     def wal_bytes(self) -> int:
-        """How much of the chain waits in its write-ahead log, in bytes."""
+        """Size of the write-ahead log, in bytes."""
         return self._store.wal_bytes
 
     def verify(
         self, *, execute: bool = False, progress: Callable[[int], None] | None = None
     ) -> None:
-        """Accept the whole chain as it is now and as far as it can go on, or say what is wrong.
+        """Verify the whole chain as it is now, and that it can be extended.
 
         Args:
-            execute: also run every transaction again and compare the state roots.
-            progress: called with each block number that has been checked.
+            execute: also execute every transaction again and compare the state roots.
+            progress: called with the number of each verified block.
 
         Raises:
             ChainDamagedError: names the first contradiction.
         """
-        if not self._store.held:
-            with self.snapshot() as still:
-                still.verify(execute=execute, progress=progress)
+        if not self._store.is_snapshot:
+            with self.snapshot() as snapshot:
+                snapshot.verify(execute=execute, progress=progress)
             return
         with self._lock, evm.damage_translated(self._store):
             database = evm.OverlayDatabase(self._store)
@@ -262,31 +221,27 @@ class EmbeddedReader(BlockReader):
                 progress=progress,
             )
 
-    def verify_can_go_on(self) -> None:
-        """Accept the chain if all that the next block needs is there.
-
-        Raises:
-            ChainDamagedError: names what is missing or wrong.
-        """
+    def verify_can_extend(self) -> None:
+        """Verify that the next block can be added; see `checks.continuation`."""
         with self._lock, evm.damage_translated(self._store):
             continuation.verify_can_extend(self._store, self._chain.get_canonical_head())
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[EmbeddedReader]:
-        """Open a view of the chain as it is now, which does not move while it is open."""
-        if self._store.held:
+        """Open a view of the chain as it is now, which stays unchanged while it is open."""
+        if self._store.is_snapshot:
             yield self
             return
         path = self._store.path
         noted = _noted(path)
-        with contextlib.closing(ChainStore.open_reading(path, held=True)) as store:
+        with contextlib.closing(ChainStore.open_reading(path, is_snapshot=True)) as store:
             reader = EmbeddedReader(store, noted)
             reader.verify_identity(self.chain_id, self.genesis_hash)
             yield reader
 
 
 def _noted(path: Path) -> AcknowledgedBlock | ChainError | None:
-    """Return the note, or what is wrong with it: only who asks for it has to know."""
+    """Return the note, or its error, which concerns only callers of `acknowledged`."""
     try:
         return read_note(path)
     except ChainError as error:

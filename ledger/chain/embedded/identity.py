@@ -1,23 +1,23 @@
-"""By what embedded chains are told from all other chains, and from each other."""
+"""Chain ids of embedded chains."""
 
 from __future__ import annotations
 
 DEFAULT_CHAIN_ID = 0x434D464C
-"""The letters CMFL: of no public chain, so that no transaction can be replayed on one."""
+"""The letters CMFL: not the id of a public chain, which prevents replays."""
 
 SALT_BITS = 22
 
 
 def fresh_chain_id(salt: int) -> int:
-    """Return the id of a chain that is to be told from all other embedded chains.
+    """Return a chain id that differs from those of all other embedded chains.
 
-    Two runs of one configuration have the same contract address, so on chains of one id a
-    signature of the one would be good on the other, and two honest votes a proof of equivocation.
+    Two runs of one configuration have the same contract address. On chains with one id a signature
+    of the first run would be valid in the second, and two honest votes would prove an equivocation.
 
     Args:
         salt: `SALT_BITS` random bits.
 
     Returns:
-        The letters CMFL and the salt: below 2**53, as JavaScript's wallets need it.
+        The letters CMFL and the salt, below 2**53 for JavaScript wallets.
     """
     return DEFAULT_CHAIN_ID << SALT_BITS | salt

@@ -1,1 +1,1 @@
-"""What cannot be taken back any more: one rule for it, and a memory of what was built on it."""
+"""Finality: one rule for the newest final block, and a record of the blocks that were acted on."""

@@ -1,8 +1,8 @@
-"""Whether a chain's newest block stands on one that was seen before.
+"""Ancestry of blocks: whether the chain's newest block descends from an earlier one.
 
-A block names its parent by hash, so whoever stands on a block has all that is below it in common
-with it. Most heads follow the one before, which shows without a question; of others one block is
-asked for, once for all who want to know.
+A block names its parent by hash, so descendants share everything below their ancestor. Most heads
+directly follow the previous one, which needs no request; for others one block is requested, once
+for all callers.
 """
 
 from __future__ import annotations
@@ -16,24 +16,16 @@ if TYPE_CHECKING:
 
 
 class AncestryCheck:
-    """Tells which blocks stand on which."""
+    """Descent between blocks of one chain."""
 
     def __init__(self, block: Callable[[int], Block]) -> None:
-        """Take note of a chain; nothing is asked yet.
-
-        Args:
-            block: returns the chain's block of a number.
-        """
+        """Store how to read a block by number; nothing is requested yet."""
         self._block = block
-        self._asked: tuple[bytes, bytes] | None = None
+        self._checked: tuple[bytes, bytes] | None = None
         self._answer = False
 
     def connects(self, older: Block, newest: Block) -> bool:
-        """Say whether the chain's newest block is an older one, or stands on it.
-
-        Args:
-            older: seen before.
-            newest: the chain's head, just seen.
+        """Return whether the chain's newest block is an earlier one, or descends from it.
 
         Raises:
             ChainError: the chain is unreachable or damaged.
@@ -42,7 +34,7 @@ class AncestryCheck:
             return True
         if newest.number <= older.number:
             return False
-        if self._asked != (older.hash, newest.hash):
+        if self._checked != (older.hash, newest.hash):
             self._answer = self._block(older.number).hash == older.hash
-            self._asked = older.hash, newest.hash
+            self._checked = older.hash, newest.hash
         return self._answer

@@ -1,8 +1,8 @@
-"""The final blocks that an actor has acted on, and whether they still are the chain's.
+"""Checkpoints: the final blocks that an actor has acted on, verified against the chain.
 
-What is final is not taken back - until it is: by a reorganisation deeper than was believed, or
-where a chain's operator has restored an older copy. Nothing on the chain itself tells. So whoever
-signs writes down what he has built on, on his own disk, and looks at it before he signs again.
+A final block can still be reverted: by a reorganisation deeper than expected, or when an operator
+restores an older copy of the chain. The chain itself does not show it. An actor that signs
+therefore records the blocks it relies on in a local file, and verifies them before it signs again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 MOST_BYTES = 64 * 1024
-_NEWEST_KEPT = 16
+_RECENT = 16
 
 
 class FinalityCheckpoints:
@@ -41,7 +41,7 @@ class FinalityCheckpoints:
         chain_id: of the chain.
         genesis_hash: of the chain's block 0.
         blocks: hashes by number.
-        disk: that the file is written on.
+        disk: file operations.
     """
 
     def __init__(
@@ -61,22 +61,22 @@ class FinalityCheckpoints:
 
     @classmethod
     def open(cls, path: Path, chain: ChainReader, disk: Disk = DISK) -> Self:
-        """Return what a file holds, nothing where there is none yet.
+        """Return the checkpoints in a file; none if it does not exist.
 
         Args:
             path: of the file.
-            chain: that it must be of.
-            disk: that it is written on.
+            chain: the chain they must be of.
+            disk: file operations.
 
         Raises:
-            WrongChainIdError: it is of a chain with another id.
-            WrongGenesisError: it is of another chain with this id.
-            ChainError: it cannot be read, or is none.
+            WrongChainIdError: they are of a chain with another id.
+            WrongGenesisError: they are of another chain with this id.
+            ChainError: the file cannot be read, or is malformed.
         """
-        found = _read(path)
-        if found is None:
+        content = _read(path)
+        if content is None:
             return cls(path, chain.chain_id, chain.genesis_hash, {}, disk)
-        chain_id, genesis_hash, blocks = found
+        chain_id, genesis_hash, blocks = content
         if chain_id != chain.chain_id:
             raise WrongChainIdError(
                 f"{path}: what was acted on is of chain {chain_id}, not {chain.chain_id}"
@@ -90,99 +90,95 @@ class FinalityCheckpoints:
 
     @property
     def newest(self) -> int | None:
-        """The number of the newest block that was acted on, None before the first."""
+        """Number of the newest checkpoint; None if there is none."""
         return max(self._blocks, default=None)
 
     def note(self, block: Block) -> None:
-        """Write down a final block, before it is acted on; it is on the disk when this returns.
+        """Record a final block before it is acted on; it is durable when this returns.
 
-        One that is older than the newest says nothing new, and one that is known costs nothing.
-
-        Args:
-            block: a final block.
+        A block that is not newer than the newest checkpoint is not written.
 
         Raises:
-            ReorganisedError: it is not the block of this number that was acted on before.
+            ReorganisedError: it differs from the checkpoint with its number.
             OSError: it cannot be written.
         """
         with self._lock:
-            then = self._blocks.get(block.number)
-            if then is not None and then != block.hash:
-                raise ReorganisedError(block.number, then, block.hash, self._agreed(block.number))
+            recorded = self._blocks.get(block.number)
+            if recorded is not None and recorded != block.hash:
+                raise ReorganisedError(
+                    block.number, recorded, block.hash, self._agreed(block.number)
+                )
             if block.number <= max(self._blocks, default=-1):
                 return
-            kept = _thinned({**self._blocks, block.number: block.hash})
-            self._disk.write_whole(self._path, self._encoded(kept))
-            self._blocks = kept
+            retained = _thinned({**self._blocks, block.number: block.hash})
+            self._disk.write_whole(self._path, self._encoded(retained))
+            self._blocks = retained
 
     def require_unchanged(self, chain: ChainReader, newest: Block | None = None) -> None:
-        """Accept a chain that still has all that was acted on.
+        """Verify that a chain still has all checkpoints.
 
         Args:
-            chain: as it is now.
-            newest: its newest block, where that is known.
+            chain: the chain.
+            newest: its newest block, if known.
 
         Raises:
-            ReorganisedError: it has another block where one was final.
-            ChainBehindError: it ends before the newest of them: the node lags behind, or an older
-                copy was restored, which its next blocks will tell.
+            ReorganisedError: it has another block in place of a checkpoint.
+            ChainBehindError: it ends before the newest checkpoint: the node lags, or an older copy
+                was restored, which its next blocks will show.
             ChainError: it is unreachable or damaged.
         """
         blocks = dict(self._blocks)
         if not blocks:
             return
         head = (chain.head() if newest is None else newest).number
-        # Where the newest that is there is unchanged, so are all that it stands on.
-        number = max((one for one in blocks if one <= head), default=None)
+        # If the newest one on the chain is unchanged, so are its ancestors.
+        number = max((height for height in blocks if height <= head), default=None)
         if number is not None:
-            now = chain.block(number).hash
-            if now != blocks[number]:
-                raise self._reorganised(chain, blocks, number, now)
+            current = chain.block(number).hash
+            if current != blocks[number]:
+                raise self._reorganised(chain, blocks, number, current)
         last = max(blocks)
         if last > head:
             raise ChainBehindError(last, blocks[last], head)
 
     def accept(self, chain: ChainReader) -> list[int]:
-        """Forget what the chain has taken back, because its operator says that this is so.
-
-        Args:
-            chain: as it is from now on.
+        """Forget the checkpoints that the chain has reverted, on the operator's word.
 
         Returns:
-            The numbers of the blocks that are forgotten, ascending.
+            The numbers of the forgotten blocks, ascending.
 
         Raises:
-            ChainError: it is unreachable or damaged.
+            ChainError: the chain is unreachable or damaged.
             OSError: the file cannot be written.
         """
         with self._lock:
             head = chain.head().number
-            kept = {
-                number: found
-                for number, found in self._blocks.items()
-                if number <= head and chain.block(number).hash == found
+            retained = {
+                number: hash_
+                for number, hash_ in self._blocks.items()
+                if number <= head and chain.block(number).hash == hash_
             }
-            gone = sorted(set(self._blocks) - set(kept))
-            if gone:
-                self._disk.write_whole(self._path, self._encoded(kept))
-                self._blocks = kept
-            return gone
+            removed = sorted(set(self._blocks) - set(retained))
+            if removed:
+                self._disk.write_whole(self._path, self._encoded(retained))
+                self._blocks = retained
+            return removed
 
     def _reorganised(
-        self, chain: ChainReader, blocks: dict[int, bytes], number: int, now: bytes
+        self, chain: ChainReader, blocks: dict[int, bytes], number: int, current_hash: bytes
     ) -> ReorganisedError:
-        """Return the error that names the oldest block that has changed."""
-        oldest, hash_now, agreed = number, now, 0
-        for older in sorted((one for one in blocks if one < number), reverse=True):
-            found = chain.block(older).hash
-            if found == blocks[older]:
+        """Return the error that names the oldest changed block."""
+        oldest, hash_now, agreed = number, current_hash, 0
+        for older in sorted((height for height in blocks if height < number), reverse=True):
+            current = chain.block(older).hash
+            if current == blocks[older]:
                 agreed = older
                 break
-            oldest, hash_now = older, found
+            oldest, hash_now = older, current
         return ReorganisedError(oldest, blocks[oldest], hash_now, agreed)
 
     def _agreed(self, number: int) -> int:
-        return max((one for one in self._blocks if one < number), default=0)
+        return max((height for height in self._blocks if height < number), default=0)
 
     def _encoded(self, blocks: dict[int, bytes]) -> bytes:
         text = json.dumps(
@@ -198,53 +194,56 @@ class FinalityCheckpoints:
 
 
 def _thinned(blocks: dict[int, bytes]) -> dict[int, bytes]:
-    """Return the newest of these blocks, and of the older ones about one for each doubling."""
+    """Return the newest blocks, and of the older ones about one for each doubling of age."""
     numbers = sorted(blocks, reverse=True)
     newest = numbers[0]
-    # The oldest of each doubling: the newest would give way to the next before it came of age.
-    older = {(newest - number).bit_length(): number for number in numbers[_NEWEST_KEPT:]}
-    return {number: blocks[number] for number in (*numbers[:_NEWEST_KEPT], *older.values())}
+    # The oldest of each doubling: the newest would be replaced before it could grow old.
+    older = {(newest - number).bit_length(): number for number in numbers[_RECENT:]}
+    return {number: blocks[number] for number in (*numbers[:_RECENT], *older.values())}
 
 
 def _read(path: Path) -> tuple[int, bytes, dict[int, bytes]] | None:
-    what = f"what was acted on, {path}"
+    subject = f"what was acted on, {path}"
     try:
         data = read_file(path, MOST_BYTES)
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise ChainError(f"{what}: cannot be read: {error.strerror}") from error
+        raise ChainError(f"{subject}: cannot be read: {error.strerror}") from error
     if len(data) > MOST_BYTES:
-        raise ChainError(f"{what}: over {MOST_BYTES} bytes")
+        raise ChainError(f"{subject}: over {MOST_BYTES} bytes")
     try:
-        found = parse_json(data, unique_keys=True)
+        content = parse_json(data, unique_keys=True)
     except ValueError as error:
-        raise ChainError(f"{what}: not JSON: {error}") from error
+        raise ChainError(f"{subject}: not JSON: {error}") from error
     fields = {"format": int, "chain_id": int, "genesis_hash": str, "blocks": dict}
-    if not isinstance(found, dict) or set(found) != set(fields):
-        raise ChainError(f"{what}: it does not have the fields {', '.join(fields)}")
+    if not isinstance(content, dict) or set(content) != set(fields):
+        raise ChainError(f"{subject}: it does not have the fields {', '.join(fields)}")
     for name, kind in fields.items():
-        if type(found[name]) is not kind:
-            raise ChainError(f"{what}: {name} is not of type {kind.__name__}")
-    if found["format"] != FORMAT:
-        raise ChainError(f"{what}: format {str(found['format'])[:20]} is not {FORMAT}")
+        if type(content[name]) is not kind:
+            raise ChainError(f"{subject}: {name} is not of type {kind.__name__}")
+    if content["format"] != FORMAT:
+        raise ChainError(f"{subject}: format {str(content['format'])[:20]} is not {FORMAT}")
     blocks = {
-        _number(what, number): _hash(what, value) for number, value in found["blocks"].items()
+        _number(subject, number): _hash(subject, value)
+        for number, value in content["blocks"].items()
     }
-    return found["chain_id"], _hash(what, found["genesis_hash"]), blocks
+    return content["chain_id"], _hash(subject, content["genesis_hash"]), blocks
 
 
-def _number(what: str, text: str) -> int:
+def _number(subject: str, text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 20) or str(int(text)) != text:
-        raise ChainError(f"{what}: {text[:40]!r} is no block number")
+        raise ChainError(f"{subject}: {text[:40]!r} is no block number")
     return int(text)
 
 
-def _hash(what: str, value: Any) -> bytes:
+def _hash(subject: str, value: Any) -> bytes:
     try:
-        found = bytes.fromhex(value[2:]) if str(value).startswith("0x") else b""
+        content = bytes.fromhex(value[2:]) if str(value).startswith("0x") else b""
     except (ValueError, TypeError):
-        found = b""
-    if len(found) != 32:
-        raise ChainError(f"{what}: {str(value)[:80]!r} is no hash of 32 bytes, 0x and hex digits")
-    return found
+        content = b""
+    if len(content) != 32:
+        raise ChainError(
+            f"{subject}: {str(value)[:80]!r} is no hash of 32 bytes, 0x and hex digits"
+        )
+    return content

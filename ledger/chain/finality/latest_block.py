@@ -1,8 +1,7 @@
-"""The latest block that was seen, by its time stamp, for as long as the chain has it.
+"""The block with the latest time stamp, as long as the chain has it.
 
-A node may tell one time stamp of the far future by mistake. Whoever goes by the latest time that
-was seen needs to know when the chain does not have that block any more, or would be in the future
-for good.
+A node may report a time stamp in the far future by mistake. A clock that follows the latest time
+has to know when the chain no longer has that block, or it would stay in the future.
 """
 
 from __future__ import annotations
@@ -14,19 +13,16 @@ if TYPE_CHECKING:
 
 
 class LatestBlock:
-    """Remembers the latest block."""
+    """Memory of the latest block."""
 
     def __init__(self) -> None:
         self._block: Block | None = None
 
     def is_gone(self, newest: Block) -> bool:
-        """Return whether the latest block so far is not on the chain, and look at its newest one.
+        """Return whether the latest block so far has left the chain; remember the newest.
 
-        Time stamps grow along a chain. So one that ends as high as the latest block, or higher, and
-        earlier, does not hold it.
-
-        Args:
-            newest: the chain's newest block.
+        Time stamps increase along a chain: one that is at least as high and earlier does not
+        contain it.
         """
         latest = self._block
         if latest is None or newest.number >= latest.number:

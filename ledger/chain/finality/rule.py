@@ -1,4 +1,4 @@
-"""Which block cannot be taken back any more: the one rule that all act by."""
+"""The rule for the newest final block."""
 
 from __future__ import annotations
 
@@ -9,19 +9,15 @@ if TYPE_CHECKING:
 
 
 def final_number(chain: ChainReader, newest: Block, confirmations: int | None) -> int:
-    """Return the number of the newest block that is final: finalized, or so many blocks deep.
-
-    A chain with a notion of its own says what is finalized. Who gives a depth has his own reasons,
-    to wait for less or for more than that, and gets it.
+    """Return the number of the newest final block.
 
     Args:
         chain: any.
-        newest: its newest block, as whoever asks has seen it.
-        confirmations: how many blocks on top of a block make it final; None for what the chain
-            calls finalized.
+        newest: its newest block, as the caller has seen it.
+        confirmations: depth at which a block is final; None for the chain's own finality.
 
     Raises:
-        ValueError: fewer than no confirmations.
+        ValueError: negative confirmations.
         ChainError: the chain is unreachable or damaged.
     """
     if confirmations is None:
@@ -32,14 +28,5 @@ def final_number(chain: ChainReader, newest: Block, confirmations: int | None) -
 
 
 def final_block(chain: ChainReader, confirmations: int | None) -> Block:
-    """Return the newest block that is final.
-
-    Args:
-        chain: any.
-        confirmations: as for `final_number`.
-
-    Raises:
-        ValueError: fewer than no confirmations.
-        ChainError: the chain is unreachable or damaged.
-    """
+    """Return the newest final block; see `final_number`."""
     return chain.block(final_number(chain, chain.head(), confirmations))

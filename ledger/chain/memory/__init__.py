@@ -1,1 +1,1 @@
-"""A run's ledger in the memory of one process: the same rules, nothing that outlives it."""
+"""A run's ledger in the memory of one process: the same rules, not durable."""

@@ -1,4 +1,4 @@
-"""What a memory ledger remembers: where it stood after each block, and what was recorded."""
+"""The history of a memory ledger: its state after each block, and its events."""
 
 from __future__ import annotations
 
@@ -31,27 +31,23 @@ if TYPE_CHECKING:
     from ledger.protocol.types import Digest, Domain, RegisteredClient
 
 DEPLOYMENT_BLOCK = 1
-"""A fresh chain's first transaction creates the contract."""
+"""Number of the block that creates the contract on a fresh chain."""
 
 
 class MemoryHistory:
-    """What is read of a memory ledger; a `RoundHistory`.
+    """The `RoundHistory` of a memory ledger.
 
-    A block's hash follows from its number, so that blocks cost nothing: nobody seals them.
+    A block's hash follows from its number, so blocks cost nothing.
 
     Attributes:
-        domain: what its clients sign for.
-        from_block: the block in which it was deployed.
+        domain: the EIP-712 domain that its clients sign for.
+        from_block: number of the deploying block.
     """
 
     is_recorded = False
 
     def __init__(self, state: LedgerState) -> None:
-        """Begin with the block in which the ledger was deployed.
-
-        Args:
-            state: after the constructor.
-        """
+        """Start with the deploying block, given the state after the constructor."""
         self.domain: Domain = state.domain
         self.from_block = DEPLOYMENT_BLOCK
         self._deployment = state.deployment
@@ -63,13 +59,13 @@ class MemoryHistory:
         self._ends: list[RecordedEvent] = []
         self._bans: list[RecordedEvent] = []
         self._rounds: defaultdict[int, list[RecordedEvent]] = defaultdict(list)
-        place = self._hash(DEPLOYMENT_BLOCK)
+        hash_ = self._hash(DEPLOYMENT_BLOCK)
         event = LedgerDeployed(state.domain.salt)
-        self._recorded = [RecordedEvent(event, DEPLOYMENT_BLOCK, place, place, 0)]
+        self._recorded = [RecordedEvent(event, DEPLOYMENT_BLOCK, hash_, hash_, 0)]
 
     @property
     def node(self) -> str | None:
-        """None: no node is asked."""
+        """None: no node answers."""
         return None
 
     def newest_block(self) -> Block:
@@ -77,14 +73,11 @@ class MemoryHistory:
         return self.block(self._height)
 
     def final_number(self, newest: Block, confirmations: int | None) -> int:
-        """Return the number of the newest block that is final; nothing is ever taken back here."""
+        """Return the number of the newest final block; blocks are never reverted here."""
         return max(0, newest.number - (confirmations or 0))
 
     def block(self, number: int) -> Block:
         """Return one block; its time is its number, in seconds.
-
-        Args:
-            number: 0 for the first.
 
         Raises:
             ChainError: there is no such block.
@@ -94,45 +87,33 @@ class MemoryHistory:
         return Block(number, self._hash(number), self._hash(number - 1), number)
 
     def deployment(self) -> Deployment:
-        """Return what was fixed at deployment."""
+        """Return the values fixed at deployment."""
         return self._deployment
 
     def state(self, block_number: int | None = None) -> LedgerSnapshot:
-        """Return where the ledger stood after a block.
-
-        Args:
-            block_number: which; None for the newest.
+        """Return the ledger's state after a block, None for the newest.
 
         Raises:
-            ChainError: it was not deployed in this block yet.
+            ChainError: it was deployed later.
         """
         if block_number is None:
             return self._snapshots[-1]
-        place = bisect_right(self._changed_in, block_number)
-        if not place:
+        changes = bisect_right(self._changed_in, block_number)
+        if not changes:
             raise ChainError(f"there is no committee ledger in block {block_number}")
-        return self._snapshots[place - 1]
+        return self._snapshots[changes - 1]
 
     def registry(self) -> tuple[RegisteredClient, ...]:
         """Return the clients registered so far, without bans."""
         return self._registered
 
     def bans(self, to_block: int | None = None) -> tuple[ClientBanned, ...]:
-        """Return every ban, oldest first.
-
-        Args:
-            to_block: last block, included; None for the newest.
-        """
+        """Return every ban up to a block (None for the newest), oldest first."""
         events = [recorded.event for recorded in self._up_to(self._bans, to_block)]
         return tuple(event for event in events if isinstance(event, ClientBanned))
 
     def opening(self, round_number: int, to_block: int | None = None) -> RoundStart | None:
-        """Return how a round began, None if it has not opened.
-
-        Args:
-            round_number: t, from 1.
-            to_block: last block, included; None for the newest.
-        """
+        """Return the start of a round as of a block (None: the newest); None if it is not open."""
         recorded = self._openings.get(round_number)
         if recorded is None or not self._up_to([recorded], to_block):
             return None
@@ -141,12 +122,7 @@ class MemoryHistory:
     def commitments(
         self, round_number: int, to_block: int | None = None
     ) -> tuple[MinedCommitment, ...]:
-        """Return the commitments that were taken in a round, oldest first.
-
-        Args:
-            round_number: t.
-            to_block: last block, included; None for the newest.
-        """
+        """Return the commitments of a round up to a block (None for the newest), oldest first."""
         return tuple(
             MinedCommitment(recorded.block_number, client, commitment)
             for recorded in self.round_events(round_number, to_block)
@@ -157,21 +133,11 @@ class MemoryHistory:
         )
 
     def round_events(self, round_number: int, to_block: int | None = None) -> list[RecordedEvent]:
-        """Return all that was recorded of one round, oldest first.
-
-        Args:
-            round_number: t.
-            to_block: last block, included; None for the newest.
-        """
+        """Return every event of a round up to a block (None for the newest), oldest first."""
         return self._up_to(self._rounds.get(round_number, ()), to_block)
 
     def recorded_in(self, from_block: int, to_block: int) -> list[RecordedEvent]:
-        """Return all that was recorded in these blocks, oldest first.
-
-        Args:
-            from_block: first block, included.
-            to_block: last block, included.
-        """
+        """Return every event in a range of blocks, both ends included, oldest first."""
         first, end = (
             bisect_left(self._recorded, number, key=attrgetter("block_number"))
             for number in (from_block, to_block + 1)
@@ -181,24 +147,18 @@ class MemoryHistory:
     def outcomes(
         self, limit: int, *, descending: bool = True, to_block: int | None = None
     ) -> list[RecordedEvent]:
-        """Return the last or the first ended rounds: decisions and abandonments.
-
-        Args:
-            limit: how many at most.
-            descending: newest first.
-            to_block: last block, included; None for the newest.
-        """
-        found = self._up_to(self._ends, to_block)
-        return (found[::-1] if descending else found)[:limit]
+        """Return at most `limit` outcomes of rounds up to a block (None for the newest)."""
+        ends = self._up_to(self._ends, to_block)
+        return (ends[::-1] if descending else ends)[:limit]
 
     def _remember(self, state: LedgerState, events: Sequence[Event]) -> None:
-        """Take down what the newest block's transaction came to."""
+        """Record the newest block's state and events."""
         self._changed_in.append(self._height)
         self._snapshots.append(LedgerSnapshot.of(state))
-        place = self._hash(self._height)
+        hash_ = self._hash(self._height)
         for index, event in enumerate(events):
-            # There is no transaction to look up: its block is as good a name.
-            recorded = RecordedEvent(event, self._height, place, place, index)
+            # There is no transaction: the block's hash stands in for its hash.
+            recorded = RecordedEvent(event, self._height, hash_, hash_, index)
             self._recorded.append(recorded)
             self._file(recorded)
         if state.round == 0 or any(isinstance(event, LedgerOpened) for event in events):
@@ -221,13 +181,13 @@ class MemoryHistory:
                 pass
         self._rounds[event.round].append(recorded)
 
-    def _up_to(self, found: Sequence[RecordedEvent], to_block: int | None) -> list[RecordedEvent]:
+    def _up_to(self, events: Sequence[RecordedEvent], to_block: int | None) -> list[RecordedEvent]:
         last = self._height if to_block is None else to_block
-        return [recorded for recorded in found if recorded.block_number <= last]
+        return [recorded for recorded in events if recorded.block_number <= last]
 
     def _hash(self, number: int) -> Digest:
-        """Return a block's hash; of the one before the first, zeros."""
+        """Return a block's hash; zeros for the parent of block 0."""
         if number < 0:
             return NO_DIGEST
-        where = self.domain.chain_id.to_bytes(32) + self.domain.contract
-        return encoding.keccak256(where + encoding.u64(number))
+        prefix = self.domain.chain_id.to_bytes(32) + self.domain.contract
+        return encoding.keccak256(prefix + encoding.u64(number))

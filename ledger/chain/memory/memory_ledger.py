@@ -1,8 +1,8 @@
-"""The executable specification as a ledger of its own: for runs that nobody has to audit.
+"""The executable specification as a ledger, for runs that need no audit.
 
-`protocol/rounds.py` decides as the contract does, so a run has the same blocks, seeds, decisions
-and heads as on a fresh embedded chain of the same id, at a tenth of what an EVM costs. Nothing is
-on disk, nobody else can read it, and it ends with its process.
+`protocol/rounds.py` decides as the contract does. A run therefore has the same blocks, seeds,
+decisions and heads as on a fresh embedded chain with the same id, at a tenth of an EVM's cost.
+Nothing is written to disk; the ledger ends with its process.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ if TYPE_CHECKING:
 
 
 class MemoryLedger(MemoryHistory):
-    """A deployed ledger to send transactions to; a refusal is raised with its reason.
+    """A deployed ledger that accepts transactions.
 
-    Every transaction returns its events, and takes a block of its own, refused or not. It raises
-    the Refusal of the contract, and a SignatureError, without a block, where a signature has no
-    compact form and so could not even be sent.
+    Every transaction returns its events and takes a block of its own, also if it is refused. It
+    raises the contract's Refusal, or a SignatureError, without a block, for a signature without
+    compact form, which could not be sent to a contract.
     """
 
     def __init__(self, deployment: Deployment, domain: Domain) -> None:
-        """Deploy a ledger that waits for its clients.
+        """Deploy a ledger whose clients are not registered yet.
 
         Args:
-            deployment: what never changes.
-            domain: the contract's place on its chain, as its clients sign for it.
+            deployment: the values fixed at deployment.
+            domain: the EIP-712 domain that its clients sign for.
 
         Raises:
-            ConfigurationError: its seeds are to follow from a chain's blocks.
+            ConfigurationError: its seeds would follow from a chain's block hashes.
         """
         if deployment.beacon is Beacon.BLOCK:
             raise ConfigurationError(
@@ -62,11 +62,7 @@ class MemoryLedger(MemoryHistory):
         super().__init__(self._state)
 
     def mine(self, blocks: int) -> None:
-        """Let so many empty blocks pass.
-
-        Args:
-            blocks: how many, at least 0.
-        """
+        """Let a number of empty blocks pass."""
         self._height += blocks
 
     def register_clients(self, words: Sequence[int], rest: Digest) -> tuple[Event, ...]:
@@ -74,7 +70,7 @@ class MemoryLedger(MemoryHistory):
         return self._take(lambda block: rounds.register_clients(self._state, words, rest, block))
 
     def would_accept(self, round_number: int, signed: Sequence[SignedCommitment]) -> bool:
-        """Say whether these commitments would be taken as of the newest block."""
+        """Return whether these commitments would be accepted as of the newest block."""
         _require_sendable(entry.signature for entry in signed)
         try:
             rounds.commit_updates(self._state, round_number, signed, self._context())
@@ -85,7 +81,7 @@ class MemoryLedger(MemoryHistory):
     def commit_updates(
         self, round_number: int, signed: Sequence[SignedCommitment]
     ) -> tuple[Event, ...]:
-        """Carry signed commitments; see `rounds.commit_updates`."""
+        """Submit signed commitments; see `rounds.commit_updates`."""
         _require_sendable(entry.signature for entry in signed)
         return self._take(
             lambda block: rounds.commit_updates(self._state, round_number, signed, block)
@@ -109,7 +105,7 @@ class MemoryLedger(MemoryHistory):
         return self._take(lambda block: rounds.abandon_round(self._state, round_number, block))
 
     def report_equivocation(self, report: EquivocationReport) -> tuple[Event, ...]:
-        """Ban a client with two of its statements; see `rounds.report_equivocation`."""
+        """Ban a client that signed two conflicting statements; see `rounds.report_equivocation`."""
         _require_sendable((report.first.signature, report.second.signature))
         return self._take(lambda block: rounds.report_equivocation(self._state, report, block))
 
@@ -124,7 +120,7 @@ class MemoryLedger(MemoryHistory):
 
 
 def memory_ledger(document: RunDocument, *, chain_id: int = DEFAULT_CHAIN_ID) -> MemoryLedger:
-    """Return a ledger that a run is deployed on, its clients registered: round 1 is open.
+    """Return a ledger with a run's clients registered: round 1 is open.
 
     Args:
         document: the run's configuration.
@@ -132,8 +128,8 @@ def memory_ledger(document: RunDocument, *, chain_id: int = DEFAULT_CHAIN_ID) ->
             first one there.
 
     Raises:
-        ConfigurationError: its seeds are to follow from a chain's blocks.
-        Refusal: the document's clients are none that a contract registers.
+        ConfigurationError: its seeds would follow from a chain's block hashes.
+        Refusal: the contract would not register the document's clients.
     """
     deployment, batches = deployment_for(document)
     sender = to_canonical(address_of(TEST_KEYS[0]))
@@ -146,10 +142,6 @@ def memory_ledger(document: RunDocument, *, chain_id: int = DEFAULT_CHAIN_ID) ->
 
 
 def _require_sendable(signatures: Iterable[bytes]) -> None:
-    """Refuse signatures that call data cannot carry.
-
-    Raises:
-        SignatureError: one has no compact form.
-    """
+    """Reject signatures that call data cannot carry; raise SignatureError."""
     for signature in signatures:
         compact(signature)

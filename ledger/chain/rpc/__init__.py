@@ -1,1 +1,1 @@
-"""Any chain behind JSON-RPC, and the embedded chain served to others in the same form."""
+"""Chains behind JSON-RPC nodes, and the embedded chain served as such a node."""

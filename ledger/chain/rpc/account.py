@@ -1,9 +1,9 @@
-"""A key that signs transactions, each with a hash that nobody else's can have.
+"""An account that signs transactions, each with a unique hash.
 
-Of one transaction a key can sign many copies that differ in nothing but the signature's random
-part. Drawn anew for each, two processes with one key never come to the same bytes, even where they
-do the same with the same nonce. So a node that says that it knows a transaction of ours already
-can mean ours alone: whoever stands between has asked it twice.
+A key can sign many copies of a transaction that differ only in the signature's random part. Here
+that part is drawn anew for each signature, so two processes with one key never produce the same
+bytes, even for equal transactions. A node that reports one of our transactions as already known
+can therefore only mean ours, delivered twice on the way.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RawTransaction:
-    """A transaction as a node takes it."""
+    """A signed transaction as a node accepts it."""
 
     hash: bytes
     raw: bytes
 
 
 class SendingAccount:
-    """An account whose transactions are signed here.
+    """An account whose transactions are signed in this process.
 
     Args:
         key: the private key, 32 bytes; it never leaves this process.
-        entropy: returns so many random bytes, on which no secret depends.
+        entropy: returns a number of random bytes; no secret depends on them.
 
     Attributes:
         address: EIP-55.
@@ -49,19 +49,17 @@ class SendingAccount:
         self._entropy = entropy
 
     def sign(self, fields: dict[str, Any]) -> RawTransaction:
-        """Return a transaction as a node takes it; another one each time.
-
-        Args:
-            fields: of an EIP-1559 transaction, unsigned.
-        """
+        """Sign an EIP-1559 transaction; each call returns different bytes."""
         digest = bytes(TypedTransaction.from_dict(fields).hash())
-        # RFC 6979 with more to draw from: the key is as safe as without, whatever the bytes are.
-        more = ffi.new("unsigned char[32]", self._entropy(32))
-        found = self._key.sign_recoverable(digest, hasher=None, custom_nonce=(ffi.NULL, more))
+        # RFC 6979 with additional data: the key stays safe whatever these bytes are.
+        extra = ffi.new("unsigned char[32]", self._entropy(32))
+        recoverable = self._key.sign_recoverable(
+            digest, hasher=None, custom_nonce=(ffi.NULL, extra)
+        )
         signature = {
-            "v": found[64],
-            "r": int.from_bytes(found[:32]),
-            "s": int.from_bytes(found[32:64]),
+            "v": recoverable[64],
+            "r": int.from_bytes(recoverable[:32]),
+            "s": int.from_bytes(recoverable[32:64]),
         }
         raw = bytes(TypedTransaction.from_dict({**fields, **signature}).encode())
         return RawTransaction(keccak(raw), raw)

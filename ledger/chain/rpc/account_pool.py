@@ -1,4 +1,4 @@
-"""Several accounts of one owner on a chain: who has enough pays for all of them."""
+"""Several accounts of one owner: one with enough funds pays for all of them."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _log = logging.getLogger(__name__)
 
 
 class AccountPoolChain(RpcChain):
-    """A chain behind a node, and accounts of ours of which one pays at a time.
+    """A chain behind a node, and several accounts of ours, one of which pays at a time.
 
-    The one that pays does so until it owns too little for a transaction; then the one that owns
-    most is next. What is on its way stays with the account that has signed it.
+    An account pays until its balance is too low for a transaction; then the richest one takes over.
+    In-flight transactions stay with the account that signed them.
 
     Args:
-        url: the node, http or https.
+        url: of the node, http or https.
         keys: the private keys, 32 bytes each, at least one; they never leave this process.
         chain_id: the expected id.
         settings: time-outs, limits and fees.
-        sleep: how to wait, in seconds.
-        clock: seconds that only go forward.
+        sleep: waits a number of seconds.
+        clock: monotonic seconds.
     """
 
     def __init__(
@@ -48,13 +48,14 @@ class AccountPoolChain(RpcChain):
         super().__init__(
             url, keys[0], chain_id=chain_id, settings=settings, sleep=sleep, clock=clock
         )
-        others = (SendingAccount(key) for key in keys[1:])
-        more = (
-            TransactionManager(self, account, self._settings, sleep, clock) for account in others
+        other_accounts = (SendingAccount(key) for key in keys[1:])
+        other_managers = (
+            TransactionManager(self, account, self._settings, sleep, clock)
+            for account in other_accounts
         )
-        self._outboxes = (self._outbox, *more)
+        self._outboxes = (self._outbox, *other_managers)
         try:
-            self._turn_to(self._richest())
+            self._switch_to(self._richest())
         except ChainError:
             self.close()
             raise
@@ -62,26 +63,16 @@ class AccountPoolChain(RpcChain):
     def submit(
         self, to: str | None, data: bytes, gas: int, *, value: int = 0
     ) -> InFlightTransaction:
-        """Sign and submit a transaction from an account that can pay for it.
-
-        Args:
-            to: the contract; None creates one.
-            data: call data, or the creation code.
-            gas: the limit of gas; never estimated.
-            value: how many wei go with it.
-
-        Raises:
-            TransactionRefusedError: the node does not take it; nothing was sent.
-        """
+        """Send a transaction from an account that can pay for it; see `RpcChain.submit`."""
         if len(self._outboxes) > 1 and self.balance() < self.max_cost(gas) + value:
-            self._turn_to(self._richest())
+            self._switch_to(self._richest())
         return super().submit(to, data, gas, value=value)
 
     def _richest(self) -> TransactionManager:
-        owned = [self.balance_of(outbox.sender) for outbox in self._outboxes]
-        return self._outboxes[owned.index(max(owned))]
+        balances = [self.balance_of(outbox.sender) for outbox in self._outboxes]
+        return self._outboxes[balances.index(max(balances))]
 
-    def _turn_to(self, outbox: TransactionManager) -> None:
+    def _switch_to(self, outbox: TransactionManager) -> None:
         if outbox is not self._outbox:
             _log.info("account %s pays from now on", outbox.sender)
         self._outbox, self.sender = outbox, outbox.sender

@@ -1,16 +1,16 @@
-"""What a transaction offers for its gas (EIP-1559), and what its replacement offers."""
+"""Fees of a new transaction (EIP-1559) and of its replacement."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-# A node takes a replacement that pays a tenth more; an eighth is more, whatever it rounds.
+# Nodes accept a replacement that pays a tenth more; an eighth is more after any rounding.
 _BUMP_PARTS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class FeeCaps:
-    """What a sender will not go over, in wei for each gas.
+    """Upper limits of a sender's fees, in wei per gas.
 
     Attributes:
         fee: base fee and tip together.
@@ -23,11 +23,11 @@ class FeeCaps:
 
 @dataclass(frozen=True, slots=True)
 class Fees:
-    """What a transaction offers, in wei for each gas.
+    """Fees of a transaction, in wei per gas.
 
     Attributes:
-        fee: at most so much, base fee and tip together.
-        tip: at most so much of it to the block's maker.
+        fee: maximum of base fee and tip together.
+        tip: maximum of the tip to the block's proposer.
     """
 
     fee: int
@@ -35,31 +35,31 @@ class Fees:
 
 
 def new_fees(base_fee: int, tip: int, caps: FeeCaps) -> Fees | None:
-    """Return what a new transaction offers; None where gas costs more than the caps allow.
+    """Return the fees of a new transaction; None if gas costs more than the caps allow.
 
-    A replacement has to offer more of both, the tip too where only the base fee has risen. So a new
-    transaction's tip stays an eighth below the cap: one that began at it could never be replaced,
-    and would stop all that the account sends after it.
+    A replacement has to raise both fees, the tip too where only the base fee has risen. A new
+    transaction's tip therefore stays an eighth below its cap: at the cap it could never be
+    replaced, and would block all later transactions of the account.
 
     Args:
         base_fee: of the newest block.
-        tip: that the node suggests.
-        caps: not to be gone over.
+        tip: suggested by the node.
+        caps: upper limits.
     """
-    wanted = min(tip, caps.tip * _BUMP_PARTS // (_BUMP_PARTS + 1))
-    if base_fee + wanted > caps.fee:
+    capped_tip = min(tip, caps.tip * _BUMP_PARTS // (_BUMP_PARTS + 1))
+    if base_fee + capped_tip > caps.fee:
         return None
-    # Twice the base fee stays valid for six full blocks in a row.
-    return Fees(min(2 * base_fee + wanted, caps.fee), wanted)
+    # Twice the base fee stays valid for six consecutive full blocks.
+    return Fees(min(2 * base_fee + capped_tip, caps.fee), capped_tip)
 
 
 def replacement_fees(before: Fees, market: Fees | None, caps: FeeCaps) -> Fees | None:
-    """Return what a replacement offers; None where the caps leave no room for one.
+    """Return the fees of a replacement; None if the caps leave no room for one.
 
     Args:
-        before: what the transaction offers that waits.
-        market: what a new transaction would offer now; None where that is over the caps.
-        caps: not to be gone over.
+        before: fees of the pending transaction.
+        market: fees of a new transaction now; None if they exceed the caps.
+        caps: upper limits.
     """
     fee, tip = _bumped(before.fee), _bumped(before.tip)
     if market is not None:

@@ -1,6 +1,6 @@
-"""JSON-RPC over HTTP, bounded in time and size, with every failure named.
+"""JSON-RPC over HTTP with limits on time and size, and typed failures.
 
-It is a web3 provider, so that web3's own interface runs over the same connection and limits.
+It is a web3 provider, so web3's own interface uses the same connection and limits.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _LONGEST_MESSAGE = 200
 
 
 class AnswerTooLargeError(NotServedError):
-    """The node's answer is larger than we are willing to read."""
+    """The node's answer exceeds the size limit."""
 
 
 class MomentaryFailureError(ChainUnreachableError):
-    """No whole answer, or that of a server in trouble: a moment later it may be another.
+    """No complete answer, or a server error: a retry may succeed.
 
     Attributes:
-        retry_after_seconds: how long the server asks to be left alone; 0 where it does not.
+        retry_after_seconds: pause requested by the server; 0 for none.
     """
 
     def __init__(self, message: str, retry_after_seconds: int = 0) -> None:
@@ -46,13 +46,13 @@ class HttpTransport(JSONBaseProvider):
     Args:
         url: http or https.
         timeout_seconds: for one request, from connecting to the last byte.
-        most_bytes: how large one answer may be.
+        max_bytes: limit of one answer's size.
 
     Attributes:
-        shown_url: the node's address without what may be a key.
+        shown_url: the node's address without parts that may be secret.
 
     Raises:
-        ChainError: the URL is none.
+        ChainError: the URL is malformed.
     """
 
     def __init__(self, url: str, timeout_seconds: float, max_bytes: int) -> None:
@@ -65,11 +65,11 @@ class HttpTransport(JSONBaseProvider):
         self._most_bytes = max_bytes
 
     def ask(self, method: str, *parameters: object) -> Any:
-        """Return the result of one request.
+        """Return the result of one request; raise RpcFault if the node answers with an error.
 
         Args:
             method: its name.
-            parameters: values that JSON knows.
+            parameters: JSON values.
 
         Raises:
             RpcFault: the node answered with an error.
@@ -90,12 +90,8 @@ class HttpTransport(JSONBaseProvider):
     def make_request(self, method: RPCEndpoint, params: Any) -> RPCResponse:
         """Return the answer to one request, with `result` or with `error`.
 
-        Args:
-            method: its name.
-            params: its parameters, in any form that web3 can turn into JSON.
-
         Raises:
-            MalformedAnswerError: it is no JSON-RPC answer.
+            MalformedAnswerError: it is not a JSON-RPC answer.
         """
         body = self._post(self.encode_rpc_request(method, params))
         try:
@@ -122,23 +118,18 @@ class HttpTransport(JSONBaseProvider):
         except HttpFailureError as error:
             raise MomentaryFailureError(str(error)) from None
         status = f"{self.shown_url}: answers with HTTP status {answer.status}"
-        # Whatever its body is: gateways and limits of rate speak JSON too, and say nothing of the
-        # chain.
+        # Whatever the body: gateways and rate limiters answer in JSON too, and not for the chain.
         if answer.status == HTTPStatus.TOO_MANY_REQUESTS or answer.status >= _SERVERS_FAULT:
             raise MomentaryFailureError(
                 f"{status}{_message_in(answer.body)}", answer.retry_after_seconds
             )
-        # Some nodes send their JSON errors with a status of 4xx.
+        # Some nodes send JSON errors with a 4xx status.
         if answer.status != HTTPStatus.OK and not answer.body.lstrip().startswith(b"{"):
             raise ChainUnreachableError(status)
         return answer.body
 
     def is_connected(self, show_traceback: bool = False) -> bool:  # noqa: ARG002 - web3's
-        """Return whether the node answers.
-
-        Args:
-            show_traceback: without effect.
-        """
+        """Return whether the node answers; `show_traceback` has no effect."""
         try:
             self.ask("eth_chainId")
         except ChainError:
@@ -151,7 +142,7 @@ class HttpTransport(JSONBaseProvider):
 
 
 def _message_in(body: bytes) -> str:
-    """Return the message of a JSON-RPC error behind a colon; nothing where there is none."""
+    """Return ": MESSAGE" of a JSON-RPC error; empty if there is none."""
     try:
         error = parse_json(body)["error"]
         message = error["message"] if isinstance(error, dict) else error

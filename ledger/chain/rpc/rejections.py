@@ -1,8 +1,8 @@
-"""What a node means when it does not take a transaction.
+"""Classification of a node's refusal of a transaction.
 
-JSON-RPC has no codes for it: every kind of node has words of its own, and this file alone reads
-them. What it cannot place is a refusal, except where the words say that the node itself has failed:
-then nobody knows whether the transaction is on its way.
+JSON-RPC has no codes for the reasons; each client has its own messages, and only this module reads
+them. An unknown message is a final refusal, unless it says that the node itself has failed: the
+transaction may then be in flight.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 
 class RejectionReason(Enum):
-    """Why a node did not take a transaction.
+    """Why a node did not accept a transaction.
 
     Attributes:
         KNOWN: it has this very transaction already.
-        NONCE_USED: a block holds another transaction, or this one, with this nonce.
+        NONCE_USED: a transaction with this nonce, perhaps this one, is mined.
         NONCE_TOO_HIGH: transactions with lower nonces are missing.
-        UNDERPRICED: another one with this nonce waits, and this one does not pay enough more.
-        UNCLEAR: the node has failed; the transaction may be on its way all the same.
-        FINAL: it cannot be taken as it is.
+        UNDERPRICED: another one with this nonce is pending, and this one does not pay enough more.
+        UNCLEAR: the node has failed; the transaction may be in flight.
+        FINAL: it cannot be accepted as it is.
     """
 
     KNOWN = auto()
@@ -39,19 +39,19 @@ class RejectionReason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A transaction that a node did not take.
+    """A transaction that a node did not accept.
 
     Attributes:
-        why: what the node means.
-        words: what it says.
+        why: the reason.
+        words: the node's message.
     """
 
     why: RejectionReason
     words: str
 
 
-# In this order: "nonce too high" must not be read as a nonce that is used. The words of geth, Besu,
-# Nethermind, Erigon, Reth and anvil.
+# The order matters: "nonce too high" is not a used nonce. Messages of geth, Besu, Nethermind,
+# Erigon, Reth and anvil.
 _WORDS: tuple[tuple[RejectionReason, tuple[str, ...]], ...] = (
     (
         RejectionReason.KNOWN,
@@ -71,13 +71,9 @@ _WORDS: tuple[tuple[RejectionReason, tuple[str, ...]], ...] = (
 
 
 def classify_rejection(fault: RpcFault) -> Rejection:
-    """Return what a node's answer to a signed transaction means.
-
-    Args:
-        fault: the error that it answered with.
-    """
-    for refusal, signs in _WORDS:
-        if any(sign in fault.words for sign in signs):
+    """Return the meaning of a node's error answer to a signed transaction."""
+    for refusal, texts in _WORDS:
+        if any(text in fault.words for text in texts):
             return Rejection(refusal, str(fault))
     has_failed = fault.code in {wire.INTERNAL_ERROR, wire.LIMIT_EXCEEDED}
     return Rejection(RejectionReason.UNCLEAR if has_failed else RejectionReason.FINAL, str(fault))

@@ -1,8 +1,8 @@
-"""Any chain whose node speaks JSON-RPC over HTTP: anvil, geth, besu, a public test network.
+"""Read access to a chain whose node speaks JSON-RPC over HTTP: anvil, geth, besu, a public network.
 
-The node is not trusted to be well behaved: answers are bounded, read strictly, and every failure
-is a `NotServedError`, which says nothing about the chain. It *is* trusted for what it says about
-its chain; who wants to check that, runs an own node or asks several.
+A node is not trusted to behave well: answers are bounded and parsed strictly, and every failure is
+a `NotServedError`, which says nothing about the chain. It is trusted for the content of its chain;
+to verify that, run your own node or compare several.
 """
 
 from __future__ import annotations
@@ -50,21 +50,21 @@ _NO_SUCH_TAG = {wire.UNKNOWN_METHOD, wire.INVALID_PARAMETERS, -39001}
 
 @dataclass(frozen=True, slots=True)
 class RpcSettings:
-    """How patient, how careful and how generous we are with a node.
+    """Time-outs, limits and fees.
 
     Attributes:
         confirmations: blocks on top of a transaction's own before it counts.
-        request_timeout_seconds: for one request; no retry begins later, also where the node asks
-            for a longer pause.
-        retries: how often a read that failed for a moment is tried again.
+        request_timeout_seconds: for one request; no retry starts later, even after a longer pause
+            requested by the node.
+        retries: attempts after a read's momentary failure.
         retry_pause_seconds: before the first retry; each later pause is three times as long.
-        receipt_timeout_seconds: how long a transaction is waited for.
-        resend_seconds: after how long a transaction that no block holds is sent once more.
-        replace_seconds: after how long it is replaced by one that pays more.
-        poll_seconds: the longest pause between two looks.
-        most_answer_bytes: how large one answer may be.
-        most_fee_per_gas_wei: never offered more, base fee and tip together.
-        most_tip_per_gas_wei: never offered more as tip.
+        receipt_timeout_seconds: limit of the wait for a transaction.
+        resend_seconds: age at which an unmined transaction is resent.
+        replace_seconds: age at which it is replaced by one that pays more.
+        poll_seconds: longest pause between polls.
+        max_answer_bytes: limit of one answer's size.
+        max_fee_per_gas_wei: limit of base fee and tip together.
+        max_tip_per_gas_wei: limit of the tip.
     """
 
     confirmations: int = 0
@@ -81,7 +81,7 @@ class RpcSettings:
 
     @property
     def fee_caps(self) -> FeeCaps:
-        """What a transaction never offers more than."""
+        """Upper limits of a transaction's fees."""
         return FeeCaps(self.max_fee_per_gas_wei, self.max_tip_per_gas_wei)
 
 
@@ -89,17 +89,17 @@ class RpcReader:
     """A chain behind a node, read-only. Safe to share between threads.
 
     Args:
-        url: the node, http or https.
+        url: of the node, http or https.
         chain_id: the expected id.
         genesis_hash: the expected block 0; None accepts any.
         settings: time-outs and limits.
-        sleep: how to wait, in seconds.
-        clock: seconds that only go forward.
+        sleep: waits a number of seconds.
+        clock: monotonic seconds.
 
     Raises:
         WrongChainIdError: the node serves another chain.
-        WrongGenesisError: it serves another chain of the same id.
-        ChainError: it is unreachable, or no Ethereum node.
+        WrongGenesisError: it serves another chain with the same id.
+        ChainError: it is unreachable, or not an Ethereum node.
     """
 
     def __init__(
@@ -114,12 +114,12 @@ class RpcReader:
     ) -> None:
         self._settings = RpcSettings() if settings is None else settings
         self._sleep, self._clock = sleep, clock
-        self._newest_seen = 0
+        self._highest_head = 0
         self._has_named_final = False
         self._node = HttpTransport(
             url, self._settings.request_timeout_seconds, self._settings.max_answer_bytes
         )
-        # A node that has never answered is asked once: more likely, its address is wrong.
+        # No retries before the first answer: the address is probably wrong.
         self._patience = self._patience_of(retries=0)
         try:
             self._verify_identity(chain_id, genesis_hash)
@@ -134,12 +134,12 @@ class RpcReader:
         return RetryPolicy(tuple(waits), most, self._sleep, self._clock)
 
     def _verify_identity(self, chain_id: int, genesis_hash: bytes | None) -> None:
-        found = self._ask(wire.quantity, "eth_chainId")
-        if found != chain_id:
+        actual = self._ask(wire.quantity, "eth_chainId")
+        if actual != chain_id:
             raise WrongChainIdError(
-                f"{self._node.shown_url}: has chain id {found}, expected {chain_id}"
+                f"{self._node.shown_url}: has chain id {actual}, expected {chain_id}"
             )
-        self.chain_id = found
+        self.chain_id = actual
         self.genesis_hash = self.block(0).hash
         if genesis_hash is not None and genesis_hash != self.genesis_hash:
             raise WrongGenesisError(
@@ -158,15 +158,14 @@ class RpcReader:
         return Web3(self._node)
 
     def _ask(self, read: Callable[[Any], T], method: str, *parameters: object) -> T:
-        """Return the result of one request in a form of ours; for what may be asked twice.
+        """Return the parsed result of an idempotent request, retried after momentary failures.
 
         Raises:
-            MalformedAnswerError: it has none; the message names node and method.
+            MalformedAnswerError: the result cannot be parsed; names node and method.
         """
-        # Only for what may be asked twice: reads, and transactions that are signed already, whose
-        # nonce keeps them from being taken twice.
+        # Idempotent: a read, or a signed transaction, which its nonce protects from duplication.
         answer = self._patience.ask(
-            lambda: self._node.ask(method, *parameters), _passes, least_wait=_least_wait
+            lambda: self._node.ask(method, *parameters), _is_momentary, least_wait=_least_wait
         )
         try:
             return read(answer)
@@ -176,19 +175,16 @@ class RpcReader:
     def head(self) -> Block:
         """Return the newest block."""
         newest = self._ask(wire.block, "eth_getBlockByNumber", "latest", False)
-        self._newest_seen = max(self._newest_seen, newest.number)
+        self._highest_head = max(self._highest_head, newest.number)
         return newest
 
     def block(self, number: int) -> Block:
         """Return one block.
 
-        Args:
-            number: 0 for genesis, at most the head's.
-
         Raises:
             ChainError: the number is negative.
             NotServedError: the node has no such block.
-            MalformedAnswerError: it gives another one.
+            MalformedAnswerError: it returns another one.
         """
         if number < 0:
             raise ChainError(f"no block {number}")
@@ -208,48 +204,39 @@ class RpcReader:
         return self._ask(read, "eth_getBlockByNumber", tag, False)
 
     def finalized(self) -> int:
-        """Return the newest final block: the node's opinion, else the head less confirmations.
+        """Return the newest final block: the node's, else the head less confirmations.
 
-        A chain without final blocks and a node that has not heard of any yet answer alike. So the
-        head is final only where nothing speaks against it: this node has never named a final block,
-        and the chain is none of proof of stake.
+        A chain without finality and a node that has not seen a final block yet answer alike. The
+        head counts as final only if this node has never named a final block and the chain is not
+        proof of stake.
 
         Raises:
-            RpcFault: the node may know final blocks, but does not say now.
+            RpcFault: the node may know final blocks, but does not answer now.
             NotServedError: the chain must have final blocks, and the node names none.
         """
         try:
-            found = self._block_or_none("finalized")
+            final = self._block_or_none("finalized")
         except wire.RpcFault as fault:
             if not _knows_no_final_blocks(fault):
                 raise
-            found = None
-        if found is not None:
+            final = None
+        if final is not None:
             self._has_named_final = True
-            return found.number
-        if self._has_named_final or not self._may_call_its_head_final():
+            return final.number
+        if self._has_named_final or not self._head_may_be_final():
             raise NotServedError(
                 f"{self._node.shown_url}: names no final block now, on a chain that has them: it "
                 "may be starting or lag behind; wait, or say how deep is enough"
             )
         return max(0, self.head().number - self._settings.confirmations)
 
-    def _may_call_its_head_final(self) -> bool:
+    def _head_may_be_final(self) -> bool:
         if self._settings.confirmations > 0:
-            return True  # whoever gives a depth has not the head in mind
+            return True  # an explicit depth replaces finality
         return not self._ask(_is_of_stake, "eth_getBlockByNumber", "latest", False)
 
     def call(self, to: str, data: bytes, block_number: int | None = None) -> bytes:
-        """Return what a contract answers, without recording anything.
-
-        Args:
-            to: the contract.
-            data: selector and ABI-encoded arguments.
-            block_number: the block whose state answers; None for the head.
-
-        Returns:
-            The ABI-encoded answer.
-        """
+        """Return a contract's answer as of a block, None for the head; nothing is recorded."""
         return self._call({"to": to, "data": wire.to_hex(data)}, block_number)
 
     def _call(self, request: dict[str, str], block_number: int | None) -> bytes:
@@ -263,19 +250,11 @@ class RpcReader:
             raise TransactionRevertedError(reverted) from fault
 
     def code(self, address: str) -> bytes:
-        """Return a contract's runtime code; empty where there is none.
-
-        Args:
-            address: the contract.
-        """
+        """Return a contract's runtime code; empty where there is none."""
         return self._ask(wire.data, "eth_getCode", address, "latest")
 
     def balance_of(self, address: str) -> int:
-        """Return what an account has, in wei.
-
-        Args:
-            address: EIP-55.
-        """
+        """Return an account's balance, in wei."""
         return self._ask(wire.quantity, "eth_getBalance", address, "latest")
 
     def logs(
@@ -288,15 +267,9 @@ class RpcReader:
         *,
         descending: bool = False,
     ) -> list[Log]:
-        """Return the logs that match; ranges that the node refuses are asked for in parts.
+        """Return the logs that match; see `ChainReader.logs`.
 
-        Args:
-            address: the contract; None for every one.
-            topics: per position a topic, several of which one must match, or None for any.
-            from_block: first block, included.
-            to_block: last block, included; beyond the head is allowed.
-            limit: how many logs at most; None for all.
-            descending: newest first.
+        A range that the node refuses is requested in parts.
 
         Raises:
             NotServedError: the node lacks blocks that it had before.
@@ -304,20 +277,20 @@ class RpcReader:
         request = _log_request(address, topics)
         newest = self.head().number
         last = min(to_block, newest)
-        if last < min(to_block, self._newest_seen):
-            # Behind one URL there may be several nodes, and one of them behind the others.
+        if last < min(to_block, self._highest_head):
+            # Several nodes may answer behind one URL, and one of them may lag.
             raise NotServedError(
-                f"{self._node.shown_url}: the node had block {self._newest_seen}, and now ends "
+                f"{self._node.shown_url}: the node had block {self._highest_head}, and now ends "
                 f"with {newest}"
             )
         if request is None or last < max(from_block, 0):
             return []
-        found: list[Log] = []
+        logs: list[Log] = []
         for part in self._log_parts(request, max(from_block, 0), last, descending=descending):
-            found += part
-            if limit is not None and len(found) >= limit:
-                return found[:limit]
-        return found
+            logs += part
+            if limit is not None and len(logs) >= limit:
+                return logs[:limit]
+        return logs
 
     def _log_parts(
         self, request: dict[str, Any], first: int, last: int, *, descending: bool
@@ -329,8 +302,8 @@ class RpcReader:
             try:
                 logs = self._ask(_read_logs, "eth_getLogs", {**request, **bounds})
             except (wire.RpcFault, AnswerTooLargeError) as error:
-                # Nodes word and number their limits in many ways, so any refusal of a range is
-                # answered by halving it; one that was meant otherwise comes back at one block.
+                # Nodes express their limits in many ways: any refusal of a range halves it, and a
+                # refusal for another reason persists down to one block.
                 if low == high or getattr(error, "code", None) == wire.UNKNOWN_METHOD:
                     raise
                 middle = (low + high) // 2
@@ -342,13 +315,10 @@ class RpcReader:
             yield logs
 
     def transaction(self, transaction_hash: bytes) -> Transaction:
-        """Return a transaction that a block holds.
-
-        Args:
-            transaction_hash: its hash, 32 bytes.
+        """Return a mined transaction; raise NotServedError if the node has none.
 
         Raises:
-            NotServedError: no block of the node's holds it.
+            NotServedError: no block of the node has it.
         """
         transaction = self._ask(
             _mined(wire.transaction), "eth_getTransactionByHash", wire.to_hex(transaction_hash)
@@ -362,11 +332,7 @@ class RpcReader:
         return transaction
 
     def receipt(self, transaction_hash: bytes) -> Receipt | None:
-        """Return a transaction's receipt; None while no block holds it.
-
-        Args:
-            transaction_hash: its hash, 32 bytes.
-        """
+        """Return a transaction's receipt; None until it is mined."""
         receipt = self._ask(
             _mined(wire.receipt), "eth_getTransactionReceipt", wire.to_hex(transaction_hash)
         )
@@ -377,7 +343,7 @@ class RpcReader:
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[RpcReader]:
-        """Yield this reader: a node cannot hold its chain still, so its reader compares heads."""
+        """Yield this reader: a node cannot freeze its chain, so callers compare heads."""
         yield self
 
     def close(self) -> None:
@@ -396,7 +362,7 @@ class RpcReader:
         self.close()
 
 
-def _passes(error: Exception) -> bool:
+def _is_momentary(error: Exception) -> bool:
     return isinstance(error, MomentaryFailureError)
 
 
@@ -405,7 +371,7 @@ def _least_wait(error: Exception) -> float:
 
 
 def _mined(read: Callable[[object], T]) -> Callable[[object], T | None]:
-    """Return how to read what a block holds: None where the node has nothing, or none does yet."""
+    """Return a reader of mined objects: None if the node has none, or none is mined."""
 
     def read_mined(answer: object) -> T | None:
         if answer is None or wire.members(answer).get("blockNumber") is None:
@@ -420,72 +386,68 @@ def _read_logs(answer: object) -> list[Log]:
 
 
 def _log_request(address: str | None, topics: Sequence[TopicFilter]) -> dict[str, Any] | None:
-    wanted: list[str | list[str] | None] = []
+    encoded: list[str | list[str] | None] = []
     for topic in topics:
         if isinstance(topic, bytes):
-            wanted.append(wire.to_hex(topic))
+            encoded.append(wire.to_hex(topic))
         elif topic is None:
-            wanted.append(None)
+            encoded.append(None)
         elif topic:
-            wanted.append([wire.to_hex(one) for one in topic])
+            encoded.append([wire.to_hex(alternative) for alternative in topic])
         else:
-            return None  # none of no topics matches; a node would read it as any
-    while wanted and wanted[-1] is None:
-        wanted.pop()  # a node would demand that the log has so many topics
-    if len(wanted) > 4:
+            return None  # no alternative can match; a node would read it as any
+    while encoded and encoded[-1] is None:
+        encoded.pop()  # a node would require that number of topics
+    if len(encoded) > 4:
         return None
-    request: dict[str, Any] = {"topics": wanted}
+    request: dict[str, Any] = {"topics": encoded}
     return request if address is None else {**request, "address": address}
 
 
 def _verify_logs(logs: Sequence[Log], request: dict[str, Any], low: int, high: int) -> None:
-    places = {(log.block_number, log.log_index) for log in logs}
-    if len(places) < len(logs):
+    positions = {(log.block_number, log.log_index) for log in logs}
+    if len(positions) < len(logs):
         raise wire.MalformedAnswerError("two logs at one place of the chain")
     for log in logs:
         if not low <= log.block_number <= high:
             raise wire.MalformedAnswerError(
                 f"a log of block {log.block_number}, outside {low} to {high}"
             )
-        if not _is_asked_for(log, request):
+        if not _matches_filter(log, request):
             raise wire.MalformedAnswerError(
                 f"a log of block {log.block_number} that the filter does not match"
             )
 
 
-def _is_asked_for(log: Log, request: dict[str, Any]) -> bool:
+def _matches_filter(log: Log, request: dict[str, Any]) -> bool:
     contract = request.get("address")
     if contract is not None and contract.lower() != log.address.lower():
         return False
-    found = [wire.to_hex(topic) for topic in log.topics]
-    wanted = request["topics"]
-    return len(found) >= len(wanted) and all(
-        one is None or topic == one or topic in one
-        for one, topic in zip(wanted, found, strict=False)
+    topics = [wire.to_hex(topic) for topic in log.topics]
+    filters = request["topics"]
+    return len(topics) >= len(filters) and all(
+        allowed is None or topic == allowed or topic in allowed
+        for allowed, topic in zip(filters, topics, strict=False)
     )
 
 
-def require_same_hash(found: bytes, asked: bytes) -> None:
-    """Accept an answer that is about the hash that was asked for.
-
-    Args:
-        found: the hash in the answer.
-        asked: the hash in the question.
+def require_same_hash(actual: bytes, requested: bytes) -> None:
+    """Reject an answer about another hash than the requested one.
 
     Raises:
-        MalformedAnswerError: it is about another.
+        MalformedAnswerError: the hashes differ.
     """
-    if found != asked:
-        raise wire.MalformedAnswerError(f"0x{found.hex()} where 0x{asked.hex()} was asked for")
+    if actual != requested:
+        raise wire.MalformedAnswerError(f"0x{actual.hex()} where 0x{requested.hex()} was asked for")
 
 
 def _is_of_stake(block: object) -> bool:
-    """Say whether a block is of a chain with a consensus layer, which makes blocks final."""
+    """Return whether a block is of a proof-of-stake chain, which has final blocks."""
     difficulty = wire.members(block).get("difficulty")
-    # EIP-3675 has it at 0 since the merge; Clique and QBFT have at least 1 there.
+    # It is 0 since the merge (EIP-3675), and at least 1 with Clique and QBFT.
     return difficulty is not None and wire.quantity(difficulty) == 0
 
 
 def _knows_no_final_blocks(fault: wire.RpcFault) -> bool:
-    """Say whether a node refuses the tag itself; nodes have several codes for that."""
+    """Return whether a node rejects the tag itself, for which nodes have several codes."""
     return fault.code in _NO_SUCH_TAG or "finalized" in fault.words

@@ -1,4 +1,4 @@
-"""What whoever sends transactions asks a node, beside what every reader asks it."""
+"""Node requests that only senders of transactions make."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class GasMarket:
-    """What gas costs now.
+    """Current gas prices, in wei per gas.
 
     Attributes:
         block_number: the newest block.
-        base_fee: its own, in wei for each gas.
-        tip: that the node suggests, in wei for each gas.
+        base_fee: its base fee.
+        tip: suggested by the node.
     """
 
     block_number: int
@@ -32,10 +32,10 @@ class GasMarket:
 
 
 class SendingNode(RpcReader):
-    """A node that takes signed transactions. Safe to share between threads."""
+    """A node that accepts signed transactions. Safe to share between threads."""
 
     def market(self) -> GasMarket:
-        """Return what gas costs now.
+        """Return current gas prices.
 
         Raises:
             MalformedAnswerError: the newest block has no base fee.
@@ -48,38 +48,24 @@ class SendingNode(RpcReader):
         return GasMarket(number, base, tip)
 
     def client_version(self) -> str:
-        """Return what the node calls itself."""
+        """Return the node's name and version."""
         return self._ask(str, "web3_clientVersion")
 
     def nonce(self, account: str, *, pending: bool) -> int:
-        """Return how many transactions an account has sent.
-
-        Args:
-            account: EIP-55.
-            pending: whether those count that no block holds yet.
-        """
+        """Return an account's number of transactions, mined only or with pending ones."""
         tag = "pending" if pending else "latest"
         return self._ask(wire.quantity, "eth_getTransactionCount", account, tag)
 
     def nonce_at(self, account: str, block_number: int) -> int:
-        """Return how many transactions of an account were in the blocks up to one.
-
-        Args:
-            account: EIP-55.
-            block_number: the block.
-        """
+        """Return an account's number of transactions mined up to a block."""
         tag = hex(block_number)
         return self._ask(wire.quantity, "eth_getTransactionCount", account, tag)
 
     def receipt_of(self, sender: str, nonce: int) -> Receipt | None:
-        """Return the receipt of an account's transaction; None while no block holds it.
+        """Return the receipt of an account's transaction; None until it is mined.
 
-        All is asked of blocks by their numbers: one node of several behind a URL that lags has no
-        such block, and does not answer as if the transaction had never been.
-
-        Args:
-            sender: EIP-55.
-            nonce: of the transaction.
+        Blocks are requested by number: a lagging node behind the same URL then fails, instead of
+        answering as if the transaction did not exist.
 
         Raises:
             NotServedError: the node lags, or its chain changes meanwhile.
@@ -88,8 +74,13 @@ class SendingNode(RpcReader):
         if self.nonce_at(sender, newest) <= nonce:
             return None
         for number in reversed(blocks_of(nonce, newest, functools.partial(self.nonce_at, sender))):
-            found = self._ask(_sent_by(sender, nonce), "eth_getBlockByNumber", hex(number), True)
-            if found is not None and (receipt := self.receipt(found)) is not None:
+            transaction_hash = self._ask(
+                _sent_by(sender, nonce), "eth_getBlockByNumber", hex(number), True
+            )
+            if (
+                transaction_hash is not None
+                and (receipt := self.receipt(transaction_hash)) is not None
+            ):
                 return receipt
         raise NotServedError(
             f"{self._node.shown_url}: as the node has it, no block holds the transaction of "
@@ -97,26 +88,18 @@ class SendingNode(RpcReader):
         )
 
     def post(self, raw: bytes) -> bytes:
-        """Give the node a signed transaction, once; return the hash under which it has taken it.
+        """Send the node a signed transaction once; return the hash under which it was accepted.
 
-        It is not asked again here where nobody knows whether it has: what it then says of a
-        transaction that it has already, would read as if somebody else had sent it.
-
-        Args:
-            raw: its encoding.
+        There is no retry after an unclear answer: "already known" would then be ambiguous.
 
         Raises:
-            RpcFault: the node does not take it, or has it already.
-            NotServedError: nobody knows whether the node has it.
+            RpcFault: the node does not accept it, or has it already.
+            NotServedError: it is unknown whether the node has it.
         """
         return wire.data(self._node.ask("eth_sendRawTransaction", wire.to_hex(raw)), 32)
 
     def has(self, transaction_hash: bytes) -> bool:
-        """Return whether the node has a transaction, in a block or waiting for one.
-
-        Args:
-            transaction_hash: its hash, 32 bytes.
-        """
+        """Return whether the node has a transaction, mined or pending."""
 
         def read(answer: object) -> bool:
             if answer is not None:
@@ -126,31 +109,23 @@ class SendingNode(RpcReader):
         return self._ask(read, "eth_getTransactionByHash", wire.to_hex(transaction_hash))
 
     def revert_data(self, request: Mapping[str, str], block_number: int) -> bytes:
-        """Return what a transaction that reverted gave as its reason; empty if nothing tells.
-
-        Args:
-            request: the transaction, as `eth_call` takes it.
-            block_number: that holds it.
-        """
-        # The state just before the transaction is the parent's, unless its block held others.
+        """Return a reverted transaction's reason data; empty if it cannot be found."""
+        # The parent's state is the one before the transaction, unless its block has others.
         for number in (block_number - 1, block_number):
             try:
                 self._call(dict(request), number)
             except TransactionRevertedError as error:
                 return error.data
-            except wire.RpcFault:  # out of gas, or the node has forgotten the state
+            except wire.RpcFault:  # out of gas, or a pruned state
                 continue
         return b""
 
     def gas_of(self, request: Mapping[str, str]) -> int:
-        """Return how much gas the node would need for a transaction now.
-
-        Args:
-            request: the transaction, as `eth_estimateGas` takes it.
+        """Return the node's gas estimate of a transaction now.
 
         Raises:
             TransactionRevertedError: it would revert.
-            RpcFault: the node says something else against it.
+            RpcFault: the node rejects the request.
         """
         try:
             return self._ask(wire.quantity, "eth_estimateGas", dict(request))
@@ -162,14 +137,14 @@ class SendingNode(RpcReader):
 
 
 def blocks_of(nonce: int, newest: int, count: Callable[[int], int]) -> range:
-    """Return the blocks one of which holds a transaction; one, where the node keeps old states.
+    """Return the candidate blocks of a transaction: one, unless the node has pruned old states.
 
-    About two questions for each doubling of its depth, since most that is looked for is young.
+    A binary search from the newest block, as recent transactions are the usual case.
 
     Args:
         nonce: of the transaction.
-        newest: number of a block after which it is on the chain.
-        count: returns how many transactions of its account are in the blocks up to one.
+        newest: number of a block after which the transaction is mined.
+        count: returns the account's number of transactions mined up to a block.
     """
     before, after, step = -1, newest, 1
     try:
@@ -179,25 +154,25 @@ def blocks_of(nonce: int, newest: int, count: Callable[[int], int]) -> range:
                 after, step = probe, 2 * step
             else:
                 before = probe
-    except wire.RpcFault:  # the node has forgotten the state: its blocks are all there is
+    except wire.RpcFault:  # a pruned state: the blocks have to be searched
         pass
     return range(before + 1, after + 1)
 
 
 def _sent_by(sender: str, nonce: int) -> Callable[[object], bytes | None]:
-    """Return how to find the hash of an account's transaction in a block."""
+    """Return a reader that finds the hash of an account's transaction in a block."""
 
     def read(block: object) -> bytes | None:
         for entry in wire.items(wire.members(block).get("transactions")):
-            found = wire.members(entry)
-            is_its = wire.quantity(found.get("nonce")) == nonce
-            if is_its and wire.address(found.get("from")) == sender:
-                return wire.data(found.get("hash"), 32)
+            entry_fields = wire.members(entry)
+            is_same = wire.quantity(entry_fields.get("nonce")) == nonce
+            if is_same and wire.address(entry_fields.get("from")) == sender:
+                return wire.data(entry_fields.get("hash"), 32)
         return None
 
     return read
 
 
 def _fee_of_block(block: object) -> tuple[int, int]:
-    found = wire.members(block)
-    return wire.quantity(found.get("number")), wire.quantity(found.get("baseFeePerGas"))
+    fields = wire.members(block)
+    return wire.quantity(fields.get("number")), wire.quantity(fields.get("baseFeePerGas"))

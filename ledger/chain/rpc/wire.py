@@ -1,8 +1,7 @@
-"""The JSON-RPC forms of what the ports speak of, strictly read.
+"""Strict parsers and writers of JSON-RPC values.
 
-Both ends use this file: `reader.py` reads a node's answers with it, `served/` reads the requests
-that the embedded chain serves. Whatever is not exactly what the specification says is an error
-with a name, never a stray KeyError.
+`rpc_reader.py` parses a node's answers with it, `server/` the requests to the embedded chain.
+Anything that differs from the specification raises a named error, never a stray KeyError.
 """
 
 from __future__ import annotations
@@ -28,16 +27,16 @@ _LONGEST_QUANTITY = 66
 
 
 class MalformedAnswerError(NotServedError):
-    """JSON that is not what the specification of Ethereum's JSON-RPC says."""
+    """JSON that breaks the specification of Ethereum's JSON-RPC."""
 
 
 class RpcFault(NotServedError):  # noqa: N818 - "error" is the JSON member; this is the whole answer
-    """An answer that is an error object.
+    """A JSON-RPC error object.
 
     Attributes:
         code: its code.
-        data: its data, as found.
-        words: its message alone, in small letters: all that may be read for what it means.
+        data: its data, unparsed.
+        words: its message in lower case, for classification.
     """
 
     def __init__(self, code: int, message: str, data: object = None, by: str = "") -> None:
@@ -48,13 +47,10 @@ class RpcFault(NotServedError):  # noqa: N818 - "error" is the JSON member; this
 
 
 def quantity(value: object) -> int:
-    """Return a number from its JSON form, `0x` and hex digits.
-
-    Args:
-        value: as found in the JSON.
+    """Return a number from `0x` and hex digits.
 
     Raises:
-        MalformedAnswerError: it is no quantity of at most 256 bits.
+        MalformedAnswerError: it is not a quantity of at most 256 bits.
     """
     if not isinstance(value, str) or not 3 <= len(value) <= _LONGEST_QUANTITY:
         raise MalformedAnswerError(f"not a quantity: {_shown(value)}")
@@ -62,48 +58,37 @@ def quantity(value: object) -> int:
 
 
 def data(value: object, size: int | None = None) -> bytes:
-    """Return bytes from their JSON form, `0x` and an even number of hex digits.
-
-    Args:
-        value: as found in the JSON.
-        size: how many bytes are expected; None for any number.
+    """Return bytes from `0x` and an even number of hex digits, of a given size if there is one.
 
     Raises:
-        MalformedAnswerError: it is not, or of another size.
+        MalformedAnswerError: it is malformed, or has another size.
     """
     if not isinstance(value, str) or len(value) % 2:
         raise MalformedAnswerError(f"not bytes: {_shown(value)}")
-    found = _unhex(value, "bytes")
-    if size is not None and len(found) != size:
-        raise MalformedAnswerError(f"{len(found)} bytes where {size} are expected")
-    return found
+    content = _unhex(value, "bytes")
+    if size is not None and len(content) != size:
+        raise MalformedAnswerError(f"{len(content)} bytes where {size} are expected")
+    return content
 
 
-def _unhex(value: str, what: str) -> bytes:
+def _unhex(value: str, kind: str) -> bytes:
     digits = value[2:]
-    # bytes.fromhex alone would skip blanks.
+    # bytes.fromhex would skip blanks.
     if value[:2] not in {"0x", "0X"} or (not digits.isalnum() and digits):
-        raise MalformedAnswerError(f"not {what}: {_shown(value)}")
+        raise MalformedAnswerError(f"not {kind}: {_shown(value)}")
     try:
         return bytes.fromhex(digits if len(digits) % 2 == 0 else "0" + digits)
     except ValueError as error:
-        raise MalformedAnswerError(f"not {what}: {_shown(value)}") from error
+        raise MalformedAnswerError(f"not {kind}: {_shown(value)}") from error
 
 
 def address(value: object) -> str:
-    """Return an EIP-55 address from its JSON form.
-
-    Args:
-        value: as found in the JSON.
-    """
+    """Return an EIP-55 address from its JSON form."""
     return checksum(data(value, 20))
 
 
 def members(value: object) -> Mapping[str, Any]:
     """Return a JSON object.
-
-    Args:
-        value: as found in the JSON.
 
     Raises:
         MalformedAnswerError: it is something else.
@@ -116,9 +101,6 @@ def members(value: object) -> Mapping[str, Any]:
 def items(value: object) -> list[Any]:
     """Return a JSON array.
 
-    Args:
-        value: as found in the JSON.
-
     Raises:
         MalformedAnswerError: it is something else.
     """
@@ -128,85 +110,65 @@ def items(value: object) -> list[Any]:
 
 
 def block(value: object) -> Block:
-    """Return a block from its JSON form.
-
-    Args:
-        value: as found in the JSON.
-    """
-    found = members(value)
+    """Return a block from its JSON form."""
+    fields = members(value)
     return Block(
-        number=quantity(found.get("number")),
-        hash=data(found.get("hash"), 32),
-        parent_hash=data(found.get("parentHash"), 32),
-        timestamp=quantity(found.get("timestamp")),
+        number=quantity(fields.get("number")),
+        hash=data(fields.get("hash"), 32),
+        parent_hash=data(fields.get("parentHash"), 32),
+        timestamp=quantity(fields.get("timestamp")),
     )
 
 
 def log(value: object) -> Log:
     """Return a log from its JSON form.
 
-    Args:
-        value: as found in the JSON.
-
     Raises:
-        MalformedAnswerError: it is none, or none of the chain any more.
+        MalformedAnswerError: a reorganisation has removed it, or it is malformed.
     """
-    found = members(value)
-    if found.get("removed") is True:
+    fields = members(value)
+    if fields.get("removed") is True:
         raise MalformedAnswerError("a log that a reorganisation has taken back")
     return Log(
-        address=address(found.get("address")),
-        topics=tuple(data(topic, 32) for topic in items(found.get("topics"))),
-        data=data(found.get("data")),
-        block_number=quantity(found.get("blockNumber")),
-        block_hash=data(found.get("blockHash"), 32),
-        transaction_hash=data(found.get("transactionHash"), 32),
-        log_index=quantity(found.get("logIndex")),
+        address=address(fields.get("address")),
+        topics=tuple(data(topic, 32) for topic in items(fields.get("topics"))),
+        data=data(fields.get("data")),
+        block_number=quantity(fields.get("blockNumber")),
+        block_hash=data(fields.get("blockHash"), 32),
+        transaction_hash=data(fields.get("transactionHash"), 32),
+        log_index=quantity(fields.get("logIndex")),
     )
 
 
 def transaction(value: object) -> Transaction:
-    """Return a transaction from its JSON form.
-
-    Args:
-        value: as found in the JSON.
-    """
-    found = members(value)
-    to = found.get("to")
+    """Return a transaction from its JSON form."""
+    fields = members(value)
+    to = fields.get("to")
     return Transaction(
-        hash=data(found.get("hash"), 32),
-        sender=address(found.get("from")),
+        hash=data(fields.get("hash"), 32),
+        sender=address(fields.get("from")),
         to=None if to is None else address(to),
-        input=data(found.get("input")),
-        block_number=quantity(found.get("blockNumber")),
+        input=data(fields.get("input")),
+        block_number=quantity(fields.get("blockNumber")),
     )
 
 
 def receipt(value: object) -> Receipt:
-    """Return a receipt from its JSON form.
-
-    Args:
-        value: as found in the JSON.
-    """
-    found = members(value)
-    created = found.get("contractAddress")
+    """Return a receipt from its JSON form."""
+    fields = members(value)
+    contract = fields.get("contractAddress")
     return Receipt(
-        transaction_hash=data(found.get("transactionHash"), 32),
-        block_number=quantity(found.get("blockNumber")),
-        status=quantity(found.get("status")),
-        gas_used=quantity(found.get("gasUsed")),
-        contract_address=None if created is None else address(created),
-        logs=tuple(log(entry) for entry in items(found.get("logs"))),
+        transaction_hash=data(fields.get("transactionHash"), 32),
+        block_number=quantity(fields.get("blockNumber")),
+        status=quantity(fields.get("status")),
+        gas_used=quantity(fields.get("gasUsed")),
+        contract_address=None if contract is None else address(contract),
+        logs=tuple(log(entry) for entry in items(fields.get("logs"))),
     )
 
 
 def log_json(entry: Log, index: int) -> dict[str, Any]:
-    """Return the JSON form of a log of the embedded chain.
-
-    Args:
-        entry: the log.
-        index: where in the block its transaction stands.
-    """
+    """Return the JSON form of a log, given its transaction's index in the block."""
     return {
         "address": entry.address,
         "topics": [to_hex(topic) for topic in entry.topics],
@@ -221,28 +183,20 @@ def log_json(entry: Log, index: int) -> dict[str, Any]:
 
 
 def to_hex(value: bytes) -> str:
-    """Return the JSON form of bytes.
-
-    Args:
-        value: any number of bytes.
-    """
+    """Return the JSON form of bytes."""
     return "0x" + value.hex()
 
 
 def revert_data(fault: RpcFault) -> bytes | None:
-    """Return what a call reverted with, as the various nodes tell it; None if it did not revert.
-
-    Args:
-        fault: the node's answer to the call.
-    """
-    found = fault.data.get("data") if isinstance(fault.data, dict) else fault.data
-    if isinstance(found, str):
+    """Return a call's revert data, in the forms of the various nodes; None if it did not revert."""
+    payload = fault.data.get("data") if isinstance(fault.data, dict) else fault.data
+    if isinstance(payload, str):
         try:
-            return data(found.removeprefix("Reverted "))
+            return data(payload.removeprefix("Reverted "))
         except MalformedAnswerError:
-            found = None
-    says_so = fault.code == REVERTED or "revert" in fault.words
-    return b"" if says_so else None
+            payload = None
+    is_revert = fault.code == REVERTED or "revert" in fault.words
+    return b"" if is_revert else None
 
 
 def _shown(value: object) -> str:

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 HOLDER = """
 import sys
 from pathlib import Path
-from ledger.chain.contract.deployment_lock import deploying_alone
+from ledger.chain.contract.deployment_lock import deployment_lock
 from ledger.io.home import Home
 
-with deploying_alone(Home(Path(sys.argv[1])).run("run")):
+with deployment_lock(Home(Path(sys.argv[1])).run("run")):
     print("held", flush=True)
     sys.stdin.read()
 """

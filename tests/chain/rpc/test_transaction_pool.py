@@ -243,7 +243,7 @@ def test_one_that_can_never_go_into_a_block_is_dropped_with_those_after_it(
 def test_a_full_pool_makes_room_for_who_has_fewest(
     chain: EmbeddedChain, pool: TransactionPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool_module, "MOST", 5)
+    monkeypatch.setattr(pool_module, "MAX_TRANSACTIONS", 5)
     for nonce in range(5):
         pool.add(signed(chain, 1, nonce=nonce))
     for key in (2, 3, 4):

@@ -1,1 +1,1 @@
-"""Whether a chain file still is what the EVM made, and can go on."""
+"""Verification of a chain file: it is what the EVM made, and it can be extended."""

@@ -1,9 +1,9 @@
-"""Whether a chain can go on: what the next block will look up, checked before it does.
+"""Verification of the data that the next block needs.
 
-py-evm keeps beside the blocks what it needs to put the next one on top: a score for each block, the
-numbers that it lacks, hashes by number. Nobody who reads a record looks at these, and altered they
-end a writer in the middle of a library. The state of the newest block is walked whole, since the
-next transaction may touch any of it.
+Beside the blocks py-evm stores a score for each block, the numbers that are missing, and hashes by
+number. Readers of the ledger never look at these; altered ones would make a writer fail inside the
+library. The state of the newest block is walked completely, as the next transaction may touch any
+of it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ledger.chain.embedded.file.chain_store import ChainStore
 
 ANCESTORS = 256
-"""So many blocks back a contract may ask for a hash."""
+"""Blocks whose hashes a contract may request."""
 
 _GAPS = {
     SchemaV1.make_header_chain_gaps_lookup_key(): "headers",
@@ -35,11 +35,7 @@ _GAPS = {
 
 
 def verify_can_extend(store: ChainStore, head: BlockHeaderAPI) -> None:
-    """Accept a chain if all that its next block needs is there.
-
-    Args:
-        store: the chain file.
-        head: its newest block.
+    """Verify that everything the next block needs is there.
 
     Raises:
         ChainDamagedError: names what is missing or wrong.
@@ -52,30 +48,21 @@ def verify_can_extend(store: ChainStore, head: BlockHeaderAPI) -> None:
 
 
 def verify_score(store: ChainStore, number: int, block_hash: bytes) -> None:
-    """Accept the score of a block: after the merge, the sum of all numbers up to its own.
-
-    Args:
-        store: the chain file.
-        number: the block's.
-        block_hash: the block's.
+    """Verify a block's score: since the merge, the sum of all block numbers up to its own.
 
     Raises:
-        BlockDamagedError: it is missing or another.
+        BlockDamagedError: it is missing or wrong.
     """
-    found = store.get(SchemaV1.make_block_hash_to_score_lookup_key(block_hash))  # type: ignore[arg-type]
-    if found != rlp.encode(number * (number + 1) // 2):
-        raise BlockDamagedError(number, f"has {'no' if found is None else 'a wrong'} score")
+    score = store.get(SchemaV1.make_block_hash_to_score_lookup_key(block_hash))  # type: ignore[arg-type]
+    if score != rlp.encode(number * (number + 1) // 2):
+        raise BlockDamagedError(number, f"has {'no' if score is None else 'a wrong'} score")
 
 
 def verify_no_logs_beyond(store: ChainStore, head: int) -> None:
-    """Accept a log table that knows no block after the newest.
-
-    Args:
-        store: the chain file.
-        head: the newest block's number.
+    """Verify that the log table has no block after the newest.
 
     Raises:
-        BlockDamagedError: names a block that is not there.
+        BlockDamagedError: names such a block.
     """
     beyond = store.rows(
         "SELECT id FROM logs WHERE id >= ? OR id < 0 LIMIT 1", (log_table.row_id(head + 1, 0),)
@@ -87,27 +74,27 @@ def verify_no_logs_beyond(store: ChainStore, head: int) -> None:
 
 
 def _verify_gaps(store: ChainStore, head: int) -> None:
-    for key, what in _GAPS.items():
-        found = store.get(key)
-        # py-evm writes the first of them with block 1.
-        if found != (rlp.encode(((), head + 1), sedes=chain_gaps) if head else None):
+    for key, kind in _GAPS.items():
+        gaps = store.get(key)
+        # py-evm writes the lists with block 1.
+        if gaps != (rlp.encode(((), head + 1), sedes=chain_gaps) if head else None):
             raise ChainDamagedError(
-                f"{store.path}: the list of missing {what} is not that of a chain of {head} blocks"
+                f"{store.path}: the list of missing {kind} is not that of a chain of {head} blocks"
             )
 
 
 def _verify_ancestors(store: ChainStore, head: BlockHeaderAPI) -> None:
-    """Accept the newest blocks if each is filed under its number and its hash.
+    """Verify that the newest blocks are stored under their numbers and hashes.
 
     Raises:
         BlockDamagedError: names one that is not.
     """
     expected: bytes = head.hash
     for number in range(head.block_number, max(head.block_number - ANCESTORS, -1), -1):
-        found = store.get(SchemaV1.make_block_number_to_hash_lookup_key(number))  # type: ignore[arg-type]
-        if found != rlp.encode(expected):
+        stored = store.get(SchemaV1.make_block_number_to_hash_lookup_key(number))  # type: ignore[arg-type]
+        if stored != rlp.encode(expected):
             raise BlockDamagedError(
-                number, "is missing" if found is None else "is filed under another hash"
+                number, "is missing" if stored is None else "is filed under another hash"
             )
         header = store.get(expected)
         if header is None or keccak(header) != expected:

@@ -1,10 +1,10 @@
-"""Whether a chain file still is what the EVM made: a quick look at opening, a full one for audits.
+"""Verification of a chain file: a quick one on opening, a full one for audits.
 
-The full check walks from genesis to the head and recomputes, per block, what a forger would have
-to change: the header's hash, the link to its parent, the look-ups by number and by transaction,
-the transactions' root and signatures, the receipts' root, gas and bloom, and the rows of the log
-table. Running the transactions again (`execute`) is what remains against a forger who rebuilt all
-of that consistently: no transaction makes the EVM arrive at his state.
+The full verification walks from genesis to the head and recomputes per block what a forger would
+have to change: the header's hash, the link to its parent, lookups by number and by transaction, the
+transactions' root and signatures, the receipts' root, gas and bloom, and the rows of the log table.
+A forger who rebuilt all of that consistently is found by executing the transactions again
+(`execute`): no transaction leads to the forged state.
 """
 
 from __future__ import annotations
@@ -41,20 +41,16 @@ if TYPE_CHECKING:
 
 
 def transaction_key(transaction_hash: bytes) -> bytes:
-    """Return where the EVM files the block and position of a transaction.
-
-    Args:
-        transaction_hash: its hash.
-    """
+    """Return the EVM's storage key of a transaction's block and index."""
     return SchemaV1.make_transaction_hash_to_block_lookup_key(transaction_hash)  # type: ignore[arg-type]
 
 
 def verify_head(database: OverlayDatabase, genesis_hash: bytes) -> None:
-    """Accept a chain whose genesis, head and head state are there and hash to their names.
+    """Verify that genesis, head and head state exist and match their hashes.
 
     Args:
-        database: what the chain is read from; it checks hashes itself.
-        genesis_hash: as recorded beside the chain.
+        database: the chain's storage; it verifies hashes itself.
+        genesis_hash: recorded in the file's meta table.
 
     Raises:
         ChainDamagedError: one of them is missing.
@@ -79,18 +75,18 @@ def verify_chain(
     execute: bool,
     progress: Callable[[int], None] | None,
 ) -> None:
-    """Accept a whole chain, or name its first contradiction.
+    """Verify a whole chain.
 
     Args:
         store: the chain file.
-        database: an overlay of its own over the store; nothing of it is committed.
+        database: an overlay of its own over the store; it is never committed.
         chain: the EVM over that overlay.
-        genesis_hash: as recorded beside the chain.
-        execute: also run every transaction again and compare the state roots.
-        progress: called with each block number that has been checked.
+        genesis_hash: recorded in the file's meta table.
+        execute: also execute every transaction again and compare the state roots.
+        progress: called with the number of each verified block.
 
     Raises:
-        BlockDamagedError: names the block, and what is wrong with it.
+        BlockDamagedError: names the first wrong block, and what is wrong with it.
     """
     head = chain.get_canonical_head()
     parent: BlockHeaderAPI | None = None
@@ -164,7 +160,7 @@ def _verify_body(store: ChainStore, chain: MiningChainAPI, header: BlockHeaderAP
         )
     for index, transaction in enumerate(transactions):
         _verify_transaction(chain, number, transaction)
-        _verify_look_up(store, number, index, transaction)
+        _verify_lookup(store, number, index, transaction)
     _verify_summaries(header, receipts)
     expected = log_table.rows_of_block(
         number, [bytes(transaction.hash) for transaction in transactions], receipts
@@ -183,15 +179,15 @@ def _verify_transaction(
         raise BlockDamagedError(number, f"{shown} has an invalid signature")
 
 
-def _verify_look_up(
+def _verify_lookup(
     store: ChainStore, number: int, index: int, transaction: SignedTransactionAPI
 ) -> None:
-    # By its bytes: the decoder takes an empty list for a number, and calls it 0.
+    # Compared as bytes: the decoder accepts an empty list as the number 0.
     shown = f"transaction 0x{transaction.hash.hex()}"
-    found = store.get(transaction_key(bytes(transaction.hash)))
-    if found is None:
+    position = store.get(transaction_key(bytes(transaction.hash)))
+    if position is None:
         raise BlockDamagedError(number, f"{shown} cannot be looked up")
-    if found != rlp.encode((number, index)):
+    if position != rlp.encode((number, index)):
         raise BlockDamagedError(number, f"{shown} is looked up elsewhere")
 
 
@@ -208,12 +204,12 @@ def _verify_summaries(header: BlockHeaderAPI, receipts: Sequence[ReceiptAPI]) ->
 def _verify_logs(store: ChainStore, number: int, expected: Sequence[log_table.LogRow]) -> None:
     query = f"SELECT {log_table.COLUMNS} FROM logs WHERE id >= ? AND id < ? ORDER BY id"  # noqa: S608
     bounds = (log_table.row_id(number, 0), log_table.row_id(number + 1, 0))
-    found = store.rows(query, bounds)
-    for index, (row, true_row) in enumerate(zip(found, expected, strict=False)):
-        if row != true_row:
+    stored = store.rows(query, bounds)
+    for index, (row, expected_row) in enumerate(zip(stored, expected, strict=False)):
+        if row != expected_row:
             raise BlockDamagedError(number, f"log {index} in the log table is not the receipt's")
-    if len(found) != len(expected):
-        raise BlockDamagedError(number, f"has {len(expected)} logs, the log table {len(found)}")
+    if len(stored) != len(expected):
+        raise BlockDamagedError(number, f"has {len(expected)} logs, the log table {len(stored)}")
 
 
 def _verify_execution(
@@ -226,13 +222,13 @@ def _verify_execution(
     block = chain.get_block_by_header(header)
     fresh = chain.create_header_from_parent(parent).copy(gas_used=header.gas_used)
     try:
-        again = chain.get_vm(fresh).import_block(block).block.header
+        executed = chain.get_vm(fresh).import_block(block).block.header
     except ValidationError as error:
         raise BlockDamagedError(
             header.block_number, "holds what the EVM does not accept"
         ) from error
-    found = again.as_dict()
-    wrong = [str(name) for name, value in header.as_dict().items() if value != found.get(name)]
+    fields = executed.as_dict()
+    wrong = [str(name) for name, value in header.as_dict().items() if value != fields.get(name)]
     if wrong:
         raise BlockDamagedError(
             header.block_number, f"is not what its transactions do: other {', '.join(wrong)}"
@@ -244,16 +240,16 @@ def _verify_execution(
 
 
 def _verify_nothing_else(store: ChainStore, head: int, transactions: int) -> None:
-    for prefix, what, true in (
+    for prefix, kind, expected in (
         (b"transaction-hash-to-block:", "transactions", transactions),
         (b"block-number-to-hash:", "block numbers", head + 1),
         (b"block-hash-to-score:", "scores", head + 1),
     ):
-        [(found,)] = store.rows(
+        [(count,)] = store.rows(
             "SELECT COUNT(*) FROM kv WHERE key >= ? AND key < ?", (prefix, prefix[:-1] + b";")
         )
-        if found != true:
-            raise ChainDamagedError(f"{found} {what} can be looked up, the blocks hold {true}")
+        if count != expected:
+            raise ChainDamagedError(f"{count} {kind} can be looked up, the blocks hold {expected}")
 
 
 def _verify_contents(store: ChainStore) -> None:

@@ -1,8 +1,8 @@
-"""Walking the whole state of a block: every account, every storage word, every contract's code.
+"""A walk of a block's whole state: every account, every storage word, every contract's code.
 
-Nodes are filed under their own hash, so what is there is what the EVM wrote; what this finds out
-is whether all of it is there. The walk reads nodes itself instead of through py-evm, level by
-level with many nodes to a query, so that opening a chain can afford it.
+Nodes are stored under their own hashes, so existing nodes are what the EVM wrote; the walk finds
+missing ones. It reads the nodes itself, level by level with many per query, which is fast enough to
+run whenever a chain is opened.
 """
 
 from __future__ import annotations
@@ -28,50 +28,46 @@ _ACCOUNT_ITEMS = 4
 
 
 @dataclass(slots=True)
-class _Found:
-    """What the nodes of the accounts' trie lead to."""
+class _References:
+    """References that the nodes of the account trie contain."""
 
     storage_roots: set[bytes] = field(default_factory=set)
     codes: set[bytes] = field(default_factory=set)
 
 
 def verify_state(store: ChainStore, state_root: bytes) -> None:
-    """Accept a state of which nothing is missing.
-
-    Args:
-        store: the chain file.
-        state_root: of the block.
+    """Verify that no part of a state is missing.
 
     Raises:
-        ChainDamagedError: names what is missing, or no node of a state.
+        ChainDamagedError: names what is missing or malformed.
     """
-    found = _Found()
+    references = _References()
     for leaf in _leaves(store, {state_root}, "the accounts of the newest block"):
         account = _decoded(leaf, store)
         if len(account) != _ACCOUNT_ITEMS:
             raise ChainDamagedError(f"{store.path}: the state holds what is no account")
-        found.storage_roots.add(bytes(account[2]))
-        found.codes.add(bytes(account[3]))
-    storage = found.storage_roots - {BLANK_ROOT_HASH}
+        references.storage_roots.add(bytes(account[2]))
+        references.codes.add(bytes(account[3]))
+    storage = references.storage_roots - {BLANK_ROOT_HASH}
     for _ in _leaves(store, storage, "the contracts' storage at the newest block"):
         pass
-    for _ in _read(store, found.codes - {EMPTY_SHA3}, "the contracts' code"):
+    for _ in _read(store, references.codes - {EMPTY_SHA3}, "the contracts' code"):
         pass
 
 
-def _leaves(store: ChainStore, roots: set[bytes], whose: str) -> Iterator[bytes]:
+def _leaves(store: ChainStore, roots: set[bytes], subject: str) -> Iterator[bytes]:
     """Yield the values of tries, after reading all of their nodes."""
-    level, seen = roots, set(roots)
+    level, visited = roots, set(roots)
     while level:
         children: set[bytes] = set()
-        for value in _read(store, level, whose):
+        for value in _read(store, level, subject):
             yield from _values(_decoded(value, store), children)
-        level = children - seen
-        seen |= level
+        level = children - visited
+        visited |= level
 
 
 def _values(node: list[Any], children: set[bytes]) -> Iterator[bytes]:
-    """Yield a node's values, its short children's too; add the hashes of the others."""
+    """Yield the values of a node and its embedded children; add the hashes of the others."""
     if len(node) == _BRANCH_ITEMS:
         below, own = node[:-1], node[-1]
     elif _is_leaf(node):
@@ -102,19 +98,21 @@ def _decoded(encoded: bytes, store: ChainStore) -> list[Any]:
     return node
 
 
-def _read(store: ChainStore, hashes: set[bytes], whose: str) -> Iterator[bytes]:
-    wanted = sorted(hashes)
-    for first in range(0, len(wanted), _NODES_AT_ONCE):
-        keys = wanted[first : first + _NODES_AT_ONCE]
-        places = ", ".join("?" * len(keys))
-        found = dict(store.rows(f"SELECT key, value FROM kv WHERE key IN ({places})", keys))  # noqa: S608
+def _read(store: ChainStore, hashes: set[bytes], subject: str) -> Iterator[bytes]:
+    ordered = sorted(hashes)
+    for first in range(0, len(ordered), _NODES_AT_ONCE):
+        keys = ordered[first : first + _NODES_AT_ONCE]
+        placeholders = ", ".join("?" * len(keys))
+        stored = dict(store.rows(f"SELECT key, value FROM kv WHERE key IN ({placeholders})", keys))  # noqa: S608
         for key in keys:
-            value = found.get(key)
+            value = stored.get(key)
             if value is None:
-                raise ChainDamagedError(f"{store.path}: 0x{key.hex()} is missing, part of {whose}")
+                raise ChainDamagedError(
+                    f"{store.path}: 0x{key.hex()} is missing, part of {subject}"
+                )
             if not isinstance(value, bytes) or keccak(value) != key:
                 raise ChainDamagedError(
                     f"{store.path}: what is filed under 0x{key.hex()} has another hash, "
-                    f"part of {whose}"
+                    f"part of {subject}"
                 )
             yield value

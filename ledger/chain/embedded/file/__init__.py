@@ -1,1 +1,1 @@
-"""The file behind the embedded chain: SQLite, its log, its lock, and what stands beside it."""
+"""The file of an embedded chain: SQLite database, log, lock, and head note."""

@@ -1,9 +1,9 @@
-"""The file behind the embedded chain: one SQLite database, one writer, any number of readers.
+"""The storage of the embedded chain: one SQLite database, one writer, any number of readers.
 
-Three tables: `meta` says which chain this is, `kv` holds what the EVM stores (headers, trie
-nodes, code, look-ups), `logs` holds the blocks' events for searching. A block is written in ONE
-SQLite transaction across all three, so that a reader or a crash sees the whole block or none of
-it. Readers open the file read-only and never take the writer's lock.
+Table `meta` identifies the chain, `kv` has what the EVM stores (headers, trie nodes, code,
+lookups), `logs` has the blocks' logs for searching. A block is written in one SQLite transaction
+across all three, so readers and crashes see the whole block or nothing. Readers open the file
+read-only and never take the writer's lock.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SCHEMA_VERSION = 1
 META_KEYS = frozenset({"schema", "chain_id", "fork", "genesis_hash"})
 
 HEAD_KEY = SchemaV1.make_canonical_head_hash_lookup_key()
-"""Where the EVM files the hash of the newest block."""
+"""The EVM's storage key of the newest block's hash."""
 
 _CREATE = f"""
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -42,7 +42,7 @@ class ChainStore:
     """An open chain file; safe to share between threads.
 
     Attributes:
-        path: the SQLite file.
+        path: of the SQLite file.
     """
 
     def __init__(self, file: SqliteFile) -> None:
@@ -52,17 +52,10 @@ class ChainStore:
 
     @classmethod
     def create(cls, path: Path, synchronous: Synchronous = "FULL") -> Self:
-        """Return a new, empty store, not yet a chain until the first commit.
-
-        Args:
-            path: where; a file that already holds something is refused.
-            synchronous: how much a commit waits for the disk.
-
-        Returns:
-            The store, open for writing.
+        """Return a new, empty store, which is not a chain before `initialise`.
 
         Raises:
-            ChainError: there is something already, or the file cannot be made.
+            ChainError: the file has content already, or cannot be made.
         """
         store = cls(SqliteFile.write(path, "rwc", synchronous))
         if store.rows("SELECT name FROM sqlite_master LIMIT 1"):
@@ -72,39 +65,29 @@ class ChainStore:
 
     @classmethod
     def open(cls, path: Path, synchronous: Synchronous = "FULL") -> Self:
-        """Return an existing store whose meta table is complete, open for writing.
-
-        Args:
-            path: the SQLite file.
-            synchronous: how much a commit waits for the disk.
-
-        Returns:
-            The open store.
+        """Return an existing store with a valid meta table, open for writing.
 
         Raises:
-            ChainLockedError: the file has a second name, under which another could write.
-            ChainError: there is no such file, or it is no chain of this version.
+            ChainLockedError: the file has a second name, under which another process could write.
+            ChainError: there is no such file, or it is not a chain of this version.
         """
         _require_file(path)
         require_one_name(path)
         return cls(SqliteFile.write(path, "rw", synchronous))._verified()
 
     @classmethod
-    def open_reading(cls, path: Path, *, held: bool = False) -> Self:
-        """Return an existing store whose meta table is complete, open for reading.
+    def open_reading(cls, path: Path, *, is_snapshot: bool = False) -> Self:
+        """Return an existing store with a valid meta table, open for reading.
 
         Args:
-            path: the SQLite file; it may grow under another process's hands.
-            held: whether it shows one state of the file until it is closed.
-
-        Returns:
-            The open store.
+            path: of the SQLite file; another process may write to it.
+            is_snapshot: whether it shows one state of the file until it is closed.
 
         Raises:
-            ChainError: there is no such file, it cannot be read, or is no chain of this version.
+            ChainError: there is no such file, it cannot be read, or is not a chain of this version.
         """
         _require_file(path)
-        return cls(SqliteFile.read(path, held=held))._verified()
+        return cls(SqliteFile.read(path, is_snapshot=is_snapshot))._verified()
 
     def _verified(self) -> Self:
         try:
@@ -116,16 +99,9 @@ class ChainStore:
 
     @classmethod
     def is_blank(cls, path: Path) -> bool:
-        """Say whether a file is an SQLite database without a single table.
-
-        Args:
-            path: the file.
-
-        Raises:
-            ChainError: it cannot be read, or is no SQLite database.
-        """
-        # What a killed process had begun to write has to be undone before it can be read. Else
-        # nothing is written here: closing a writer would drop what follows damage in a -wal.
+        """Return whether a file is a SQLite database without tables."""
+        # A killed process's journal has to be rolled back before the file can be read. Otherwise
+        # nothing is written: closing a writer would discard the rest of a damaged -wal.
         undo = size_of(path.resolve(), "-journal")
         file = SqliteFile.write(path, "rw", "FULL") if undo else SqliteFile.read(path)
         try:
@@ -134,7 +110,7 @@ class ChainStore:
             file.close()
 
     def verify_meta(self) -> None:
-        """Accept the meta table of a chain of this version.
+        """Verify the meta table of a chain of this version.
 
         Raises:
             ChainDamagedError: it is missing or incomplete.
@@ -145,53 +121,42 @@ class ChainStore:
         }
         if not statements:
             raise ChainDamagedError(f"{self.path}: this SQLite file holds no chain")
-        # Whole statements, since a trigger or a view could lie as well as a row.
+        # Whole statements: a trigger or a view could falsify rows.
         if statements != set(_STATEMENTS):
             raise ChainDamagedError(f"{self.path}: its tables are not those of a chain")
         missing = sorted(META_KEYS - self.meta().keys())
         if missing:
             raise ChainDamagedError(f"{self.path}: the chain lacks {', '.join(missing)}")
         if self.meta()["schema"] != str(SCHEMA_VERSION):
-            found = self.meta()["schema"]
+            version = self.meta()["schema"]
             raise ChainError(
-                f"{self.path}: written in format {found}, this program reads {SCHEMA_VERSION}"
+                f"{self.path}: written in format {version}, this program reads {SCHEMA_VERSION}"
             )
 
     def meta(self) -> dict[str, str]:
-        """Return the facts that identify the chain: name to value."""
+        """Return the values that identify the chain, by name."""
         return dict(self.rows("SELECT name, value FROM meta"))
 
     def get(self, key: bytes) -> bytes | None:
-        """Return one value of the EVM's storage; None where there is none.
-
-        Args:
-            key: as the EVM chose it.
+        """Return a value of the EVM's storage; None if there is none.
 
         Raises:
             ChainDamagedError: the file is damaged.
         """
-        found = self.rows("SELECT value FROM kv WHERE key = ?", (key,))
-        if not found:
+        rows = self.rows("SELECT value FROM kv WHERE key = ?", (key,))
+        if not rows:
             return None
-        value = found[0][0]
+        value = rows[0][0]
         if not isinstance(value, bytes):
             raise ChainDamagedError(f"{self.path}: the value of {key!r} is not bytes")
         return value
 
     def rows(self, query: str, parameters: Sequence[object] = ()) -> list[Any]:
-        """Return all rows of a query.
-
-        Args:
-            query: SQL with placeholders.
-            parameters: their values.
-
-        Raises:
-            ChainError: the file cannot be read, is damaged or closed.
-        """
+        """Return all rows of a query; ChainError if the file is damaged or closed."""
         return self._file.rows(query, parameters)
 
     def verify_pages(self) -> None:
-        """Accept the file if its pages are whole and every index agrees with its table.
+        """Verify that pages are whole and every index agrees with its table.
 
         Raises:
             ChainDamagedError: a search could miss or invent rows.
@@ -202,14 +167,7 @@ class ChainStore:
             raise ChainDamagedError(f"{self.path}: {summary}")
 
     def scan(self, query: str) -> Iterator[Any]:
-        """Return the rows of a query one by one, for tables that may not fit into memory.
-
-        Args:
-            query: SQL without placeholders.
-
-        Returns:
-            The rows; nothing else is read meanwhile.
-        """
+        """Iterate over the rows of a query, for tables that may not fit into memory."""
         return self._file.scan(query)
 
     def commit(
@@ -219,15 +177,15 @@ class ChainStore:
         *,
         parent: bytes,
     ) -> None:
-        """Write a block, whole or not at all; it is durable when this returns.
+        """Write a block atomically; it is durable when this returns.
 
         Args:
-            values: what the EVM stores; None deletes.
-            logs: the block's events.
-            parent: the hash of the block that it follows.
+            values: the EVM's storage; None deletes.
+            logs: the block's logs.
+            parent: hash of the parent block.
 
         Raises:
-            ChainLockedError: the newest block is another one: somebody else writes.
+            ChainLockedError: the newest block is not the parent: another process has written.
             ChainError: the disk refuses, or the file has been replaced; nothing was written.
         """
         if _identity(self.path) != self._identity:
@@ -243,11 +201,11 @@ class ChainStore:
             _write(connection, values, logs)
 
     def initialise(self, meta: Mapping[str, str], values: Mapping[bytes, bytes | None]) -> None:
-        """Make the empty store a chain: tables, meta and block 0, whole or not at all.
+        """Turn the empty store into a chain: tables, meta and block 0, atomically.
 
         Args:
-            meta: the facts that identify the chain, every one of `META_KEYS`.
-            values: what the EVM stores for block 0.
+            meta: the values that identify the chain, every one of `META_KEYS`.
+            values: the EVM's storage after block 0.
 
         Raises:
             ChainError: the disk refuses; nothing was written.
@@ -259,30 +217,26 @@ class ChainStore:
             _write(connection, values, ())
 
     @property
-    def held(self) -> bool:
-        """Whether it shows one state of the file until it is closed."""
-        return self._file.held
+    def is_snapshot(self) -> bool:
+        """True if it shows one state of the file until it is closed."""
+        return self._file.is_snapshot
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing can be read from it any more."""
+        """True if it is closed."""
         return self._file.is_closed
 
     @property
     def wal_bytes(self) -> int:
-        """How much waits in the write-ahead log, in bytes."""
+        """Size of the write-ahead log, in bytes."""
         return self._file.wal_bytes
 
     def checkpoint(self) -> bool:
-        """Move the write-ahead log into the file, durably; return whether it is empty now.
-
-        Raises:
-            ChainError: the disk refuses.
-        """
+        """Move the write-ahead log into the file, durably; return whether it is empty now."""
         return self._file.checkpoint()
 
     def close(self) -> None:
-        """Close the file; closing twice does no harm."""
+        """Close the file; idempotent."""
         self._file.close()
 
 
@@ -301,13 +255,10 @@ def _write(
 
 
 def require_one_name(path: Path) -> None:
-    """Refuse to write to a file under one of several names, each of which has a lock of its own.
-
-    Args:
-        path: the chain file.
+    """Reject a file with hard links: each name would have a lock of its own.
 
     Raises:
-        ChainLockedError: it has hard links.
+        ChainLockedError: it has several names.
     """
     if (names := path.stat().st_nlink) > 1:
         raise ChainLockedError(

@@ -1,12 +1,12 @@
-"""The newest block that a home has acknowledged, noted beside the chain in `<file>.head`.
+"""The note of the newest acknowledged block, in `<file>.head` beside the chain.
 
-A damaged write-ahead log and a restored backup both read as a shorter, valid chain: SQLite drops
-what does not fit, and a hash chain cut at its end is whole. The note is what says otherwise.
+A damaged write-ahead log and a restored backup both look like a shorter, valid chain: SQLite drops
+what does not fit, and a truncated hash chain is consistent. The note reveals the difference.
 
 Two slots of one disk sector each are written in turn, after the block is durable and without
-waiting for the disk: a power cut leaves an older note or the newest one, never one ahead of the
-chain, and a slot that was torn leaves the other. The file has its name only once both are durable,
-so that no power cut leaves an empty one, or zeros: such a note is a damaged one.
+waiting for the disk. A power cut leaves an older note or the newest one, never one ahead of the
+chain; a torn slot leaves the other one. The file gets its name only when both slots are durable, so
+a power cut cannot leave an empty file: such a note is damaged.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ SLOT_BYTES = 512
 _DIGEST_BYTES = 32
 _BODY = struct.Struct(f">8sQ32sQ32s{SLOT_BYTES - _DIGEST_BYTES - 88}x")
 _MAGIC = b"cmflhead"
-_READINGS = 5  # A slot that is being written looks damaged; it is whole a moment later.
+_READINGS = 5  # A slot that is being written looks damaged for a moment.
 
 
 @dataclass(frozen=True, slots=True)
 class AcknowledgedBlock:
-    """A block that a writer of this home has called durable.
+    """A block that a writer of this home has reported as durable.
 
     Attributes:
         genesis_hash: of its chain.
-        number: the block's.
-        hash: the block's.
+        number: of the block.
+        hash: of the block.
     """
 
     genesis_hash: bytes
@@ -62,18 +62,14 @@ class HeadNote:
 
     @classmethod
     def begin(cls, chain: Path, acknowledged: AcknowledgedBlock) -> Self:
-        """Return the note with this block in both slots, on the disk, whatever it said before.
-
-        Args:
-            chain: the chain file.
-            acknowledged: a block of it that is durable.
+        """Return the note with this block in both slots, durable, replacing any older note.
 
         Raises:
             ChainError: the note cannot be written.
         """
         path = note_path(chain)
         try:
-            # The second belongs into the first slot, as `write` goes on.
+            # Sequence 2 goes into the first slot, as `write` expects.
             DISK.write_whole(path, _encode(2, acknowledged) + _encode(1, acknowledged))
             descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         except OSError as error:
@@ -81,13 +77,10 @@ class HeadNote:
         return cls(path, descriptor, 2)
 
     def write(self, acknowledged: AcknowledgedBlock) -> None:
-        """Note a newer block.
-
-        Args:
-            acknowledged: it is durable.
+        """Note a newer durable block.
 
         Raises:
-            ChainError: it cannot be written; the block itself is on disk.
+            ChainError: the note cannot be written; the block itself is on disk.
         """
         if self._descriptor is None:
             return
@@ -102,30 +95,23 @@ class HeadNote:
             ) from error
 
     def close(self) -> None:
-        """Close the file; doing so twice does no harm."""
+        """Close the file; idempotent."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
 
 def note_path(chain: Path) -> Path:
-    """Return where the note of a chain file lies.
-
-    Args:
-        chain: the chain file, or a link to it.
-    """
+    """Return the path of a chain file's note, beside the file that a link leads to."""
     whole = chain.resolve()
     return whole.with_name(f"{whole.name}.head")
 
 
 def read_note(chain: Path) -> AcknowledgedBlock | None:
-    """Return the newest block that a home has acknowledged; None where none is noted.
-
-    Args:
-        chain: the chain file.
+    """Return the newest acknowledged block; None if there is no note.
 
     Raises:
-        ChainDamagedError: there is a note, but none that was ever written.
+        ChainDamagedError: the note is damaged.
         ChainError: it cannot be read.
     """
     path = note_path(chain)

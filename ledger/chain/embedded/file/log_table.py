@@ -1,9 +1,8 @@
-"""The blocks' events as a SQL table, so that a filter costs its results and not the history.
+"""The blocks' logs as a SQL table: the cost of a query follows its result, not the history.
 
-The row id is `block << 20 | log index`: it is the chain's own order, every index carries it, and
-a range of blocks is a range of row ids. Which index a filter uses is decided here and not left to
-SQLite, which without statistics would take contract and event name for more selective than, say,
-a round number in the second topic.
+The row id is `block << 20 | log index`: chain order, contained in every index, so a range of blocks
+is a range of row ids. The index of a query is chosen here: SQLite, without statistics, would
+consider contract and event more selective than, for example, a round number in the second topic.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ if TYPE_CHECKING:
     from ledger.chain.ports import TopicFilter
 
 LOGS_PER_BLOCK_BITS = 20
-_LAST_BLOCK = 2**40  # keeps row ids within SQLite's 64 bits
+_LAST_BLOCK = 2**40  # keeps row ids within 64 bits
 _FILTERED = {"address", "topic0", "topic1", "topic2", "topic3"}
-_NARROW_RANGE = 64  # so few blocks are read through faster than searched
+_NARROW_RANGE = 64  # a scan of so few blocks is faster than an index
 
 LogRow: TypeAlias = tuple[
     int, bytes, bytes, bytes | None, bytes | None, bytes | None, bytes | None, bytes
@@ -45,24 +44,12 @@ COLUMNS = "id, transaction_hash, address, topic0, topic1, topic2, topic3, data"
 
 
 def row_id(block_number: int, log_index: int) -> int:
-    """Return where a log stands in the chain's order.
-
-    Args:
-        block_number: the block.
-        log_index: its position in the block.
-
-    Returns:
-        The row id.
-    """
+    """Return the row id of a log, which orders logs as the chain does."""
     return block_number << LOGS_PER_BLOCK_BITS | log_index
 
 
 def position(identifier: int) -> tuple[int, int]:
-    """Return block number and log index of a row id.
-
-    Args:
-        identifier: the row id.
-    """
+    """Return block number and log index of a row id."""
     return identifier >> LOGS_PER_BLOCK_BITS, identifier & ((1 << LOGS_PER_BLOCK_BITS) - 1)
 
 
@@ -72,13 +59,10 @@ def rows_of_receipt(
     """Return the rows of one transaction's logs.
 
     Args:
-        block_number: the block that holds the transaction.
-        first_log: how many logs the block's earlier transactions left.
-        transaction_hash: the transaction.
-        receipt: what it did.
-
-    Returns:
-        A row per log, values in the order of `COLUMNS`.
+        block_number: of the transaction's block.
+        first_log: number of logs of the block's earlier transactions.
+        transaction_hash: of the transaction.
+        receipt: its receipt.
     """
     rows: list[LogRow] = []
     for log_index, log in enumerate(receipt.logs, start=first_log):
@@ -93,16 +77,7 @@ def rows_of_receipt(
 def rows_of_block(
     block_number: int, transaction_hashes: Sequence[bytes], receipts: Sequence[ReceiptAPI]
 ) -> list[LogRow]:
-    """Return the rows of all logs of a block, in order.
-
-    Args:
-        block_number: the block.
-        transaction_hashes: its transactions.
-        receipts: their receipts.
-
-    Returns:
-        A row per log, values in the order of `COLUMNS`.
-    """
+    """Return the rows of all logs of a block, in order."""
     rows: list[LogRow] = []
     for transaction_hash, receipt in zip(transaction_hashes, receipts, strict=True):
         rows += rows_of_receipt(block_number, len(rows), transaction_hash, receipt)
@@ -118,14 +93,14 @@ def select(
     limit: int | None,
     descending: bool,
 ) -> tuple[str, list[object]] | None:
-    """Return the query for a log filter and its parameters; None where no log can match.
+    """Return the query of a log filter and its parameters; None if no log can match.
 
     Args:
         address: the contract, 20 bytes; None for every one.
-        topics: per position a topic, several of which one must match, or None for any.
+        topics: per position a topic, alternatives, or None for any.
         from_block: first block, included.
         to_block: last block, included.
-        limit: how many rows at most; None for all.
+        limit: most rows to return; None for all.
         descending: newest first.
     """
     terms = {"address": [address]} if address is not None else {}
@@ -151,7 +126,7 @@ def select(
 
 def _index(columns: set[str], blocks: int) -> str:
     if blocks < _NARROW_RANGE:
-        return "NOT INDEXED"  # reads along the row ids
+        return "NOT INDEXED"  # scans the row ids
     for column in ("topic3", "topic2", "topic1", "topic0", "address"):
         if column in columns:
             return f"INDEXED BY logs_by_{column}"

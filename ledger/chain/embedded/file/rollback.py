@@ -1,4 +1,4 @@
-"""Refusing a chain that lacks what its home has acknowledged, before anything is written to it."""
+"""Rejection of a chain without the newest acknowledged block, before anything is written to it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,7 @@ _MEANING = (
 
 
 def verify_not_behind(chain: EmbeddedReader, path: Path) -> None:
-    """Accept a chain that holds the newest block acknowledged here.
-
-    Args:
-        chain: the chain file, open for reading.
-        path: the chain file.
+    """Verify that a chain has the newest block acknowledged here.
 
     Raises:
         ChainRolledBackError: it does not.
@@ -34,24 +30,21 @@ def verify_not_behind(chain: EmbeddedReader, path: Path) -> None:
         return
     head = chain.head()
     if noted.genesis_hash != chain.genesis_hash:
-        there = f"this is another chain, of genesis 0x{chain.genesis_hash.hex()}"
+        finding = f"this is another chain, of genesis 0x{chain.genesis_hash.hex()}"
     elif noted.number > head.number:
-        there = f"the chain ends with block {head.number} 0x{head.hash.hex()}"
+        finding = f"the chain ends with block {head.number} 0x{head.hash.hex()}"
     elif (other := chain.block(noted.number).hash) != noted.hash:
-        there = f"the chain has another block {noted.number}, 0x{other.hex()}"
+        finding = f"the chain has another block {noted.number}, 0x{other.hex()}"
     else:
         return
     raise ChainRolledBackError(
-        f"{path}: block {noted.number} 0x{noted.hash.hex()} was acknowledged here, but {there}: "
+        f"{path}: block {noted.number} 0x{noted.hash.hex()} was acknowledged here, but {finding}: "
         f"{_MEANING}"
     )
 
 
 def verify_nothing_acknowledged(path: Path) -> None:
-    """Accept a place for a new chain where none was acknowledged.
-
-    Args:
-        path: of the chain file, which may not be there.
+    """Verify that no chain was acknowledged where a new one is to be created.
 
     Raises:
         ChainRolledBackError: one was, and is gone.

@@ -1,9 +1,8 @@
-"""Opening a chain file as an SQLite database: to write, to read beside a writer, to read only.
+"""A chain file as a SQLite database: for writing, for reading beside a writer, for reading only.
 
-A reader of a file in write-ahead mode shares memory with the writer in `<file>-shm`. Where that
-cannot be made - a read-only mount, another user's folder - a file that has no write-ahead log is
-read as immutable instead: without locks, so that whoever reads it has to see for himself whether
-somebody has written to it meanwhile.
+In write-ahead mode a reader shares memory with the writer in `<file>-shm`. Where that file cannot
+be made (a read-only mount, another user's folder), a file without write-ahead log is opened as
+immutable: without locks, so the reader itself checks whether it was written to meanwhile.
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Synchronous = Literal["FULL", "NORMAL"]
-"""FULL: a block survives power loss. NORMAL: it survives a killed process, a little faster."""
+"""FULL: a block survives power loss. NORMAL: it survives a killed process; faster."""
 
-_PATIENCE_SECONDS = 10.0
-_TRIES = 5
+_BUSY_SECONDS = 10.0
+_ATTEMPTS = 5
 _TO_READ = ("PRAGMA query_only = ON", "SELECT 1 FROM sqlite_master LIMIT 1")
 _NOT_PERMITTED = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN}
 
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """What changes when somebody writes to a file that is read as immutable."""
+    """File attributes that change when somebody writes to a file opened as immutable."""
 
     device: int
     inode: int
@@ -46,9 +45,9 @@ class SqliteFile:
     """An open SQLite file; safe to share between threads.
 
     Attributes:
-        path: the file.
-        held: whether it shows one state until it is closed.
-        is_closed: whether nothing can be read any more.
+        path: of the file.
+        is_snapshot: whether it shows one state until it is closed.
+        is_closed: whether it is closed.
     """
 
     def __init__(
@@ -57,92 +56,76 @@ class SqliteFile:
         connection: sqlite3.Connection,
         mark: _Mark | None = None,
         *,
-        held: bool = False,
+        is_snapshot: bool = False,
     ) -> None:
         self.path = path
         self._connection = connection
         self._mark = mark
-        self.held = held
+        self.is_snapshot = is_snapshot
         self.is_closed = False
         self._whole_path = path.resolve()
         self._lock = threading.RLock()
 
     @classmethod
     def write(cls, path: Path, mode: Literal["rw", "rwc"], synchronous: Synchronous) -> Self:
-        """Return the file open for writing, in write-ahead mode.
-
-        Args:
-            path: the file.
-            mode: "rwc" makes it.
-            synchronous: how much a commit waits for the disk.
+        """Return the file open for writing, in write-ahead mode; mode "rwc" creates it.
 
         Raises:
-            ChainError: it cannot be opened or made.
+            ChainError: it cannot be opened or created.
         """
         with translated(path):
             pragmas = ("PRAGMA journal_mode = WAL", f"PRAGMA synchronous = {synchronous}")
             return cls(path, _connect(path, f"mode={mode}", *pragmas))
 
     @classmethod
-    def read(cls, path: Path, *, held: bool = False) -> Self:
-        """Return the file open for reading, whoever may write to it and to its folder.
+    def read(cls, path: Path, *, is_snapshot: bool = False) -> Self:
+        """Return the file open for reading, whatever permissions its folder has.
 
         Args:
-            path: the file.
-            held: whether it shows one state until it is closed.
+            path: of the file.
+            is_snapshot: whether it shows one state until it is closed.
 
         Raises:
-            ChainError: it cannot be read, or not without writing beside it.
+            ChainError: it cannot be read, or only by writing beside it.
         """
         connection, mark = _reading(path)
-        if held:
+        if is_snapshot:
             with translated(path):
                 connection.execute("BEGIN")
                 connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
-        return cls(path, connection, mark, held=held)
+        return cls(path, connection, mark, is_snapshot=is_snapshot)
 
     def rows(self, query: str, parameters: Sequence[object] = ()) -> list[Any]:
-        """Return all rows of a query.
-
-        Args:
-            query: SQL with placeholders.
-            parameters: their values.
+        """Return all rows of a query with placeholders.
 
         Raises:
-            NotServedError: somebody writes, and this user takes no part in the locks.
+            NotServedError: another process is writing, and this user has no access to the locks.
             ChainError: the file cannot be read, is damaged or closed.
         """
         with self._lock, translated(self.path):
-            for _ in range(_TRIES):
+            for _ in range(_ATTEMPTS):
                 self._follow()
-                found = self._read_once(query, parameters)
-                if found is not None:
-                    return found
+                rows = self._read_once(query, parameters)
+                if rows is not None:
+                    return rows
             raise self._moved()
 
     def _read_once(self, query: str, parameters: Sequence[object]) -> list[Any] | None:
-        """Return all rows; None where the file has changed meanwhile.
+        """Return all rows; None if the file has changed meanwhile.
 
         Raises:
-            DatabaseError: what is still there cannot be read.
+            DatabaseError: the unchanged file cannot be read.
         """
         try:
-            found = self._connection.execute(query, parameters).fetchall()
+            rows = self._connection.execute(query, parameters).fetchall()
         except sqlite3.DatabaseError:
             if self._is_still():
                 raise
             return None
-        return found if self._is_still() else None
+        return rows if self._is_still() else None
 
     def scan(self, query: str) -> Iterator[Any]:
-        """Yield the rows of a query one by one.
-
-        Args:
-            query: SQL without placeholders.
-
-        Yields:
-            A row.
-        """
+        """Yield the rows of a query one by one."""
         with self._lock, translated(self.path):
             self._follow()
             yield from self._connection.execute(query)
@@ -151,10 +134,7 @@ class SqliteFile:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Write whole or not at all.
-
-        Yields:
-            What to write through; others wait until it is done.
+        """Yield a connection whose statements are committed together, or not at all.
 
         Raises:
             ChainError: the disk refuses.
@@ -171,13 +151,13 @@ class SqliteFile:
 
     @property
     def wal_bytes(self) -> int:
-        """How long the write-ahead log is."""
+        """Length of the write-ahead log."""
         return size_of(self._whole_path, "-wal")
 
     def checkpoint(self) -> bool:
         """Move the write-ahead log into the file, durably; return whether it is empty now.
 
-        A reader that holds an older state keeps what it needs in the log; nobody is waited for.
+        A reader of an older state keeps its part of the log; nothing waits for it.
 
         Raises:
             ChainError: the disk refuses.
@@ -187,12 +167,12 @@ class SqliteFile:
             try:
                 moved = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             finally:
-                patience = int(_PATIENCE_SECONDS * 1000)
-                self._connection.execute(f"PRAGMA busy_timeout = {patience}")
+                milliseconds = int(_BUSY_SECONDS * 1000)
+                self._connection.execute(f"PRAGMA busy_timeout = {milliseconds}")
         return bool(moved[0] == 0)
 
     def close(self) -> None:
-        """Close the file; closing twice does no harm."""
+        """Close the file; idempotent."""
         with self._lock:
             self.is_closed = True
             self._connection.close()
@@ -201,10 +181,10 @@ class SqliteFile:
         return self._mark is None or _mark_of(self._whole_path) == self._mark
 
     def _follow(self) -> None:
-        """Open an immutable file again after somebody has written to it."""
+        """Reopen an immutable file after it was written to."""
         if self._is_still():
             return
-        if self.held:
+        if self.is_snapshot:
             raise self._moved()
         self._connection.close()
         self._connection, self._mark = _reading(self.path)
@@ -217,10 +197,10 @@ class SqliteFile:
 
 
 def _reading(path: Path) -> tuple[sqlite3.Connection, _Mark | None]:
-    """Return a connection that cannot write, and a mark where the file is read as immutable.
+    """Return a read-only connection, and a mark if the file is opened as immutable.
 
     Raises:
-        ChainError: this user may not read it, or not without writing beside it.
+        ChainError: this user may not read it, or only by writing beside it.
     """
     with translated(path):
         if (shared := _connected(path, "mode=ro")) is not None:
@@ -232,16 +212,16 @@ def _reading(path: Path) -> tuple[sqlite3.Connection, _Mark | None]:
                 "write beside it, which this user may not; let the owner's writer open and close "
                 "the chain, or copy chain and -wal to a folder of your own"
             )
-        if (alone := _connected(path, "mode=ro&immutable=1")) is None:
+        if (immutable := _connected(path, "mode=ro&immutable=1")) is None:
             raise ChainError(f"{path}: this user may not read the chain file")
-        return alone, mark
+        return immutable, mark
 
 
 def _connected(path: Path, options: str) -> sqlite3.Connection | None:
-    """Return a connection to read from; None where its user lacks the permissions for it.
+    """Return a read-only connection; None if the user lacks permissions for it.
 
     Raises:
-        OperationalError: the file is locked, or there is another hindrance.
+        OperationalError: the file is locked, or cannot be opened for another reason.
     """
     try:
         return _connect(path, options, *_TO_READ)
@@ -252,7 +232,7 @@ def _connected(path: Path, options: str) -> sqlite3.Connection | None:
 
 
 def _mark_of(path: Path) -> _Mark:
-    # Never opened and closed here: that would end this process's own locks on it.
+    # Not opened and closed here: that would release this process's own locks on it.
     try:
         status = path.stat()
     except OSError as error:
@@ -262,10 +242,10 @@ def _mark_of(path: Path) -> _Mark:
 
 
 def size_of(path: Path, suffix: str) -> int:
-    """Return how many bytes one of SQLite's files beside another holds; 0 where there is none.
+    """Return the size of a SQLite side file, "-wal" or "-journal"; 0 if there is none.
 
     Args:
-        path: the file itself, not a link to it: SQLite puts its own beside the former.
+        path: the database itself, not a link: SQLite puts its files beside the former.
         suffix: "-wal" or "-journal".
     """
     try:
@@ -281,7 +261,7 @@ def _connect(path: Path, options: str, *statements: str) -> sqlite3.Connection:
         uri=True,
         isolation_level=None,
         check_same_thread=False,
-        timeout=_PATIENCE_SECONDS,
+        timeout=_BUSY_SECONDS,
     )
     with contextlib.ExitStack() as unless_done:
         unless_done.callback(connection.close)
@@ -293,14 +273,11 @@ def _connect(path: Path, options: str, *statements: str) -> sqlite3.Connection:
 
 @contextlib.contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Turn what SQLite raises into a `ChainError` that names the file.
-
-    Args:
-        path: the SQLite file.
+    """Turn SQLite errors into a `ChainError` that names the file.
 
     Raises:
         ChainDamagedError: SQLite calls the file damaged.
-        ChainError: something else went wrong.
+        ChainError: any other error.
     """
     try:
         yield
@@ -311,8 +288,8 @@ def translated(path: Path) -> Iterator[None]:
 
 
 def _says_damaged(error: Exception) -> bool:
-    # OperationalError covers a locked file and a full disk, and also text that is none; what SQLite
-    # calls corruption is a plain DatabaseError ("malformed", "not a database").
+    # OperationalError covers a locked file, a full disk, and invalid text; corruption is a plain
+    # DatabaseError ("malformed", "not a database").
     return (
         type(error) is sqlite3.DatabaseError
         or isinstance(error, UnicodeError)

@@ -1,8 +1,7 @@
-"""The exclusive lock of a chain file's one writer.
+"""The exclusive lock of a chain file's writer.
 
-The lock lives on a side file, because locking the SQLite file itself would disturb SQLite's own
-locks. The operating system gives it back when the process ends, however it ends, so a stale lock
-file never blocks anybody.
+The lock is on a side file, as locking the SQLite file itself would interfere with SQLite's locks.
+The operating system releases it when the process ends, so a stale lock file blocks nobody.
 """
 
 from __future__ import annotations
@@ -19,24 +18,19 @@ if TYPE_CHECKING:
 
 
 class WriterLock:
-    """The held lock; released by `release` or the end of the process."""
+    """The acquired lock; released by `release` or the end of the process."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor: int | None = descriptor
 
     @classmethod
     def acquire(cls, chain: Path) -> Self:
-        """Return the lock for writing to a chain file, at once or not at all.
+        """Return the lock of a chain file without waiting.
 
-        Args:
-            chain: the SQLite file; the lock file is `<chain>.lock` beside it,
-                wherever a link to it lies.
-
-        Returns:
-            The held lock.
+        The lock file is `<chain>.lock`, beside the file that a link leads to.
 
         Raises:
-            ChainLockedError: another writer holds it; names the process where known.
+            ChainLockedError: another writer has it; names the process if known.
             ChainError: the lock file cannot be made.
         """
         whole = chain.resolve()
@@ -50,14 +44,14 @@ class WriterLock:
         except OSError as error:
             holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
             os.close(descriptor)
-            who = f"process {holder}" if holder.isdigit() else "another process"
-            raise ChainLockedError(f"{chain}: {who} writes to this chain") from error
+            owner = f"process {holder}" if holder.isdigit() else "another process"
+            raise ChainLockedError(f"{chain}: {owner} writes to this chain") from error
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
         return cls(descriptor)
 
     def release(self) -> None:
-        """Give the lock back; doing so twice does no harm."""
+        """Release the lock; idempotent."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

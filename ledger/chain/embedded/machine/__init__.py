@@ -1,1 +1,1 @@
-"""The EVM itself: py-evm's Prague chain over our own storage."""
+"""The EVM: py-evm's Prague chain over our own storage."""

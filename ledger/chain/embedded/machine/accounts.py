@@ -1,8 +1,8 @@
-"""The embedded chain's funded accounts, whose keys are PUBLIC on purpose.
+"""The embedded chain's funded accounts, whose keys are public on purpose.
 
-Transactions on the embedded chain need a sender with funds, but the sender proves nothing: the
-ledger trusts only the clients' own signatures inside the call data. So the relayers' keys are
-derived from a sentence in this file, worth nothing, and must never hold value on another chain.
+Transactions need a sender with funds, but the sender proves nothing: the ledger trusts only the
+clients' signatures inside the call data. The relayers' keys are derived from a sentence in this
+file. They are worthless and must never hold value on another chain.
 """
 
 from __future__ import annotations
@@ -18,16 +18,9 @@ TEST_KEYS: tuple[bytes, ...] = tuple(
 """Private keys of the accounts that genesis funds; for tests and local chains only."""
 
 GENESIS_BALANCE_WEI = 10**27
-"""What each of them owns at genesis: more than any run can spend."""
+"""Balance of each account at genesis: more than any run can spend."""
 
 
 def address_of(key: bytes) -> str:
-    """Return the EIP-55 address of a private key.
-
-    Args:
-        key: 32 bytes.
-
-    Returns:
-        The address that its signatures recover to.
-    """
+    """Return the EIP-55 address of a 32-byte private key."""
     return PrivateKey(key).public_key.to_checksum_address()

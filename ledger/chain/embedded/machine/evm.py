@@ -1,13 +1,12 @@
-"""The EVM inside this process: a Prague chain of py-evm's over our own storage.
+"""The EVM in this process: py-evm's Prague chain over our own storage.
 
-Fork, constant gas limit and genesis are eth-tester's, and a test compares them; made here, they
-cost no import of its accounts, key files and curves. py-evm's own chain forgets everything when the
-process ends. This one gets a storage that keeps a block's writes in memory until the block is
-complete, because py-evm writes a transaction's state before its block exists.
+Fork, gas limit and genesis equal eth-tester's (a test compares them) without the import of its
+accounts, key files and curves. py-evm's own chain is in memory only. Here a storage overlay
+collects a block's writes until the block is complete, because py-evm writes a transaction's state
+before its block exists.
 
-Everything under a 32-byte key is content-addressed: header, trie nodes and code are filed under
-their own hash. It is checked on every read, so that whatever a call or a receipt shows follows
-from the block hash it started from.
+Every value under a 32-byte key is content-addressed: headers, trie nodes and code are stored under
+their own hash. Each read verifies it, so results of calls and receipts follow from the block hash.
 """
 
 from __future__ import annotations
@@ -67,17 +66,17 @@ if TYPE_CHECKING:
 
     from ledger.chain.embedded.file.chain_store import ChainStore
 
-# py-evm lifts Python's recursion limit to 100,000 for the whole process, and then a few bytes of
-# nested JSON crash it where they should raise. 1,024 nested EVM calls need some 13,000 frames.
+# py-evm raises the recursion limit to 100,000 for the whole process; then a few bytes of nested
+# JSON crash it instead of raising. 1,024 nested EVM calls need some 13,000 frames.
 sys.setrecursionlimit(min(sys.getrecursionlimit(), 20_000))
 
 FORK = "Prague"
 COINBASE = b"\x00" * 20
 BEACON_ROOT = ZERO_HASH32
-"""Of the parent beacon block, which no block here has: py-evm would put the empty trie's root."""
+"""Parent beacon block root: zeros, where py-evm would put the empty trie's root."""
 
 REFUSALS = (ValidationError, VMError)
-"""What py-evm raises for a transaction that cannot go into a block."""
+"""Errors of py-evm for a transaction that cannot be mined."""
 
 DAMAGE = (
     BadSignature,
@@ -98,11 +97,11 @@ DAMAGE = (
     AttributeError,
     ArithmeticError,
 )
-"""What damaged bytes make py-evm, rlp, trie and Python raise, wherever they happen to break."""
+"""Errors that damaged bytes cause in py-evm, rlp, trie and Python."""
 
 
 class OverlayDatabase(BaseAtomicDB):
-    """What py-evm reads and writes: the store, under the writes not yet committed.
+    """py-evm's database: the store, under the writes that are not committed yet.
 
     Attributes:
         pending: the uncommitted writes; None means deleted.
@@ -141,17 +140,13 @@ class OverlayDatabase(BaseAtomicDB):
 
     @contextlib.contextmanager
     def atomic_batch(self) -> Iterator[AtomicWriteBatchAPI]:
-        """Group writes so that all of them, or none, become visible.
-
-        Yields:
-            A database that also shows the group's own writes.
-        """
+        """Yield a database whose writes become visible together, or not at all."""
         with AtomicDBWriteBatch._commit_unless_raises(self) as batch:
             yield batch
 
 
 def verify_fast_signatures() -> None:
-    """Accept the process's signature library if it is the compiled one.
+    """Verify that the compiled signature library is in use.
 
     Raises:
         ChainError: signatures would be made in pure Python, 30 to 70 times slower.
@@ -163,13 +158,13 @@ def verify_fast_signatures() -> None:
 
 @dataclass(frozen=True, slots=True)
 class BlockContents:
-    """What one block was filled with.
+    """Contents of a block.
 
     Attributes:
-        header: of the block, before it is sealed.
-        included: the transactions that it holds.
-        receipts: theirs.
-        refused: hashes of those that no later block can hold either.
+        header: before the block is sealed.
+        included: its transactions.
+        receipts: of these.
+        refused: hashes of transactions that no later block can hold either.
     """
 
     header: BlockHeaderAPI
@@ -179,22 +174,18 @@ class BlockContents:
 
 
 class _SharedSecondsVM(PragueVM):
-    """Prague, but for blocks of one second: a transaction may have a block of its own here.
+    """Prague without distinct block times: blocks may share a second.
 
-    Where there are many in a second, Ethereum's rule would date the chain ever further ahead of
-    every clock, and whoever measures time from a block would wait for it.
+    Each transaction may have its own block here. With many per second, Ethereum's rule would date
+    the chain ever further ahead of the clock.
     """
 
     @classmethod
     def validate_header(cls, header: BlockHeaderAPI, parent_header: BlockHeaderAPI) -> None:
-        """Accept a header that is no earlier than its parent, and else follows Prague's rules.
-
-        Args:
-            header: the block's.
-            parent_header: of the block before.
+        """Verify a header by Prague's rules, except that it may have its parent's time.
 
         Raises:
-            ValidationError: it does not.
+            ValidationError: it breaks a rule.
         """
         if header.timestamp == parent_header.timestamp:
             header = header.copy(timestamp=parent_header.timestamp + 1)
@@ -203,31 +194,31 @@ class _SharedSecondsVM(PragueVM):
     def fill(
         self, transactions: Sequence[SignedTransactionAPI], base_header: BlockHeaderAPI
     ) -> BlockContents:
-        """Carry out what fits into a block, in order; what does not is passed over.
+        """Execute the transactions that fit into a block, in order.
 
-        After one of an account's transactions that is passed over, none of it can follow.
+        A skipped transaction excludes all later ones of its account.
 
         Args:
             transactions: each account's ascending by nonce.
-            base_header: of the block, empty.
+            base_header: of the empty block.
         """
         header = base_header
         included: list[SignedTransactionAPI] = []
         receipts: list[ReceiptAPI] = []
-        passed_over: set[bytes] = set()
+        skipped: set[bytes] = set()
         refused: set[bytes] = set()
         for transaction in transactions:
             sender = bytes(transaction.sender)
-            if sender in passed_over:
+            if sender in skipped:
                 continue
             if not _fits(transaction, header):
-                passed_over.add(sender)
+                skipped.add(sender)
                 continue
             try:
-                # Before anything is carried out, which could not be taken back.
+                # Before execution, which cannot be undone.
                 self.state.get_transaction_executor().validate_transaction(transaction)
             except REFUSALS:
-                passed_over.add(sender)
+                skipped.add(sender)
                 refused.add(bytes(transaction.hash))
                 continue
             receipt, _ = self.apply_transaction(header, transaction)
@@ -238,34 +229,31 @@ class _SharedSecondsVM(PragueVM):
 
 
 def _fits(transaction: SignedTransactionAPI, header: BlockHeaderAPI) -> bool:
-    """Say whether a block has gas left for a transaction, at a price that it pays."""
+    """Return whether a block has gas left for a transaction, at a price that it pays."""
     is_paid = transaction.max_fee_per_gas >= (header.base_fee_per_gas or 0)
     return is_paid and header.gas_used + transaction.gas <= header.gas_limit
 
 
 class EvmChain(MiningChain):
-    """Prague from block 0 on, and as much gas in every block as in the one before."""
+    """Prague from block 0, with a constant gas limit."""
 
     vm_configuration = ((GENESIS_BLOCK_NUMBER, _SharedSecondsVM),)
 
     def create_header_from_parent(
         self, parent_header: BlockHeaderAPI, **header_params: HeaderParams
     ) -> BlockHeaderAPI:
-        """Return the next block's header, as far as its parent says it."""
+        """Return the next block's header, as far as the parent determines it."""
         fixed = header_params | {"gas_limit": parent_header.gas_limit}
         return super().create_header_from_parent(parent_header, **fixed)
 
     def mine_fitting(
         self, transactions: Sequence[SignedTransactionAPI], coinbase: bytes
     ) -> tuple[BlockAPI, BlockContents]:
-        """Make a block of the transactions that fit, as `mine_all` does of all of them.
+        """Mine a block of the transactions that fit, as `mine_all` does with all of them.
 
         Args:
             transactions: each account's ascending by nonce.
             coinbase: of the block, 20 bytes.
-
-        Returns:
-            The block, and what it was filled with.
         """
         machine = self.get_vm(self._custom_header(self.header, coinbase=coinbase))
         assert isinstance(machine, _SharedSecondsVM), "the only machine of this chain"
@@ -281,11 +269,7 @@ class EvmChain(MiningChain):
 
 @functools.cache
 def chain_class(chain_id: int) -> type[EvmChain]:
-    """Return the chain with our chain id.
-
-    Args:
-        chain_id: the EIP-155 id that transactions and the CHAINID opcode see.
-    """
+    """Return the chain class with an EIP-155 id."""
     named: type[EvmChain] = EvmChain.configure("LedgerChain", chain_id=chain_id)
     return named
 
@@ -293,11 +277,11 @@ def chain_class(chain_id: int) -> type[EvmChain]:
 def make_genesis(
     chain_id: int, gas_limit: int, timestamp: int, balances: Mapping[bytes, int]
 ) -> tuple[bytes, dict[bytes, bytes]]:
-    """Return the hash of a block 0, and what the EVM stores for it.
+    """Return the hash of a block 0, and the EVM's storage after it.
 
     Args:
         chain_id: the chain's id.
-        gas_limit: how much gas every block offers.
+        gas_limit: of every block.
         timestamp: Unix seconds.
         balances: wei per funded address of 20 bytes.
     """
@@ -327,14 +311,14 @@ def make_genesis(
 def damage_translated(
     store: ChainStore, passing: tuple[type[Exception], ...] = ()
 ) -> Iterator[None]:
-    """Turn what the libraries raise over damaged bytes into a `ChainDamagedError`.
+    """Turn library errors over damaged bytes into a `ChainDamagedError`.
 
     Args:
-        store: whose bytes they are.
-        passing: errors that mean something else here and go through.
+        store: the chain file.
+        passing: errors with another meaning, which pass unchanged.
 
     Raises:
-        ChainDamagedError: a library stumbled.
+        ChainDamagedError: a library failed.
     """
     try:
         yield

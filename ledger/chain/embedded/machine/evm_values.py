@@ -1,4 +1,4 @@
-"""py-evm's values in the form of the ports."""
+"""Conversion of py-evm's values to port values."""
 
 from __future__ import annotations
 
@@ -21,39 +21,23 @@ if TYPE_CHECKING:
 
 
 def revert_data(error: VMError) -> bytes:
-    """Return what a contract reverted with; empty where something else went wrong.
-
-    Args:
-        error: how the EVM stopped.
-    """
-    given = error.args[0] if isinstance(error, Revert) and error.args else b""
-    return given if isinstance(given, bytes) else b""
+    """Return a contract's revert data; empty for any other error."""
+    argument = error.args[0] if isinstance(error, Revert) and error.args else b""
+    return argument if isinstance(argument, bytes) else b""
 
 
 def base_fee(header: BlockHeaderAPI) -> int:
-    """Return what each gas of a block costs, in wei.
-
-    Args:
-        header: the block's.
-    """
+    """Return the base fee of a block, in wei per gas."""
     return header.base_fee_per_gas or 0
 
 
 def next_base_fee(header: BlockHeaderAPI) -> int:
-    """Return what each gas of the block after this one costs, in wei.
-
-    Args:
-        header: the block's.
-    """
+    """Return the base fee of the next block, in wei per gas."""
     return int(calculate_expected_base_fee_per_gas(header))
 
 
 def block(header: BlockHeaderAPI) -> Block:
-    """Return a header as the ports show it.
-
-    Args:
-        header: the block's.
-    """
+    """Return a header as a port value."""
     return Block(
         number=header.block_number,
         hash=bytes(header.hash),
@@ -63,12 +47,7 @@ def block(header: BlockHeaderAPI) -> Block:
 
 
 def log_of_row(row: LogRow, block_hashes: Mapping[int, bytes]) -> Log:
-    """Return a row of the log table as the ports show it.
-
-    Args:
-        row: the row.
-        block_hashes: by block number.
-    """
+    """Return a row of the log table as a port value."""
     identifier, transaction_hash, address, *topics, data = row
     block_number, log_index = log_table.position(identifier)
     return Log(
@@ -88,37 +67,32 @@ def receipt(
     signed: SignedTransactionAPI,
     receipts: Sequence[ReceiptAPI],
 ) -> Receipt:
-    """Return a receipt as the ports show it.
+    """Return a receipt as a port value.
 
     Args:
         header: the block's.
-        index: where in the block the transaction stands.
+        index: of the transaction in the block.
         signed: the transaction.
-        receipts: those of the whole block, since each counts gas and logs from the block's start.
+        receipts: of the whole block, as each counts gas and logs from the block's start.
     """
     first = sum(len(earlier.logs) for earlier in receipts[:index])
     rows = log_table.rows_of_receipt(
         header.block_number, first, bytes(signed.hash), receipts[index]
     )
     hashes: dict[int, bytes] = {header.block_number: bytes(header.hash)}
-    created = None if signed.to else contract_created_by(bytes(signed.sender), signed.nonce)
+    contract = None if signed.to else contract_created_by(bytes(signed.sender), signed.nonce)
     return Receipt(
         transaction_hash=bytes(signed.hash),
         block_number=header.block_number,
         status=1 if receipts[index].state_root == b"\x01" else 0,
         gas_used=receipts[index].gas_used - (receipts[index - 1].gas_used if index else 0),
-        contract_address=checksum(created) if created else None,
+        contract_address=checksum(contract) if contract else None,
         logs=tuple(log_of_row(row, hashes) for row in rows),
     )
 
 
 def transaction(header: BlockHeaderAPI, signed: SignedTransactionAPI) -> Transaction:
-    """Return a transaction as the ports show it.
-
-    Args:
-        header: its block's.
-        signed: the transaction.
-    """
+    """Return a transaction as a port value."""
     return Transaction(
         hash=bytes(signed.hash),
         sender=checksum(bytes(signed.sender)),

@@ -1,1 +1,1 @@
-"""The embedded chain in JSON-RPC: for web3 in this process, and on loopback for everybody else."""
+"""The embedded chain as a JSON-RPC node: for web3 in this process, and over HTTP on loopback."""

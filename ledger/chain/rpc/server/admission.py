@@ -1,7 +1,4 @@
-"""Whether a signed transaction can go into a block, in the words that geth has for it.
-
-Wallets and libraries read them.
-"""
+"""Admission of signed transactions, with the error messages of geth, which wallets parse."""
 
 from __future__ import annotations
 
@@ -17,33 +14,36 @@ if TYPE_CHECKING:
 
     from ledger.chain.embedded.embedded_reader import EmbeddedReader
 
-# What a replacement pays at least, in tenths of what it replaces.
+# Least fees of a replacement, as a fraction of the replaced transaction's.
 _REPLACING = (11, 10)
 
 
 def rejection_message(
     chain: EmbeddedReader, signed: SignedTransactionAPI, waiting: Sequence[SignedTransactionAPI]
 ) -> str | None:
-    """Return why a transaction cannot be taken; None if nothing tells.
+    """Return why a transaction cannot be accepted; None if it can.
 
     Args:
-        chain: that would hold it.
-        signed: that can be read, and whose sender is known.
-        waiting: transactions of its sender that wait for a block, ascending by nonce.
+        chain: the chain.
+        signed: the transaction, with a valid signature.
+        waiting: its sender's pending transactions, ascending by nonce.
     """
-    known = bytes(signed.hash)
-    if chain.find(known) is not None or any(bytes(one.hash) == known for one in waiting):
+    hash_ = bytes(signed.hash)
+    if chain.find(hash_) is not None or any(bytes(pending.hash) == hash_ for pending in waiting):
         return "already known"
     sender = checksum(bytes(signed.sender))
     nonce, balance = chain.account(sender)
-    ahead = {one.nonce: one for one in waiting if one.nonce >= nonce}
+    ahead = {pending.nonce: pending for pending in waiting if pending.nonce >= nonce}
     if signed.nonce < nonce:
         return f"nonce too low: address {sender}, tx: {signed.nonce} state: {nonce}"
     if signed.nonce > nonce + len(ahead):
         following = nonce + len(ahead)
         return f"nonce too high: address {sender}, tx: {signed.nonce} state: {following}"
     replaced = ahead.pop(signed.nonce, None)
-    cost = sum(one.gas * one.max_fee_per_gas + one.value for one in (*ahead.values(), signed))
+    cost = sum(
+        pending.gas * pending.max_fee_per_gas + pending.value
+        for pending in (*ahead.values(), signed)
+    )
     if replaced is not None and not _outbids(signed, replaced):
         return "replacement transaction underpriced"
     if balance < cost:
@@ -55,7 +55,7 @@ def rejection_message(
 
 
 def _misfit(head: BlockHeaderAPI, signed: SignedTransactionAPI, sender: str) -> str | None:
-    """Return why a transaction fits into no block by its fee or its gas; None if it may."""
+    """Return why no block can hold a transaction by its fee or gas; None if one can."""
     fee = next_base_fee(head)
     if signed.max_fee_per_gas < fee:
         return (
@@ -70,7 +70,7 @@ def _misfit(head: BlockHeaderAPI, signed: SignedTransactionAPI, sender: str) -> 
 
 
 def _outbids(signed: SignedTransactionAPI, replaced: SignedTransactionAPI) -> bool:
-    """Say whether a transaction offers more than the one with its nonce: fee and tip both."""
+    """Return whether a transaction raises both fees of the one with its nonce enough."""
     more, of = _REPLACING
     return all(
         new > old and of * new >= more * old

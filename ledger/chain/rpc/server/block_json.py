@@ -1,6 +1,6 @@
-"""Blocks, transactions and receipts of the embedded chain in the form that nodes give them.
+"""Blocks, transactions and receipts of the embedded chain in the JSON form of nodes.
 
-A block carries every field of its header, so that anybody can compute its hash again.
+A block has every field of its header, so its hash can be recomputed.
 """
 
 from __future__ import annotations
@@ -24,33 +24,23 @@ _ACCESS_LIST_TYPE = 1
 
 
 def block_json(
-    header: BlockHeaderAPI, held: Sequence[SignedTransactionAPI], *, whole: bool
+    header: BlockHeaderAPI, transactions: Sequence[SignedTransactionAPI], *, whole: bool
 ) -> dict[str, Any]:
-    """Return a block.
-
-    Args:
-        header: the block's.
-        held: its transactions.
-        whole: whether they are shown whole, or only their hashes.
-    """
+    """Return a block, with whole transactions or only their hashes."""
     return {
         **header_json(header),
-        "size": hex(_size(header, held)),
+        "size": hex(_size(header, transactions)),
         "uncles": [],
         "withdrawals": [],
         "transactions": [
             transaction_json(header, index, signed) if whole else wire.to_hex(signed.hash)
-            for index, signed in enumerate(held)
+            for index, signed in enumerate(transactions)
         ],
     }
 
 
 def header_json(header: BlockHeaderAPI) -> dict[str, Any]:
-    """Return a header, with all 21 fields that its hash is made of.
-
-    Args:
-        header: the block's.
-    """
+    """Return a header with all 21 fields of its hash."""
     h: Any = header  # py-evm's interface ends at an older fork
     return {
         "number": hex(h.block_number),
@@ -81,13 +71,7 @@ def header_json(header: BlockHeaderAPI) -> dict[str, Any]:
 def transaction_json(
     header: BlockHeaderAPI | None, index: int | None, signed: SignedTransactionAPI
 ) -> dict[str, Any]:
-    """Return a transaction that a block holds, or that waits for one.
-
-    Args:
-        header: the block's; None while it waits.
-        index: where in the block it stands; None while it waits.
-        signed: the transaction.
-    """
+    """Return a transaction; header and index are None while it is pending."""
     fees = {
         "maxFeePerGas": hex(signed.max_fee_per_gas),
         "maxPriorityFeePerGas": hex(signed.max_priority_fee_per_gas),
@@ -125,17 +109,17 @@ def receipt_json(
     header: BlockHeaderAPI,
     index: int,
     signed: SignedTransactionAPI,
-    done: tuple[ReceiptAPI, Receipt],
+    receipts: tuple[ReceiptAPI, Receipt],
 ) -> dict[str, Any]:
     """Return a transaction's receipt.
 
     Args:
         header: the block's.
-        index: where in the block the transaction stands.
+        index: of the transaction in the block.
         signed: the transaction.
-        done: its receipt as the EVM keeps it, and as the ports show it.
+        receipts: its receipt from the EVM, and as a port value.
     """
-    raw, receipt = done
+    raw, receipt = receipts
     return {
         "transactionHash": wire.to_hex(receipt.transaction_hash),
         "transactionIndex": hex(index),
@@ -155,16 +139,11 @@ def receipt_json(
 
 
 def paid_price(header: BlockHeaderAPI, signed: SignedTransactionAPI) -> int:
-    """Return what a transaction paid for each gas, in wei.
-
-    Args:
-        header: the block's.
-        signed: the transaction.
-    """
+    """Return the price that a transaction paid per gas, in wei."""
     return min(base_fee(header) + signed.max_priority_fee_per_gas, signed.max_fee_per_gas)
 
 
-def _size(header: BlockHeaderAPI, held: Sequence[SignedTransactionAPI]) -> int:
-    """Return how long the whole block is in RLP: header, transactions, no uncles or withdrawals."""
+def _size(header: BlockHeaderAPI, transactions: Sequence[SignedTransactionAPI]) -> int:
+    """Return the RLP length of the whole block."""
     fields = rlp.decode(rlp.encode(header))
-    return len(rlp.encode([fields, [signed.encode() for signed in held], [], []]))
+    return len(rlp.encode([fields, [signed.encode() for signed in transactions], [], []]))

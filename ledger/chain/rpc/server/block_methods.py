@@ -1,4 +1,4 @@
-"""Methods that show blocks, their transactions and receipts, and what gas costs."""
+"""JSON-RPC methods about blocks, transactions, receipts and gas prices."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ Methods: TypeAlias = "dict[str, Callable[..., object]]"
 
 _MOST_BLOCKS_OF_FEES = 1024
 _MOST_PERCENTILES = 100
-# No transaction with blobs is taken, so that their gas stays at its least price.
+# Blob transactions are not accepted, so blob gas keeps its minimum price.
 _BLOB_BASE_FEE = "0x1"
 
 
 class BlockMethods:
-    """Answers about blocks.
+    """Methods about blocks.
 
     Args:
         chain: the chain.
-        pool: transactions that wait for a block; None where none waits.
+        pool: pending transactions; None if each transaction is mined at once.
 
     Attributes:
         table: the methods by name.
@@ -61,24 +61,24 @@ class BlockMethods:
     def _of_block(
         self, name: str, find: Callable[[EmbeddedReader, object], BlockHeaderAPI | None]
     ) -> Methods:
-        """Return the methods that name their block in one of two ways."""
+        """Return the methods whose name ends in one of two ways to address a block."""
 
         def block(where: object, whole: object = False) -> object:
-            found = find(self._chain, where)
-            if found is None:
+            header = find(self._chain, where)
+            if header is None:
                 return None
-            return block_json(found, self._chain.transactions(found), whole=whole is True)
+            return block_json(header, self._chain.transactions(header), whole=whole is True)
 
         def count(where: object) -> object:
-            found = find(self._chain, where)
-            return None if found is None else hex(len(self._chain.transactions(found)))
+            header = find(self._chain, where)
+            return None if header is None else hex(len(self._chain.transactions(header)))
 
         def transaction(where: object, index: object) -> object:
-            found, place = find(self._chain, where), wire.quantity(index)
-            held = () if found is None else self._chain.transactions(found)
-            if found is None or place >= len(held):
+            header, position = find(self._chain, where), wire.quantity(index)
+            transactions = () if header is None else self._chain.transactions(header)
+            if header is None or position >= len(transactions):
                 return None
-            return transaction_json(found, place, held[place])
+            return transaction_json(header, position, transactions[position])
 
         def uncles(where: object) -> object:
             return None if find(self._chain, where) is None else "0x0"
@@ -91,19 +91,19 @@ class BlockMethods:
         }
 
     def _transaction(self, transaction_hash: object) -> object:
-        asked = wire.data(transaction_hash, 32)
-        # The pool first: what it has no more, a block holds by then.
-        waiting = None if self._pool is None else self._pool.find(asked)
-        if waiting is not None:
-            return transaction_json(None, None, waiting)
-        found = self._chain.find(asked)
-        return None if found is None else transaction_json(*found)
+        hash_ = wire.data(transaction_hash, 32)
+        # The pool first: a transaction that has left it is mined by then.
+        pending = None if self._pool is None else self._pool.find(hash_)
+        if pending is not None:
+            return transaction_json(None, None, pending)
+        entry = self._chain.find(hash_)
+        return None if entry is None else transaction_json(*entry)
 
     def _receipt(self, transaction_hash: object) -> object:
-        found = self._chain.find(wire.data(transaction_hash, 32))
-        if found is None:
+        entry = self._chain.find(wire.data(transaction_hash, 32))
+        if entry is None:
             return None
-        header, index, _ = found
+        header, index, _ = entry
         return self._receipts_of(header)[index]
 
     def _block_receipts(self, tag: object) -> object:
@@ -114,11 +114,11 @@ class BlockMethods:
         return None if header is None else self._receipts_of(header)
 
     def _receipts_of(self, header: BlockHeaderAPI) -> list[dict[str, Any]]:
-        held, raw = self._chain.transactions(header), self._chain.receipts(header)
-        shown = (self._chain.receipt(bytes(signed.hash)) for signed in held)
+        transactions, raw = self._chain.transactions(header), self._chain.receipts(header)
+        receipts = (self._chain.receipt(bytes(signed.hash)) for signed in transactions)
         return [
             receipt_json(header, index, signed, (raw[index], receipt))
-            for index, (signed, receipt) in enumerate(zip(held, shown, strict=True))
+            for index, (signed, receipt) in enumerate(zip(transactions, receipts, strict=True))
             if receipt is not None
         ]
 
@@ -129,11 +129,12 @@ class BlockMethods:
         shares = _read_percentiles(percentiles)
         number = min(max(blocks, 0), _MOST_BLOCKS_OF_FEES, end.block_number + 1)
         first = end.block_number - number + 1
-        headers = [self._chain.header(one) for one in range(first, end.block_number + 1)]
+        headers = [self._chain.header(height) for height in range(first, end.block_number + 1)]
         history: dict[str, Any] = {
             "oldestBlock": hex(first),
-            "baseFeePerGas": [hex(base_fee(one)) for one in headers] + [hex(next_base_fee(end))],
-            "gasUsedRatio": [one.gas_used / one.gas_limit for one in headers],
+            "baseFeePerGas": [hex(base_fee(header)) for header in headers]
+            + [hex(next_base_fee(end))],
+            "gasUsedRatio": [header.gas_used / header.gas_limit for header in headers],
             "baseFeePerBlobGas": [_BLOB_BASE_FEE] * (number + 1),
             "blobGasUsedRatio": [0.0] * number,
         }
@@ -144,7 +145,7 @@ class BlockMethods:
         return history
 
     def _tips(self, header: BlockHeaderAPI, shares: Sequence[float]) -> list[int]:
-        """Return the tip up to which so many percent of a block's gas were paid, for each share."""
+        """Return the tip at each percentile of a block's gas."""
         paid: list[tuple[int, int]] = []
         before = 0
         for signed, receipt in zip(
@@ -164,10 +165,10 @@ class BlockMethods:
 
 
 def _read_percentiles(percentiles: object) -> list[float]:
-    """Return the percentiles that are asked for, ascending.
+    """Return the requested percentiles, ascending.
 
     Raises:
-        RpcFault: they are no ascending numbers from 0 to 100, or too many.
+        RpcFault: they are not ascending numbers from 0 to 100, or too many.
     """
     shares = wire.items([] if percentiles is None else percentiles)
     numbers = [share for share in shares if type(share) in {int, float} and 0 <= share <= 100]

@@ -1,4 +1,4 @@
-"""How requests name blocks: by number, by hash, or as the newest."""
+"""Blocks in requests: by number, by hash, or the newest."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ if TYPE_CHECKING:
 
     from ledger.chain.embedded.embedded_reader import EmbeddedReader
 
-# Every block is final here, and none is under way.
+# Every block is final here, and none is pending.
 _NEWEST = (None, "latest", "pending", "safe", "finalized")
 
 
 def number_of(chain: EmbeddedReader, tag: object) -> int | None:
-    """Return the number of a block that must be there; None for the newest.
+    """Return the number of an existing block; None for the newest.
 
     Args:
         chain: the chain.
-        tag: a number or name, or an object by EIP-1898.
+        tag: a number or name, or an object (EIP-1898).
 
     Raises:
         RpcFault: there is no such block.
@@ -38,13 +38,10 @@ def number_of(chain: EmbeddedReader, tag: object) -> int | None:
 
 
 def requested_number(tag: object) -> int | None:
-    """Return the number that a tag names, there or not; None for the newest.
-
-    Args:
-        tag: a number or name, or an object by EIP-1898 with a number.
+    """Return the number in a tag, whether or not the block exists; None for the newest.
 
     Raises:
-        RpcFault: it is an object without one.
+        RpcFault: an object (EIP-1898) without a number.
     """
     if isinstance(tag, dict):
         if tag.get("blockNumber") is None:
@@ -56,12 +53,7 @@ def requested_number(tag: object) -> int | None:
 
 
 def header_at(chain: EmbeddedReader, tag: object) -> BlockHeaderAPI | None:
-    """Return the header of a block by number or name; None where there is none.
-
-    Args:
-        chain: the chain.
-        tag: a number or name.
-    """
+    """Return the header of a block by number or name; None if there is none."""
     number = requested_number(tag)
     if number is not None and number > chain.head().number:
         return None
@@ -69,11 +61,6 @@ def header_at(chain: EmbeddedReader, tag: object) -> BlockHeaderAPI | None:
 
 
 def header_with(chain: EmbeddedReader, block_hash: object) -> BlockHeaderAPI | None:
-    """Return the header of a block by hash; None where there is none.
-
-    Args:
-        chain: the chain.
-        block_hash: as found in the JSON.
-    """
+    """Return the header of a block by hash; None if there is none."""
     number = chain.block_number_of(wire.data(block_hash, 32))
     return None if number is None else chain.header(number)

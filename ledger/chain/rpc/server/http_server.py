@@ -1,10 +1,10 @@
-"""The embedded chain for several processes: JSON-RPC over HTTP, on loopback only.
+"""The embedded chain over HTTP, on loopback only, for several processes.
 
-One process owns the chain file and serves it; workers talk to it through `chain.py` as to any
-node. It signs nothing and has no accounts. Requests that a web page could make a browser send are
-refused, requests and batches are bounded, and clients that stall are dropped. It makes a block of
-each transaction, or one every so many seconds of all that wait: then nobody passes windows and
-deadlines, which count blocks, by sending much.
+One process owns the chain file and serves it; workers use it as they use any node. The server signs
+nothing and has no accounts. Requests that a web page can make a browser send are refused, requests
+and batches are bounded, and stalled clients are dropped. A block is mined for each transaction, or
+periodically for all pending ones, so that nobody can shorten windows and deadlines, which count
+blocks, by sending many transactions.
 """
 
 from __future__ import annotations
@@ -34,27 +34,26 @@ LOOPBACK = "127.0.0.1"
 MOST_REQUEST_BYTES = 2 * 2**20
 MOST_REQUESTS_IN_A_BATCH = 100
 MOST_BATCH_BYTES = 32 * 2**20
-"""What the answers to a batch may come to; what is asked beyond is refused, not carried out."""
+"""Limit of a batch's answers; requests beyond it are refused, not carried out."""
 _LONGEST_LENGTH = 10
 
 
 class RpcServer:
-    """Serves a chain until closed; the chain itself stays the caller's to close.
+    """A server that runs until it is closed; the caller closes the chain.
 
     Args:
-        chain: what to serve.
-        port: where; 0 takes a free one.
-        most_logs: how many logs one `eth_getLogs` may return.
-        block_seconds: how many seconds after a block the next one comes, whatever waits for it;
-            None for one with each transaction.
+        chain: the chain.
+        port: of the server; 0 for a free one.
+        max_logs: limit of one `eth_getLogs` answer.
+        block_seconds: seconds from block to block; None for a block per transaction.
 
     Attributes:
-        url: where it listens.
+        url: of the server.
 
     Raises:
         ChainError: the port is taken.
-        TypeError: blocks are to be made of a chain that was opened for reading.
-        ValueError: they are to come in no time.
+        TypeError: timed blocks of a read-only chain.
+        ValueError: block_seconds is not positive.
     """
 
     def __init__(
@@ -82,10 +81,10 @@ class RpcServer:
             self._miner.start()
 
     def wait(self) -> None:
-        """Return once the server has been closed.
+        """Wait until the server is closed.
 
         Raises:
-            ChainError: it has stopped because a block could not be made.
+            ChainError: it has stopped because a block could not be mined.
         """
         self._thread.join()
         if self._miner is not None and self._miner.failure is not None:
@@ -121,10 +120,10 @@ def _pool_of(chain: EmbeddedReader) -> TransactionPool:
 
 
 class _Miner(threading.Thread):
-    """Makes a block of all that wait, every so many seconds.
+    """Mines a block of all pending transactions periodically.
 
     Attributes:
-        failure: why it could make no more; None while it can.
+        failure: the error that stopped it; None while it runs.
     """
 
     def __init__(self, pool: TransactionPool, seconds: float, stop: Callable[[], None]) -> None:
@@ -142,7 +141,7 @@ class _Miner(threading.Thread):
         try:
             while not self._closed.wait(max(0.0, due - time.monotonic())):
                 self._pool.mine()
-                # A period that was missed is not made up for: blocks come no faster than is said.
+                # A missed period is not made up for: blocks never come faster than configured.
                 due = max(due + self._seconds, time.monotonic())
         except ChainError as error:
             self.failure = error
@@ -155,18 +154,18 @@ class _Miner(threading.Thread):
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
-    # Of more connections at once than wait here, the system resets some; its default is 5.
+    # Beyond this backlog the system resets connections; the default is 5.
     request_queue_size = 128
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        if not isinstance(sys.exception(), OSError):  # a client that went away is no news
+        if not isinstance(sys.exception(), OSError):  # a disconnected client is no error
             super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):
     methods: ClassVar[RpcMethods]
     protocol_version = "HTTP/1.1"
-    # Without these two an answer waits some 200 ms for the client's acknowledgement.
+    # Without these two an answer waits some 200 ms for the client's ACK.
     disable_nagle_algorithm = True
     wbufsize = -1
     timeout = 60
@@ -191,8 +190,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _refusal(self) -> HTTPStatus | None:
         length = self.headers.get("Content-Length", "")
         host = self.headers.get("Host", "").rpartition(":")[0] or self.headers.get("Host", "")
-        # A browser sends a page's Origin, and a foreign name that was made to point here as Host.
-        # A wallet in the browser is no page: its Origin has a scheme of its own.
+        # A browser sends the Origin of a page; DNS rebinding shows in Host. A wallet extension is
+        # not a page: its Origin has its own scheme.
         origin = self.headers.get("Origin", "").partition(":")[0]
         page = "Origin" in self.headers and not origin.endswith("-extension")
         if page or host not in {LOOPBACK, "localhost"}:
@@ -217,14 +216,14 @@ class _Handler(BaseHTTPRequestHandler):
         return self._answer_all(request)
 
     def _answer_all(self, requests: list[object]) -> bytes | None:
-        # Encoded one by one: a hundred long answers at once would be gigabytes of objects.
+        # Encoded one by one: a hundred long answers would be gigabytes of objects.
         answers: list[bytes] = []
-        left = MOST_BATCH_BYTES
+        room = MOST_BATCH_BYTES
         for request in requests:
-            answer = self.methods.answer(request) if left > 0 else _not_answered(request)
+            answer = self.methods.answer(request) if room > 0 else _not_answered(request)
             if answer is not None:
                 answers.append(_encoded(answer))
-                left -= len(answers[-1])
+                room -= len(answers[-1])
         return b"[" + b",".join(answers) + b"]" if answers else None
 
     def _send(self, status: HTTPStatus, answer: bytes | None) -> None:
@@ -248,12 +247,12 @@ def _encoded(answer: object) -> bytes:
 
 
 def _not_answered(request: object) -> dict[str, Any] | None:
-    """Return the answer to a request that there is no more room for; None to a notification."""
+    """Return the answer to a request beyond a batch's size limit; None for a notification."""
     if not isinstance(request, dict) or "id" not in request:
         return None
     identifier = request["id"] if type(request["id"]) in {int, str} else None
-    said = f"the answers to this batch are over {MOST_BATCH_BYTES} bytes"
-    return fault_json(wire.RpcFault(wire.LIMIT_EXCEEDED, said), identifier)
+    message = f"the answers to this batch are over {MOST_BATCH_BYTES} bytes"
+    return fault_json(wire.RpcFault(wire.LIMIT_EXCEEDED, message), identifier)
 
 
 def _refuse(constant: str) -> None:

@@ -1,7 +1,7 @@
-"""Methods that find logs at once, and filters that tell what is new since they were last asked.
+"""JSON-RPC methods for logs, and filters that return new ones.
 
-Filters are the service's only memory of its clients: they are few, and one that nobody asks for
-five minutes is forgotten.
+Filters are the server's only per-client state: their number is bounded, and one that is unused for
+five minutes is removed.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ Topics: TypeAlias = "Sequence[bytes | Sequence[bytes] | None]"
 
 @dataclass(frozen=True, slots=True)
 class LogQuery:
-    """Which logs are asked for.
+    """A log filter.
 
     Attributes:
         addresses: of contracts; None for every one.
-        topics: per position a topic, several of which one must match, or None for any.
+        topics: per position a topic, alternatives, or None for any.
         first: first block; None for the newest.
         last: last block; None for the newest.
     """
@@ -48,23 +48,23 @@ class LogQuery:
 
 @dataclass(slots=True)
 class _Filter:
-    """What somebody waits for: logs, blocks (without a query), or transactions before their block.
+    """An installed filter: for logs, for blocks (no query), or for pending transactions.
 
-    Of these nothing is told.
+    The last kind returns nothing.
     """
 
     query: LogQuery | None
     pending: bool
-    seen: int
-    asked: float
+    newest_sent: int
+    last_used: float
 
 
 class LogMethods:
-    """Answers about logs, and keeps filters. Safe to share between threads.
+    """Methods about logs, with installed filters. Safe to share between threads.
 
     Args:
         chain: the chain.
-        most_logs: how many logs one answer may hold, as public nodes limit it.
+        max_logs: limit of one answer, as on public nodes.
         clock: monotonic seconds, for the filters' age.
 
     Attributes:
@@ -94,46 +94,50 @@ class LogMethods:
         }
 
     def _query(self, request: object) -> LogQuery:
-        asked = wire.members(request)
-        found = asked.get("address")
-        addresses = found if isinstance(found, list) else [found]
-        # Each once, or the same logs would be found again and again.
-        named = dict.fromkeys(wire.address(one) for one in addresses) if found is not None else None
+        fields = wire.members(request)
+        contract = fields.get("address")
+        addresses = contract if isinstance(contract, list) else [contract]
+        # Without duplicates, which would repeat logs.
+        named = (
+            dict.fromkeys(wire.address(entry) for entry in addresses)
+            if contract is not None
+            else None
+        )
         contracts = None if named is None else tuple(named)
-        topics = [_read_topics(position) for position in wire.items(asked.get("topics") or [])]
-        if "blockHash" in asked:
-            if asked.get("fromBlock") is not None or asked.get("toBlock") is not None:
+        topics = [_read_topics(position) for position in wire.items(fields.get("topics") or [])]
+        if "blockHash" in fields:
+            if fields.get("fromBlock") is not None or fields.get("toBlock") is not None:
                 raise wire.RpcFault(
                     wire.INVALID_PARAMETERS, "cannot specify both blockHash and fromBlock/toBlock"
                 )
-            number = number_of(self._chain, {"blockHash": asked["blockHash"]})
+            number = number_of(self._chain, {"blockHash": fields["blockHash"]})
             return LogQuery(contracts, topics, number, number)
-        first, last = (requested_number(asked.get(name)) for name in ("fromBlock", "toBlock"))
+        first, last = (requested_number(fields.get(name)) for name in ("fromBlock", "toBlock"))
         return LogQuery(contracts, topics, first, last)
 
     def _logs(self, query: LogQuery, first: int | None = None) -> list[dict[str, Any]]:
         head = self._chain.head().number
         low = first if first is not None else head if query.first is None else query.first
         high = head if query.last is None else query.last
-        found: list[Log] = []
+        logs: list[Log] = []
         for contract in (None,) if query.addresses is None else query.addresses:
-            left = self._most_logs + 1 - len(found)
-            found += self._chain.logs(contract, query.topics, low, high, left)
-            if len(found) > self._most_logs:
+            room = self._most_logs + 1 - len(logs)
+            logs += self._chain.logs(contract, query.topics, low, high, room)
+            if len(logs) > self._most_logs:
                 raise wire.RpcFault(
                     wire.LIMIT_EXCEEDED, f"query returned more than {self._most_logs} results"
                 )
-        found.sort(key=lambda entry: (entry.block_number, entry.log_index))
-        places = {
-            one: self._chain.transaction_index(one)
-            for one in {entry.transaction_hash for entry in found}
+        logs.sort(key=lambda entry: (entry.block_number, entry.log_index))
+        positions = {
+            hash_: self._chain.transaction_index(hash_)
+            for hash_ in {entry.transaction_hash for entry in logs}
         }
-        return [wire.log_json(entry, places[entry.transaction_hash]) for entry in found]
+        return [wire.log_json(entry, positions[entry.transaction_hash]) for entry in logs]
 
     def _new(self, query: LogQuery | None, *, pending: bool = False) -> str:
         head = self._chain.head().number
         with self._lock:
-            self._forget_the_old()
+            self._drop_expired()
             if len(self._filters) >= MOST_FILTERS:
                 raise wire.RpcFault(wire.LIMIT_EXCEEDED, f"over {MOST_FILTERS} filters are open")
             name = next(self._names)
@@ -142,17 +146,17 @@ class LogMethods:
 
     def _changes(self, name: object) -> list[Any]:
         with self._lock:
-            found = self._open(name)
+            filter_ = self._open(name)
             head = self._chain.head().number
-            first, found.seen = found.seen + 1, head
-        if found.pending or first > head:
+            first, filter_.newest_sent = filter_.newest_sent + 1, head
+        if filter_.pending or first > head:
             return []
-        if found.query is None:
+        if filter_.query is None:
             numbers = range(max(first, head - _MOST_NEW_BLOCKS + 1), head + 1)
             return [wire.to_hex(self._chain.block(number).hash) for number in numbers]
-        last = head if found.query.last is None else min(found.query.last, head)
-        query = LogQuery(found.query.addresses, found.query.topics, None, last)
-        return self._logs(query, max(first, found.query.first or 0))
+        last = head if filter_.query.last is None else min(filter_.query.last, head)
+        query = LogQuery(filter_.query.addresses, filter_.query.topics, None, last)
+        return self._logs(query, max(first, filter_.query.first or 0))
 
     def _filter_logs(self, name: object) -> list[dict[str, Any]]:
         with self._lock:
@@ -163,20 +167,20 @@ class LogMethods:
 
     def _uninstall(self, name: object) -> bool:
         with self._lock:
-            self._forget_the_old()
+            self._drop_expired()
             return isinstance(name, str) and self._filters.pop(name, None) is not None
 
     def _open(self, name: object) -> _Filter:
-        self._forget_the_old()
-        found = self._filters.get(name) if isinstance(name, str) else None
-        if found is None:
+        self._drop_expired()
+        filter_ = self._filters.get(name) if isinstance(name, str) else None
+        if filter_ is None:
             raise wire.RpcFault(wire.SERVER_ERROR, "filter not found")
-        found.asked = self._clock()
-        return found
+        filter_.last_used = self._clock()
+        return filter_
 
-    def _forget_the_old(self) -> None:
+    def _drop_expired(self) -> None:
         oldest = self._clock() - FILTER_SECONDS
-        for name in [name for name, one in self._filters.items() if one.asked < oldest]:
+        for name in [name for name, filter_ in self._filters.items() if filter_.last_used < oldest]:
             del self._filters[name]
 
 
@@ -184,7 +188,7 @@ def _read_topics(position: object) -> bytes | Sequence[bytes] | None:
     if position is None:
         return None
     if isinstance(position, list):
-        # A blank among alternatives lets anything match.
+        # An empty alternative matches anything.
         if None in position:
             return None
         return [wire.data(topic, 32) for topic in position] or None

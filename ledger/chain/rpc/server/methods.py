@@ -1,7 +1,7 @@
-"""The embedded chain's JSON-RPC methods: an allow-list, answered as a node would.
+"""The JSON-RPC methods of the embedded chain: an allow-list that answers like a node.
 
-`provider.py` puts them under web3 in this process, `server.py` puts them on loopback for
-others. Nothing here signs: the keys stay with the clients.
+`provider.py` offers them to web3 in this process, `http_server.py` to other processes. None of them
+signs: keys stay with the clients.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class RpcMethods:
     """Answers JSON-RPC requests from an embedded chain.
 
     Args:
-        chain: the chain; one opened for reading takes no transactions.
-        most_logs: how many logs one `eth_getLogs` may return, as public nodes limit it.
-        pool: where transactions wait for blocks that come on a clock; None to make one for each.
+        chain: the chain; if it is read-only, transactions are not accepted.
+        max_logs: limit of one `eth_getLogs` answer, as on public nodes.
+        pool: pending transactions of a chain with timed blocks; None to mine each at once.
     """
 
     def __init__(
@@ -60,10 +60,7 @@ class RpcMethods:
             self._methods |= SendingMethods(chain, pool).table
 
     def answer(self, request: object) -> dict[str, Any] | None:
-        """Return the answer to one request, whatever it is; None to a notification.
-
-        Args:
-            request: decoded JSON.
+        """Return the answer to one decoded request; None for a notification.
 
         Returns:
             An object with `result` or with `error`.
@@ -77,7 +74,7 @@ class RpcMethods:
                 wire.RpcFault(wire.INVALID_REQUEST, "not a JSON-RPC request"), identifier
             )
         answer = self._outcome(request["method"], request.get("params"), identifier)
-        # Who sends no id wants no answer, not even to an error.
+        # A request without id gets no answer, not even an error.
         return answer if "id" in request else None
 
     def _outcome(self, name: str, parameters: object, identifier: object) -> dict[str, Any]:
@@ -91,18 +88,18 @@ class RpcMethods:
             fault = wire.RpcFault(wire.INVALID_PARAMETERS, str(error))
         except ChainError as error:
             fault = wire.RpcFault(wire.SERVER_ERROR, str(error))
-        except Exception:  # noqa: BLE001 - a fault of ours is an answer, no dropped connection
+        except Exception:  # noqa: BLE001 - a bug gives an error answer, not a dropped connection
             _log.exception("%s", name[:60])
             fault = wire.RpcFault(wire.INTERNAL_ERROR, "internal error")
         else:
             return {"jsonrpc": "2.0", "id": identifier, "result": result}
         return fault_json(fault, identifier)
 
-    def _result(self, name: str, given: object) -> object:
+    def _result(self, name: str, params: object) -> object:
         method = self._methods.get(name)
         if method is None:
             raise wire.RpcFault(wire.UNKNOWN_METHOD, f"the method {name[:60]} does not exist")
-        parameters = wire.items([] if given is None else given)
+        parameters = wire.items([] if params is None else params)
         try:
             bound = inspect.signature(method).bind(*parameters)
         except TypeError as error:
@@ -113,12 +110,7 @@ class RpcMethods:
 
 
 def fault_json(fault: wire.RpcFault, identifier: object = None) -> dict[str, Any]:
-    """Return the answer that tells of a fault.
-
-    Args:
-        fault: code, message and data.
-        identifier: the request's id.
-    """
+    """Return the JSON answer for a fault."""
     shown = {"code": fault.code, "message": str(fault)}
     error = shown if fault.data is None else {**shown, "data": fault.data}
     return {"jsonrpc": "2.0", "id": identifier, "error": error}

@@ -1,7 +1,7 @@
-"""The embedded chain under web3, in this process: the same answers as over `server.py`.
+"""The embedded chain as a web3 provider in this process, with the same answers as over HTTP.
 
-eth-tester's own provider is not used: it answers with a constant chain id, loses a revert's data,
-and searches receipts and logs block by block.
+eth-tester's own provider returns a constant chain id, loses revert data, and searches receipts and
+logs block by block.
 """
 
 from __future__ import annotations
@@ -21,26 +21,14 @@ if TYPE_CHECKING:
 
 
 class EmbeddedProvider(JSONBaseProvider):
-    """A web3 provider that asks an embedded chain.
-
-    Args:
-        chain: the chain.
-    """
+    """A web3 provider over an embedded chain."""
 
     def __init__(self, chain: EmbeddedReader) -> None:
         super().__init__()
         self._methods = RpcMethods(chain)
 
     def make_request(self, method: RPCEndpoint, params: Any) -> RPCResponse:
-        """Return the answer to one request.
-
-        Args:
-            method: its name.
-            params: its parameters, in any form that web3 can turn into JSON.
-
-        Returns:
-            An object with `result` or with `error`.
-        """
+        """Return the answer to one request, an object with `result` or with `error`."""
         request = json.loads(self.encode_rpc_request(method, params))
         return cast("RPCResponse", self._methods.answer(request))
 
@@ -50,9 +38,5 @@ class EmbeddedProvider(JSONBaseProvider):
 
 
 def web3_over(chain: EmbeddedReader) -> Web3:
-    """Return a web3 object that asks an embedded chain.
-
-    Args:
-        chain: the chain.
-    """
+    """Return a web3 object over an embedded chain."""
     return Web3(EmbeddedProvider(chain))

@@ -1,4 +1,4 @@
-"""Methods that write: a transaction that its sender signed, and blocks on demand."""
+"""JSON-RPC methods that write: signed transactions, and blocks on demand."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _MALFORMED = (PyEVMError, RLPException, ValidationError, TypeError, ValueError, 
 
 
 class SendingMethods:
-    """Takes transactions into a chain that is open for writing.
+    """Methods that write to a chain.
 
-    Where blocks come on a clock nobody makes more of them: windows and deadlines count them.
+    With timed blocks there is no `evm_mine`: windows and deadlines count blocks.
 
     Args:
         chain: the chain.
-        pool: where transactions wait for a block; None to make one for each.
+        pool: pending transactions; None to mine each at once.
 
     Attributes:
         table: the methods by name.
@@ -44,20 +44,20 @@ class SendingMethods:
 
     def _send(self, raw: object) -> str:
         sent = wire.data(raw)
-        why = self._unreadable(sent)
-        if why is not None:
-            raise wire.RpcFault(wire.SERVER_ERROR, why)
+        message = self._malformed_message(sent)
+        if message is not None:
+            raise wire.RpcFault(wire.SERVER_ERROR, message)
         signed = self._chain.read_transaction(sent)
         if self._pool is not None:
             self._pool.add(signed)
             return wire.to_hex(signed.hash)
-        why = rejection_message(self._chain, signed, ())
-        if why is not None:
-            raise wire.RpcFault(wire.SERVER_ERROR, why)
+        message = rejection_message(self._chain, signed, ())
+        if message is not None:
+            raise wire.RpcFault(wire.SERVER_ERROR, message)
         return wire.to_hex(self._chain.submit(sent))
 
-    def _unreadable(self, sent: bytes) -> str | None:
-        """Return why nobody can have sent this here, in geth's words; None if it can be read."""
+    def _malformed_message(self, sent: bytes) -> str | None:
+        """Return why a transaction is malformed, in geth's words; None if it is not."""
         try:
             signed = PragueVM.get_transaction_builder().decode(sent)
         except _MALFORMED:

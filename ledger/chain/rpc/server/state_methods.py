@@ -1,4 +1,4 @@
-"""Methods that show accounts and contracts, and that run calls without recording them."""
+"""JSON-RPC methods for accounts, contracts, and calls that are not recorded."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from ledger.chain.rpc.server.block_methods import Methods
     from ledger.chain.rpc.server.transaction_pool import TransactionPool
 
-_NOBODY = "0x" + "00" * 20
-_MOST_ANSWERS_KEPT = 256
-_LARGEST_KEPT_BYTES = 4096
+_ZERO_ADDRESS = "0x" + "00" * 20
+_MAX_CACHED_ANSWERS = 256
+_MAX_CACHED_BYTES = 4096
 
 
 class StateMethods:
-    """Answers about the state after a block.
+    """Methods about the state after a block.
 
-    What is called may take as long as a whole block's gas lasts. So it runs in a view of its own,
-    and nobody else waits for it. Small answers are kept: a block's state never changes.
+    A call may take as long as a full block's gas. It runs in a snapshot of its own, so other
+    requests do not wait. Small answers are cached: a block's state never changes.
 
     Args:
         chain: the chain.
-        pool: transactions that wait for a block; None where none waits.
+        pool: pending transactions; None if each transaction is mined at once.
 
     Attributes:
         table: the methods by name.
@@ -51,10 +51,10 @@ class StateMethods:
         }
 
     def _count(self, who: object, at: object = None) -> str:
-        waiting = 0
+        pending = 0
         if self._pool is not None and at == "pending":
-            waiting = self._pool.next_nonce(wire.address(who))
-        return hex(max(waiting, self._account(who, at)[0]))
+            pending = self._pool.next_nonce(wire.address(who))
+        return hex(max(pending, self._account(who, at)[0]))
 
     def _account(self, who: object, at: object) -> tuple[int, int]:
         return self._chain.account(wire.address(who), number_of(self._chain, at))
@@ -68,52 +68,52 @@ class StateMethods:
         return wire.to_hex(word.to_bytes(32, "big"))
 
     def _call(self, request: object, at: object = None) -> str:
-        asked = _read_call(request)
-        # All who follow a contract ask the same of each block, and nothing here is taken back.
+        call = _read_call(request)
+        # All followers of a contract make the same call for each block, and blocks are final here.
         number = None if isinstance(at, dict) else requested_number(at)
-        answer = None if number is None else self._answers.get((number, asked))
+        answer = None if number is None else self._answers.get((number, call))
         if answer is None:
-            number, answer = self._executed(asked, at)
-            self._answers.keep((number, asked), answer)
+            number, answer = self._executed(call, at)
+            self._answers.put((number, call), answer)
         if answer.is_reverted:
             raise TransactionRevertedError(answer.output)
         return wire.to_hex(answer.output)
 
-    def _executed(self, asked: _Call, at: object) -> tuple[int, _Answer]:
-        """Return the number of the block after which a call was run, and what it came to.
+    def _executed(self, call: _Call, at: object) -> tuple[int, _Answer]:
+        """Run a call; return the number of its block, and the answer.
 
         Raises:
             RpcFault: it failed without an answer.
         """
-        with self._chain.snapshot() as still:
-            found = number_of(still, at)
-            number = still.head().number if found is None else found
-            done = still.execute(
-                asked.to, asked.data, number, sender=asked.sender, gas=asked.gas, value=asked.value
+        with self._chain.snapshot() as snapshot:
+            requested = number_of(snapshot, at)
+            number = snapshot.head().number if requested is None else requested
+            computation = snapshot.execute(
+                call.to, call.data, number, sender=call.sender, gas=call.gas, value=call.value
             )
-        is_reverted = isinstance(done.is_error and done.error, Revert)
-        if done.is_error and not is_reverted:
-            raise wire.RpcFault(wire.SERVER_ERROR, f"execution failed: {done.error!r}"[:200])
-        return number, _Answer(bytes(done.output), is_reverted)
+        is_reverted = isinstance(computation.is_error and computation.error, Revert)
+        if computation.is_error and not is_reverted:
+            raise wire.RpcFault(wire.SERVER_ERROR, f"execution failed: {computation.error!r}"[:200])
+        return number, _Answer(bytes(computation.output), is_reverted)
 
     def _estimate(self, request: object, at: object = None) -> str:  # noqa: ARG002 - at the head
-        asked = _read_call(request)
-        owned = self._chain.account(asked.sender)[1]
-        if asked.value > owned:
+        call = _read_call(request)
+        balance = self._chain.account(call.sender)[1]
+        if call.value > balance:
             raise wire.RpcFault(
                 wire.SERVER_ERROR,
-                f"insufficient funds for transfer: address {asked.sender} have {owned} "
-                f"want {asked.value}",
+                f"insufficient funds for transfer: address {call.sender} have {balance} "
+                f"want {call.value}",
             )
-        with self._chain.snapshot() as still:
+        with self._chain.snapshot() as snapshot:
             return hex(
-                still.estimate_gas(asked.to, asked.data, sender=asked.sender, value=asked.value)
+                snapshot.estimate_gas(call.to, call.data, sender=call.sender, value=call.value)
             )
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """What `eth_call` and `eth_estimateGas` are asked to run."""
+    """Arguments of `eth_call` and `eth_estimateGas`."""
 
     to: str | None
     data: bytes
@@ -124,41 +124,41 @@ class _Call:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What a call came to."""
+    """Result of a call."""
 
     output: bytes
     is_reverted: bool
 
 
 class _Answers:
-    """The answers that were given last, by block and call. Safe to share between threads."""
+    """Cache of the last answers, by block and call. Safe to share between threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[int, _Call], _Answer] = OrderedDict()
+        self._entries: OrderedDict[tuple[int, _Call], _Answer] = OrderedDict()
 
-    def get(self, place: tuple[int, _Call]) -> _Answer | None:
+    def get(self, key: tuple[int, _Call]) -> _Answer | None:
         with self._lock:
-            if place in self._kept:
-                self._kept.move_to_end(place)
-            return self._kept.get(place)
+            if key in self._entries:
+                self._entries.move_to_end(key)
+            return self._entries.get(key)
 
-    def keep(self, place: tuple[int, _Call], answer: _Answer) -> None:
-        if len(place[1].data) + len(answer.output) > _LARGEST_KEPT_BYTES:
+    def put(self, key: tuple[int, _Call], answer: _Answer) -> None:
+        if len(key[1].data) + len(answer.output) > _MAX_CACHED_BYTES:
             return
         with self._lock:
-            self._kept[place] = answer
-            while len(self._kept) > _MOST_ANSWERS_KEPT:
-                self._kept.popitem(last=False)
+            self._entries[key] = answer
+            while len(self._entries) > _MAX_CACHED_ANSWERS:
+                self._entries.popitem(last=False)
 
 
 def _read_call(request: object) -> _Call:
-    asked = wire.members(request)
-    to, gas = asked.get("to"), asked.get("gas")
+    fields = wire.members(request)
+    to, gas = fields.get("to"), fields.get("gas")
     return _Call(
         to=wire.address(to) if to else None,
-        data=wire.data(asked.get("input") or asked.get("data") or "0x"),
-        sender=wire.address(asked.get("from") or _NOBODY),
+        data=wire.data(fields.get("input") or fields.get("data") or "0x"),
+        sender=wire.address(fields.get("from") or _ZERO_ADDRESS),
         gas=None if gas is None else wire.quantity(gas),
-        value=wire.quantity(asked.get("value") or "0x0"),
+        value=wire.quantity(fields.get("value") or "0x0"),
     )

@@ -1,8 +1,8 @@
-"""Transactions that wait for the next block, where blocks come on a clock.
+"""Pending transactions of a chain with timed blocks.
 
-As on any node they are in memory: whoever sent one sends it again after the node was killed. An
-account's transactions have nonces without a gap, and of all accounts the first ones go first, so
-that nobody keeps others out of a block by sending much.
+They are in memory, as on any node: after a crash the senders send them again. An account's
+transactions have consecutive nonces. Every account's first transaction precedes all second ones, so
+that no account can crowd out others.
 """
 
 from __future__ import annotations
@@ -30,131 +30,118 @@ MAX_TRANSACTIONS = 1_024
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiting:
-    """A transaction with its hash, which is costly, and how many had come before it.
+class _Pending:
+    """A pending transaction with its hash (costly to compute) and its arrival number.
 
-    A replacement has the turn of what it replaces.
+    A replacement keeps the number of the transaction that it replaces.
     """
 
     signed: SignedTransactionAPI
     hash: bytes
-    turn: int
+    arrival: int
 
 
 class TransactionPool:
-    """The transactions that wait for a block. Safe to share between threads.
-
-    Args:
-        chain: that gets the blocks.
-    """
+    """Pending transactions. Safe to share between threads."""
 
     def __init__(self, chain: EmbeddedChain) -> None:
         self._chain = chain
         self._lock = threading.Lock()
-        self._turns = itertools.count()
+        self._arrivals = itertools.count()
         # By account, and each account's by nonce, ascending.
-        self._waiting: dict[str, dict[int, _Waiting]] = {}
+        self._pending: dict[str, dict[int, _Pending]] = {}
 
     def add(self, signed: SignedTransactionAPI) -> None:
-        """Have a transaction wait.
-
-        Args:
-            signed: that can be read, and whose sender is known.
+        """Add a transaction with a valid signature.
 
         Raises:
-            RpcFault: it cannot go into a block, or as many wait as may; in geth's words.
+            RpcFault: it cannot be mined, or the pool is full; in geth's words.
         """
         sender = checksum(bytes(signed.sender))
         with self._lock:
-            own = self._waiting.get(sender, {})
-            why = rejection_message(self._chain, signed, [one.signed for one in own.values()])
-            replaced = own.get(signed.nonce)
-            if why is None and replaced is None:
-                why = self._crowded(sender, len(own))
-            if why is not None:
-                raise wire.RpcFault(wire.SERVER_ERROR, why)
-            turn = next(self._turns) if replaced is None else replaced.turn
-            waiting = _Waiting(signed, bytes(signed.hash), turn)
-            self._waiting.setdefault(sender, {})[signed.nonce] = waiting
+            of_sender = self._pending.get(sender, {})
+            message = rejection_message(
+                self._chain, signed, [entry.signed for entry in of_sender.values()]
+            )
+            replaced = of_sender.get(signed.nonce)
+            if message is None and replaced is None:
+                message = self._full_message(sender, len(of_sender))
+            if message is not None:
+                raise wire.RpcFault(wire.SERVER_ERROR, message)
+            arrival = next(self._arrivals) if replaced is None else replaced.arrival
+            pending = _Pending(signed, bytes(signed.hash), arrival)
+            self._pending.setdefault(sender, {})[signed.nonce] = pending
 
     def find(self, transaction_hash: bytes) -> SignedTransactionAPI | None:
-        """Return a transaction that waits; None where it does not.
-
-        Args:
-            transaction_hash: its hash, 32 bytes.
-        """
+        """Return a pending transaction by hash; None if there is none."""
         with self._lock:
-            for one in self._all():
-                if one.hash == transaction_hash:
-                    return one.signed
+            for pending in self._all():
+                if pending.hash == transaction_hash:
+                    return pending.signed
         return None
 
     def next_nonce(self, account: str) -> int:
-        """Return the nonce after the last that waits of an account; 0 where none waits.
-
-        Args:
-            account: EIP-55.
-        """
+        """Return the nonce after an account's last pending transaction; 0 if it has none."""
         with self._lock:
-            return max(self._waiting.get(account, ()), default=-1) + 1
+            return max(self._pending.get(account, ()), default=-1) + 1
 
     def mine(self) -> None:
-        """Make one block of all that wait and fit into it, or an empty one.
+        """Mine one block of the pending transactions that fit, or an empty one.
 
         Raises:
-            ChainLockedError: somebody else writes to the chain.
+            ChainLockedError: another process writes to the chain.
             ChainError: the block cannot be written.
         """
         with self._lock:
-            in_turn = self._in_turn()
+            ordered = self._fair_order()
         try:
-            refused = self._chain.mine_pending(in_turn)
+            refused = self._chain.mine_pending(ordered)
         except ChainLockedError:
             raise
         except Exception:
-            if not in_turn:
+            if not ordered:
                 raise
-            # One of them is more than the EVM bears. Nobody can tell which, and no sender shall
-            # keep blocks from coming: whoever still wants one sends it again.
-            _log.exception("no block can be made of %d transactions: dropped", len(in_turn))
-            refused = frozenset(bytes(signed.hash) for signed in in_turn)
+            # One of them makes the EVM fail, and it is unknown which. No sender may stop the chain,
+            # so all are dropped; senders can resend them.
+            _log.exception("no block can be made of %d transactions: dropped", len(ordered))
+            refused = frozenset(bytes(signed.hash) for signed in ordered)
             self._chain.mine_pending(())
         with self._lock:
             self._forget_mined(refused)
 
-    def _crowded(self, sender: str, own: int) -> str | None:
-        """Return why there is no room for one more of an account; make room if that is fair."""
+    def _full_message(self, sender: str, own: int) -> str | None:
+        """Return why there is no room for a transaction; None if there is, or can be made."""
         if own >= MAX_PER_ACCOUNT:
             return f"account limit exceeded: {own} transactions of {sender} wait"
-        if sum(map(len, self._waiting.values())) < MAX_TRANSACTIONS:
+        if sum(map(len, self._pending.values())) < MAX_TRANSACTIONS:
             return None
-        most = max(self._waiting, key=lambda account: len(self._waiting[account]))
-        if len(self._waiting[most]) <= own + 1:
+        largest = max(self._pending, key=lambda account: len(self._pending[account]))
+        if len(self._pending[largest]) <= own + 1:
             return f"txpool is full: {MAX_TRANSACTIONS} transactions wait"
-        self._waiting[most].popitem()
+        self._pending[largest].popitem()
         return None
 
-    def _in_turn(self) -> list[SignedTransactionAPI]:
-        """Return each account's first one, then each account's second one, and so on."""
-        turns = [
-            (place, one.turn, one.signed)
-            for own in self._waiting.values()
-            for place, one in enumerate(own.values())
+    def _fair_order(self) -> list[SignedTransactionAPI]:
+        """Return every account's first transaction, then every second one, and so on."""
+        entries = [
+            (rank, pending.arrival, pending.signed)
+            for own in self._pending.values()
+            for rank, pending in enumerate(own.values())
         ]
-        return [signed for _, _, signed in sorted(turns, key=lambda entry: entry[:2])]
+        return [signed for _, _, signed in sorted(entries, key=lambda entry: entry[:2])]
 
     def _forget_mined(self, refused: frozenset[bytes]) -> None:
-        for account in tuple(self._waiting):
-            mined, own = self._chain.account(account)[0], self._waiting[account]
-            left: dict[int, _Waiting] = {}
-            for nonce, one in own.items():
-                if one.hash in refused:
-                    break  # nor can those after it ever follow
+        for account in tuple(self._pending):
+            mined, of_account = self._chain.account(account)[0], self._pending[account]
+            remaining: dict[int, _Pending] = {}
+            for nonce, pending in of_account.items():
+                if pending.hash in refused:
+                    break  # later nonces can never follow
                 if nonce >= mined:
-                    left[nonce] = one
-            self._waiting[account] = left
-            if not left:
-                del self._waiting[account]
+                    remaining[nonce] = pending
+            self._pending[account] = remaining
+            if not remaining:
+                del self._pending[account]
 
-    def _all(self) -> itertools.chain[_Waiting]:
-        return itertools.chain.from_iterable(own.values() for own in self._waiting.values())
+    def _all(self) -> itertools.chain[_Pending]:
+        return itertools.chain.from_iterable(own.values() for own in self._pending.values())
